@@ -1,0 +1,216 @@
+//! The call tree in pre-order: a node is a path from the root, its subtree a range of ids.
+//!
+//! Made by splitting the samples frame by frame from the root (or the leaf, when reversed), heaviest
+//! child first, no deeper than a node's weight is worth looking at. Several profiles share one tree.
+
+use crate::error::Error;
+
+/// A node without its sums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) entity: u32,
+    /// `u32::MAX` for a root.
+    pub(crate) parent: u32,
+    pub(crate) depth: u32,
+    pub(crate) last_descendant: u32,
+    /// Whether no ancestor is the same entity.
+    pub(crate) outermost: bool,
+}
+
+pub(crate) const NO_PARENT: u32 = u32::MAX;
+
+/// Nodes, and `width` sums a node.
+#[derive(Debug, Default)]
+pub(crate) struct CallTree {
+    pub(crate) node: Vec<Node>,
+    pub(crate) width: usize,
+    pub(crate) own: Vec<i64>,
+    pub(crate) total: Vec<i64>,
+    /// Like `total`, regardless of sign: what cutting goes by.
+    pub(crate) weight: Vec<i64>,
+}
+
+/// Stacks of entities, leaf first, with `width` values each.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    pub(crate) entity: Vec<u32>,
+    pub(crate) end: Vec<usize>,
+    pub(crate) width: usize,
+    pub(crate) value: Vec<i64>,
+}
+
+impl Stacks {
+    pub(crate) fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    pub(crate) fn get(&self, i: usize) -> &[u32] {
+        let start = if i == 0 { 0 } else { self.end[i - 1] };
+        &self.entity[start..self.end[i]]
+    }
+
+    pub(crate) fn values(&self, i: usize) -> &[i64] {
+        &self.value[i * self.width..(i + 1) * self.width]
+    }
+}
+
+/// What [`build`] makes a tree of.
+pub(crate) struct Shape<'a> {
+    /// Orders equally heavy children: by name, however entities are numbered.
+    pub(crate) rank: &'a [u32],
+    /// From the leaf instead of from the root.
+    pub(crate) reverse: bool,
+    /// The least weight a node needs in some column.
+    pub(crate) least: &'a [i64],
+}
+
+/// Builds the tree of all nodes heavy enough.
+pub(crate) fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
+    let width = stacks.width;
+    let mut builder = Builder {
+        stacks,
+        shape,
+        order: (0..stacks.len() as u32).collect(),
+        keyed: Vec::new(),
+        runs: Vec::new(),
+        run_sums: Vec::new(),
+        tasks: Vec::new(),
+        task_sums: Vec::new(),
+    };
+    let mut tree = CallTree {
+        width,
+        ..CallTree::default()
+    };
+    let mut on_path = vec![0u32; shape.rank.len()];
+    let mut path: Vec<u32> = Vec::new();
+    let ended = builder.part_ended(0, stacks.len(), 0);
+    builder.push_children(ended, stacks.len(), 0, NO_PARENT);
+    while let Some(task) = builder.tasks.pop() {
+        for left in path.drain(task.depth as usize..) {
+            on_path[left as usize] -= 1;
+        }
+        let id = u32::try_from(tree.node.len())
+            .map_err(|_| Error::Beyond("the number of call tree nodes".to_string()))?;
+        tree.node.push(Node {
+            entity: task.entity,
+            parent: task.parent,
+            depth: task.depth,
+            last_descendant: id,
+            outermost: on_path[task.entity as usize] == 0,
+        });
+        on_path[task.entity as usize] += 1;
+        path.push(task.entity);
+        let sums = builder.task_sums.len() - 2 * width;
+        tree.total.extend(&builder.task_sums[sums..sums + width]);
+        tree.weight.extend(&builder.task_sums[sums + width..]);
+        builder.task_sums.truncate(sums);
+
+        let below = task.depth + 1;
+        let ended = builder.part_ended(task.start, task.end, below);
+        let own = tree.own.len();
+        tree.own.resize(own + width, 0);
+        for &sample in &builder.order[task.start..ended] {
+            for (sum, value) in tree.own[own..].iter_mut().zip(stacks.values(sample as usize)) {
+                *sum += value;
+            }
+        }
+        builder.push_children(ended, task.end, below, id);
+    }
+    for at in (1..tree.node.len()).rev() {
+        let node = tree.node[at];
+        if node.parent != NO_PARENT {
+            let parent = &mut tree.node[node.parent as usize];
+            parent.last_descendant = parent.last_descendant.max(node.last_descendant);
+        }
+    }
+    Ok(tree)
+}
+
+/// A node to be: the samples `order[start..end]` pass through it.
+struct Task {
+    entity: u32,
+    parent: u32,
+    depth: u32,
+    start: usize,
+    end: usize,
+}
+
+struct Builder<'a> {
+    stacks: &'a Stacks,
+    shape: &'a Shape<'a>,
+    order: Vec<u32>,
+    keyed: Vec<(u32, u32)>,
+    /// Children of one node: heaviest column, rank, range in `order`, position in `run_sums`.
+    runs: Vec<(i64, u32, Task, usize)>,
+    run_sums: Vec<i64>,
+    tasks: Vec<Task>,
+    /// Totals and weights of each task.
+    task_sums: Vec<i64>,
+}
+
+impl Builder<'_> {
+    /// Puts the stacks of `order[start..end]` that have only `depth` frames first; where the others begin.
+    fn part_ended(&mut self, start: usize, end: usize, depth: u32) -> usize {
+        let mut ended = start;
+        for at in start..end {
+            if self.stacks.get(self.order[at] as usize).len() == depth as usize {
+                self.order.swap(ended, at);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// Makes tasks of the runs of equal frames at `depth` among `order[start..end]`, the heaviest on top.
+    fn push_children(&mut self, start: usize, end: usize, depth: u32, parent: u32) {
+        let Self { stacks, shape, .. } = self;
+        let width = stacks.width;
+        self.keyed.clear();
+        self.keyed.extend(self.order[start..end].iter().map(|&sample| {
+            let stack = stacks.get(sample as usize);
+            let at = match shape.reverse {
+                true => depth as usize,
+                false => stack.len() - 1 - depth as usize,
+            };
+            (stack[at], sample)
+        }));
+        self.keyed.sort_unstable();
+        self.runs.clear();
+        self.run_sums.clear();
+        let mut at = 0;
+        for run in self.keyed.chunk_by(|a, b| a.0 == b.0) {
+            let sums = self.run_sums.len();
+            self.run_sums.resize(sums + 2 * width, 0);
+            let (total, weight) = self.run_sums[sums..].split_at_mut(width);
+            for (slot, &(_, sample)) in self.order[start + at..].iter_mut().zip(run) {
+                *slot = sample;
+                for (column, value) in stacks.values(sample as usize).iter().enumerate() {
+                    total[column] += value;
+                    weight[column] += value.abs();
+                }
+            }
+            let heavy = weight.iter().zip(shape.least).any(|(w, least)| w >= least);
+            if heavy {
+                let entity = run[0].0;
+                let task = Task {
+                    entity,
+                    parent,
+                    depth,
+                    start: start + at,
+                    end: start + at + run.len(),
+                };
+                let heaviest = weight.iter().copied().max().unwrap_or(0);
+                self.runs.push((heaviest, shape.rank[entity as usize], task, sums));
+            } else {
+                self.run_sums.truncate(sums);
+            }
+            at += run.len();
+        }
+        // Lightest first: tasks are taken from the end.
+        self.runs.sort_unstable_by_key(|(weight, rank, ..)| (*weight, std::cmp::Reverse(*rank)));
+        for (_, _, task, sums) in self.runs.drain(..) {
+            self.task_sums.extend_from_slice(&self.run_sums[sums..sums + 2 * width]);
+            self.tasks.push(task);
+        }
+    }
+}

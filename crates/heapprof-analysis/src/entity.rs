@@ -1,0 +1,197 @@
+//! Entities: what the rows of a question are, at its granularity, shared by all its profiles.
+//!
+//! Functions are matched by content, so that two profiles speak of the same ones.
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Profile, StringId, StringTable};
+
+use crate::frames::{Frame, FrameTable, address_name, binary_name};
+use crate::query::Granularity;
+
+/// The name of the row that samples without any frame go to.
+pub const EMPTY_STACK: &str = "(empty stack)";
+
+/// A function by content. Addresses without symbols, labels shown as frames and the empty stack have one too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FunctionRow {
+    pub(crate) name: StringId,
+    pub(crate) system_name: StringId,
+    pub(crate) filename: StringId,
+    pub(crate) start_line: i64,
+}
+
+/// A row of reports: a function, with line and address where the granularity tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entity {
+    pub(crate) function: u32,
+    pub(crate) line: i64,
+    pub(crate) address: u64,
+}
+
+/// All functions and entities of a question.
+pub(crate) struct EntityTable {
+    pub(crate) strings: StringTable,
+    pub(crate) function: Vec<FunctionRow>,
+    function_index: HashMap<FunctionRow, u32>,
+    pub(crate) entity: Vec<Entity>,
+    entity_index: HashMap<(StringId, StringId, i64, u64), u32>,
+    granularity: Granularity,
+    pub(crate) empty_stack: u32,
+}
+
+/// From one profile's frames and functions to the shared tables.
+pub(crate) struct Mapped {
+    /// Entity of each frame.
+    pub(crate) entity: Vec<u32>,
+    /// Function row of each function of the profile.
+    pub(crate) function: Vec<u32>,
+}
+
+impl EntityTable {
+    pub(crate) fn new(granularity: Granularity) -> Self {
+        let mut table = Self {
+            strings: StringTable::new(),
+            function: Vec::new(),
+            function_index: HashMap::new(),
+            entity: Vec::new(),
+            entity_index: HashMap::new(),
+            granularity,
+            empty_stack: 0,
+        };
+        table.empty_stack = table.named(EMPTY_STACK, "");
+        table
+    }
+
+    fn function_row(&mut self, row: FunctionRow) -> u32 {
+        let functions = &mut self.function;
+        *self.function_index.entry(row).or_insert_with(|| {
+            functions.push(row);
+            functions.len() as u32 - 1
+        })
+    }
+
+    fn entity(&mut self, function: u32, line: i64, address: u64) -> u32 {
+        let row = self.function[function as usize];
+        let none = StringId::EMPTY;
+        let key = match self.granularity {
+            Granularity::Functions => (row.name, none, 0, 0),
+            Granularity::FileFunctions => (row.name, row.filename, 0, 0),
+            Granularity::Files => (none, row.filename, 0, 0),
+            Granularity::Lines => (row.name, row.filename, line, 0),
+            Granularity::Addresses => (row.name, row.filename, line, address),
+        };
+        let entities = &mut self.entity;
+        *self.entity_index.entry(key).or_insert_with(|| {
+            entities.push(Entity {
+                function,
+                line: key.2,
+                address: key.3,
+            });
+            entities.len() as u32 - 1
+        })
+    }
+
+    /// An entity that is no function of the program: known by its name alone.
+    fn named(&mut self, name: &str, key: &str) -> u32 {
+        let name = self.strings.intern(name);
+        // By file its name stands in the file's place.
+        let filename = match self.granularity {
+            Granularity::Files => name,
+            _ => self.strings.intern(key),
+        };
+        let function = self.function_row(FunctionRow {
+            name,
+            system_name: StringId::EMPTY,
+            filename,
+            start_line: 0,
+        });
+        self.entity(function, 0, 0)
+    }
+
+    /// Adds one profile's functions and frames.
+    pub(crate) fn add(&mut self, profile: &Profile, frames: &FrameTable) -> Mapped {
+        let strings: Vec<StringId> =
+            profile.strings.iter().map(|s| self.strings.intern(s)).collect();
+        let text = |id: StringId| strings[id.index()];
+        let function: Vec<u32> = profile
+            .function
+            .iter()
+            .map(|f| {
+                self.function_row(FunctionRow {
+                    name: text(f.name),
+                    system_name: text(f.system_name),
+                    filename: text(f.filename),
+                    start_line: f.start_line,
+                })
+            })
+            .collect();
+        let entity = frames
+            .iter()
+            .map(|frame| self.frame(profile, &function, frame))
+            .collect();
+        Mapped { entity, function }
+    }
+
+    fn frame(&mut self, profile: &Profile, functions: &[u32], frame: &Frame) -> u32 {
+        let (location, line) = match frame {
+            Frame::Label { key, value } => return self.named(value, key),
+            Frame::Address { location } => (*location, None),
+            Frame::Line { location, line } => (*location, Some(&profile.line[*line as usize])),
+        };
+        let address = profile.location[location.index()].address;
+        let named = line.filter(|l| !profile.function[l.function.index()].name.is_empty());
+        let by_file = self.granularity == Granularity::Files;
+        if let Some(line) = named {
+            let file = profile.function[line.function.index()].filename;
+            if by_file && file.is_empty() {
+                return self.named("(no file)", "");
+            }
+            return self.entity(functions[line.function.index()], line.line, address);
+        }
+        match (by_file, binary_name(profile, &profile.location[location.index()])) {
+            (true, Some(binary)) => self.named(&format!("[{binary}]"), ""),
+            (true, None) => self.named("(no file)", ""),
+            (false, _) => {
+                let name = address_name(profile, location);
+                let at = self.named(&name, "");
+                match self.granularity {
+                    Granularity::Addresses => {
+                        let function = self.entity[at as usize].function;
+                        self.entity(function, 0, address)
+                    }
+                    _ => at,
+                }
+            }
+        }
+    }
+
+    pub(crate) fn text(&self, id: StringId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// What a row is called: the function's name, or at `files` the file's.
+    pub(crate) fn name(&self, entity: u32) -> &str {
+        let function = self.function[self.entity[entity as usize].function as usize];
+        match self.granularity {
+            Granularity::Files => self.text(function.filename),
+            _ => self.text(function.name),
+        }
+    }
+
+    /// Rank of each entity in the order of its texts and numbers: an order that no loading changes.
+    pub(crate) fn ranks(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.entity.len() as u32).collect();
+        let key = |e: u32| {
+            let entity = &self.entity[e as usize];
+            let function = &self.function[entity.function as usize];
+            let file = self.text(function.filename);
+            (self.name(e), file, entity.line, entity.address)
+        };
+        order.sort_by(|&a, &b| key(a).cmp(&key(b)));
+        let mut rank = vec![0; order.len()];
+        for (r, &e) in order.iter().enumerate() {
+            rank[e as usize] = r as u32;
+        }
+        rank
+    }
+}

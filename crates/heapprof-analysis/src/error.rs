@@ -1,0 +1,95 @@
+//! Why a question could not be answered.
+
+/// One line each; the caller adds which profile or database it speaks of.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A filter is not a regular expression or range.
+    #[error("--{option} {text:?}: {why}")]
+    Filter {
+        /// The option, without dashes.
+        option: &'static str,
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The profile lacks the sample type.
+    #[error(transparent)]
+    SampleType(#[from] heapprof_profile::SampleTypeError),
+    /// Sums beyond 64 bits.
+    #[error(
+        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; choose another --sample-type or filter with --focus"
+    )]
+    Overflow {
+        /// The sample type.
+        sample_type: String,
+    },
+    /// A difference or scaled value beyond 64 bits.
+    #[error("{0} does not fit in 64 bits")]
+    Beyond(String),
+    /// The profile itself.
+    #[error(transparent)]
+    Profile(#[from] heapprof_profile::Error),
+    /// A statement of the user's, or the database file.
+    #[error("{0}")]
+    Sql(String),
+    /// The database was written by a newer heapprof.
+    #[error(
+        "was written by a newer heapprof (schema {found}, this one knows {known}); update heapprof"
+    )]
+    Newer {
+        /// Schema version of the file.
+        found: i64,
+        /// Newest version this build knows.
+        known: i64,
+    },
+    /// The file is a SQLite database of something else, or no database.
+    #[error("is not a heapprof database{0}")]
+    NotADatabase(String),
+    /// No profile of that name.
+    #[error("has no profile named {name:?}; it has {}", listed(.present))]
+    NoSuchProfile {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        present: Vec<String>,
+    },
+    /// The name is taken.
+    #[error("already has a profile named {0:?}; choose another with --as, or remove it with heapprof rm {0:?}")]
+    NameTaken(String),
+    /// A rule of `--fail-if` cannot be read.
+    #[error("--fail-if {rule:?}: {why}")]
+    Rule {
+        /// The rule.
+        rule: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none".to_string(),
+        names => names.join(", "),
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ffi::ErrorCode;
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => Error::NotADatabase(String::new()),
+            Some(ErrorCode::DatabaseBusy) => Error::Sql(
+                "another process has held the database for over a minute; try again".to_string(),
+            ),
+            _ => Error::Sql(match error {
+                rusqlite::Error::SqliteFailure(_, Some(message)) => message,
+                rusqlite::Error::SqlInputError { msg, offset, .. } if offset >= 0 => {
+                    format!("{msg}, at character {}", offset + 1)
+                }
+                other => other.to_string(),
+            }),
+        }
+    }
+}

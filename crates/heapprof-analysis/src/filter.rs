@@ -1,0 +1,382 @@
+//! Filters compiled against one profile: each regular expression is tried once a function, then bits decide.
+
+use heapprof_profile::{LocationIndex, Profile};
+use regex::Regex;
+
+use crate::error::Error;
+use crate::frames::{Frame, FrameTable, address_name};
+use crate::label_filter::LabelFilter;
+use crate::query::{Filters, Query};
+
+/// What matched a frame.
+pub(crate) mod bit {
+    pub(crate) const FOCUS: u8 = 1;
+    pub(crate) const IGNORE: u8 = 2;
+    pub(crate) const HIDDEN: u8 = 4;
+    pub(crate) const SHOW_FROM: u8 = 8;
+    pub(crate) const PRUNE_FROM: u8 = 16;
+    /// Cut by the profile's `drop_frames`: this line goes.
+    pub(crate) const DROP_LINE: u8 = 32;
+}
+
+/// What `drop_frames` does to a location.
+pub(crate) mod drop {
+    /// The whole location matched.
+    pub(crate) const ALL: u8 = 1;
+    /// Some of its inner lines matched.
+    pub(crate) const BENEATH: u8 = 2;
+}
+
+/// Filters ready to be applied to the stacks of one profile.
+#[derive(Default)]
+pub(crate) struct Compiled {
+    /// Bits of each frame; empty when no filter looks at frames.
+    pub(crate) frame: Vec<u8>,
+    /// What is to be dropped of each location; empty when nothing is.
+    pub(crate) drop: Vec<u8>,
+    /// Whether samples with this label set count; empty when all do.
+    pub(crate) label_set: Vec<bool>,
+    /// Frames that labels add to each label set: at the root (outermost last), at the leaf (innermost first).
+    pub(crate) label_frames: Vec<(Vec<u32>, Vec<u32>)>,
+    pub(crate) focus: bool,
+    pub(crate) ignore: bool,
+    pub(crate) hide: bool,
+    pub(crate) show_from: bool,
+    pub(crate) prune_from: bool,
+    /// Things to tell the user.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A regular expression's error in one line.
+pub(crate) fn regex_error(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or(&text).trim();
+    format!("not a regular expression: {}", last.trim_start_matches("error: "))
+}
+
+fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
+    let Some(text) = text else { return Ok(None) };
+    let regex = Regex::new(text).map_err(|error| Error::Filter {
+        option,
+        text: text.clone(),
+        why: regex_error(&error),
+    })?;
+    Ok(Some(regex))
+}
+
+/// Which label keys `tag_show` and `tag_hide` leave to be seen.
+pub(crate) struct LabelKeys {
+    show: Option<Regex>,
+    hide: Option<Regex>,
+}
+
+impl LabelKeys {
+    pub(crate) fn new(filters: &Filters) -> Result<Self, Error> {
+        Ok(Self {
+            show: compile("tag-show", &filters.tag_show)?,
+            hide: compile("tag-hide", &filters.tag_hide)?,
+        })
+    }
+
+    pub(crate) fn shows(&self, key: &str) -> bool {
+        self.show.as_ref().is_none_or(|r| r.is_match(key))
+            && !self.hide.as_ref().is_some_and(|r| r.is_match(key))
+    }
+}
+
+impl Compiled {
+    pub(crate) fn new(
+        profile: &Profile,
+        frames: &mut FrameTable,
+        query: &Query,
+    ) -> Result<Self, Error> {
+        let filters = &query.filters;
+        let mut compiled = Self::default();
+        if !query.all_frames {
+            compiled.compile_drop(profile, frames);
+        }
+        compiled.label_frames(profile, frames, filters);
+        let focus = compile("focus", &filters.focus)?;
+        let ignore = compile("ignore", &filters.ignore)?;
+        let hide = compile("hide", &filters.hide)?;
+        let show = compile("show", &filters.show)?;
+        let show_from = compile("show-from", &filters.show_from)?;
+        let prune_from = compile("prune-from", &filters.prune_from)?;
+
+        compiled.mark(profile, frames, focus.as_ref(), bit::FOCUS, true);
+        compiled.mark(profile, frames, ignore.as_ref(), bit::IGNORE, true);
+        compiled.mark(profile, frames, hide.as_ref(), bit::HIDDEN, false);
+        compiled.mark(profile, frames, show_from.as_ref(), bit::SHOW_FROM, false);
+        if let Some(show) = &show {
+            let matches = Matches::new(profile, show);
+            for f in 0..frames.len() {
+                if !matches.frame(profile, frames.get(f as u32)) {
+                    compiled.bits(frames)[f] |= bit::HIDDEN;
+                }
+            }
+        }
+        if let Some(regex) = &prune_from {
+            for f in 0..frames.len() {
+                let name = function_name(profile, frames.get(f as u32));
+                if !name.is_empty() && regex.is_match(simple_name(name)) {
+                    compiled.bits(frames)[f] |= bit::PRUNE_FROM;
+                }
+            }
+        }
+        compiled.focus = focus.is_some();
+        compiled.ignore = ignore.is_some();
+        compiled.hide = hide.is_some() || show.is_some();
+        compiled.show_from = show_from.is_some();
+        compiled.prune_from = prune_from.is_some();
+        compiled.label_sets(profile, filters)?;
+        compiled.unmatched(frames, filters);
+        Ok(compiled)
+    }
+
+    /// Whether stacks go through as they are.
+    pub(crate) fn is_identity(&self) -> bool {
+        self.frame.is_empty()
+            && self.drop.is_empty()
+            && self.label_set.is_empty()
+            && self.label_frames.is_empty()
+            && !(self.focus || self.ignore || self.show_from || self.prune_from)
+    }
+
+    fn bits(&mut self, frames: &FrameTable) -> &mut [u8] {
+        self.frame.resize(frames.len(), 0);
+        &mut self.frame
+    }
+
+    /// Sets `bit` on frames that match; with `whole` on all frames of a location of which one matches.
+    fn mark(
+        &mut self,
+        profile: &Profile,
+        frames: &FrameTable,
+        regex: Option<&Regex>,
+        bit: u8,
+        whole: bool,
+    ) {
+        let Some(regex) = regex else { return };
+        let matches = Matches::new(profile, regex);
+        let bits = self.bits(frames);
+        for (f, bits) in bits.iter_mut().enumerate() {
+            if matches.frame(profile, frames.get(f as u32)) {
+                *bits |= bit;
+            }
+        }
+        if !whole {
+            return;
+        }
+        for l in 0..profile.location.len() {
+            let range = frames.of(LocationIndex(l as u32));
+            let range = range.start as usize..range.end as usize;
+            if bits[range.clone()].iter().any(|b| b & bit != 0) {
+                bits[range].iter_mut().for_each(|b| *b |= bit);
+            }
+        }
+    }
+
+    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go).
+    fn compile_drop(&mut self, profile: &Profile, frames: &FrameTable) {
+        let whole = |id, what: &str, notes: &mut Vec<String>| {
+            let text = profile.text(id);
+            if text.is_empty() {
+                return None;
+            }
+            Regex::new(&format!("^({text})$"))
+                .map_err(|e| {
+                    let why = regex_error(&e);
+                    notes.push(format!("the profile's {what} {text:?} is {why}; no frame is dropped by it"));
+                })
+                .ok()
+        };
+        let Some(drop) = whole(profile.drop_frames, "drop_frames", &mut self.notes) else {
+            return;
+        };
+        let keep = whole(profile.keep_frames, "keep_frames", &mut self.notes);
+        let dropped: Vec<bool> = profile
+            .function
+            .iter()
+            .map(|f| {
+                let name = simple_name(profile.text(f.name));
+                !f.name.is_empty()
+                    && drop.is_match(name)
+                    && !keep.as_ref().is_some_and(|k| k.is_match(name))
+            })
+            .collect();
+        for (l, location) in profile.location.iter().enumerate() {
+            let lines = profile.lines(location);
+            let Some(outermost) = lines.iter().rposition(|line| dropped[line.function.index()])
+            else {
+                continue;
+            };
+            self.drop.resize(profile.location.len(), 0);
+            self.drop[l] = drop::BENEATH;
+            if outermost == lines.len() - 1 {
+                self.drop[l] |= drop::ALL;
+                continue;
+            }
+            let range = frames.of(LocationIndex(l as u32));
+            let cut = range.start + outermost as u32;
+            let bits = self.bits(frames);
+            for f in range {
+                if f <= cut && frames.of(LocationIndex(l as u32)).len() == lines.len() {
+                    bits[f as usize] |= bit::DROP_LINE;
+                }
+            }
+        }
+    }
+
+    fn label_frames(&mut self, profile: &Profile, frames: &mut FrameTable, filters: &Filters) {
+        if filters.tag_root.is_empty() && filters.tag_leaf.is_empty() {
+            return;
+        }
+        let mut known = std::collections::HashMap::new();
+        let mut frame = |frames: &mut FrameTable, key: &str, set: u32| {
+            let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));
+            let texts: Vec<String> = labels
+                .iter()
+                .filter(|l| profile.text(l.key) == key)
+                .map(|l| crate::frames::label_text(profile, l))
+                .collect();
+            let value = match texts.is_empty() {
+                true => format!("(no {key})"),
+                false => texts.join(","),
+            };
+            *known
+                .entry((key.to_string(), value.clone()))
+                .or_insert_with(|| frames.push_label(key, &value))
+        };
+        for set in 0..profile.label_sets.len() as u32 {
+            // Stacks are leaf first, so the outermost root frame comes last.
+            let root = filters.tag_root.iter().rev().map(|k| frame(frames, k, set)).collect();
+            let leaf = filters.tag_leaf.iter().rev().map(|k| frame(frames, k, set)).collect();
+            self.label_frames.push((root, leaf));
+        }
+    }
+
+    fn label_sets(&mut self, profile: &Profile, filters: &Filters) -> Result<(), Error> {
+        let parse = |option, text: &Option<String>| {
+            text.as_ref().map(|t| LabelFilter::parse(option, t)).transpose()
+        };
+        let focus = parse("tag-focus", &filters.tag_focus)?;
+        let ignore = parse("tag-ignore", &filters.tag_ignore)?;
+        if focus.is_none() && ignore.is_none() {
+            return Ok(());
+        }
+        let counts = |set| {
+            let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));
+            focus.as_ref().is_none_or(|f| f.matches(profile, labels))
+                && !ignore.as_ref().is_some_and(|f| f.matches(profile, labels))
+        };
+        self.label_set = (0..profile.label_sets.len() as u32).map(counts).collect();
+        Ok(())
+    }
+
+    /// Notes for filters that match nothing, which is most often a slip.
+    fn unmatched(&mut self, frames: &FrameTable, filters: &Filters) {
+        let table = [
+            ("focus", &filters.focus, bit::FOCUS),
+            ("ignore", &filters.ignore, bit::IGNORE),
+            ("show-from", &filters.show_from, bit::SHOW_FROM),
+            ("prune-from", &filters.prune_from, bit::PRUNE_FROM),
+            ("hide", &filters.hide, bit::HIDDEN),
+        ];
+        for (option, text, bit) in table {
+            if let Some(text) = text
+                && !self.frame.iter().any(|b| b & bit != 0)
+            {
+                self.notes.push(format!("--{option} {text:?} matches no frame"));
+            }
+        }
+        if let Some(show) = &filters.show
+            && self.frame.iter().all(|b| b & bit::HIDDEN != 0)
+            && frames.len() > 0
+        {
+            self.notes.push(format!("--show {show:?} matches no frame"));
+        }
+        if !self.label_set.is_empty() && !self.label_set.contains(&true) {
+            self.notes.push("no sample has the labels asked for".to_string());
+        }
+    }
+}
+
+/// Where one regular expression matches in one profile.
+struct Matches<'a> {
+    regex: &'a Regex,
+    function: Vec<bool>,
+    mapping: Vec<bool>,
+}
+
+impl<'a> Matches<'a> {
+    fn new(profile: &Profile, regex: &'a Regex) -> Self {
+        let is = |id| regex.is_match(profile.text(id));
+        Self {
+            function: profile.function.iter().map(|f| is(f.name) || is(f.filename)).collect(),
+            mapping: profile.mapping.iter().map(|m| is(m.filename)).collect(),
+            regex,
+        }
+    }
+
+    fn frame(&self, profile: &Profile, frame: &Frame) -> bool {
+        let in_mapping = |location: LocationIndex| {
+            let mapping = profile.location[location.index()].mapping;
+            mapping.is_some_and(|m| self.mapping[m.index()])
+        };
+        match frame {
+            Frame::Line { location, line } => {
+                self.function[profile.line[*line as usize].function.index()]
+                    || in_mapping(*location)
+            }
+            Frame::Address { location } => {
+                in_mapping(*location) || self.regex.is_match(&address_name(profile, *location))
+            }
+            Frame::Label { key, value } => self.regex.is_match(key) || self.regex.is_match(value),
+        }
+    }
+}
+
+fn function_name<'a>(profile: &'a Profile, frame: &'a Frame) -> &'a str {
+    match frame {
+        Frame::Line { line, .. } => {
+            let function = profile.line[*line as usize].function;
+            profile.text(profile.function[function.index()].name)
+        }
+        Frame::Label { value, .. } => value,
+        Frame::Address { .. } => "",
+    }
+}
+
+/// A name without a leading dot and without its parameters, the form that `drop_frames` is matched against.
+pub(crate) fn simple_name(name: &str) -> &str {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let mut from = 0;
+    while let Some(found) = name[from..].find('(') {
+        let at = from + found;
+        let kept = ["(anonymous namespace)", "()"];
+        let operator = name[..at].ends_with("operator");
+        match kept.iter().position(|k| name[at..].starts_with(k)) {
+            Some(0) => from = at + kept[0].len(),
+            Some(1) if operator => from = at + kept[1].len(),
+            _ => return &name[..at],
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn simple_names() {
+        let table = [
+            ("malloc", "malloc"),
+            (".malloc", "malloc"),
+            ("ns::f(int)", "ns::f"),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
+            ("T::operator()(int)", "T::operator()"),
+        ];
+        for (name, expected) in table {
+            assert_eq!(super::simple_name(name), expected);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Frames: what stacks are made of once inlining is spelled out. A location gives one frame a line, or
+//! one for its address; a label that `tag_root` or `tag_leaf` asks for gives one too.
+
+use heapprof_profile::{Label, LocationIndex, Profile, StringId};
+
+/// A frame of one profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// A line of a location: a position in `Profile::line`.
+    Line { location: LocationIndex, line: u32 },
+    /// A location without symbols.
+    Address { location: LocationIndex },
+    /// A label's value in the place of a function, its key in the place of a file.
+    Label { key: String, value: String },
+}
+
+/// All frames of a profile by number.
+pub(crate) struct FrameTable {
+    /// The frames of location `l` are `first[l]..first[l + 1]`, innermost first.
+    first: Vec<u32>,
+    frame: Vec<Frame>,
+    /// Every location has exactly one frame: stacks of locations are stacks of frames.
+    one_each: bool,
+}
+
+impl FrameTable {
+    /// The frames of all locations; with `no_inlines` only the outermost line of each.
+    pub(crate) fn new(profile: &Profile, no_inlines: bool) -> Self {
+        let mut first = Vec::with_capacity(profile.location.len() + 1);
+        let mut frame = Vec::with_capacity(profile.location.len());
+        for (l, entry) in profile.location.iter().enumerate() {
+            first.push(frame.len() as u32);
+            let location = LocationIndex(l as u32);
+            let mut lines = entry.line.clone();
+            if no_inlines && !lines.is_empty() {
+                lines.start = lines.end - 1;
+            }
+            match lines.is_empty() {
+                true => frame.push(Frame::Address { location }),
+                false => frame.extend(lines.map(|line| Frame::Line { location, line })),
+            }
+        }
+        first.push(frame.len() as u32);
+        let one_each = frame.len() == profile.location.len();
+        Self {
+            first,
+            frame,
+            one_each,
+        }
+    }
+
+    /// Adds a frame that stands for a label's value.
+    pub(crate) fn push_label(&mut self, key: &str, value: &str) -> u32 {
+        self.frame.push(Frame::Label {
+            key: key.to_string(),
+            value: value.to_string(),
+        });
+        self.frame.len() as u32 - 1
+    }
+
+    pub(crate) fn of(&self, location: LocationIndex) -> std::ops::Range<u32> {
+        self.first[location.index()]..self.first[location.index() + 1]
+    }
+
+    pub(crate) fn get(&self, frame: u32) -> &Frame {
+        &self.frame[frame as usize]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame> {
+        self.frame.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    pub(crate) fn one_each(&self) -> bool {
+        self.one_each
+    }
+}
+
+/// How a frame without symbols is named: its address and the file it is in.
+pub(crate) fn address_name(profile: &Profile, location: LocationIndex) -> String {
+    let location = &profile.location[location.index()];
+    let binary = binary_name(profile, location);
+    match (location.address, binary) {
+        (0, None) => "<unknown>".to_string(),
+        (0, Some(binary)) => format!("[{binary}]"),
+        (address, None) => format!("{address:#x}"),
+        (address, Some(binary)) => format!("{address:#x} [{binary}]"),
+    }
+}
+
+/// The last part of the mapped file's path.
+pub(crate) fn binary_name<'a>(
+    profile: &'a Profile,
+    location: &heapprof_profile::Location,
+) -> Option<&'a str> {
+    let mapping = &profile.mapping[location.mapping?.index()];
+    let path = profile.text(mapping.filename);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    (!name.is_empty()).then_some(name.trim_matches(['[', ']']))
+}
+
+/// A label's value as text: the text itself, or the number and its unit.
+pub(crate) fn label_text(profile: &Profile, label: &Label) -> String {
+    match (label.str, label.num_unit) {
+        (StringId::EMPTY, StringId::EMPTY) => label.num.to_string(),
+        (StringId::EMPTY, unit) => format!("{} {}", label.num, profile.text(unit)),
+        (text, _) => profile.text(text).to_string(),
+    }
+}

@@ -1,0 +1,164 @@
+//! What every report begins with: the metric, its total, and what the filters left out.
+
+use crate::error::Error;
+use crate::query::{Granularity, Query};
+use crate::session::Session;
+
+/// A sample type by its texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleType {
+    /// E.g. `inuse_space`.
+    pub r#type: String,
+    /// E.g. `bytes`.
+    pub unit: String,
+}
+
+/// The head of a report.
+#[derive(Clone, Debug, Default)]
+pub struct Header {
+    /// The profile's path or name.
+    pub profile: String,
+    /// What is counted.
+    pub sample_type: SampleType,
+    /// What percentages are of: the sum of all values regardless of sign, filters aside unless
+    /// percentages are to be relative.
+    pub total: i64,
+    /// Signed sum of the values of the samples that the filters kept: what the rows add up to.
+    pub net: i64,
+    /// Signed sum of those that they left out.
+    pub left_out: i64,
+    /// The filters, as `option=value`.
+    pub filters: Vec<String>,
+    /// What a row is.
+    pub granularity: Granularity,
+    /// Things to tell the user.
+    pub notes: Vec<String>,
+    /// Sample types that have values while this one has none: type, unit, total.
+    pub elsewhere: Vec<(String, String, i64)>,
+    /// Mean bytes between two samples, when the values are estimates.
+    pub sampled: Option<i64>,
+}
+
+/// The number that the session gives the sample type asked for, and its texts.
+pub(crate) fn sample_type(
+    session: &Session,
+    profile: i64,
+    query: &Query,
+) -> Result<(i64, SampleType), Error> {
+    let types = session.rows(
+        "SELECT s.id, s.type, s.unit, p.default_sample_type FROM profile_total t \
+         JOIN sample_type s ON s.id = t.type JOIN profile p ON p.id = t.profile \
+         WHERE t.profile = ?1 ORDER BY t.position",
+        [profile],
+        |row| {
+            let sample_type = SampleType {
+                r#type: row.get(1)?,
+                unit: row.get(2)?,
+            };
+            Ok((row.get::<_, i64>(0)?, sample_type, row.get::<_, String>(3)?))
+        },
+    )?;
+    if let Some(question) = &session.question {
+        let part = &question.parts[profile as usize - 1];
+        let id = part.types[part.column] as i64 + 1;
+        let found = types.into_iter().find(|t| t.0 == id);
+        return found
+            .map(|(id, sample_type, _)| (id, sample_type))
+            .ok_or_else(|| Error::Sql("no totals for the sample type".to_string()));
+    }
+    // The rules of `Profile::find_sample_type` and `default_sample_type_index`, over stored rows.
+    let by_name = |name: &str| types.iter().position(|t| t.1.r#type == name);
+    let at = match &query.sample_type {
+        Some(asked) => by_name(asked)
+            .or_else(|| by_name(asked.strip_prefix("inuse_")?))
+            .or_else(|| asked.parse().ok().filter(|&n: &usize| n < types.len()))
+            .ok_or_else(|| heapprof_profile::SampleTypeError {
+                asked: asked.clone(),
+                present: types.iter().map(|t| t.1.r#type.clone()).collect(),
+            })?,
+        None => types
+            .first()
+            .and_then(|t| by_name(&t.2))
+            .or_else(|| by_name("inuse_space"))
+            .unwrap_or(types.len().saturating_sub(1)),
+    };
+    types
+        .into_iter()
+        .nth(at)
+        .map(|(id, sample_type, _)| (id, sample_type))
+        .ok_or_else(|| Error::Sql("the profile has no sample types".to_string()))
+}
+
+/// The head of a report on one profile, and the number of its sample type.
+pub(crate) fn header(
+    session: &Session,
+    profile: i64,
+    query: &Query,
+) -> Result<(Header, i64), Error> {
+    let (r#type, sample_type) = sample_type(session, profile, query)?;
+    let kept = match session.question {
+        Some(_) => "kept_total, kept_net",
+        None => "total, net",
+    };
+    let totals: Vec<[i64; 4]> = session.rows(
+        &format!(
+            "SELECT total, net, {kept} FROM profile_total WHERE profile = ?1 AND type = ?2"
+        ),
+        [profile, r#type],
+        |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]),
+    )?;
+    let [total, net, kept_total, kept_net] = totals.first().copied().unwrap_or_default();
+    let names = session.rows(
+        "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
+        [profile],
+        |row| {
+            let by_space: String = row.get(1)?;
+            let bytes: String = row.get(2)?;
+            let period: i64 = row.get(3)?;
+            let sampled = by_space == "space" && bytes == "bytes" && period > 1;
+            Ok((row.get::<_, String>(0)?, sampled.then_some(period)))
+        },
+    )?;
+    let (name, sampled) = names.into_iter().next().unwrap_or_default();
+    let elsewhere = match kept_total {
+        0 => elsewhere(session, profile)?,
+        _ => Vec::new(),
+    };
+    let header = Header {
+        profile: name,
+        sample_type,
+        total: if query.relative_percentages { kept_total } else { total },
+        net: kept_net,
+        // Both are sums of the same values, bounded by `total`.
+        left_out: net - kept_net,
+        filters: query.filters.active(),
+        granularity: query.granularity,
+        notes: session.notes(),
+        elsewhere,
+        sampled,
+    };
+    Ok((header, r#type))
+}
+
+/// Sample types that do have values.
+fn elsewhere(session: &Session, profile: i64) -> Result<Vec<(String, String, i64)>, Error> {
+    if let Some(question) = &session.question {
+        let part = &question.parts[profile as usize - 1];
+        let all: Vec<usize> = (0..part.profile.sample_type.len()).collect();
+        // A type that overflows does have values, but no total to name.
+        let Ok(totals) = crate::totals::whole(&part.profile, &all) else {
+            return Ok(Vec::new());
+        };
+        let named = totals.into_iter().zip(&part.types).map(|(total, &t)| {
+            let (name, unit) = question.types[t].clone();
+            (name, unit, total.total)
+        });
+        return Ok(named.filter(|t| t.2 != 0).collect());
+    }
+    session.rows(
+        "SELECT s.type, s.unit, t.total FROM profile_total t JOIN sample_type s ON s.id = t.type \
+         WHERE t.profile = ?1 AND t.total != 0 ORDER BY t.position",
+        [profile],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )
+}

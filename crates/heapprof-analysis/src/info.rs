@@ -1,0 +1,169 @@
+//! `info`: what a profile holds, what its numbers mean, and what of it has no symbols.
+
+use crate::error::Error;
+use crate::header::SampleType;
+use crate::session::Session;
+
+/// A sample type with its totals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TypeTotal {
+    /// Which.
+    pub sample_type: SampleType,
+    /// Sum regardless of sign.
+    pub total: i64,
+    /// Signed sum.
+    pub net: i64,
+    /// Whether reports show it first.
+    pub is_default: bool,
+}
+
+/// A mapped file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MappingInfo {
+    /// First address.
+    pub memory_start: u64,
+    /// One past the last.
+    pub memory_limit: u64,
+    /// Offset in the file.
+    pub file_offset: u64,
+    /// Path.
+    pub filename: String,
+    /// Build id.
+    pub build_id: String,
+    /// Locations in it.
+    pub locations: i64,
+    /// Those without a function.
+    pub unsymbolized: i64,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Path or name.
+    pub profile: String,
+    /// In the file's order.
+    pub types: Vec<TypeTotal>,
+    /// Nanoseconds since 1970 UTC; 0 unknown.
+    pub time_nanos: i64,
+    /// Nanoseconds; 0 for a moment.
+    pub duration_nanos: i64,
+    /// What the period counts, with its unit.
+    pub period_type: SampleType,
+    /// 0 unknown.
+    pub period: i64,
+    /// Distinct stacks with distinct labels that have a value.
+    pub samples: i64,
+    /// Locations.
+    pub locations: i64,
+    /// Locations without a function.
+    pub unsymbolized: i64,
+    /// Functions.
+    pub functions: i64,
+    /// Mapped files.
+    pub mappings: Vec<MappingInfo>,
+    /// Comments.
+    pub comments: Vec<String>,
+    /// Regular expression of frames that reports cut.
+    pub drop_frames: String,
+    /// Regular expression of frames exempt from it.
+    pub keep_frames: String,
+    /// Where the profile is explained.
+    pub doc_url: String,
+}
+
+/// The facts of the session's only profile; its question must have all types and no filters.
+pub fn info(session: &Session) -> Result<Info, Error> {
+    let mut info: Info = session
+        .rows(
+            "SELECT name, time_nanos, duration_nanos, period_type, period_unit, period, \
+             drop_frames, keep_frames, doc_url FROM profile WHERE id = 1",
+            [],
+            |row| {
+                Ok(Info {
+                    profile: row.get(0)?,
+                    time_nanos: row.get(1)?,
+                    duration_nanos: row.get(2)?,
+                    period_type: SampleType {
+                        r#type: row.get(3)?,
+                        unit: row.get(4)?,
+                    },
+                    period: row.get(5)?,
+                    drop_frames: row.get(6)?,
+                    keep_frames: row.get(7)?,
+                    doc_url: row.get(8)?,
+                    ..Info::default()
+                })
+            },
+        )?
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    let (_, default) = crate::header::sample_type(session, 1, &crate::Query::default())?;
+    info.types = session.rows(
+        "SELECT s.type, s.unit, t.total, t.net FROM profile_total t \
+         JOIN sample_type s ON s.id = t.type WHERE t.profile = 1 ORDER BY t.position",
+        [],
+        |row| {
+            let sample_type = SampleType {
+                r#type: row.get(0)?,
+                unit: row.get(1)?,
+            };
+            Ok(TypeTotal {
+                is_default: sample_type == default,
+                sample_type,
+                total: row.get(2)?,
+                net: row.get(3)?,
+            })
+        },
+    )?;
+    info.comments = session.rows(
+        "SELECT text FROM comment WHERE profile = 1 ORDER BY position",
+        [],
+        |row| row.get(0),
+    )?;
+    // A location counts as symbolized when one of its lines has a function's name.
+    let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function \
+                      WHERE n.location = l.id AND f.name != '')";
+    let unmapped = session.rows(
+        &format!("SELECT count(*), ifnull(sum(NOT {symbolized}), 0) FROM location l"),
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    (info.locations, info.unsymbolized) = unmapped.first().copied().unwrap_or_default();
+    let counts: std::collections::HashMap<i64, (i64, i64)> = session
+        .rows(
+            &format!(
+                "SELECT l.mapping, count(*), ifnull(sum(NOT {symbolized}), 0) FROM location l \
+                 WHERE l.mapping IS NOT NULL GROUP BY l.mapping"
+            ),
+            [],
+            |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))),
+        )?
+        .into_iter()
+        .collect();
+    info.mappings = session.rows(
+        "SELECT id, memory_start, memory_limit, file_offset, filename, build_id FROM mapping ORDER BY id",
+        [],
+        |row| {
+            let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)? as u64);
+            let (locations, unsymbolized) = counts.get(&row.get(0)?).copied().unwrap_or_default();
+            Ok(MappingInfo {
+                memory_start: number(1)?,
+                memory_limit: number(2)?,
+                file_offset: number(3)?,
+                filename: row.get(4)?,
+                build_id: row.get(5)?,
+                locations,
+                unsymbolized,
+            })
+        },
+    )?;
+    let count = |sql: &str| -> Result<i64, Error> {
+        Ok(session.rows(sql, [], |row| row.get(0))?.first().copied().unwrap_or(0))
+    };
+    info.samples = count(
+        "SELECT count(*) FROM (SELECT DISTINCT stack, label_set FROM sample WHERE profile = 1)",
+    )?;
+    info.functions = count("SELECT count(DISTINCT function) FROM line")?;
+    Ok(info)
+}

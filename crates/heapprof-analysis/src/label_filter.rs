@@ -1,0 +1,178 @@
+//! Filters on labels: `[key=]value`, a range of numbers or regular expressions, as pprof reads them.
+//!
+//! Unlike pprof each label is compared in its own unit, and a number too large is an error, not a crash.
+
+use heapprof_profile::{Label, Profile, Unit};
+use regex::Regex;
+
+use crate::error::Error;
+
+/// A compiled `tag_focus` or `tag_ignore`.
+#[derive(Debug)]
+pub(crate) struct LabelFilter {
+    key: Option<String>,
+    value: Wanted,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    Range { low: Option<Bound>, high: Option<Bound> },
+    Text(Vec<Regex>),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    number: i128,
+    unit: Option<Unit>,
+}
+
+impl LabelFilter {
+    pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, Error> {
+        let error = |why: String| Error::Filter {
+            option,
+            text: text.to_string(),
+            why,
+        };
+        let (key, value) = match text.split_once('=') {
+            Some((key, value)) => (Some(key.to_string()), value),
+            None => (None, text),
+        };
+        if let Some((low, high)) = range(value).map_err(error)? {
+            let value = Wanted::Range { low, high };
+            return Ok(Self { key, value });
+        }
+        let regexes = value
+            .split(',')
+            .map(|part| Regex::new(part).map_err(|e| error(crate::filter::regex_error(&e))))
+            .collect::<Result<Vec<_>, _>>()?;
+        let value = Wanted::Text(regexes);
+        Ok(Self { key, value })
+    }
+
+    pub(crate) fn matches(&self, profile: &Profile, labels: &[Label]) -> bool {
+        let mut of_key = labels.iter().filter(|label| match &self.key {
+            Some(key) => profile.text(label.key) == key,
+            None => true,
+        });
+        match &self.value {
+            Wanted::Range { low, high } => of_key
+                .filter(|label| label.str.is_empty())
+                .any(|label| in_range(profile, label, *low, *high)),
+            // With a key any expression will do; without one all must find a label.
+            Wanted::Text(regexes) if self.key.is_some() => of_key.any(|label| {
+                let text = profile.text(label.str);
+                !label.str.is_empty() && regexes.iter().any(|r| r.is_match(text))
+            }),
+            Wanted::Text(regexes) => regexes.iter().all(|r| {
+                labels.iter().filter(|label| !label.str.is_empty()).any(|label| {
+                    r.is_match(&format!(
+                        "{}:{}",
+                        profile.text(label.key),
+                        profile.text(label.str)
+                    ))
+                })
+            }),
+        }
+    }
+}
+
+fn in_range(profile: &Profile, label: &Label, low: Option<Bound>, high: Option<Bound>) -> bool {
+    let unit = profile.text(label.num_unit);
+    // Producers leave the unit out where the key says it.
+    let unit = match (unit, profile.text(label.key)) {
+        ("", "bytes" | "request" | "alignment") => Unit::parse("bytes"),
+        (unit, _) => Unit::parse(unit),
+    };
+    let compare = |bound: Bound| match (bound.unit, unit) {
+        // A bare number is meant in the label's own unit.
+        (None, _) => Some(i128::from(label.num).cmp(&bound.number)),
+        (Some(b), Some(l)) if b.family == l.family => {
+            let value = i128::from(label.num) * i128::from(l.factor);
+            Some(value.cmp(&(bound.number * i128::from(b.factor))))
+        }
+        _ => None,
+    };
+    low.is_none_or(|bound| compare(bound).is_some_and(|o| o.is_ge()))
+        && high.is_none_or(|bound| compare(bound).is_some_and(|o| o.is_le()))
+}
+
+type Bounds = (Option<Bound>, Option<Bound>);
+
+/// `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` when the text is no range.
+fn range(text: &str) -> Result<Option<Bounds>, String> {
+    let sides: Vec<&str> = text.split(':').collect();
+    Ok(match sides[..] {
+        [one] => bound(one)?.map(|b| (Some(b), Some(b))),
+        ["", high] => bound(high)?.map(|b| (None, Some(b))),
+        [low, ""] => bound(low)?.map(|b| (Some(b), None)),
+        [low, high] => match (bound(low)?, bound(high)?) {
+            (Some(low), Some(high)) => Some((Some(low), Some(high))),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn bound(text: &str) -> Result<Option<Bound>, String> {
+    let digits = text.trim_start_matches(['+', '-']);
+    let split = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (number, unit) = text.split_at(text.len() - digits.len() + split);
+    if split == 0 || !unit.chars().all(|c| c.is_ascii_alphabetic()) {
+        return Ok(None);
+    }
+    let number: i64 = number.parse().map_err(|_| {
+        format!("{number} is beyond what a 64-bit number holds; give a smaller one or a larger unit")
+    })?;
+    let unit = match unit {
+        "" => None,
+        unit => match Unit::parse(unit) {
+            Some(unit) => Some(unit),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Bound {
+        number: i128::from(number),
+        unit,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heapprof_profile::ProfileBuilder;
+
+    #[test]
+    fn labels_match_as_written() {
+        let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
+        let labels = [
+            builder.number_label("bytes", 2, "kilobytes"),
+            builder.text_label("thread", "worker-1"),
+        ];
+        let profile = builder.finish();
+        let table = [
+            ("2kb", true),
+            ("2048", false),
+            ("2", true),
+            ("2048b", true),
+            (":2kb", true),
+            (":2047b", false),
+            ("1kb:1mb", true),
+            ("3kb:", false),
+            ("bytes=2kb", true),
+            ("size=2kb", false),
+            ("2s", false),
+            ("thread=worker", true),
+            ("thread=main,worker", true),
+            ("thread:worker", true),
+            ("worker,main", false),
+            ("worker,thread", true),
+        ];
+        for (text, expected) in table {
+            let filter = LabelFilter::parse("tag-focus", text).unwrap();
+            assert_eq!(filter.matches(&profile, &labels), expected, "{text}");
+        }
+        for text in ["99999999999999999999", "worker("] {
+            assert!(LabelFilter::parse("tag-focus", text).is_err(), "{text}");
+        }
+    }
+}

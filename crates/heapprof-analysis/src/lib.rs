@@ -1,0 +1,59 @@
+//! Questions about heap profiles, answered through SQLite.
+//!
+//! A [`Question`] joins profiles with a [`Query`]. Its [`Session`] is a SQLite connection in which
+//! virtual tables show what the kernels made of them (flat and cum, the call tree, stacks), and every
+//! report is a statement over these tables that gives plain rows. [`Store`] keeps profiles in a
+//! database with the same tables for real. Nothing here prints, formats units or opens other files.
+
+mod call_tree;
+mod diff;
+mod entity;
+mod error;
+mod filter;
+mod folded;
+mod frames;
+mod gate;
+mod header;
+mod info;
+mod label_filter;
+mod list;
+mod neighbours;
+mod peek;
+mod place;
+mod query;
+mod question;
+mod relation;
+mod session;
+mod stack_table;
+mod statement;
+mod store;
+mod tags;
+mod top;
+mod totals;
+mod traces;
+mod tree;
+mod view;
+
+pub use crate::{
+    diff::{Change, Diff, DiffRow, Status, diff},
+    entity::EMPTY_STACK,
+    error::Error,
+    folded::folded,
+    gate::{Broken, Rule},
+    header::{Header, SampleType},
+    info::{Info, MappingInfo, TypeTotal, info},
+    list::{List, Listing, list},
+    peek::{Peek, PeekRow, peek},
+    place::Place,
+    query::{Filters, Granularity, Query, Sort},
+    question::{Question, Source, TreeOptions, Types},
+    relation::documented as documented_tables,
+    session::Session,
+    statement::{ResultTable, Value, run as run_statement},
+    store::{SCHEMA_VERSION, Store, StoredProfile},
+    tags::{Tag, Tags, tags},
+    top::{Other, Top, TopRow, top},
+    totals::Total,
+    traces::{LabelValue, Trace, Traces, traces},
+    tree::{OTHER, Tree, TreeRow, tree},
+};

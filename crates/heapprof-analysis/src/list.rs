@@ -1,0 +1,79 @@
+//! `list`: matching functions with the flat and cum of each of their lines.
+//!
+//! A function's own numbers come from a question by function and file, its lines' from one by line: in
+//! both a sample counts once, so recursion can't push a line or the head beyond the total.
+
+use crate::error::Error;
+use crate::header::{Header, header};
+use crate::query::Query;
+use crate::session::Session;
+
+/// A function in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Function name.
+    pub function: String,
+    /// Source file as the profile names it.
+    pub file: String,
+    /// Sum over the samples whose leaf it is.
+    pub flat: i64,
+    /// Sum over the samples that hold it.
+    pub cum: i64,
+    /// Line number (0 unknown), flat and cum, by line.
+    pub lines: Vec<(i64, i64, i64)>,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// What it is about.
+    pub header: Header,
+    /// By cum.
+    pub rows: Vec<Listing>,
+    /// How many more matched.
+    pub more: usize,
+}
+
+/// The functions whose name `wanted` accepts: `functions` by function and file, `lines` by line, of the same profile.
+pub fn list(
+    functions: &Session,
+    lines: &Session,
+    query: &Query,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<List, Error> {
+    let (header, r#type) = header(functions, 1, query)?;
+    let mut rows: Vec<Listing> = functions.rows(
+        "SELECT f.name, f.filename, t.flat, t.cum FROM function_total t \
+         JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1 \
+         ORDER BY abs(t.cum) DESC, abs(t.flat) DESC, f.name, f.filename",
+        [r#type],
+        |row| {
+            Ok(Listing {
+                function: row.get(0)?,
+                file: row.get(1)?,
+                flat: row.get(2)?,
+                cum: row.get(3)?,
+                lines: Vec::new(),
+            })
+        },
+    )?;
+    rows.retain(|row| wanted(&row.function));
+    let more = query.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
+    rows.truncate(rows.len() - more);
+    let mut index = std::collections::HashMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        index.insert((row.function.clone(), row.file.clone()), at);
+    }
+    lines.rows(
+        "SELECT f.name, f.filename, t.line, t.flat, t.cum FROM function_total t \
+         JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY t.line",
+        [r#type],
+        |row| {
+            if let Some(&at) = index.get(&(row.get(0)?, row.get(1)?)) {
+                rows[at].lines.push((row.get(2)?, row.get(3)?, row.get(4)?));
+            }
+            Ok(())
+        },
+    )?;
+    Ok(List { header, rows, more })
+}

@@ -1,0 +1,191 @@
+//! What is asked of a profile: one struct for every command (and, later, every URL), plain text inside.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a row of a report stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Granularity {
+    /// A function, whatever file it is in.
+    #[default]
+    Functions,
+    /// A function in a file.
+    FileFunctions,
+    /// A source file.
+    Files,
+    /// A line of a function.
+    Lines,
+    /// An instruction.
+    Addresses,
+}
+
+impl Granularity {
+    /// All of them with the names that users type.
+    pub const ALL: [(&'static str, Granularity); 5] = [
+        ("functions", Granularity::Functions),
+        ("filefunctions", Granularity::FileFunctions),
+        ("files", Granularity::Files),
+        ("lines", Granularity::Lines),
+        ("addresses", Granularity::Addresses),
+    ];
+
+    /// Whether rows tell the file.
+    pub fn has_file(self) -> bool {
+        !matches!(self, Granularity::Functions)
+    }
+
+    /// Whether rows tell the line.
+    pub fn has_line(self) -> bool {
+        matches!(self, Granularity::Lines | Granularity::Addresses)
+    }
+
+    /// Whether rows tell the address.
+    pub fn has_address(self) -> bool {
+        matches!(self, Granularity::Addresses)
+    }
+}
+
+impl fmt::Display for Granularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, g)| g == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or_default())
+    }
+}
+
+impl FromStr for Granularity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, g)| *g).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("{text:?} is not one of {}", names.join(", "))
+        })
+    }
+}
+
+/// What rows are ordered by; always by size regardless of sign, then by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Exclusive: of the samples whose leaf the row is.
+    #[default]
+    Flat,
+    /// Inclusive: of the samples that hold the row anywhere.
+    Cum,
+}
+
+impl FromStr for Sort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "flat" => Ok(Sort::Flat),
+            "cum" => Ok(Sort::Cum),
+            _ => Err(format!("{text:?} is not one of flat, cum")),
+        }
+    }
+}
+
+/// A question: which values, of which samples, at which detail, how many rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// A sample type by name or position; the profile's default when `None`.
+    pub sample_type: Option<String>,
+    /// What a row stands for.
+    pub granularity: Granularity,
+    /// What rows are ordered by.
+    pub sort: Sort,
+    /// The most rows; all when `None`.
+    pub limit: Option<usize>,
+    /// Which samples and frames count.
+    pub filters: Filters,
+    /// Attribute inlined functions to the function they were inlined into.
+    pub no_inlines: bool,
+    /// Keep frames that the profile's own `drop_frames` would cut.
+    pub all_frames: bool,
+    /// Percentages of what the filters kept, not of the whole profile.
+    pub relative_percentages: bool,
+}
+
+impl Query {
+    /// Whether stored totals by function answer it: no filters and nothing that changes stacks.
+    pub fn is_plain(&self) -> bool {
+        self.granularity == Granularity::Functions
+            && self.filters == Filters::default()
+            && !self.no_inlines
+            && !self.all_frames
+    }
+}
+
+/// Filters as the user wrote them; regular expressions match anywhere and mind case.
+///
+/// They match function names, file names and the names of mapped files. The tag filters match labels:
+/// `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`, `4mb:`, `1kb:2mb`) or regular
+/// expressions separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    /// Only samples with a matching frame.
+    pub focus: Option<String>,
+    /// No samples with a matching frame.
+    pub ignore: Option<String>,
+    /// Without matching frames; their values go to the nearest frame that is kept.
+    pub hide: Option<String>,
+    /// Only matching frames.
+    pub show: Option<String>,
+    /// From the matching frame nearest to the root on; no samples without one.
+    pub show_from: Option<String>,
+    /// Without the frames below the matching one nearest to the leaf.
+    pub prune_from: Option<String>,
+    /// Only samples with a matching label.
+    pub tag_focus: Option<String>,
+    /// No samples with a matching label.
+    pub tag_ignore: Option<String>,
+    /// Show only labels whose key matches.
+    pub tag_show: Option<String>,
+    /// Show no labels whose key matches.
+    pub tag_hide: Option<String>,
+    /// Label keys whose values become frames at the root, outermost first.
+    pub tag_root: Vec<String>,
+    /// Label keys whose values become frames at the leaf.
+    pub tag_leaf: Vec<String>,
+}
+
+impl Filters {
+    /// Whether some samples or frames may be left out or added.
+    pub fn change_samples(&self) -> bool {
+        let Filters {
+            tag_show, tag_hide, ..
+        } = self;
+        *self
+            != Filters {
+                tag_show: tag_show.clone(),
+                tag_hide: tag_hide.clone(),
+                ..Filters::default()
+            }
+    }
+
+    /// The active ones as `--option=value`, to be named on every screen.
+    pub fn active(&self) -> Vec<String> {
+        let one = [
+            ("focus", &self.focus),
+            ("ignore", &self.ignore),
+            ("hide", &self.hide),
+            ("show", &self.show),
+            ("show-from", &self.show_from),
+            ("prune-from", &self.prune_from),
+            ("tag-focus", &self.tag_focus),
+            ("tag-ignore", &self.tag_ignore),
+            ("tag-show", &self.tag_show),
+            ("tag-hide", &self.tag_hide),
+        ];
+        let many = [("tag-root", &self.tag_root), ("tag-leaf", &self.tag_leaf)];
+        let one = one
+            .into_iter()
+            .filter_map(|(name, value)| value.as_ref().map(|v| format!("{name}={v}")));
+        let many = many
+            .into_iter()
+            .filter(|(_, keys)| !keys.is_empty())
+            .map(|(name, keys)| format!("{name}={}", keys.join(",")));
+        one.chain(many).collect()
+    }
+}

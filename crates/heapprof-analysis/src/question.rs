@@ -1,0 +1,346 @@
+//! A question put to some profiles: what every report and every virtual table draws from.
+//!
+//! Kernels run when a table is first read, once, and their results are shared by all tables of the question.
+
+use std::sync::{Arc, OnceLock};
+
+use heapprof_profile::Profile;
+
+use crate::call_tree::{self, CallTree, Shape, Stacks};
+use crate::entity::{EntityTable, Mapped};
+use crate::error::Error;
+use crate::filter::LabelKeys;
+use crate::neighbours::{self, Neighbours};
+use crate::query::Query;
+use crate::stack_table::StackTable;
+use crate::totals::{self, Total, Totals};
+use crate::view::View;
+
+/// A profile with the name that screens give it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What to call it.
+    pub name: String,
+    /// The profile.
+    pub profile: Arc<Profile>,
+    /// Totals by sample type as they were before equal samples were merged; `None` when nothing was merged.
+    pub totals: Option<Vec<Total>>,
+}
+
+impl Source {
+    /// A profile as it was read.
+    pub fn new(name: impl Into<String>, profile: impl Into<Arc<Profile>>) -> Self {
+        Self {
+            name: name.into(),
+            profile: profile.into(),
+            totals: None,
+        }
+    }
+}
+
+/// Which sample types to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Types {
+    /// The one the query asks for.
+    One,
+    /// All of them.
+    All,
+}
+
+/// One profile of a question.
+pub(crate) struct Part {
+    pub(crate) name: String,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) view: View,
+    pub(crate) mapped: Mapped,
+    /// The question's type number of each sample type.
+    pub(crate) types: Vec<usize>,
+    /// The sample type asked for.
+    pub(crate) column: usize,
+    /// The sample types computed.
+    pub(crate) columns: Vec<usize>,
+    /// Totals of `columns`, before filters.
+    pub(crate) whole: Vec<Total>,
+    totals: OnceLock<Totals>,
+}
+
+/// What a tree should be like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TreeOptions {
+    /// From the leaves up.
+    pub reverse: bool,
+    /// The least share of a total that a node needs to be there, 0 for all nodes.
+    pub least: f64,
+}
+
+/// Profiles with a query, ready to be read through tables.
+pub struct Question {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) table: EntityTable,
+    /// Sample types by content: type and unit.
+    pub(crate) types: Vec<(String, String)>,
+    pub(crate) label_keys: LabelKeys,
+    tree_options: TreeOptions,
+    ranks: OnceLock<Vec<u32>>,
+    tree: OnceLock<Result<CallTree, String>>,
+    samples: OnceLock<SampleTable>,
+    neighbours: OnceLock<Vec<Neighbours>>,
+    wanted: Vec<bool>,
+}
+
+/// Distinct stacks, and for each block (a profile's sample type) its sums by stack and label set.
+pub(crate) struct SampleTable {
+    pub(crate) stacks: StackTable,
+    pub(crate) blocks: Vec<Vec<(u32, u32, i64)>>,
+}
+
+impl Question {
+    /// Compiles the filters for each profile and finds out what the rows can be. No sums are made yet
+    /// but the totals, which bound all others.
+    pub fn new(sources: Vec<Source>, query: &Query, types: Types) -> Result<Self, Error> {
+        let mut table = EntityTable::new(query.granularity);
+        let mut names: Vec<(String, String)> = Vec::new();
+        let mut parts = Vec::with_capacity(sources.len());
+        for source in sources {
+            let profile = source.profile;
+            let column = match &query.sample_type {
+                Some(asked) => profile.find_sample_type(asked)?,
+                None => profile.default_sample_type_index(),
+            };
+            let columns = match types {
+                Types::One => vec![column],
+                Types::All => (0..profile.sample_type.len()).collect(),
+            };
+            let whole = match source.totals {
+                Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
+                None => totals::whole(&profile, &columns)?,
+            };
+            let part_types = profile
+                .sample_type
+                .iter()
+                .map(|t| {
+                    let name = (
+                        profile.text(t.r#type).to_string(),
+                        profile.text(t.unit).to_string(),
+                    );
+                    names.iter().position(|n| *n == name).unwrap_or_else(|| {
+                        names.push(name);
+                        names.len() - 1
+                    })
+                })
+                .collect();
+            let view = View::new(&profile, query)?;
+            let mapped = table.add(&profile, &view.frames);
+            parts.push(Part {
+                name: source.name,
+                profile,
+                view,
+                mapped,
+                types: part_types,
+                column,
+                columns,
+                whole,
+                totals: OnceLock::new(),
+            });
+        }
+        Ok(Self {
+            label_keys: LabelKeys::new(&query.filters)?,
+            parts,
+            table,
+            types: names,
+            tree_options: TreeOptions {
+                reverse: false,
+                least: 0.0,
+            },
+            ranks: OnceLock::new(),
+            tree: OnceLock::new(),
+            samples: OnceLock::new(),
+            neighbours: OnceLock::new(),
+            wanted: Vec::new(),
+        })
+    }
+
+    /// Sets what the tree will be like.
+    pub fn with_tree(mut self, options: TreeOptions) -> Self {
+        self.tree_options = options;
+        self
+    }
+
+    /// Limits the neighbours to those of entities whose name `wants` (or file) satisfies.
+    pub fn with_neighbours_of(mut self, wants: impl Fn(&str) -> bool) -> Self {
+        self.wanted = (0..self.table.entity.len() as u32)
+            .map(|e| wants(self.table.name(e)))
+            .collect();
+        self
+    }
+
+    pub(crate) fn tree_options(&self) -> TreeOptions {
+        self.tree_options
+    }
+
+    /// Things to tell the user about the filters.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for part in &self.parts {
+            for note in part.view.notes() {
+                if !notes.contains(note) {
+                    notes.push(note.clone());
+                }
+            }
+        }
+        // With several profiles a filter need match in only one.
+        if self.parts.len() > 1 {
+            notes.retain(|n| self.parts.iter().all(|p| p.view.notes().contains(n)));
+        }
+        notes
+    }
+
+    pub(crate) fn ranks(&self) -> &[u32] {
+        self.ranks.get_or_init(|| self.table.ranks())
+    }
+
+    pub(crate) fn totals(&self, part: usize) -> &Totals {
+        let part = &self.parts[part];
+        part.totals.get_or_init(|| {
+            totals::totals(
+                &part.profile,
+                &part.view,
+                &part.mapped.entity,
+                self.table.entity.len(),
+                self.table.empty_stack,
+                &part.columns,
+            )
+        })
+    }
+
+    /// Blocks of rows: each computed sample type of each profile, as (part, its position in `columns`).
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize)> {
+        let parts = self.parts.iter().enumerate();
+        parts.flat_map(|(p, part)| (0..part.columns.len()).map(move |c| (p, c)))
+    }
+
+    /// The block of a profile's (from 1) sample type (from 1).
+    pub(crate) fn block(&self, profile: i64, r#type: i64) -> Option<usize> {
+        self.blocks().position(|(p, c)| {
+            let part = &self.parts[p];
+            p as i64 + 1 == profile && part.types[part.columns[c]] as i64 + 1 == r#type
+        })
+    }
+
+    /// Each part's samples as stacks of entities; a part's values stand in its own columns.
+    fn entity_stacks(&self) -> Stacks {
+        let width = self.parts.iter().map(|p| p.columns.len()).sum();
+        let mut all = Stacks {
+            width,
+            ..Stacks::default()
+        };
+        let mut before = 0;
+        let mut stack = Vec::new();
+        for part in &self.parts {
+            let samples = &part.profile.samples;
+            for i in 0..samples.len() {
+                let values = samples.values(i);
+                let any = part.columns.iter().any(|&c| values[c] != 0);
+                if !any || !part.view.stack(samples, i, &mut stack) {
+                    continue;
+                }
+                if stack.is_empty() {
+                    all.entity.push(self.table.empty_stack);
+                }
+                let entity = |&f: &u32| part.mapped.entity[f as usize];
+                all.entity.extend(stack.iter().map(entity));
+                all.end.push(all.entity.len());
+                let at = all.value.len() + before;
+                all.value.resize(all.value.len() + width, 0);
+                for (value, &column) in all.value[at..].iter_mut().zip(&part.columns) {
+                    *value = values[column];
+                }
+            }
+            before += part.columns.len();
+        }
+        all
+    }
+
+    pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
+        let made = self.tree.get_or_init(|| {
+            let least: Vec<i64> = self
+                .blocks()
+                .map(|(p, c)| {
+                    let total = self.parts[p].whole[c].total;
+                    ((total as f64 * self.tree_options.least).ceil() as i64).max(0)
+                })
+                .collect();
+            let shape = Shape {
+                rank: self.ranks(),
+                reverse: self.tree_options.reverse,
+                least: &least,
+            };
+            call_tree::build(&self.entity_stacks(), &shape).map_err(|e| e.to_string())
+        });
+        made.as_ref().map_err(|e| Error::Beyond(e.clone()))
+    }
+
+    pub(crate) fn samples(&self) -> &SampleTable {
+        self.samples.get_or_init(|| {
+            let all = self.entity_stacks();
+            let (stacks, stack_of) = StackTable::new(&all, self.ranks());
+            let mut blocks = Vec::new();
+            let mut first = 0;
+            let (mut before, mut base) = (0, 0u32);
+            for part in &self.parts {
+                // The samples that `entity_stacks` took of this part, in the same order.
+                let samples = &part.profile.samples;
+                let mut stack = Vec::new();
+                let taken: Vec<u32> = (0..samples.len())
+                    .filter(|&i| {
+                        let any = part.columns.iter().any(|&c| samples.values(i)[c] != 0);
+                        any && part.view.stack(samples, i, &mut stack)
+                    })
+                    .map(|i| samples.label_set(i).0)
+                    .collect();
+                for c in 0..part.columns.len() {
+                    let mut rows: Vec<(u32, u32, i64)> = taken
+                        .iter()
+                        .enumerate()
+                        .map(|(n, &set)| {
+                            let value = all.values(first + n)[before + c];
+                            (stack_of[first + n], if set == 0 { 0 } else { base + set }, value)
+                        })
+                        .filter(|row| row.2 != 0)
+                        .collect();
+                    rows.sort_unstable();
+                    // Bounded by the total, as everything is.
+                    rows.dedup_by(|next, kept| {
+                        let same = (next.0, next.1) == (kept.0, kept.1);
+                        if same {
+                            kept.2 += next.2;
+                        }
+                        same
+                    });
+                    rows.retain(|row| row.2 != 0);
+                    blocks.push(rows);
+                }
+                first += taken.len();
+                before += part.columns.len();
+                base += part.profile.label_sets.len() as u32 - 1;
+            }
+            SampleTable { stacks, blocks }
+        })
+    }
+
+    /// Neighbours of the wanted entities (all, unless limited), by block.
+    pub(crate) fn neighbours(&self) -> &[Neighbours] {
+        self.neighbours.get_or_init(|| {
+            let all = vec![true; self.table.entity.len()];
+            let wanted = if self.wanted.is_empty() { &all } else { &self.wanted };
+            self.blocks()
+                .map(|(p, c)| {
+                    let part = &self.parts[p];
+                    let entity = &part.mapped.entity;
+                    let column = part.columns[c];
+                    neighbours::neighbours(&part.profile, &part.view, entity, wanted, column)
+                })
+                .collect()
+        })
+    }
+}

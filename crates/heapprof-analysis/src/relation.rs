@@ -1,0 +1,134 @@
+//! The tables of a question, as SQLite sees them: read-only virtual tables over what the kernels made.
+//!
+//! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
+//! whole numbers by which rows can be found without reading all of them.
+
+mod profile;
+mod sample;
+mod total;
+mod tree;
+mod vtab;
+
+use std::ops::Range;
+
+use crate::error::Error;
+use crate::question::Question;
+
+pub(crate) use vtab::connect;
+
+/// A value of a row.
+pub(crate) enum Cell<'a> {
+    Null,
+    Int(i64),
+    Text(&'a str),
+}
+
+impl From<i64> for Cell<'_> {
+    fn from(value: i64) -> Self {
+        Cell::Int(value)
+    }
+}
+
+impl From<usize> for Cell<'_> {
+    fn from(value: usize) -> Self {
+        Cell::Int(value as i64)
+    }
+}
+
+impl From<u32> for Cell<'_> {
+    fn from(value: u32) -> Self {
+        Cell::Int(i64::from(value))
+    }
+}
+
+impl From<u64> for Cell<'_> {
+    /// Addresses above 2^63 come out negative: SQLite has no unsigned numbers.
+    fn from(value: u64) -> Self {
+        Cell::Int(value as i64)
+    }
+}
+
+impl From<bool> for Cell<'_> {
+    fn from(value: bool) -> Self {
+        Cell::Int(i64::from(value))
+    }
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(value: &'a str) -> Self {
+        Cell::Text(value)
+    }
+}
+
+/// A column: its name with SQLite's type, and what it means.
+pub(crate) type Column = (&'static str, &'static str);
+
+/// A table of a question.
+pub(crate) struct Relation {
+    pub(crate) name: &'static str,
+    /// What a row is.
+    pub(crate) about: &'static str,
+    pub(crate) columns: &'static [Column],
+    /// How many of the first columns rows can be found by.
+    pub(crate) keys: usize,
+    pub(crate) rows: fn(&Question) -> Result<usize, Error>,
+    /// Rows whose first columns equal the numbers given (at least one).
+    pub(crate) narrow: fn(&Question, &[i64]) -> Range<usize>,
+    pub(crate) cell: for<'a> fn(&'a Question, usize, usize) -> Cell<'a>,
+}
+
+/// All tables, in the order of the docs.
+pub(crate) static RELATIONS: [&Relation; 16] = [
+    &profile::PROFILE,
+    &profile::COMMENT,
+    &profile::SAMPLE_TYPE,
+    &profile::PROFILE_TOTAL,
+    &profile::MAPPING,
+    &profile::LOCATION,
+    &profile::LINE,
+    &profile::FUNCTION,
+    &profile::LABEL,
+    &total::ENTITY,
+    &total::FUNCTION_TOTAL,
+    &total::NEIGHBOUR,
+    &tree::NODE,
+    &sample::SAMPLE,
+    &sample::FRAME,
+    &sample::STACK_FUNC,
+];
+
+/// The documented tables: name, what a row is, columns with their meanings.
+pub fn documented() -> impl Iterator<Item = (&'static str, &'static str, &'static [Column])> {
+    RELATIONS.iter().map(|r| (r.name, r.about, r.columns))
+}
+
+/// The one row with this number, counted from 1.
+fn one(number: i64, rows: usize) -> Range<usize> {
+    match usize::try_from(number) {
+        Ok(n) if (1..=rows).contains(&n) => n - 1..n,
+        _ => 0..0,
+    }
+}
+
+/// For relations that are read whole.
+fn all(_: &Question, _: &[i64]) -> Range<usize> {
+    0..usize::MAX
+}
+
+/// Rows of several parts one after the other: which part row `row` is in, and its place there.
+fn in_part(question: &Question, row: usize, len: impl Fn(usize) -> usize) -> (usize, usize) {
+    let mut rest = row;
+    for part in 0..question.parts.len() {
+        let n = len(part);
+        if rest < n {
+            return (part, rest);
+        }
+        rest -= n;
+    }
+    unreachable!("a row beyond the table")
+}
+
+/// How many rows come before part `part`.
+fn before(part: usize, len: impl Fn(usize) -> usize) -> usize {
+    (0..part).map(len).sum()
+}

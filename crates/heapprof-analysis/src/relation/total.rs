@@ -1,0 +1,137 @@
+//! Entities with their flat and cum, and their neighbours.
+
+use super::{Cell, Relation, one};
+use crate::neighbours::{NOBODY, Side};
+use crate::question::Question;
+
+/// The columns that tell an entity: function, line, address.
+pub(super) fn entity_cell(q: &Question, entity: u32, column: usize) -> Cell<'_> {
+    let row = &q.table.entity[entity as usize];
+    match column {
+        0 => (row.function + 1).into(),
+        1 => row.line.into(),
+        _ => row.address.into(),
+    }
+}
+
+pub(super) static ENTITY: Relation = Relation {
+    name: "entity",
+    about: "A row of this question's reports: a function, and where --granularity tells them apart its line and address.",
+    columns: &[
+        ("id INTEGER", "from 1"),
+        ("function INTEGER", "function.id; the first of that name where the granularity does not tell files apart"),
+        ("line INTEGER", "line number; 0 when not told apart"),
+        ("address INTEGER", "address; 0 when not told apart"),
+    ],
+    keys: 1,
+    rows: |q| Ok(q.table.entity.len()),
+    narrow: |q, keys| one(keys[0], q.table.entity.len()),
+    cell: |q, row, column| match column {
+        0 => (row + 1).into(),
+        column => entity_cell(q, row as u32, column - 1),
+    },
+};
+
+fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, usize)> {
+    q.blocks().map(|(p, c)| (p, c, q.totals(p).touched[c].len()))
+}
+
+pub(super) static FUNCTION_TOTAL: Relation = Relation {
+    name: "function_total",
+    about: "Flat and cum of an entity: one row for each that a value other than 0 touches.",
+    columns: &[
+        ("profile INTEGER", "profile.id"),
+        ("type INTEGER", "sample_type.id"),
+        ("entity INTEGER", "entity.id"),
+        ("function INTEGER", "function.id of the entity"),
+        ("line INTEGER", "line of the entity"),
+        ("address INTEGER", "address of the entity"),
+        ("flat INTEGER", "sum over the samples whose leaf it is"),
+        ("cum INTEGER", "sum over the samples that hold it, each counted once"),
+    ],
+    keys: 3,
+    rows: |q| Ok(blocks(q).map(|b| b.2).sum()),
+    narrow: |q, keys| {
+        let mut start = 0;
+        for (p, c, rows) in blocks(q) {
+            let part = &q.parts[p];
+            let is_type = |t: &i64| part.types[part.columns[c]] as i64 + 1 == *t;
+            if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(|t| is_type(t)) {
+                // With the profile alone its blocks follow each other.
+                let all = match keys {
+                    [_] => blocks(q).filter(|b| b.0 == p).map(|b| b.2).sum(),
+                    [_, _, entity, ..] => {
+                        // Touched entities are in ascending order.
+                        let wanted = u32::try_from(entity.wrapping_sub(1)).unwrap_or(u32::MAX);
+                        return match q.totals(p).touched[c].binary_search(&wanted) {
+                            Ok(at) => start + at..start + at + 1,
+                            Err(_) => 0..0,
+                        };
+                    }
+                    _ => rows,
+                };
+                return start..start + all;
+            }
+            start += rows;
+        }
+        0..0
+    },
+    cell: |q, row, column| {
+        let mut rest = row;
+        for (p, c, rows) in blocks(q) {
+            if rest >= rows {
+                rest -= rows;
+                continue;
+            }
+            let (part, totals) = (&q.parts[p], q.totals(p));
+            let entity = totals.touched[c][rest];
+            let at = entity as usize * totals.columns.len() + c;
+            return match column {
+                0 => (p + 1).into(),
+                1 => (part.types[part.columns[c]] + 1).into(),
+                2 => (entity + 1).into(),
+                6 => totals.flat[at].into(),
+                7 => totals.cum[at].into(),
+                column => entity_cell(q, entity, column - 3),
+            };
+        }
+        Cell::Null
+    },
+};
+
+pub(super) static NEIGHBOUR: Relation = Relation {
+    name: "neighbour",
+    about: "A caller or callee of an entity. Each sample counts once: the caller of the outermost frame, the callee of the innermost one.",
+    columns: &[
+        ("profile INTEGER", "profile.id"),
+        ("type INTEGER", "sample_type.id"),
+        ("entity INTEGER", "entity.id"),
+        ("side TEXT", "caller or callee"),
+        ("neighbour INTEGER", "entity.id; NULL for a caller at the root, and for a callee at the leaf"),
+        ("value INTEGER", "sum over the samples; adds up to the entity's cum on either side"),
+    ],
+    keys: 0,
+    rows: |q| Ok(q.neighbours().iter().map(Vec::len).sum()),
+    narrow: super::all,
+    cell: |q, row, column| {
+        let mut rest = row;
+        for ((p, c), rows) in q.blocks().zip(q.neighbours()) {
+            let Some(&(entity, side, neighbour, value)) = rows.get(rest) else {
+                rest -= rows.len();
+                continue;
+            };
+            let part = &q.parts[p];
+            return match column {
+                0 => (p + 1).into(),
+                1 => (part.types[part.columns[c]] + 1).into(),
+                2 => (entity + 1).into(),
+                3 if side == Side::Caller => "caller".into(),
+                3 => "callee".into(),
+                4 if neighbour == NOBODY => Cell::Null,
+                4 => (neighbour + 1).into(),
+                _ => value.into(),
+            };
+        }
+        Cell::Null
+    },
+};

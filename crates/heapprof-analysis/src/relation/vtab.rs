@@ -1,0 +1,155 @@
+//! SQLite's virtual table calls, answered from a [`Relation`]; the only `unsafe` of this crate.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, c_int};
+use std::ops::Range;
+use std::sync::Arc;
+
+use rusqlite::types::ValueRef;
+use rusqlite::vtab::{
+    Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
+    VTabCursor, sqlite3_vtab, sqlite3_vtab_cursor,
+};
+use rusqlite::{Connection, Error, Result};
+
+use super::{Cell, RELATIONS, Relation};
+use crate::question::Question;
+
+/// Opens an in-memory connection in which the question's tables can be read.
+pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
+    const MODULE: Module<'_, Table> = Module::eponymous_only_module();
+    let connection = Connection::open_in_memory()?;
+    for relation in RELATIONS {
+        let aux = Some((Arc::clone(question), relation));
+        connection.create_module(relation.name, &MODULE, aux)?;
+    }
+    Ok(connection)
+}
+
+#[repr(C)]
+struct Table {
+    /// SQLite's part; must be first.
+    base: sqlite3_vtab,
+    question: Arc<Question>,
+    relation: &'static Relation,
+}
+
+// SAFETY: `Table` is `repr(C)` and begins with `sqlite3_vtab`, as SQLite requires.
+unsafe impl VTab<'_> for Table {
+    type Aux = (Arc<Question>, &'static Relation);
+    type Cursor = Cursor;
+
+    fn connect(
+        db: &mut VTabConnection,
+        aux: Option<&Self::Aux>,
+        _module: &[u8],
+        _database: &[u8],
+        _table: &[u8],
+        _args: &[&[u8]],
+    ) -> Result<(Cow<'static, CStr>, Self)> {
+        db.config(VTabConfig::Innocuous)?;
+        let (question, relation) =
+            aux.ok_or_else(|| Error::ModuleError("no question".to_string()))?;
+        let columns: Vec<&str> = relation.columns.iter().map(|(name, _)| *name).collect();
+        let schema = CString::new(format!("CREATE TABLE x({})", columns.join(", ")))?;
+        let table = Self {
+            base: sqlite3_vtab::default(),
+            question: Arc::clone(question),
+            relation,
+        };
+        Ok((Cow::Owned(schema), table))
+    }
+
+    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
+        let mut by_key = vec![None; self.relation.keys];
+        for (i, constraint) in info.constraints().enumerate() {
+            let column = constraint.column();
+            if let Some(slot) = usize::try_from(column).ok().and_then(|c| by_key.get_mut(c))
+                && constraint.is_usable()
+                && constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
+            {
+                *slot = Some(i);
+            }
+        }
+        // Rows are ordered by the keys, so a key is of use only when all before it are given.
+        let mut used = 0;
+        for constraint in by_key.into_iter().map_while(|c| c) {
+            used += 1;
+            info.constraint_usage(constraint).set_argv_index(used);
+        }
+        info.set_idx_num(used);
+        let cost = match used as usize {
+            0 => 1e6,
+            n if n == self.relation.keys => 1.0,
+            _ => 1e4,
+        };
+        info.set_estimated_cost(cost);
+        info.set_estimated_rows(cost as i64);
+        Ok(true)
+    }
+
+    fn open(&mut self) -> Result<Cursor> {
+        Ok(Cursor {
+            base: sqlite3_vtab_cursor::default(),
+            question: Arc::clone(&self.question),
+            relation: self.relation,
+            rows: 0..0,
+        })
+    }
+}
+
+#[repr(C)]
+struct Cursor {
+    /// SQLite's part; must be first.
+    base: sqlite3_vtab_cursor,
+    question: Arc<Question>,
+    relation: &'static Relation,
+    rows: Range<usize>,
+}
+
+// SAFETY: `Cursor` is `repr(C)` and begins with `sqlite3_vtab_cursor`, as SQLite requires.
+unsafe impl VTabCursor for Cursor {
+    fn filter(&mut self, keys: c_int, _: Option<&str>, args: &Filters<'_>) -> Result<()> {
+        let rows = (self.relation.rows)(&self.question)
+            .map_err(|error| Error::ModuleError(error.to_string()))?;
+        let mut numbers = Vec::with_capacity(keys as usize);
+        for arg in args.iter() {
+            match arg {
+                ValueRef::Integer(number) => numbers.push(number),
+                ValueRef::Real(number) if number.fract() == 0.0 => numbers.push(number as i64),
+                // A key is never NULL, text or a fraction: nothing equals it.
+                _ => {
+                    self.rows = 0..0;
+                    return Ok(());
+                }
+            }
+        }
+        self.rows = match numbers.is_empty() {
+            true => 0..rows,
+            false => (self.relation.narrow)(&self.question, &numbers),
+        };
+        self.rows.end = self.rows.end.min(rows);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.rows.start += 1;
+        Ok(())
+    }
+
+    fn eof(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
+        match (self.relation.cell)(&self.question, self.rows.start, column as usize) {
+            Cell::Null => context.set_result(&rusqlite::types::Null),
+            Cell::Int(number) => context.set_result(&number),
+            Cell::Text(text) => context.set_result(&text),
+        }
+    }
+
+    fn rowid(&self) -> Result<i64> {
+        Ok(self.rows.start as i64 + 1)
+    }
+}

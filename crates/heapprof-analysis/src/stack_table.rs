@@ -1,0 +1,103 @@
+//! Distinct stacks and what samples are worth on each: the rows behind `sample`, `frame` and `stack_func`.
+//!
+//! Stacks are numbered in the order of their texts, so that the numbers follow from the content alone.
+
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::call_tree::Stacks;
+
+/// Stacks of entities (leaf first) without repetition.
+#[derive(Default)]
+pub(crate) struct StackTable {
+    entity: Vec<u32>,
+    end: Vec<usize>,
+    distinct: OnceLock<(Vec<usize>, Vec<usize>)>,
+}
+
+impl StackTable {
+    pub(crate) fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    pub(crate) fn get(&self, stack: usize) -> &[u32] {
+        let start = if stack == 0 { 0 } else { self.end[stack - 1] };
+        &self.entity[start..self.end[stack]]
+    }
+
+    /// How many frames all stacks have.
+    pub(crate) fn frames(&self) -> usize {
+        self.entity.len()
+    }
+
+    /// The stack and the position in it of a frame counted over all stacks.
+    pub(crate) fn locate(&self, frame: usize) -> (usize, usize) {
+        let stack = self.end.partition_point(|&end| end <= frame);
+        let start = if stack == 0 { 0 } else { self.end[stack - 1] };
+        (stack, frame - start)
+    }
+
+    /// The frames of a stack, counted over all stacks.
+    pub(crate) fn range(&self, stack: usize) -> std::ops::Range<usize> {
+        let start = if stack == 0 { 0 } else { self.end[stack - 1] };
+        start..self.end[stack]
+    }
+
+    /// The frames (counted over all stacks) that are the first of their entity in their stack, seen
+    /// from the leaf; and where each stack's end among them.
+    pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
+        self.distinct.get_or_init(|| {
+            let (mut frames, mut ends) = (Vec::new(), Vec::new());
+            for stack in 0..self.len() {
+                let (range, entities) = (self.range(stack), self.get(stack));
+                let first = |&at: &usize| !entities[..at].contains(&entities[at]);
+                frames.extend((0..entities.len()).filter(first).map(|at| range.start + at));
+                ends.push(frames.len());
+            }
+            (frames, ends)
+        })
+    }
+
+    /// The distinct stacks of `all`, and the number of each one's.
+    pub(crate) fn new(all: &Stacks, rank: &[u32]) -> (Self, Vec<u32>) {
+        let hasher = RandomState::default();
+        let mut index: HashTable<u32> = HashTable::new();
+        // The first sample with each distinct stack, and which of them a sample has.
+        let mut first: Vec<u32> = Vec::new();
+        let mut of = Vec::with_capacity(all.len());
+        for i in 0..all.len() {
+            let stack = all.get(i);
+            let hash = hasher.hash_one(stack);
+            let same = |&n: &u32| all.get(first[n as usize] as usize) == stack;
+            let n = match index.find(hash, same) {
+                Some(&n) => n,
+                None => {
+                    let n = first.len() as u32;
+                    first.push(i as u32);
+                    index.insert_unique(hash, n, |&n| {
+                        hasher.hash_one(all.get(first[n as usize] as usize))
+                    });
+                    n
+                }
+            };
+            of.push(n);
+        }
+        let mut order: Vec<u32> = (0..first.len() as u32).collect();
+        let ranks = |n: u32| all.get(first[n as usize] as usize).iter().rev().map(|&e| rank[e as usize]);
+        order.sort_by(|&a, &b| ranks(a).cmp(ranks(b)));
+        let mut number = vec![0; order.len()];
+        let mut table = Self::default();
+        for (at, &n) in order.iter().enumerate() {
+            number[n as usize] = at as u32;
+            table.entity.extend_from_slice(all.get(first[n as usize] as usize));
+            table.end.push(table.entity.len());
+        }
+        for n in &mut of {
+            *n = number[*n as usize];
+        }
+        (table, of)
+    }
+}

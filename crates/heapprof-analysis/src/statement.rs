@@ -1,0 +1,69 @@
+//! `sql`: a statement of the user's, read-only, over a question's tables or a database's.
+
+use rusqlite::types::ValueRef;
+
+use crate::error::Error;
+use crate::session::Session;
+
+/// A value as SQLite has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Int(i64),
+    /// A fraction.
+    Real(f64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+}
+
+/// Columns and rows of a statement's result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResultTable {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Rows, one value a column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// Runs one statement that only reads.
+pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
+    let mut statement = session.connection.prepare(sql).map_err(|error| match error {
+        rusqlite::Error::MultipleStatement => {
+            Error::Sql("more than one statement; give one at a time".to_string())
+        }
+        other => other.into(),
+    })?;
+    if !statement.readonly() {
+        return Err(Error::Sql(
+            "the statement would write; only reading is possible here (load and rm change a database)".to_string(),
+        ));
+    }
+    let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();
+    if statement.parameter_count() > 0 {
+        return Err(Error::Sql(
+            "the statement has parameters, which nothing gives a value; write the values out".to_string(),
+        ));
+    }
+    let mut table = ResultTable {
+        columns,
+        rows: Vec::new(),
+    };
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let value = |at| {
+            Ok::<_, Error>(match row.get_ref(at)? {
+                ValueRef::Null => Value::Null,
+                ValueRef::Integer(number) => Value::Int(number),
+                ValueRef::Real(number) => Value::Real(number),
+                ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+                ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+            })
+        };
+        table.rows.push((0..table.columns.len()).map(value).collect::<Result<_, _>>()?);
+    }
+    Ok(table)
+}

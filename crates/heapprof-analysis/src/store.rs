@@ -1,0 +1,145 @@
+//! A database of profiles: plain tables that `sqlite3` reads, stacks shared by all profiles.
+
+mod load;
+mod remove;
+mod restore;
+mod schema;
+
+use std::path::Path;
+use std::time::Duration;
+
+use heapprof_profile::Profile;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::Error;
+use crate::question::Source;
+use crate::session::Session;
+
+pub use schema::SCHEMA_VERSION;
+
+/// How long to wait for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An open database.
+pub struct Store {
+    connection: Connection,
+}
+
+/// A profile of a database, in few words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredProfile {
+    /// Its name.
+    pub name: String,
+    /// Nanoseconds since 1970 UTC; 0 unknown.
+    pub time_nanos: i64,
+    /// Distinct stacks with distinct labels.
+    pub samples: i64,
+    /// The default sample type: type, unit, total.
+    pub total: (String, String, i64),
+}
+
+impl Store {
+    /// Opens a database to read; it must be there.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        schema::check(&connection)?;
+        Ok(Self { connection })
+    }
+
+    /// Opens a database to write; it is made if it is not there, and brought to the newest schema.
+    pub fn open_or_create(path: &Path) -> Result<Self, Error> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(PATIENCE)?;
+        schema::migrate(&mut connection)?;
+        Ok(Self { connection })
+    }
+
+    /// All profiles in the order they were loaded.
+    pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
+        let mut statement = self.connection.prepare(
+            "SELECT id, name, time_nanos, default_sample_type FROM profile ORDER BY id",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?))
+        })?;
+        let mut profiles = Vec::new();
+        for row in rows {
+            let (id, name, time_nanos, default) = row?;
+            let samples = self.connection.query_row(
+                "SELECT count(*) FROM (SELECT DISTINCT stack, label_set FROM sample WHERE profile = ?1)",
+                [id],
+                |row| row.get(0),
+            )?;
+            // As `default_sample_type_index`: the file's choice, inuse_space, the last.
+            let total = self.connection.query_row(
+                "SELECT s.type, s.unit, t.total FROM profile_total t \
+                 JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 \
+                 ORDER BY s.type = ?2 DESC, s.type = 'inuse_space' DESC, t.position DESC LIMIT 1",
+                (id, default),
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )?;
+            profiles.push(StoredProfile {
+                name,
+                time_nanos,
+                samples,
+                total,
+            });
+        }
+        Ok(profiles)
+    }
+
+    /// The names of all profiles.
+    pub fn names(&self) -> Result<Vec<String>, Error> {
+        let mut statement = self.connection.prepare("SELECT name FROM profile ORDER BY id")?;
+        let names = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(names)
+    }
+
+    /// The number of the profile `name`.
+    pub fn find(&self, name: &str) -> Result<i64, Error> {
+        use rusqlite::OptionalExtension;
+        let found = self
+            .connection
+            .query_row("SELECT id FROM profile WHERE name = ?1", [name], |row| row.get(0))
+            .optional()?;
+        match found {
+            Some(id) => Ok(id),
+            None => Err(Error::NoSuchProfile {
+                name: name.to_string(),
+                present: self.names()?,
+            }),
+        }
+    }
+
+    /// Adds a profile under a name that is not taken. All or nothing.
+    pub fn load(&mut self, name: &str, profile: &Profile) -> Result<(), Error> {
+        load::load(&mut self.connection, name, profile)
+    }
+
+    /// The profile `name` as it was loaded, equal samples merged.
+    pub fn restore(&self, name: &str) -> Result<Source, Error> {
+        restore::restore(&self.connection, self.find(name)?, name)
+    }
+
+    /// Removes the profile `name` and gives back the space that only it used.
+    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
+        let id = self.find(name)?;
+        remove::remove(&mut self.connection, id)
+    }
+
+    /// The statements that made the tables and views.
+    pub fn schema(&self) -> Result<Vec<String>, Error> {
+        let mut statement = self.connection.prepare(
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, rootpage, name",
+        )?;
+        let all = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(all)
+    }
+
+    /// For reports that need no more than the stored totals, and for statements of the user's.
+    pub fn session(self) -> Session {
+        Session::stored(self.connection)
+    }
+}

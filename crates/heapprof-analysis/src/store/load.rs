@@ -1,0 +1,384 @@
+//! Adding a profile: what the database knows already is found by content, only the rest is written.
+
+use std::hash::Hash;
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::error::Error;
+use crate::query::Query;
+use crate::question::{Question, Source, Types};
+
+/// Rows of a table by content. New rows get the next numbers.
+struct Known<K> {
+    index: HashMap<K, i64>,
+    next: i64,
+}
+
+impl<K: Hash + Eq> Known<K> {
+    fn read(
+        transaction: &Transaction<'_>,
+        sql: &str,
+        key: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<K>,
+    ) -> Result<Self, Error> {
+        let mut index = HashMap::new();
+        let mut next = 1;
+        let mut statement = transaction.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            next = next.max(id + 1);
+            index.insert(key(row)?, id);
+        }
+        Ok(Self { index, next })
+    }
+
+    /// The number of `key`, and whether it is new.
+    fn number(&mut self, key: K) -> (i64, bool) {
+        let next = self.next;
+        let id = *self.index.entry(key).or_insert(next);
+        self.next += i64::from(id == next);
+        (id, id == next)
+    }
+}
+
+pub(super) fn load(
+    connection: &mut Connection,
+    name: &str,
+    profile: &Profile,
+) -> Result<(), Error> {
+    // The sums first: a profile that overflows is refused before anything is locked.
+    let source = Source::new(name, profile.clone());
+    let question = Question::new(vec![source], &Query::default(), Types::All)?;
+    question.totals(0);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut loader = Loader {
+        profile,
+        question: &question,
+        transaction: &transaction,
+        id: 0,
+    };
+    loader.profile(name)?;
+    let types = loader.types()?;
+    let functions = loader.functions()?;
+    let locations = loader.locations(&functions)?;
+    let label_sets = loader.label_sets()?;
+    loader.samples(&types, &locations, &label_sets)?;
+    loader.totals(&types, &functions)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+struct Loader<'a> {
+    profile: &'a Profile,
+    question: &'a Question,
+    transaction: &'a Transaction<'a>,
+    id: i64,
+}
+
+impl Loader<'_> {
+    fn profile(&mut self, name: &str) -> Result<(), Error> {
+        let p = self.profile;
+        let taken: i64 = self.transaction.query_row(
+            "SELECT count(*) FROM profile WHERE name = ?1",
+            [name],
+            |row| row.get(0),
+        )?;
+        if taken > 0 {
+            return Err(Error::NameTaken(name.to_string()));
+        }
+        self.transaction.execute(
+            "INSERT INTO profile (name, time_nanos, duration_nanos, period_type, period_unit, \
+             period, default_sample_type, drop_frames, keep_frames, doc_url) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            (
+                name,
+                p.time_nanos,
+                p.duration_nanos,
+                p.period_type.map_or("", |t| p.text(t.r#type)),
+                p.period_type.map_or("", |t| p.text(t.unit)),
+                p.period,
+                p.text(p.default_sample_type),
+                p.text(p.drop_frames),
+                p.text(p.keep_frames),
+                p.text(p.doc_url),
+            ),
+        )?;
+        self.id = self.transaction.last_insert_rowid();
+        let mut insert = self.transaction.prepare("INSERT INTO comment VALUES (?1, ?2, ?3)")?;
+        for (position, &comment) in p.comment.iter().enumerate() {
+            insert.execute((self.id, position as i64, p.text(comment)))?;
+        }
+        Ok(())
+    }
+
+    /// The number of each sample type.
+    fn types(&self) -> Result<Vec<i64>, Error> {
+        let mut known = Known::read(
+            self.transaction,
+            "SELECT id, type, unit FROM sample_type",
+            |row| Ok((row.get::<_, String>(1)?, row.get::<_, String>(2)?)),
+        )?;
+        let mut insert = self.transaction.prepare("INSERT INTO sample_type VALUES (?1, ?2, ?3)")?;
+        let mut total = self
+            .transaction
+            .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut types = Vec::new();
+        for (position, t) in self.profile.sample_type.iter().enumerate() {
+            let (name, unit) = (self.profile.text(t.r#type), self.profile.text(t.unit));
+            let (id, new) = known.number((name.to_string(), unit.to_string()));
+            if new {
+                insert.execute((id, name, unit))?;
+            }
+            let sums = self.question.parts[0].whole[position];
+            total.execute((self.id, position as i64, id, sums.total, sums.net))?;
+            types.push(id);
+        }
+        Ok(types)
+    }
+
+    /// The number of each row of the question's function table: the profile's functions, and those
+    /// that stand for addresses without symbols.
+    fn functions(&self) -> Result<Vec<i64>, Error> {
+        type Key = (String, String, String, i64);
+        let mut known: Known<Key> = Known::read(
+            self.transaction,
+            "SELECT id, name, system_name, filename, start_line FROM function",
+            |row| Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+        )?;
+        let mut insert =
+            self.transaction.prepare("INSERT INTO function VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let table = &self.question.table;
+        let mut numbers = Vec::with_capacity(table.function.len());
+        for function in &table.function {
+            let text = |id| table.text(id).to_string();
+            let key = (
+                text(function.name),
+                text(function.system_name),
+                text(function.filename),
+                function.start_line,
+            );
+            let (id, new) = known.number(key);
+            if new {
+                insert.execute((
+                    id,
+                    table.text(function.name),
+                    table.text(function.system_name),
+                    table.text(function.filename),
+                    function.start_line,
+                ))?;
+            }
+            numbers.push(id);
+        }
+        Ok(numbers)
+    }
+
+    fn mappings(&self) -> Result<Vec<i64>, Error> {
+        let columns = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(Vec<i64>, String, String)> {
+            let numbers = [1, 2, 3, 6, 7, 8, 9].map(|at| row.get(at));
+            let numbers = numbers.into_iter().collect::<Result<_, _>>()?;
+            Ok((numbers, row.get(4)?, row.get(5)?))
+        };
+        let mut known = Known::read(self.transaction, "SELECT * FROM mapping", columns)?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO mapping VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+        let mut of_profile =
+            self.transaction.prepare("INSERT INTO profile_mapping VALUES (?1, ?2, ?3)")?;
+        let mut numbers = Vec::new();
+        for (position, m) in self.profile.mapping.iter().enumerate() {
+            let (filename, build_id) =
+                (self.profile.text(m.filename), self.profile.text(m.build_id));
+            let columns = vec![
+                m.memory_start as i64,
+                m.memory_limit as i64,
+                m.file_offset as i64,
+                i64::from(m.has_functions),
+                i64::from(m.has_filenames),
+                i64::from(m.has_line_numbers),
+                i64::from(m.has_inline_frames),
+            ];
+            let key = (columns.clone(), filename.to_string(), build_id.to_string());
+            let (id, new) = known.number(key);
+            if new {
+                insert.execute((
+                    id, columns[0], columns[1], columns[2], filename, build_id, columns[3],
+                    columns[4], columns[5], columns[6],
+                ))?;
+            }
+            of_profile.execute((self.id, position as i64, id))?;
+            numbers.push(id);
+        }
+        Ok(numbers)
+    }
+
+    /// The number of each location.
+    fn locations(&self, functions: &[i64]) -> Result<Vec<i64>, Error> {
+        type Key = (Option<i64>, i64, bool, Vec<[i64; 3]>);
+        let mappings = self.mappings()?;
+        let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
+        {
+            let mut statement = self
+                .transaction
+                .prepare("SELECT location, function, line, column FROM line ORDER BY location, position")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let line = [row.get(1)?, row.get(2)?, row.get(3)?];
+                lines.entry(row.get(0)?).or_default().push(line);
+            }
+        }
+        let lines = std::cell::RefCell::new(lines);
+        let mut known: Known<Key> = Known::read(
+            self.transaction,
+            "SELECT id, mapping, address, is_folded FROM location",
+            |row| {
+                let of = lines.borrow_mut().remove(&row.get(0)?).unwrap_or_default();
+                Ok((row.get(1)?, row.get(2)?, row.get(3)?, of))
+            },
+        )?;
+        let mut insert =
+            self.transaction.prepare("INSERT INTO location VALUES (?1, ?2, ?3, ?4)")?;
+        let mut insert_line =
+            self.transaction.prepare("INSERT INTO line VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let function_of = &self.question.parts[0].mapped.function;
+        let mut numbers = Vec::with_capacity(self.profile.location.len());
+        for location in &self.profile.location {
+            let lines: Vec<[i64; 3]> = self
+                .profile
+                .lines(location)
+                .iter()
+                .map(|l| {
+                    let function = functions[function_of[l.function.index()] as usize];
+                    [function, l.line, l.column]
+                })
+                .collect();
+            let mapping = location.mapping.map(|m| mappings[m.index()]);
+            let address = location.address as i64;
+            let (id, new) =
+                known.number((mapping, address, location.is_folded, lines.clone()));
+            if new {
+                insert.execute((id, mapping, address, location.is_folded))?;
+                for (position, [function, line, column]) in lines.into_iter().enumerate() {
+                    insert_line.execute((id, position as i64, function, line, column))?;
+                }
+            }
+            numbers.push(id);
+        }
+        Ok(numbers)
+    }
+
+    /// The number of each label set; 0 for the empty one.
+    fn label_sets(&self) -> Result<Vec<i64>, Error> {
+        type Text = (String, String, i64, String);
+        let mut stored: std::collections::BTreeMap<i64, Vec<Text>> = Default::default();
+        {
+            let mut statement = self.transaction.prepare(
+                "SELECT label_set, key, str, num, num_unit FROM label ORDER BY label_set, position",
+            )?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let label = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                stored.entry(row.get(0)?).or_default().push(label);
+            }
+        }
+        let mut known = Known {
+            next: stored.last_key_value().map_or(1, |(id, _)| id + 1),
+            index: stored.into_iter().map(|(id, labels)| (labels, id)).collect(),
+        };
+        let mut insert =
+            self.transaction.prepare("INSERT INTO label VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        let p = self.profile;
+        let text = |l: &Label| -> Text {
+            let text = |id| p.text(id).to_string();
+            (text(l.key), text(l.str), l.num, text(l.num_unit))
+        };
+        let mut numbers = vec![0];
+        for set in 1..p.label_sets.len() as u32 {
+            let labels: Vec<Text> = p.label_sets.get(LabelSetIndex(set)).iter().map(text).collect();
+            let (id, new) = known.number(labels.clone());
+            if new {
+                for (position, (key, str, num, num_unit)) in labels.into_iter().enumerate() {
+                    insert.execute((id, position as i64, key, str, num, num_unit))?;
+                }
+            }
+            numbers.push(id);
+        }
+        Ok(numbers)
+    }
+
+    fn samples(
+        &self,
+        types: &[i64],
+        locations: &[i64],
+        label_sets: &[i64],
+    ) -> Result<(), Error> {
+        let mut known: Known<(i64, i64)> = Known::read(
+            self.transaction,
+            "SELECT id, parent, location FROM stack",
+            |row| Ok((row.get(1)?, row.get(2)?)),
+        )?;
+        let mut insert = self.transaction.prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
+        let samples = &self.profile.samples;
+        let mut placed = Vec::with_capacity(samples.len());
+        for i in 0..samples.len() {
+            let mut stack = 0;
+            let number = |l: &LocationIndex| locations[l.index()];
+            for location in samples.stack(i).iter().rev().map(number) {
+                let (id, new) = known.number((stack, location));
+                if new {
+                    insert.execute((id, stack, location))?;
+                }
+                stack = id;
+            }
+            placed.push((stack, label_sets[samples.label_set(i).index()]));
+        }
+        drop(known);
+        let mut insert =
+            self.transaction.prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        // In the order of the primary key, so that pages fill up.
+        let mut order: Vec<usize> = (0..types.len()).collect();
+        order.sort_by_key(|&column| types[column]);
+        for column in order {
+            let mut rows: Vec<((i64, i64), i64)> = placed
+                .iter()
+                .enumerate()
+                .map(|(i, &at)| (at, samples.values(i)[column]))
+                .filter(|row| row.1 != 0)
+                .collect();
+            rows.sort_unstable();
+            for run in rows.chunk_by(|a, b| a.0 == b.0) {
+                let value: i64 = run.iter().map(|r| r.1).sum();
+                if value != 0 {
+                    let (stack, label_set) = run[0].0;
+                    insert.execute((self.id, types[column], stack, label_set, value))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn totals(&self, types: &[i64], functions: &[i64]) -> Result<(), Error> {
+        let totals = self.question.totals(0);
+        let mut insert =
+            self.transaction.prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut rows: Vec<[i64; 4]> = Vec::new();
+        for (column, touched) in totals.touched.iter().enumerate() {
+            for &entity in touched {
+                let at = entity as usize * totals.columns.len() + column;
+                let function = self.question.table.entity[entity as usize].function;
+                rows.push([
+                    types[column],
+                    functions[function as usize],
+                    totals.flat[at],
+                    totals.cum[at],
+                ]);
+            }
+        }
+        rows.sort_unstable();
+        for [r#type, function, flat, cum] in rows {
+            insert.execute([self.id, r#type, function, flat, cum])?;
+        }
+        Ok(())
+    }
+}

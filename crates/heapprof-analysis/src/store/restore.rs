@@ -1,0 +1,278 @@
+//! Reading a stored profile back, so that any question can be asked of it.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{
+    Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
+    ProfileBuilder,
+};
+use rusqlite::{Connection, Row};
+
+use crate::error::Error;
+use crate::question::Source;
+use crate::totals::Total;
+
+pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
+    let mut reader = Reader { connection, id };
+    let (types, totals) = reader.types()?;
+    let names: Vec<(&str, &str)> =
+        types.iter().map(|(_, t, unit)| (t.as_str(), unit.as_str())).collect();
+    let mut builder = ProfileBuilder::new(&names);
+    reader.header(&mut builder)?;
+    let mappings = reader.mappings(&mut builder)?;
+    let columns: HashMap<i64, usize> =
+        types.iter().enumerate().map(|(column, t)| (t.0, column)).collect();
+    reader.samples(&mut builder, &columns, &mappings)?;
+    Ok(Source {
+        name: name.to_string(),
+        profile: Arc::new(builder.finish()),
+        totals: Some(totals),
+    })
+}
+
+struct Reader<'a> {
+    connection: &'a Connection,
+    id: i64,
+}
+
+impl Reader<'_> {
+    fn each(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), Error> {
+        let mut statement = self.connection.prepare(sql)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            each(row)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn types(&self) -> Result<(Vec<(i64, String, String)>, Vec<Total>), Error> {
+        let (mut types, mut totals) = (Vec::new(), Vec::new());
+        self.each(
+            "SELECT s.id, s.type, s.unit, t.total, t.net FROM profile_total t \
+             JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",
+            [self.id],
+            |row| {
+                types.push((row.get(0)?, row.get(1)?, row.get(2)?));
+                totals.push(Total {
+                    total: row.get(3)?,
+                    net: row.get(4)?,
+                });
+                Ok(())
+            },
+        )?;
+        Ok((types, totals))
+    }
+
+    fn header(&mut self, builder: &mut ProfileBuilder) -> Result<(), Error> {
+        self.each("SELECT * FROM profile WHERE id = ?1", [self.id], |row| {
+            let text = |builder: &mut ProfileBuilder, at| {
+                Ok::<_, rusqlite::Error>(builder.text(&row.get::<_, String>(at)?))
+            };
+            let (r#type, unit): (String, String) = (row.get(4)?, row.get(5)?);
+            let period_type = builder.value_type(&r#type, &unit);
+            builder.profile.period_type =
+                (!r#type.is_empty() || !unit.is_empty()).then_some(period_type);
+            builder.profile.time_nanos = row.get(2)?;
+            builder.profile.duration_nanos = row.get(3)?;
+            builder.profile.period = row.get(6)?;
+            builder.profile.default_sample_type = text(builder, 7)?;
+            builder.profile.drop_frames = text(builder, 8)?;
+            builder.profile.keep_frames = text(builder, 9)?;
+            builder.profile.doc_url = text(builder, 10)?;
+            Ok(())
+        })?;
+        self.each(
+            "SELECT text FROM comment WHERE profile = ?1 ORDER BY position",
+            [self.id],
+            |row| {
+                let comment = builder.text(&row.get::<_, String>(0)?);
+                builder.profile.comment.push(comment);
+                Ok(())
+            },
+        )
+    }
+
+    fn mappings(&self, builder: &mut ProfileBuilder) -> Result<HashMap<i64, MappingIndex>, Error> {
+        let mut mappings = HashMap::new();
+        self.each(
+            "SELECT m.* FROM profile_mapping p JOIN mapping m ON m.id = p.mapping \
+             WHERE p.profile = ?1 ORDER BY p.position",
+            [self.id],
+            |row| {
+                let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)? as u64);
+                let mapping = Mapping {
+                    id: 0,
+                    memory_start: number(1)?,
+                    memory_limit: number(2)?,
+                    file_offset: number(3)?,
+                    filename: builder.text(&row.get::<_, String>(4)?),
+                    build_id: builder.text(&row.get::<_, String>(5)?),
+                    has_functions: row.get(6)?,
+                    has_filenames: row.get(7)?,
+                    has_line_numbers: row.get(8)?,
+                    has_inline_frames: row.get(9)?,
+                };
+                mappings.insert(row.get(0)?, builder.mapping(mapping));
+                Ok(())
+            },
+        )?;
+        Ok(mappings)
+    }
+
+    fn functions(&self, builder: &mut ProfileBuilder) -> Result<HashMap<i64, FunctionIndex>, Error> {
+        let mut functions = HashMap::new();
+        self.each("SELECT * FROM function", [], |row| {
+            let mut text = |at| Ok::<_, rusqlite::Error>(builder.text(row.get_ref(at)?.as_str()?));
+            let function = Function {
+                id: 0,
+                name: text(1)?,
+                system_name: text(2)?,
+                filename: text(3)?,
+                start_line: row.get(4)?,
+            };
+            functions.insert(row.get(0)?, builder.function(function));
+            Ok(())
+        })?;
+        Ok(functions)
+    }
+
+    fn samples(
+        &self,
+        builder: &mut ProfileBuilder,
+        columns: &HashMap<i64, usize>,
+        mappings: &HashMap<i64, MappingIndex>,
+    ) -> Result<(), Error> {
+        // Stacks by number; 0 is the empty one.
+        let mut parent: Vec<(i64, i64)> = vec![(0, 0)];
+        self.each("SELECT id, parent, location FROM stack ORDER BY id", [], |row| {
+            let id = row.get::<_, i64>(0)? as usize;
+            parent.resize(id + 1, (0, 0));
+            parent[id] = (row.get(1)?, row.get(2)?);
+            Ok(())
+        })?;
+        let mut rows: Vec<((i64, i64), usize, i64)> = Vec::new();
+        self.each(
+            "SELECT type, stack, label_set, value FROM sample WHERE profile = ?1",
+            [self.id],
+            |row| {
+                let column = columns.get(&row.get(0)?).copied().unwrap_or(0);
+                rows.push(((row.get(1)?, row.get(2)?), column, row.get(3)?));
+                Ok(())
+            },
+        )?;
+        rows.sort_unstable();
+        let label_sets = self.label_sets(builder)?;
+        let mut locations = self.locations(builder, mappings)?;
+        let mut values = vec![0; columns.len()];
+        for run in rows.chunk_by(|a, b| a.0 == b.0) {
+            let (mut at, set) = run[0].0;
+            values.fill(0);
+            for &(_, column, value) in run {
+                values[column] = value;
+            }
+            let mut stack = Vec::new();
+            while at != 0 {
+                let Some(&(up, location)) = parent.get(at as usize) else {
+                    return Err(Error::Sql(format!("stack {at} is missing: the database is damaged")));
+                };
+                // Parents come first, so that a damaged table can't lead in circles.
+                if up >= at {
+                    return Err(Error::Sql(format!("stack {at} is its own ancestor: the database is damaged")));
+                }
+                stack.push(locations.get(builder, location)?);
+                at = up;
+            }
+            let set = label_sets.get(&set).copied().unwrap_or(LabelSetIndex(0));
+            builder.profile.samples.push(stack, &values, set);
+        }
+        Ok(())
+    }
+
+    fn label_sets(&self, builder: &mut ProfileBuilder) -> Result<HashMap<i64, LabelSetIndex>, Error> {
+        let mut stored: HashMap<i64, Vec<Label>> = HashMap::new();
+        self.each(
+            "SELECT label_set, key, str, num, num_unit FROM label WHERE label_set IN \
+             (SELECT label_set FROM sample WHERE profile = ?1) ORDER BY label_set, position",
+            [self.id],
+            |row| {
+                let label = Label {
+                    key: builder.text(row.get_ref(1)?.as_str()?),
+                    str: builder.text(row.get_ref(2)?.as_str()?),
+                    num: row.get(3)?,
+                    num_unit: builder.text(row.get_ref(4)?.as_str()?),
+                };
+                stored.entry(row.get(0)?).or_default().push(label);
+                Ok(())
+            },
+        )?;
+        Ok(stored
+            .into_iter()
+            .map(|(id, mut labels)| (id, builder.label_set(&mut labels)))
+            .collect())
+    }
+
+    fn locations(
+        &self,
+        builder: &mut ProfileBuilder,
+        mappings: &HashMap<i64, MappingIndex>,
+    ) -> Result<Locations, Error> {
+        let functions = self.functions(builder)?;
+        let mut lines: HashMap<i64, Vec<Line>> = HashMap::new();
+        self.each(
+            "SELECT location, function, line, column FROM line ORDER BY location, position",
+            [],
+            |row| {
+                let Some(&function) = functions.get(&row.get(1)?) else {
+                    return Ok(());
+                };
+                lines.entry(row.get(0)?).or_default().push(Line {
+                    function,
+                    line: row.get(2)?,
+                    column: row.get(3)?,
+                });
+                Ok(())
+            },
+        )?;
+        let mut stored = HashMap::new();
+        self.each("SELECT * FROM location", [], |row| {
+            let id: i64 = row.get(0)?;
+            let mapping = row.get::<_, Option<i64>>(1)?.and_then(|m| mappings.get(&m).copied());
+            let address = row.get::<_, i64>(2)? as u64;
+            let lines = lines.remove(&id).unwrap_or_default();
+            stored.insert(id, (mapping, address, row.get::<_, bool>(3)?, lines));
+            Ok(())
+        })?;
+        Ok(Locations {
+            stored,
+            used: HashMap::new(),
+        })
+    }
+}
+
+/// Locations of the database; those that a stack uses become the profile's.
+struct Locations {
+    stored: HashMap<i64, (Option<MappingIndex>, u64, bool, Vec<Line>)>,
+    used: HashMap<i64, LocationIndex>,
+}
+
+impl Locations {
+    fn get(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<LocationIndex, Error> {
+        if let Some(&index) = self.used.get(&id) {
+            return Ok(index);
+        }
+        let Some((mapping, address, is_folded, lines)) = self.stored.get(&id) else {
+            return Err(Error::Sql(format!("location {id} is missing: the database is damaged")));
+        };
+        let index = builder.location(*mapping, *address, *is_folded, lines);
+        self.used.insert(id, index);
+        Ok(index)
+    }
+}
+

@@ -1,0 +1,79 @@
+//! `tags`: what each label's values are worth. Samples without the label are a row of their own.
+
+use crate::error::Error;
+use crate::header::{Header, header};
+use crate::query::Query;
+use crate::session::Session;
+use crate::traces::LabelValue;
+
+/// A label key with its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The key.
+    pub key: String,
+    /// Values by size, each with the sum over the samples that have it.
+    pub values: Vec<(LabelValue, i64)>,
+    /// Sum over the samples without this key.
+    pub without: i64,
+    /// What values beyond the first of a sample counted again; 0 when no sample has two.
+    pub repeated: i64,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default)]
+pub struct Tags {
+    /// What it is about.
+    pub header: Header,
+    /// By key.
+    pub rows: Vec<Tag>,
+}
+
+/// The labels of the session's only profile.
+pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
+    let (header, r#type) = header(session, 1, query)?;
+    let rows: Vec<(String, LabelValue, i64)> = session.rows(
+        "SELECT l.key, l.str, l.num, l.num_unit, sum(s.value) FROM label l JOIN \
+         (SELECT label_set, sum(value) AS value FROM sample \
+          WHERE profile = 1 AND type = ?1 GROUP BY label_set) s ON s.label_set = l.label_set \
+         GROUP BY l.key, l.str, l.num, l.num_unit \
+         ORDER BY l.key, abs(sum(s.value)) DESC, l.str, l.num, l.num_unit",
+        [r#type],
+        |row| {
+            let text: String = row.get(1)?;
+            let value = match text.is_empty() {
+                true => LabelValue::Number(row.get(2)?, row.get(3)?),
+                false => LabelValue::Text(text),
+            };
+            Ok((row.get(0)?, value, row.get(4)?))
+        },
+    )?;
+    let having: Vec<(String, i64)> = session.rows(
+        "SELECT l.key, sum(s.value) FROM (SELECT DISTINCT key, label_set FROM label) l JOIN \
+         (SELECT label_set, sum(value) AS value FROM sample \
+          WHERE profile = 1 AND type = ?1 GROUP BY label_set) s ON s.label_set = l.label_set \
+         GROUP BY l.key",
+        [r#type],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let mut tags: Vec<Tag> = Vec::new();
+    for (key, value, sum) in rows {
+        if session.question.as_ref().is_some_and(|q| !q.label_keys.shows(&key)) {
+            continue;
+        }
+        match tags.last_mut() {
+            Some(tag) if tag.key == key => tag.values.push((value, sum)),
+            _ => tags.push(Tag {
+                key,
+                values: vec![(value, sum)],
+                without: 0,
+                repeated: 0,
+            }),
+        }
+    }
+    for tag in &mut tags {
+        let having = having.iter().find(|h| h.0 == tag.key).map_or(0, |h| h.1);
+        tag.without = header.net - having;
+        tag.repeated = tag.values.iter().map(|v| v.1).sum::<i64>() - having;
+    }
+    Ok(Tags { header, rows: tags })
+}

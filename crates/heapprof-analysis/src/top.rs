@@ -1,0 +1,174 @@
+//! `top`: entities by flat or cum, the rest in one row.
+
+use rusqlite::Row;
+
+use crate::error::Error;
+use crate::header::{Header, SampleType, header};
+use crate::place::{self, Place};
+use crate::query::{Query, Sort};
+use crate::session::Session;
+
+/// A row of `top`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopRow {
+    /// Which entity.
+    pub place: Place,
+    /// Sum over the samples whose leaf it is.
+    pub flat: i64,
+    /// Sum over the samples that hold it.
+    pub cum: i64,
+    /// Flat and cum of every sample type, when asked for all.
+    pub values: Vec<(i64, i64)>,
+}
+
+/// The rows that a limit left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Other {
+    /// Sum of their flat.
+    pub flat: i64,
+    /// How many they are.
+    pub rows: i64,
+    /// Sum of their flat for every sample type, when asked for all.
+    pub values: Vec<i64>,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default)]
+pub struct Top {
+    /// What it is about.
+    pub header: Header,
+    /// What it is ordered by.
+    pub sort: Sort,
+    /// Ordered.
+    pub rows: Vec<TopRow>,
+    /// What the limit left out.
+    pub other: Other,
+    /// Every sample type with the position (among them) of the one that counts its objects; empty unless asked for all.
+    pub types: Vec<(SampleType, Option<usize>)>,
+}
+
+/// The entities of `profile` (from 1) by the query's order; with `wide` for all sample types.
+pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result<Top, Error> {
+    let (header, r#type) = header(session, profile, query)?;
+    let mut top = Top {
+        header,
+        sort: query.sort,
+        ..Top::default()
+    };
+    let types = if wide { all_types(session, profile)? } else { Vec::new() };
+    let (places, order) = (
+        place::columns(query.granularity, "t"),
+        place::order(query.granularity, "t"),
+    );
+    let (first, second) = match query.sort {
+        Sort::Flat => ("flat", "cum"),
+        Sort::Cum => ("cum", "flat"),
+    };
+    let limit = query.limit.map_or(-1, |n| n as i64);
+    let read = |row: &Row<'_>| {
+        let values = (0..types.len()).map(|i| Ok((row.get(6 + 2 * i)?, row.get(7 + 2 * i)?)));
+        Ok(TopRow {
+            place: Place::read(row, 0)?,
+            flat: row.get(4)?,
+            cum: row.get(5)?,
+            values: values.collect::<rusqlite::Result<_>>()?,
+        })
+    };
+    let sql = match wide {
+        false => format!(
+            "SELECT {places}, t.flat, t.cum FROM function_total t \
+             JOIN function f ON f.id = t.function WHERE t.profile = ?1 AND t.type = ?2 \
+             ORDER BY abs(t.{first}) DESC, abs(t.{second}) DESC, {order} LIMIT ?3"
+        ),
+        true => wide_sql(session, query, &types, [first, second]),
+    };
+    top.rows = session.rows(&sql, [profile, r#type, limit], read)?;
+
+    let sums = session.rows(
+        "SELECT count(*), ifnull(sum(flat), 0) FROM function_total WHERE profile = ?1 AND type = ?2",
+        [profile, r#type],
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    let (mut rows, flat) = sums.first().copied().unwrap_or_default();
+    if wide {
+        let count = format!(
+            "SELECT count(DISTINCT {}) FROM function_total WHERE profile = ?1",
+            session.total_key
+        );
+        rows = session.rows(&count, [profile], |row| row.get(0))?.first().copied().unwrap_or(0);
+        for (i, (id, _)) in types.iter().enumerate() {
+            let shown: i64 = top.rows.iter().map(|r| r.values[i].0).sum();
+            let sum: Vec<i64> = session.rows(
+                "SELECT ifnull(sum(flat), 0) FROM function_total WHERE profile = ?1 AND type = ?2",
+                [profile, *id],
+                |row| row.get(0),
+            )?;
+            top.other.values.push(sum.first().copied().unwrap_or(0) - shown);
+        }
+    }
+    top.other.rows = rows - top.rows.len() as i64;
+    top.other.flat = flat - top.rows.iter().map(|r| r.flat).sum::<i64>();
+    let names: Vec<SampleType> = types.into_iter().map(|(_, name)| name).collect();
+    top.types = names.iter().map(|t| (t.clone(), matching_count(&names, t))).collect();
+    Ok(top)
+}
+
+/// A statement with every sample type's flat and cum beside those of the one that rows are ordered by.
+fn wide_sql(
+    session: &Session,
+    query: &Query,
+    types: &[(i64, SampleType)],
+    [first, second]: [&str; 2],
+) -> String {
+    let key = session.total_key;
+    // A database tells functions apart, not lines or addresses.
+    let apart = match session.question {
+        Some(_) => format!("{key}, function, line, address"),
+        None => key.to_string(),
+    };
+    let (places, order) = (
+        place::columns(query.granularity, "e"),
+        place::order(query.granularity, "e"),
+    );
+    let mut sql = format!("SELECT {places}, ifnull(t.flat, 0), ifnull(t.cum, 0)");
+    for i in 0..types.len() {
+        sql.push_str(&format!(", ifnull(t{i}.flat, 0), ifnull(t{i}.cum, 0)"));
+    }
+    sql.push_str(&format!(
+        " FROM (SELECT DISTINCT {apart} FROM function_total WHERE profile = ?1) e \
+         JOIN function f ON f.id = e.function LEFT JOIN function_total t \
+         ON t.profile = ?1 AND t.type = ?2 AND t.{key} = e.{key}"
+    ));
+    for (i, (id, _)) in types.iter().enumerate() {
+        sql.push_str(&format!(
+            " LEFT JOIN function_total t{i} ON t{i}.profile = ?1 AND t{i}.type = {id} \
+             AND t{i}.{key} = e.{key}"
+        ));
+    }
+    sql.push_str(&format!(
+        " ORDER BY abs(ifnull(t.{first}, 0)) DESC, abs(ifnull(t.{second}, 0)) DESC, {order} LIMIT ?3"
+    ));
+    sql
+}
+
+/// The sample types of a profile in its own order.
+fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType)>, Error> {
+    session.rows(
+        "SELECT s.id, s.type, s.unit FROM profile_total t JOIN sample_type s ON s.id = t.type \
+         WHERE t.profile = ?1 ORDER BY t.position",
+        [profile],
+        |row| {
+            let sample_type = SampleType {
+                r#type: row.get(1)?,
+                unit: row.get(2)?,
+            };
+            Ok((row.get(0)?, sample_type))
+        },
+    )
+}
+
+/// `inuse_objects` for `inuse_space`, `objects` for `space`, and so on.
+fn matching_count(types: &[SampleType], of: &SampleType) -> Option<usize> {
+    let name = format!("{}objects", of.r#type.strip_suffix("space")?);
+    types.iter().position(|t| t.r#type == name)
+}

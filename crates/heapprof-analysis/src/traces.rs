@@ -1,0 +1,107 @@
+//! `traces`: each stack with its labels and value, the largest first.
+
+use crate::error::Error;
+use crate::header::{Header, header};
+use crate::place::{self, Place};
+use crate::query::Query;
+use crate::session::Session;
+
+/// One stack with one set of labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// What its samples are worth.
+    pub value: i64,
+    /// Leaf first.
+    pub stack: Vec<Place>,
+    /// Keys and values, as far as they are to be shown.
+    pub labels: Vec<(String, LabelValue)>,
+}
+
+/// What a label says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LabelValue {
+    /// A text.
+    Text(String),
+    /// A number and its unit, which may be empty.
+    Number(i64, String),
+}
+
+/// The report.
+#[derive(Clone, Debug, Default)]
+pub struct Traces {
+    /// What it is about.
+    pub header: Header,
+    /// By size.
+    pub rows: Vec<Trace>,
+    /// Sum of those that the limit left out, and how many they are.
+    pub other: (i64, usize),
+}
+
+/// The stacks of the session's only profile.
+pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
+    let (header, r#type) = header(session, 1, query)?;
+    let samples: Vec<(i64, i64, i64)> = session.rows(
+        "SELECT stack, label_set, value FROM sample WHERE profile = 1 AND type = ?1 \
+         ORDER BY abs(value) DESC, stack",
+        [r#type],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let mut labels = label_sets(session)?;
+    let mut keyed: Vec<_> = samples
+        .into_iter()
+        .map(|(stack, set, value)| (value, stack, labels.get(&set).cloned().unwrap_or_default()))
+        .collect();
+    // Label sets have no order of their own that would survive loading.
+    keyed.sort_by(|a, b| {
+        (b.0.unsigned_abs(), a.1, &a.2).cmp(&(a.0.unsigned_abs(), b.1, &b.2))
+    });
+    labels.clear();
+    let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
+    let rest = keyed.split_off(shown);
+    let sql = format!(
+        "SELECT {} FROM frame t JOIN function f ON f.id = t.function \
+         WHERE t.stack = ?1 ORDER BY t.position",
+        place::columns(query.granularity, "t")
+    );
+    let rows = keyed
+        .into_iter()
+        .map(|(value, stack, labels)| {
+            let stack = session.rows(&sql, [stack], |row| Place::read(row, 0))?;
+            Ok(Trace {
+                value,
+                stack,
+                labels,
+            })
+        })
+        .collect::<Result<_, Error>>()?;
+    Ok(Traces {
+        header,
+        rows,
+        other: (rest.iter().map(|r| r.0).sum(), rest.len()),
+    })
+}
+
+type Labels = Vec<(String, LabelValue)>;
+
+/// The labels of each set that filters let be seen.
+fn label_sets(session: &Session) -> Result<std::collections::HashMap<i64, Labels>, Error> {
+    let mut sets = std::collections::HashMap::new();
+    session.rows(
+        "SELECT label_set, key, str, num, num_unit FROM label ORDER BY label_set, position",
+        [],
+        |row| {
+            let key: String = row.get(1)?;
+            let text: String = row.get(2)?;
+            let value = match text.is_empty() {
+                true => LabelValue::Number(row.get(3)?, row.get(4)?),
+                false => LabelValue::Text(text),
+            };
+            let seen = session.question.as_ref().is_none_or(|q| q.label_keys.shows(&key));
+            if seen {
+                sets.entry(row.get::<_, i64>(0)?).or_insert_with(Vec::new).push((key, value));
+            }
+            Ok(())
+        },
+    )?;
+    Ok(sets)
+}

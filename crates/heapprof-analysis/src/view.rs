@@ -1,0 +1,128 @@
+//! A profile as a question sees it: each sample's frames after inlining is spelled out and filters are applied.
+//!
+//! Nothing is copied: a stack is worked out when a kernel asks for it, into a buffer of the kernel's.
+
+use heapprof_profile::{Profile, Samples};
+
+use crate::error::Error;
+use crate::filter::{Compiled, bit, drop};
+use crate::frames::FrameTable;
+use crate::query::Query;
+
+pub(crate) struct View {
+    pub(crate) frames: FrameTable,
+    filter: Compiled,
+    identity: bool,
+}
+
+impl View {
+    pub(crate) fn new(profile: &Profile, query: &Query) -> Result<Self, Error> {
+        let mut frames = FrameTable::new(profile, query.no_inlines);
+        let filter = Compiled::new(profile, &mut frames, query)?;
+        let identity = filter.is_identity();
+        Ok(Self {
+            frames,
+            filter,
+            identity,
+        })
+    }
+
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.filter.notes
+    }
+
+    /// Whether every sample counts.
+    pub(crate) fn keeps_all(&self) -> bool {
+        let f = &self.filter;
+        !(f.focus || f.ignore || f.hide || f.show_from) && f.label_set.is_empty()
+    }
+
+    /// The frames of sample `i` in `stack`, leaf first. False when a filter leaves the sample out.
+    #[inline]
+    pub(crate) fn stack(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+        stack.clear();
+        let locations = samples.stack(i);
+        if self.identity {
+            match self.frames.one_each() {
+                true => stack.extend(locations.iter().map(|l| l.0)),
+                false => locations.iter().for_each(|&l| stack.extend(self.frames.of(l))),
+            }
+            return true;
+        }
+        self.filtered(samples, i, stack)
+    }
+
+    fn filtered(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+        let filter = &self.filter;
+        let set = samples.label_set(i).index();
+        if filter.label_set.get(set) == Some(&false) {
+            return false;
+        }
+        let mut locations = samples.stack(i);
+        if !filter.drop.is_empty() {
+            locations = &locations[self.dropped(locations)..];
+        }
+        let added = filter.label_frames.get(set);
+        if let Some((_, leaf)) = added {
+            stack.extend(leaf);
+        }
+        for &location in locations {
+            stack.extend(self.frames.of(location));
+        }
+        if let Some((root, _)) = added {
+            stack.extend(root);
+        }
+        if filter.frame.is_empty() {
+            return true;
+        }
+        self.frame_filters(stack)
+    }
+
+    /// How many locations at the leaf side the profile's `drop_frames` cuts. Frames before the first
+    /// one that does not match, seen from the root, are not cut, or nothing would be left.
+    fn dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
+        let mut found_user = false;
+        for (at, location) in locations.iter().enumerate().rev() {
+            let what = self.filter.drop[location.index()];
+            match what {
+                0 => found_user = true,
+                _ if !found_user => {}
+                _ if what & drop::ALL != 0 => return at + 1,
+                _ => return at,
+            }
+        }
+        0
+    }
+
+    fn frame_filters(&self, stack: &mut Vec<u32>) -> bool {
+        let filter = &self.filter;
+        // Frames of labels come after the bits when no filter looked at them.
+        let has = |f: u32, bit: u8| filter.frame.get(f as usize).is_some_and(|b| b & bit != 0);
+        stack.retain(|&f| !has(f, bit::DROP_LINE));
+        if filter.ignore && stack.iter().any(|&f| has(f, bit::IGNORE)) {
+            return false;
+        }
+        // Ignoring wins where both match, so a frame that is ignored can't be the one in focus.
+        if filter.focus && !stack.iter().any(|&f| has(f, bit::FOCUS)) {
+            return false;
+        }
+        if filter.hide && !stack.is_empty() {
+            stack.retain(|&f| !has(f, bit::HIDDEN));
+            if stack.is_empty() {
+                return false;
+            }
+        }
+        if filter.show_from {
+            match stack.iter().rposition(|&f| has(f, bit::SHOW_FROM)) {
+                Some(at) => stack.truncate(at + 1),
+                None => return false,
+            }
+        }
+        if filter.prune_from
+            && let Some(at) = stack.iter().position(|&f| has(f, bit::PRUNE_FROM))
+        {
+            stack.drain(..at);
+        }
+        true
+    }
+}

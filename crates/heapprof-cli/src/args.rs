@@ -1,0 +1,572 @@
+//! The command line: what can be typed, and what `--help`, man pages and completions say of it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use heapprof_analysis::{Filters, Granularity, Query, Sort};
+use heapprof_report::Format;
+
+/// Where is the memory? Reads heap profiles (pprof's format) and says.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heapprof",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile loaded into the \
+database. Several are added up. Left out, it is the newest heapprof.*.pb.gz here.\n\n\
+flat is exclusive: what a function allocated itself. cum is inclusive: with all it called; a sample counts \
+once however often the function recurs.\n\n\
+Exit code: 0 done, 1 a --fail-if rule broke, 2 it could not be done."
+)]
+pub(crate) struct Cli {
+    /// When to use colour; NO_COLOR is obeyed too
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(crate) color: Color,
+
+    /// The database that load fills and profile names are looked up in
+    #[arg(long, global = true, env = "HEAPPROF_DB", default_value = "heapprof.db", value_name = "FILE")]
+    pub(crate) db: PathBuf,
+
+    /// The most bytes a profile may inflate to, e.g. 16GiB
+    #[arg(long, global = true, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub(crate) max_inflated: u64,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Functions by the memory they hold
+    #[command(after_help = "Example: heapprof top --sort cum -n 10 profile.pb.gz")]
+    Top(TopArgs),
+    /// The call tree, from the roots down or from the leaves up
+    #[command(after_help = "Example: heapprof tree --min-percent 5 profile.pb.gz")]
+    Tree(TreeArgs),
+    /// Callers and callees of the functions that match
+    #[command(after_help = "Example: heapprof peek 'parseExpr$' profile.pb.gz")]
+    Peek(MatchArgs),
+    /// Source lines of the functions that match, with their values
+    #[command(after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src profile.pb.gz")]
+    List(ListArgs),
+    /// Each stack with its labels and value, the largest first
+    #[command(after_help = "Example: heapprof traces -n 3 profile.pb.gz")]
+    Traces(TracesArgs),
+    /// What each label's values are worth
+    #[command(after_help = "Example: heapprof tags profile.pb.gz")]
+    Tags(TagsArgs),
+    /// What a profile holds: types, totals, period, time, mappings, comments, symbols
+    #[command(after_help = "Example: heapprof info profile.pb.gz")]
+    Info(InfoArgs),
+    /// What grew, shrank, is new or gone between two profiles
+    #[command(
+        after_help = "Rules of --fail-if: 'inuse_space > +10%' or '> +5MiB' is about the total's growth, \
+'inuse_space > 1GiB' about the total after; 'flat(REGEX) > +1MiB' and 'cum(REGEX) > +20%' about each function \
+that matches; 'new > 1MiB' about functions that were not there.\n\n\
+Example: heapprof diff before.pb.gz after.pb.gz --fail-if 'inuse_space > +10%'"
+    )]
+    Diff(DiffArgs),
+    /// A flame graph as one SVG file
+    #[command(after_help = "Example: heapprof flame profile.pb.gz > out.svg\n         \
+heapprof flame --base before.pb.gz after.pb.gz > diff.svg")]
+    Flame(FlameArgs),
+    /// Put profiles into the database
+    #[command(after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday tuesday")]
+    Load(LoadArgs),
+    /// List the profiles of the database
+    #[command(after_help = "Example: heapprof ls")]
+    Ls(LsArgs),
+    /// Remove profiles from the database and give their space back
+    #[command(after_help = "Example: heapprof rm monday")]
+    Rm(RmArgs),
+    /// Ask SQL of the database, or of profiles
+    #[command(after_help = "heapprof schema shows the tables.\n\n\
+Example: heapprof sql -p profile.pb.gz 'SELECT name, flat FROM function_total t JOIN function f ON f.id = t.function ORDER BY flat DESC LIMIT 5'")]
+    Sql(SqlArgs),
+    /// Show the tables that sql can read
+    #[command(after_help = "Example: heapprof schema")]
+    Schema(SchemaArgs),
+    /// Add profiles up into one file
+    #[command(after_help = "Example: heapprof merge -o sum.pb.gz one.pb.gz two.pb.gz")]
+    Merge(MergeArgs),
+    /// Write a profile in another form
+    #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
+    Convert(ConvertArgs),
+    /// Print completions for a shell
+    #[command(after_help = "Example: heapprof completions bash > ~/.local/share/bash-completion/completions/heapprof")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of heapprof or of one command, or write all of them
+    #[command(after_help = "Example: heapprof man top | man -l -")]
+    Man {
+        /// The command to print the page of
+        command: Option<String>,
+        /// Write all pages into this folder
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Where profiles come from.
+#[derive(Debug, Args)]
+pub(crate) struct Profiles {
+    /// A file, - for stdin, a URL, or a name in the database; several are added up
+    #[arg(value_name = "PROFILE")]
+    pub(crate) profiles: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Question")]
+pub(crate) struct QuestionArgs {
+    /// Which values: inuse_space, inuse_objects, alloc_space, alloc_objects or any the profile has
+    #[arg(short = 't', long, value_name = "TYPE")]
+    pub(crate) sample_type: Option<String>,
+    /// What a row is: functions, filefunctions, files, lines or addresses
+    #[arg(short, long, value_name = "LEVEL", default_value_t = Granularity::Functions)]
+    pub(crate) granularity: Granularity,
+    /// Attribute inlined functions to the one they were inlined into
+    #[arg(long)]
+    pub(crate) no_inlines: bool,
+    /// Keep frames that the profile's own drop_frames cuts
+    #[arg(long)]
+    pub(crate) all_frames: bool,
+    /// Percentages of what the filters keep, not of the whole profile
+    #[arg(long)]
+    pub(crate) relative_percentages: bool,
+    #[command(flatten)]
+    pub(crate) filters: FilterArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Filters (regular expressions on function, file and mapping names)")]
+pub(crate) struct FilterArgs {
+    /// Only samples with a matching frame
+    #[arg(long, value_name = "REGEX")]
+    focus: Option<String>,
+    /// No samples with a matching frame
+    #[arg(long, value_name = "REGEX")]
+    ignore: Option<String>,
+    /// Without matching frames; their values go to the nearest frame kept
+    #[arg(long, value_name = "REGEX")]
+    hide: Option<String>,
+    /// Only matching frames
+    #[arg(long, value_name = "REGEX")]
+    show: Option<String>,
+    /// Stacks from the matching frame nearest to the root on
+    #[arg(long, value_name = "REGEX")]
+    show_from: Option<String>,
+    /// Without the frames below the matching function nearest to the leaf
+    #[arg(long, value_name = "REGEX")]
+    prune_from: Option<String>,
+    /// Only samples with a matching label: [key=]REGEX or a range such as 32kb:1mb
+    #[arg(long, value_name = "LABEL")]
+    tag_focus: Option<String>,
+    /// No samples with a matching label
+    #[arg(long, value_name = "LABEL")]
+    tag_ignore: Option<String>,
+    /// Show only labels whose key matches
+    #[arg(long, value_name = "REGEX")]
+    tag_show: Option<String>,
+    /// Show no labels whose key matches
+    #[arg(long, value_name = "REGEX")]
+    tag_hide: Option<String>,
+    /// Label keys whose values become frames at the root
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    tag_root: Vec<String>,
+    /// Label keys whose values become frames at the leaf
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    tag_leaf: Vec<String>,
+}
+
+impl QuestionArgs {
+    /// As the libraries take it.
+    pub(crate) fn query(&self) -> Query {
+        let f = &self.filters;
+        Query {
+            sample_type: self.sample_type.clone(),
+            granularity: self.granularity,
+            no_inlines: self.no_inlines,
+            all_frames: self.all_frames,
+            relative_percentages: self.relative_percentages,
+            filters: Filters {
+                focus: f.focus.clone(),
+                ignore: f.ignore.clone(),
+                hide: f.hide.clone(),
+                show: f.show.clone(),
+                show_from: f.show_from.clone(),
+                prune_from: f.prune_from.clone(),
+                tag_focus: f.tag_focus.clone(),
+                tag_ignore: f.tag_ignore.clone(),
+                tag_show: f.tag_show.clone(),
+                tag_hide: f.tag_hide.clone(),
+                tag_root: f.tag_root.clone(),
+                tag_leaf: f.tag_leaf.clone(),
+            },
+            ..Query::default()
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Write to this file instead of stdout; it appears whole or not at all
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ReportArgs {
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    /// Unit of values: auto, B, KiB, MiB, GiB, ns, us, ms, s
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    /// Print the SQL that the report asks, instead of the report
+    #[arg(long)]
+    pub(crate) show_sql: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SortArg {
+    /// Order by flat (exclusive) or cum (inclusive)
+    #[arg(short, long, value_name = "ORDER", default_value = "flat")]
+    pub(crate) sort: Sort,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LimitArg {
+    /// The most rows; 0 for all. On a terminal 40, else all
+    #[arg(short = 'n', long, value_name = "ROWS")]
+    pub(crate) limit: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// Every sample type side by side, with the mean size of objects
+    #[arg(short, long)]
+    pub(crate) wide: bool,
+    #[command(flatten)]
+    pub(crate) sort: SortArg,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// From the leaves up
+    #[arg(short, long)]
+    pub(crate) reverse: bool,
+    /// Count nodes below this share of the total into (other); 0 shows all
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    pub(crate) min_percent: f64,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MatchArgs {
+    /// Matches function names anywhere
+    #[arg(value_name = "REGEX")]
+    pub(crate) regex: String,
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) sort: SortArg,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Matches function names anywhere
+    #[arg(value_name = "REGEX")]
+    pub(crate) regex: String,
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// Folders to look for source in, separated by colons; without it here and in the folders above
+    #[arg(long, value_name = "PATH", value_delimiter = ':')]
+    pub(crate) source_path: Vec<PathBuf>,
+    /// Beginnings to cut off the profile's file names, separated by colons
+    #[arg(long, value_name = "PATH", value_delimiter = ':')]
+    pub(crate) trim_path: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TracesArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TagsArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// BEFORE and AFTER, as far as --before and --after do not give them
+    #[arg(value_name = "PROFILE", num_args = 0..=2)]
+    pub(crate) profiles: Vec<String>,
+    /// Add this profile to the side before; may be repeated
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) before: Vec<String>,
+    /// Add this profile to the side after; may be repeated
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) after: Vec<String>,
+    /// Scale the values after so that both totals are equal
+    #[arg(long)]
+    pub(crate) normalize: bool,
+    /// Exit with 1 when this rule breaks; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) sort: SortArg,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FlameFormat {
+    /// A picture
+    Svg,
+    /// Folded stacks, for other flame graph tools
+    Folded,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlameArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// Show the difference to this profile; may be repeated
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) base: Vec<String>,
+    /// From the leaves
+    #[arg(short, long)]
+    pub(crate) reverse: bool,
+    /// Count frames below this share of the total into (other); 0 shows all
+    #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = percent)]
+    pub(crate) min_percent: f64,
+    /// A title instead of the metric and its total
+    #[arg(long)]
+    pub(crate) title: Option<String>,
+    /// svg or folded
+    #[arg(short, long, value_enum, default_value_t = FlameFormat::Svg)]
+    pub(crate) format: FlameFormat,
+    /// Unit of values in titles: auto, B, KiB, MiB, GiB
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    /// Print the SQL that the report asks, instead of the report
+    #[arg(long)]
+    pub(crate) show_sql: bool,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Files to load, each under its own name without endings
+    #[arg(value_name = "PROFILE", required = true)]
+    pub(crate) profiles: Vec<String>,
+    /// Add the files up and load the sum under this name
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    /// Unit of totals
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// Names in the database
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SqlArgs {
+    /// One statement that reads
+    #[arg(value_name = "STATEMENT")]
+    pub(crate) statement: String,
+    /// Ask this profile instead of the database; may be repeated
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(crate) profile: Vec<String>,
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// The statements that made the database's tables, instead of the tables of profiles
+    #[arg(long)]
+    pub(crate) database: bool,
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConvertTo {
+    /// pprof's format, gzipped
+    Pprof,
+    /// Folded stacks of one sample type
+    Folded,
+    /// Everything, one sample a line
+    Json,
+    /// One sample a row, one column a sample type
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// The form to write
+    #[arg(long, value_enum)]
+    pub(crate) to: ConvertTo,
+    /// For folded: which values
+    #[arg(short = 't', long, value_name = "TYPE")]
+    pub(crate) sample_type: Option<String>,
+    /// For folded: what a frame is
+    #[arg(short, long, value_name = "LEVEL")]
+    pub(crate) granularity: Option<Granularity>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    text.parse()
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not a number from 0 to 100".to_string()),
+    }
+}
+
+/// A number of bytes such as `512`, `16GiB` or `1.5gb`.
+fn size(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let wrong = || "not a size; write for example 512MiB or 16GiB".to_string();
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let factor = match unit.trim() {
+        "" => 1,
+        unit => match heapprof_profile::Unit::parse(unit) {
+            Some(unit) if unit.family == heapprof_profile::Family::Bytes => unit.factor,
+            _ => return Err(wrong()),
+        },
+    };
+    Ok((number * factor as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example: heapprof "), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("512"), Ok(512));
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert!(size("5 bananas").is_err());
+        assert!(size("").is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! One file a command; here is only what they share.
+
+mod completions;
+mod convert;
+mod diff;
+mod flame;
+mod info;
+mod list;
+mod load;
+mod ls;
+mod man;
+mod merge;
+mod peek;
+mod rm;
+mod schema;
+mod sql;
+mod tags;
+mod top;
+mod traces;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{Query, Question, Session, Source, Types};
+use heapprof_report::Style;
+use regex::Regex;
+
+use crate::args::{Cli, Color, Command, LimitArg, ReportArgs};
+use crate::source::Sources;
+use crate::{messages, output};
+
+/// Runs the command and says how it ended.
+pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
+    let context = Shared {
+        sources: Sources::new(&cli),
+        color: cli.color,
+    };
+    match cli.command {
+        Command::Top(args) => top::run(&context, &args)?,
+        Command::Tree(args) => tree::run(&context, &args)?,
+        Command::Peek(args) => peek::run(&context, &args)?,
+        Command::List(args) => list::run(&context, &args)?,
+        Command::Traces(args) => traces::run(&context, &args)?,
+        Command::Tags(args) => tags::run(&context, &args)?,
+        Command::Info(args) => info::run(&context, &args)?,
+        Command::Diff(args) => return diff::run(&context, &args),
+        Command::Flame(args) => flame::run(&context, &args)?,
+        Command::Load(args) => load::run(&context, &args)?,
+        Command::Ls(args) => ls::run(&context, &args)?,
+        Command::Rm(args) => rm::run(&context, &args)?,
+        Command::Sql(args) => sql::run(&context, &args)?,
+        Command::Schema(args) => schema::run(&context, &args)?,
+        Command::Merge(args) => merge::run(&context, &args)?,
+        Command::Convert(args) => convert::run(&context, &args)?,
+        Command::Completions { shell } => completions::run(shell)?,
+        Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What every command gets.
+pub(crate) struct Shared {
+    pub(crate) sources: Sources,
+    color: Color,
+}
+
+/// Rows on a terminal when `-n` does not say.
+const SCREENFUL: usize = 40;
+
+impl Shared {
+    /// The session of a question about one profile, and its notes said.
+    pub(crate) fn ask(&self, source: Source, query: &Query, types: Types) -> Result<Session> {
+        self.session(vec![source], query, types, |question| question)
+    }
+
+    /// The session of a question about several profiles, with changes to the question.
+    pub(crate) fn session(
+        &self,
+        sources: Vec<Source>,
+        query: &Query,
+        types: Types,
+        change: impl FnOnce(Question) -> Question,
+    ) -> Result<Session> {
+        let name = sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ");
+        let question = Question::new(sources, query, types).context(name)?;
+        for note in question.notes() {
+            messages::note(&note);
+        }
+        Ok(Session::new(change(question))?)
+    }
+
+    pub(crate) fn style(&self, report: &ReportArgs) -> Style {
+        Style {
+            format: report.format,
+            color: self.is_coloured(report),
+            unit: report.unit.clone(),
+        }
+    }
+
+    fn is_coloured(&self, report: &ReportArgs) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+                output::is_terminal(report.output.output.as_deref()) && !no_color && !dumb
+            }
+        }
+    }
+
+    /// `-n`, or a screenful on a terminal.
+    pub(crate) fn limit(&self, limit: &LimitArg, report: &ReportArgs) -> Option<usize> {
+        match limit.limit {
+            Some(0) => None,
+            Some(limit) => Some(limit),
+            None => output::is_terminal(report.output.output.as_deref()).then_some(SCREENFUL),
+        }
+    }
+
+    /// Writes a report, or with `--show-sql` what it asked.
+    pub(crate) fn finish(
+        &self,
+        report: &ReportArgs,
+        session: &Session,
+        text: impl FnOnce(&Style) -> Result<String>,
+    ) -> Result<()> {
+        let file = report.output.output.as_deref();
+        // Made in any case, so that a report that can't be made is an error here too.
+        let text = text(&self.style(report))?;
+        match report.show_sql {
+            true => output::text(file, &statements(session)),
+            false => output::text(file, &text),
+        }
+    }
+}
+
+/// What a session asked, one statement a line.
+pub(crate) fn statements(session: &Session) -> String {
+    session.statements().iter().map(|sql| format!("{sql};\n")).collect()
+}
+
+/// A regular expression given as an argument.
+pub(crate) fn regex(text: &str) -> Result<Regex> {
+    Regex::new(text).map_err(|error| {
+        let error = error.to_string();
+        let last = error.lines().last().unwrap_or(&error).trim().to_string();
+        anyhow::anyhow!("{text:?} is not a regular expression: {}", last.trim_start_matches("error: "))
+    })
+}

@@ -1,0 +1,14 @@
+//! `heapprof completions SHELL`.
+
+use anyhow::Result;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::output;
+
+pub(super) fn run(shell: Shell) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "heapprof", &mut script);
+    output::write(None, |writer| Ok(writer.write_all(&script)?))
+}

@@ -1,0 +1,84 @@
+//! `heapprof diff BEFORE AFTER`: what changed; with `--fail-if` also whether that is too much.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use heapprof_analysis::{Broken, Query, Rule, Session, Types, diff};
+
+use super::Shared;
+use crate::args::DiffArgs;
+use crate::messages;
+
+pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
+    // Rules first: a rule that can't be read must not cost the reading of two profiles.
+    let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<Result<Vec<_>, _>>()?;
+    let (before, after) = sides(args)?;
+    let query = Query {
+        sort: args.sort.sort,
+        limit: shared.limit(&args.limit, &args.report),
+        ..args.question.query()
+    };
+    let (session, numbers) = sessions(shared, &before, &after, &query, &rules)?;
+    let report = diff(&session, numbers, &query, args.normalize)?;
+    let mut broken: Vec<Broken> = Vec::new();
+    for rule in &rules {
+        broken.extend(rule.broken(&report)?);
+    }
+    shared.finish(&args.report, &session, |style| {
+        Ok(heapprof_report::diff(&report, query.limit, &broken, style)?)
+    })?;
+    if broken.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for broken in &broken {
+        messages::note(&format!(
+            "failed: {} on {}: {} to {}",
+            broken.rule, broken.subject, broken.change.before, broken.change.after
+        ));
+    }
+    Ok(ExitCode::from(1))
+}
+
+/// The profiles of each side: two arguments, or what --before and --after say beside them.
+fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut before, mut after) = (args.before.clone(), args.after.clone());
+    match &args.profiles[..] {
+        [b, a] => {
+            before.insert(0, b.clone());
+            after.insert(0, a.clone());
+        }
+        [one] => match (before.is_empty(), after.is_empty()) {
+            (true, false) => before.push(one.clone()),
+            (false, true) => after.push(one.clone()),
+            (true, true) => bail!("diff compares two profiles, only {one} is named; name BEFORE and AFTER"),
+            (false, false) => bail!("{one} could belong to either side; use --before or --after for it"),
+        },
+        _ if before.is_empty() || after.is_empty() => {
+            bail!("diff compares two profiles; name BEFORE and AFTER")
+        }
+        _ => {}
+    }
+    let stdin = before.iter().chain(&after).filter(|n| *n == "-").count();
+    if stdin > 1 {
+        bail!("- (stdin) can be read only once");
+    }
+    Ok((before, after))
+}
+
+fn sessions(
+    shared: &Shared,
+    before: &[String],
+    after: &[String],
+    query: &Query,
+    rules: &[Rule],
+) -> Result<(Session, [i64; 2])> {
+    if let ([b], [a], true) = (before, after, query.is_plain())
+        && let Some((session, numbers)) = shared.sources.stored_session(&[b, a])?
+    {
+        return Ok((session, [numbers[0], numbers[1]]));
+    }
+    let sources = vec![shared.sources.read(before)?, shared.sources.read(after)?];
+    let others = rules.iter().any(|rule| rule.sample_type().is_some());
+    let types = if others { Types::All } else { Types::One };
+    Ok((shared.session(sources, query, types, |q| q)?, [1, 2]))
+}

@@ -1,0 +1,61 @@
+//! `heapprof flame`: a flame graph.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{TreeOptions, Types, tree};
+use heapprof_report::{FlameOptions, Format, Style, flame_folded, flame_svg};
+
+use super::{Shared, statements};
+use crate::args::{FlameArgs, FlameFormat};
+use crate::output;
+
+pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
+    let file = args.output.output.as_deref();
+    let svg = args.format == FlameFormat::Svg;
+    if svg && file.is_none() && !args.show_sql && io::stdout().is_terminal() {
+        bail!("the flame graph is a picture (SVG); write it to a file: heapprof flame > out.svg, or -o out.svg");
+    }
+    let query = args.question.query();
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let mut sources = Vec::new();
+    if !args.base.is_empty() {
+        sources.push(shared.sources.read(&args.base)?);
+    }
+    sources.push(shared.sources.read(&names)?);
+    let options = TreeOptions {
+        reverse: args.reverse,
+        least: args.min_percent / 100.0,
+    };
+    let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
+    let report = tree(&session, &query)?;
+    if let Some(after) = report.others.first()
+        && after.sample_type != report.header.sample_type
+    {
+        bail!(
+            "{} has {}, {} has {}; name one that both have with --sample-type",
+            report.header.profile,
+            report.header.sample_type.r#type,
+            after.profile,
+            after.sample_type.r#type
+        );
+    }
+    if args.show_sql {
+        return output::text(file, &statements(&session));
+    }
+    let style = Style {
+        format: Format::Text,
+        color: false,
+        unit: args.unit.clone(),
+    };
+    if !svg {
+        return output::write(file, |writer| Ok(flame_folded(&report, writer)?));
+    }
+    let picture = FlameOptions {
+        title: args.title.clone(),
+    };
+    // Drawn before anything is written: what can't be drawn leaves no empty picture.
+    let mut drawn = Vec::new();
+    flame_svg(&report, &picture, &style, &mut drawn).with_context(|| names.join(" + "))?;
+    output::write(file, |writer| Ok(writer.write_all(&drawn)?))
+}

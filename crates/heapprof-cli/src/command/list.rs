@@ -1,0 +1,82 @@
+//! `heapprof list REGEX`: annotated source.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use heapprof_analysis::{Granularity, Query, Types, list};
+
+use super::{Shared, regex, statements};
+use crate::args::ListArgs;
+use crate::output;
+
+pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
+    let wanted = regex(&args.regex)?;
+    let asked = args.question.query();
+    if asked.granularity != Granularity::Functions {
+        bail!("list shows lines of functions; --granularity has no say here");
+    }
+    let query = |granularity| Query {
+        granularity,
+        limit: shared.limit(&args.limit, &args.report),
+        ..asked.clone()
+    };
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let source = shared.sources.read(&names)?;
+    let by_function = query(Granularity::FileFunctions);
+    let functions = shared.ask(source.clone(), &by_function, Types::One)?;
+    // The notes on filters are said already.
+    let lines = heapprof_analysis::Question::new(vec![source], &query(Granularity::Lines), Types::One)?;
+    let lines = heapprof_analysis::Session::new(lines)?;
+    let report = list(&functions, &lines, &by_function, |name| wanted.is_match(name))?;
+    if report.rows.is_empty() {
+        bail!("{}: no function with {} matches {:?}",
+            names.join(" + "), report.header.sample_type.r#type, args.regex);
+    }
+    let read = |file: &str| source_text(file, &args.source_path, &args.trim_path);
+    let text = heapprof_report::list(&report, &read, &shared.style(&args.report))?;
+    let file = args.report.output.output.as_deref();
+    match args.report.show_sql {
+        true => output::text(file, &(statements(&functions) + &statements(&lines))),
+        false => output::text(file, &text),
+    }
+}
+
+/// The lines of a source file that a profile names.
+///
+/// With `trim` its beginning is cut off first. It is looked for as it is and under each folder of
+/// `folders` (here and in all folders above when there are none); without `trim` its ending is tried
+/// too, part by part, so that a file built elsewhere is found in a checkout.
+fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Result<Vec<String>, String> {
+    if file.is_empty() {
+        return Err("the profile names no file".to_string());
+    }
+    let file = file.strip_prefix("/proc/self/cwd/").unwrap_or(file);
+    let trimmed = trim.iter().find_map(|t| {
+        let rest = file.strip_prefix(t.trim_end_matches('/'))?;
+        rest.strip_prefix('/')
+    });
+    let here = std::env::current_dir().map_err(|e| e.to_string())?;
+    let folders: Vec<&Path> = match folders {
+        [] => here.ancestors().collect(),
+        given => given.iter().map(PathBuf::as_path).collect(),
+    };
+    let mut candidates = Vec::new();
+    if trimmed.is_none() {
+        candidates.push(PathBuf::from(file));
+    }
+    let mut relative = trimmed.unwrap_or(file).trim_start_matches('/');
+    loop {
+        candidates.extend(folders.iter().map(|folder| folder.join(relative)));
+        match relative.split_once('/') {
+            // A bare file name could be any file; at least one folder must agree.
+            Some((_, rest)) if trimmed.is_none() && rest.contains('/') => relative = rest,
+            _ => break,
+        }
+    }
+    let found = candidates.iter().find(|path| path.is_file());
+    let Some(found) = found else {
+        return Err(format!("{file} is not found; say where with --source-path"));
+    };
+    let bytes = std::fs::read(found).map_err(|e| format!("{}: {e}", found.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_string).collect())
+}

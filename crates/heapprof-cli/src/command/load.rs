@@ -1,0 +1,62 @@
+//! `heapprof load`: profiles into the database.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::Store;
+
+use super::Shared;
+use crate::args::LoadArgs;
+use crate::messages;
+
+pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
+    let db = shared.sources.db();
+    let open = || Store::open_or_create(db).with_context(|| db.display().to_string());
+    let named = |name: &str| format!("{}: {name}", db.display());
+    if let Some(name) = &args.name {
+        // Read before the database is touched, and checked before a long reading.
+        let source = shared.sources.read(&args.profiles)?;
+        open()?.load(name, &source.profile).with_context(|| named(name))?;
+        messages::note(&format!("loaded {name} into {}", db.display()));
+        return Ok(());
+    }
+    let names = args.profiles.iter().map(|p| stem(p)).collect::<Result<Vec<_>>>()?;
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
+        }
+    }
+    for (profile, name) in args.profiles.iter().zip(&names) {
+        let source = shared.sources.read(std::slice::from_ref(profile))?;
+        open()?.load(name, &source.profile).with_context(|| named(name))?;
+        messages::note(&format!("loaded {name} into {}", db.display()));
+    }
+    Ok(())
+}
+
+/// A file's name without folder and endings.
+fn stem(profile: &str) -> Result<String> {
+    let name = Path::new(profile).file_name().map(|n| n.to_string_lossy().into_owned());
+    let name = match name {
+        Some(name) if profile != "-" && !profile.contains("://") => name,
+        _ => bail!("{profile}: has no file name to be known by; give one with --as"),
+    };
+    let mut stem = name.as_str();
+    for ending in [".gz", ".pb", ".pprof", ".prof", ".heap"] {
+        stem = stem.strip_suffix(ending).unwrap_or(stem);
+    }
+    Ok(if stem.is_empty() { name } else { stem.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn stems() {
+        let table = [("a/b.pb.gz", "b"), ("x.heap", "x"), ("monday", "monday"), (".gz", ".gz")];
+        for (file, expected) in table {
+            assert_eq!(super::stem(file).unwrap(), expected);
+        }
+        assert!(super::stem("-").is_err());
+        assert!(super::stem("http://localhost:6060/debug/pprof/heap").is_err());
+    }
+}

@@ -1,0 +1,20 @@
+//! `heapprof merge`: profiles added up into one file.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Result, bail};
+use heapprof_profile::encode;
+
+use super::Shared;
+use crate::args::MergeArgs;
+use crate::output;
+
+pub(super) fn run(shared: &Shared, args: &MergeArgs) -> Result<()> {
+    let file = args.output.output.as_deref();
+    if file.is_none() && io::stdout().is_terminal() {
+        bail!("a profile is not for eyes; write it to a file: heapprof merge … -o sum.pb.gz");
+    }
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let source = shared.sources.read(&names)?;
+    output::write(file, |writer| Ok(encode(&source.profile, writer)?))
+}

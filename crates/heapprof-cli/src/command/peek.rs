@@ -1,0 +1,31 @@
+//! `heapprof peek REGEX`: callers and callees.
+
+use anyhow::{Result, bail};
+use heapprof_analysis::{Query, Types, peek};
+
+use super::{Shared, regex};
+use crate::args::MatchArgs;
+
+pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
+    let wanted = regex(&args.regex)?;
+    let query = Query {
+        sort: args.sort.sort,
+        limit: shared.limit(&args.limit, &args.report),
+        ..args.question.query()
+    };
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let sources = vec![shared.sources.read(&names)?];
+    let session = shared.session(sources, &query, Types::One, |question| {
+        question.with_neighbours_of(|name| wanted.is_match(name))
+    })?;
+    let report = peek(&session, &query)?;
+    if report.rows.is_empty() {
+        bail!(
+            "{}: no function with {} matches {:?}",
+            names.join(" + "),
+            report.header.sample_type.r#type,
+            args.regex
+        );
+    }
+    shared.finish(&args.report, &session, |style| Ok(heapprof_report::peek(&report, style)?))
+}

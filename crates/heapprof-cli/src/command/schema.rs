@@ -1,0 +1,28 @@
+//! `heapprof schema`: what can be asked with `sql`.
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{Store, documented_tables};
+use heapprof_report::Style;
+
+use super::Shared;
+use crate::args::SchemaArgs;
+use crate::output;
+
+pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
+    let file = args.output.output.as_deref();
+    if args.database {
+        let db = shared.sources.db();
+        if !db.exists() {
+            bail!("{}: there is no such database; heapprof load makes it", db.display());
+        }
+        let schema = Store::open(db).and_then(|store| store.schema());
+        let schema = schema.with_context(|| db.display().to_string())?;
+        let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
+        return output::text(file, &text);
+    }
+    let style = Style {
+        format: args.format,
+        ..Style::default()
+    };
+    output::text(file, &heapprof_report::schema(documented_tables(), &style)?)
+}

@@ -1,0 +1,42 @@
+//! `heapprof sql STATEMENT`: the user's own question.
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{Store, Types, run_statement};
+use heapprof_report::{Style, result_table};
+
+use super::Shared;
+use crate::args::SqlArgs;
+use crate::output;
+
+pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
+    let query = args.question.query();
+    let session = match &args.profile[..] {
+        [] => {
+            let db = shared.sources.db();
+            if query != heapprof_analysis::Query::default() {
+                bail!("filters and options of the question need a profile: name it with -p");
+            }
+            if !db.exists() {
+                bail!(
+                    "{}: there is no such database; heapprof load makes it, and -p PROFILE asks a file",
+                    db.display()
+                );
+            }
+            Store::open(db).with_context(|| db.display().to_string())?.session()
+        }
+        names => {
+            let mut sources = Vec::new();
+            for name in names {
+                sources.push(shared.sources.read(std::slice::from_ref(name))?);
+            }
+            shared.session(sources, &query, Types::All, |q| q)?
+        }
+    };
+    let result = run_statement(&session, &args.statement).context("the statement")?;
+    let style = Style {
+        format: args.format,
+        color: false,
+        unit: None,
+    };
+    output::text(args.output.output.as_deref(), &result_table(&result, &style)?)
+}

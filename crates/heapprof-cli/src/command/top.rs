@@ -1,0 +1,31 @@
+//! `heapprof top`: functions by the memory they hold.
+
+use anyhow::Result;
+use heapprof_analysis::{Query, Types, top};
+
+use super::Shared;
+use crate::args::TopArgs;
+
+pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<()> {
+    let query = Query {
+        sort: args.sort.sort,
+        limit: shared.limit(&args.limit, &args.report),
+        ..args.question.query()
+    };
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let stored = match (&names[..], query.is_plain()) {
+        // Stored totals answer it without reading the profile.
+        ([name], true) => shared.sources.stored_session(&[name])?,
+        _ => None,
+    };
+    let (session, profile) = match stored {
+        Some((session, numbers)) => (session, numbers[0]),
+        None => {
+            let types = if args.wide { Types::All } else { Types::One };
+            let source = shared.sources.read(&names)?;
+            (shared.ask(source, &query, types)?, 1)
+        }
+    };
+    let report = top(&session, profile, &query, args.wide)?;
+    shared.finish(&args.report, &session, |style| Ok(heapprof_report::top(&report, style)?))
+}

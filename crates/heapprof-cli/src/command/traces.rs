@@ -1,0 +1,18 @@
+//! `heapprof traces`: stacks one by one.
+
+use anyhow::Result;
+use heapprof_analysis::{Query, Types, traces};
+
+use super::Shared;
+use crate::args::TracesArgs;
+
+pub(super) fn run(shared: &Shared, args: &TracesArgs) -> Result<()> {
+    let query = Query {
+        limit: shared.limit(&args.limit, &args.report),
+        ..args.question.query()
+    };
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
+    let report = traces(&session, &query)?;
+    shared.finish(&args.report, &session, |style| Ok(heapprof_report::traces(&report, style)?))
+}

@@ -1,0 +1,20 @@
+//! `heapprof tree`: the call tree.
+
+use anyhow::Result;
+use heapprof_analysis::{TreeOptions, Types, tree};
+
+use super::Shared;
+use crate::args::TreeArgs;
+
+pub(super) fn run(shared: &Shared, args: &TreeArgs) -> Result<()> {
+    let query = args.question.query();
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let options = TreeOptions {
+        reverse: args.reverse,
+        least: args.min_percent / 100.0,
+    };
+    let sources = vec![shared.sources.read(&names)?];
+    let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
+    let report = tree(&session, &query)?;
+    shared.finish(&args.report, &session, |style| Ok(heapprof_report::tree(&report, style)?))
+}

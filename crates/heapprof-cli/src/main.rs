@@ -1,0 +1,41 @@
+//! heapprof: where is the memory? Reads heap profiles and says.
+//!
+//! `main` decides the exit code, once: 0 done, 1 a rule of `--fail-if` broke, 2 it could not be done.
+#![forbid(unsafe_code)]
+
+mod args;
+mod command;
+mod default_profile;
+mod fetch;
+mod messages;
+mod output;
+mod progress;
+mod source;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Cli;
+
+fn main() -> ExitCode {
+    // A closed pipe is an error to writers, not a silent death: output files must not be left half-written.
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let failed = error.use_stderr();
+            return match (error.print(), failed) {
+                (_, true) => ExitCode::from(2),
+                (Ok(()) | Err(_), false) => ExitCode::SUCCESS,
+            };
+        }
+    };
+    match command::run(cli) {
+        Ok(code) => code,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            messages::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where reports go: stdout (through a pager on a terminal) or a file that appears whole or not at all.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
+pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
+    file.is_none() && io::stdout().is_terminal()
+}
+
+/// Writes a report's text; on a terminal a pager shows what is longer than the screen.
+pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
+    if is_terminal(file) && paged(text)? {
+        return Ok(());
+    }
+    write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
+}
+
+/// Writes whatever `body` writes. A file gets its name only when all of it is there.
+pub(crate) fn write(
+    file: Option<&Path>,
+    body: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    let Some(path) = file else {
+        let mut stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        body(&mut stdout)?;
+        return Ok(stdout.flush()?);
+    };
+    let named = || format!("{}: cannot be written", path.display());
+    // What is no plain file (a pipe, /dev/stdout) can't be replaced, only written to.
+    if let Ok(metadata) = std::fs::metadata(path)
+        && !metadata.is_file()
+        && !metadata.is_dir()
+    {
+        let mut writer = BufWriter::new(std::fs::File::create(path).with_context(named)?);
+        body(&mut writer)?;
+        return writer.flush().with_context(named);
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().with_context(named)?.to_string_lossy();
+    let prefix = format!(".{name}.");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".tmp");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As any new file: the umask takes away what it should.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut temporary = builder.tempfile_in(folder).with_context(named)?;
+    {
+        let mut writer = BufWriter::with_capacity(64 << 10, temporary.as_file_mut());
+        body(&mut writer)?;
+        writer.flush().with_context(named)?;
+    }
+    temporary.persist(path).map_err(|error| error.error).with_context(named)?;
+    Ok(())
+}
+
+/// Shows `text` in a pager when it is longer than the screen. False when it is not, or none can be started.
+fn paged(text: &str) -> Result<bool> {
+    let rows = console_rows();
+    if text.lines().count() < rows {
+        return Ok(false);
+    }
+    let command = ["HEAPPROF_PAGER", "PAGER"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok())
+        .unwrap_or_else(|| "less".to_string());
+    let mut words = command.split_whitespace();
+    let Some(program) = words.next().filter(|p| *p != "cat") else {
+        return Ok(false);
+    };
+    let mut pager = Command::new(program);
+    pager.args(words).stdin(Stdio::piped());
+    if std::env::var_os("LESS").is_none() {
+        // Quit if it fits, keep colours, leave the text on the screen, don't wrap: as git does.
+        pager.env("LESS", "FRXS");
+    }
+    let Ok(mut child) = pager.spawn() else {
+        return Ok(false);
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        // Who quits the pager early has seen enough.
+        match stdin.write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+            _ => {}
+        }
+    }
+    child.wait()?;
+    Ok(true)
+}
+
+fn console_rows() -> usize {
+    terminal_size::terminal_size().map_or(24, |(_, rows)| usize::from(rows.0))
+}
+
+/// Whether an error means that nobody reads our output any more.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,146 @@
+//! What a PROFILE argument means: a file, stdin, a URL, or a name in the database.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_analysis::{Session, Source, Store};
+use heapprof_profile::{Profile, ReadOptions, decode_with, merge_all};
+
+use crate::args::Cli;
+use crate::progress::Progress;
+use crate::{default_profile, fetch, messages};
+
+/// Reads profiles as the command line's options say.
+pub(crate) struct Sources {
+    db: PathBuf,
+    options: ReadOptions,
+}
+
+impl Sources {
+    pub(crate) fn new(cli: &Cli) -> Self {
+        Self {
+            db: cli.db.clone(),
+            options: ReadOptions::default().max_inflated(cli.max_inflated),
+        }
+    }
+
+    pub(crate) fn db(&self) -> &Path {
+        &self.db
+    }
+
+    /// The arguments, or the newest recording here when there are none.
+    pub(crate) fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
+        if !names.is_empty() {
+            return Ok(names.to_vec());
+        }
+        let newest = default_profile::newest()?;
+        messages::note(&format!("reading {newest}, the newest recording here"));
+        Ok(vec![newest])
+    }
+
+    /// One profile of all these arguments, added up if they are several.
+    pub(crate) fn read(&self, names: &[String]) -> Result<Source> {
+        let source = match names {
+            [] => bail!("no profile is named"),
+            [one] => self.one(one)?,
+            several => {
+                once(several, |name| name == "-").context("- (stdin) can be read only once")?;
+                let parts = several.iter().map(|name| Ok(unshared(self.one(name)?)));
+                let merged = merge_all(parts.map(|r: Result<Profile>| r.map_err(Failed)))
+                    .map_err(|Failed(error)| error)?;
+                Source::new(several.join(" + "), merged)
+            }
+        };
+        for warning in &source.profile.warnings {
+            messages::note(&format!("{}: {warning}", source.name));
+        }
+        Ok(source)
+    }
+
+    fn one(&self, name: &str) -> Result<Source> {
+        if name == "-" {
+            let profile = self.decode("stdin", io::stdin().lock(), None)?;
+            return Ok(Source::new("stdin", profile));
+        }
+        if fetch::is_url(name) {
+            let body = fetch::fetch(name).with_context(|| name.to_string())?;
+            return Ok(Source::new(name, self.decode(name, body, None)?));
+        }
+        // A path is tried before a name.
+        let path = Path::new(name);
+        if path.exists() {
+            return Ok(Source::new(name, self.file(path)?));
+        }
+        match self.stored(name)? {
+            Some(store) => store.restore(name).with_context(|| self.db.display().to_string()),
+            None => bail!(
+                "{name}: there is no such file, and no database {} with a profile of that name",
+                self.db.display()
+            ),
+        }
+    }
+
+    /// The database, if the argument can only be a name in it.
+    fn stored(&self, name: &str) -> Result<Option<Store>> {
+        let is_name = name != "-" && !fetch::is_url(name) && !Path::new(name).exists();
+        if !is_name || !self.db.exists() {
+            return Ok(None);
+        }
+        let store = Store::open(&self.db).with_context(|| self.db.display().to_string())?;
+        store
+            .find(name)
+            .with_context(|| format!("{name}: there is no such file, and {}", self.db.display()))?;
+        Ok(Some(store))
+    }
+
+    /// A session over the database and the numbers of these profiles in it, when all of them are names there.
+    pub(crate) fn stored_session(&self, names: &[&String]) -> Result<Option<(Session, Vec<i64>)>> {
+        let mut found = None;
+        let mut numbers = Vec::new();
+        for name in names {
+            let Some(store) = self.stored(name)? else {
+                return Ok(None);
+            };
+            numbers.push(store.find(name)?);
+            found = Some(store);
+        }
+        Ok(found.map(|store| (store.session(), numbers)))
+    }
+
+    fn file(&self, path: &Path) -> Result<Profile> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
+        let metadata = file.metadata().with_context(|| format!("{name}: cannot be read"))?;
+        if metadata.is_dir() {
+            bail!("{name}: is a folder, not a profile; name a file in it");
+        }
+        self.decode(&name, file, metadata.is_file().then_some(metadata.len()))
+    }
+
+    fn decode(&self, name: &str, reader: impl Read, length: Option<u64>) -> Result<Profile> {
+        let reader = Progress::new(reader, length);
+        decode_with(reader, self.options).with_context(|| name.to_string())
+    }
+}
+
+fn once(names: &[String], is: impl Fn(&str) -> bool) -> Result<()> {
+    match names.iter().filter(|n| is(n)).count() {
+        0 | 1 => Ok(()),
+        _ => Err(anyhow!("it is named twice")),
+    }
+}
+
+fn unshared(source: Source) -> Profile {
+    std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
+}
+
+/// Lets `merge_all` carry our errors.
+struct Failed(anyhow::Error);
+
+impl From<heapprof_profile::Error> for Failed {
+    fn from(error: heapprof_profile::Error) -> Self {
+        Failed(error.into())
+    }
+}

@@ -1,0 +1,231 @@
+//! Makes profiles piece by piece, each mapping, function and location stored once. Importers, merging and tests use it.
+
+use foldhash::{HashMap, HashMapExt};
+
+use crate::model::{
+    Function, FunctionIndex, Label, LabelSetIndex, Line, Location, LocationIndex,
+    Mapping, MappingIndex, Profile, Samples, ValueType,
+};
+use crate::strings::StringId;
+
+/// A frame by its texts: what [`ProfileBuilder::frame`] makes a location of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameText<'a> {
+    /// Function name.
+    pub name: &'a str,
+    /// Source file; may be empty.
+    pub filename: &'a str,
+    /// Line number; 0 when unknown.
+    pub line: i64,
+}
+
+type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
+
+/// Builds a [`Profile`].
+#[derive(Default)]
+pub struct ProfileBuilder {
+    /// The profile so far. Its header may be set freely; the tables grow through the builder.
+    pub profile: Profile,
+    mapping_index: HashMap<Mapping, MappingIndex>,
+    function_index: HashMap<Function, FunctionIndex>,
+    location_index: HashMap<LocationKey, LocationIndex>,
+}
+
+impl ProfileBuilder {
+    /// An empty profile with these sample types, each a type and a unit.
+    pub fn new(sample_types: &[(&str, &str)]) -> Self {
+        let mut builder = Self {
+            profile: Profile::default(),
+            mapping_index: HashMap::new(),
+            function_index: HashMap::new(),
+            location_index: HashMap::new(),
+        };
+        for (r#type, unit) in sample_types {
+            let value_type = builder.value_type(r#type, unit);
+            builder.profile.sample_type.push(value_type);
+        }
+        builder.profile.samples = Samples::new(sample_types.len());
+        builder
+    }
+
+    /// The profile.
+    pub fn finish(self) -> Profile {
+        self.profile
+    }
+
+    /// The id of a text.
+    pub fn text(&mut self, text: &str) -> StringId {
+        self.profile.strings.intern(text)
+    }
+
+    /// A type with its unit.
+    pub fn value_type(&mut self, r#type: &str, unit: &str) -> ValueType {
+        ValueType {
+            r#type: self.text(r#type),
+            unit: self.text(unit),
+        }
+    }
+
+    /// A mapping; its `id` is given here.
+    pub fn mapping(&mut self, mapping: Mapping) -> MappingIndex {
+        let key = Mapping { id: 0, ..mapping };
+        let table = &mut self.profile.mapping;
+        *self.mapping_index.entry(key).or_insert_with(|| {
+            let id = table.len() as u64 + 1;
+            table.push(Mapping { id, ..mapping });
+            MappingIndex(id as u32 - 1)
+        })
+    }
+
+    /// A function; its `id` is given here.
+    pub fn function(&mut self, function: Function) -> FunctionIndex {
+        let key = Function { id: 0, ..function };
+        let table = &mut self.profile.function;
+        *self.function_index.entry(key).or_insert_with(|| {
+            let id = table.len() as u64 + 1;
+            table.push(Function { id, ..function });
+            FunctionIndex(id as u32 - 1)
+        })
+    }
+
+    /// A location with its lines, innermost inlined function first.
+    pub fn location(
+        &mut self,
+        mapping: Option<MappingIndex>,
+        address: u64,
+        is_folded: bool,
+        lines: &[Line],
+    ) -> LocationIndex {
+        let key = (mapping, address, is_folded, lines.into());
+        let profile = &mut self.profile;
+        *self.location_index.entry(key).or_insert_with(|| {
+            let start = profile.line.len() as u32;
+            profile.line.extend_from_slice(lines);
+            let id = profile.location.len() as u64 + 1;
+            profile.location.push(Location {
+                id,
+                mapping,
+                address,
+                line: start..profile.line.len() as u32,
+                is_folded,
+            });
+            LocationIndex(id as u32 - 1)
+        })
+    }
+
+    /// A set of labels.
+    pub fn label_set(&mut self, labels: &mut [Label]) -> LabelSetIndex {
+        let Profile {
+            label_sets,
+            strings,
+            ..
+        } = &mut self.profile;
+        label_sets.intern(labels, strings)
+    }
+
+    /// A number label, e.g. `("bytes", 16, "bytes")`.
+    pub fn number_label(&mut self, key: &str, num: i64, num_unit: &str) -> Label {
+        Label {
+            key: self.text(key),
+            str: StringId::EMPTY,
+            num,
+            num_unit: self.text(num_unit),
+        }
+    }
+
+    /// A text label, e.g. `("thread", "main")`.
+    pub fn text_label(&mut self, key: &str, text: &str) -> Label {
+        Label {
+            key: self.text(key),
+            str: self.text(text),
+            num: 0,
+            num_unit: StringId::EMPTY,
+        }
+    }
+
+    /// A symbolized location of its own for these frames, innermost inlined one first.
+    pub fn frame(&mut self, frames: &[FrameText<'_>]) -> LocationIndex {
+        let lines: Vec<Line> = frames
+            .iter()
+            .map(|frame| {
+                let function = Function {
+                    id: 0,
+                    name: self.text(frame.name),
+                    system_name: self.text(frame.name),
+                    filename: self.text(frame.filename),
+                    start_line: 0,
+                };
+                Line {
+                    function: self.function(function),
+                    line: frame.line,
+                    column: 0,
+                }
+            })
+            .collect();
+        // The same lines are the same place: find it under the address it was given.
+        let known = self.profile.location.iter().position(|l| {
+            !lines.is_empty() && self.profile.lines(l) == &lines[..]
+        });
+        match known {
+            Some(at) => LocationIndex(at as u32),
+            None => {
+                let address = 0x40_0000 + 16 * (self.profile.location.len() as u64 + 1);
+                self.location(None, address, false, &lines)
+            }
+        }
+    }
+
+    /// Adds a sample written the folded way, root first: `main;parse@parse.c:12;alloc`.
+    ///
+    /// A frame is `name`, `name@file` or `name@file:line`; `outer>>inner` is one location where
+    /// `inner` was inlined; `0x1f` is an address without symbols, `0x1f@/bin/app` one in a mapping.
+    pub fn folded(&mut self, stack: &str, values: &[i64]) {
+        self.folded_with_labels(stack, values, &mut []);
+    }
+
+    /// As [`folded`](Self::folded), with labels.
+    pub fn folded_with_labels(&mut self, stack: &str, values: &[i64], labels: &mut [Label]) {
+        let frames: Vec<&str> = stack.split(';').filter(|f| !f.is_empty()).collect();
+        let stack: Vec<LocationIndex> = frames.iter().rev().map(|f| self.parse(f)).collect();
+        let label_set = self.label_set(labels);
+        self.profile.samples.push(stack, values, label_set);
+    }
+
+    fn parse(&mut self, frame: &str) -> LocationIndex {
+        let split = |text| -> (&str, &str) { str::split_once(text, '@').unwrap_or((text, "")) };
+        let hex = |name: &str| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
+        if let (name, filename) = split(frame)
+            && let Some(address) = hex(name)
+        {
+            let mapping = (!filename.is_empty()).then(|| {
+                let filename = self.text(filename);
+                self.mapping(Mapping {
+                    id: 0,
+                    memory_start: 0,
+                    memory_limit: 1 << 40,
+                    file_offset: 0,
+                    filename,
+                    build_id: StringId::EMPTY,
+                    has_functions: false,
+                    has_filenames: false,
+                    has_line_numbers: false,
+                    has_inline_frames: false,
+                })
+            });
+            return self.location(mapping, address, false, &[]);
+        }
+        let texts: Vec<FrameText<'_>> = frame
+            .rsplit(">>")
+            .map(|part| {
+                let (name, place) = split(part);
+                let (filename, line) = place.rsplit_once(':').unwrap_or((place, "0"));
+                FrameText {
+                    name,
+                    filename,
+                    line: line.parse().unwrap_or(0),
+                }
+            })
+            .collect();
+        self.frame(&texts)
+    }
+}

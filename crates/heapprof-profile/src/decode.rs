@@ -1,0 +1,252 @@
+//! From a file to a [`Profile`]: one pass over the stream, references resolved at the end.
+//!
+//! Fields may come in any order and the string table usually comes last, so the pass keeps ids and
+//! string numbers as they are. Memory is the model's own: no copy of the file, no message tree.
+
+mod resolve;
+mod samples;
+mod tables;
+
+use std::io::Read;
+
+use crate::error::{Error, Object};
+use crate::inflate::Inflate;
+use crate::model::{Profile, ValueType};
+use crate::strings::StringId;
+use crate::wire::{Fields, Stream, Value};
+
+/// How much to accept.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    /// The most bytes a file may inflate to. A gzip bomb ends here.
+    pub max_inflated: u64,
+}
+
+impl Default for ReadOptions {
+    /// 4 GiB: thirty times the largest profile we have met.
+    fn default() -> Self {
+        Self {
+            max_inflated: 4 << 30,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// With another limit for the inflated size, in bytes.
+    pub fn max_inflated(mut self, bytes: u64) -> Self {
+        self.max_inflated = bytes;
+        self
+    }
+}
+
+/// Reads a profile, gzipped or plain, with the default limits.
+pub fn decode(reader: impl Read) -> Result<Profile, Error> {
+    decode_with(reader, ReadOptions::default())
+}
+
+/// Reads a profile, gzipped or plain.
+pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, Error> {
+    let mut stream = Stream::new(Inflate::new(reader)?, options.max_inflated);
+    let mut decoder = Decoder::default();
+    let result = loop {
+        match stream.next() {
+            Ok(Some((field, value, offset))) => {
+                if let Err(error) = decoder.field(field, value, offset) {
+                    break Err(error);
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    match result {
+        Ok(()) => {
+            if stream.offset() == 0 {
+                return Err(Error::Empty);
+            }
+            decoder.finish()
+        }
+        Err(error) => Err(decoder.explain(error, stream.heads())),
+    }
+}
+
+/// A type and unit as numbers in the string table.
+#[derive(Clone, Copy, Default)]
+struct RawValueType {
+    r#type: u64,
+    unit: u64,
+}
+
+/// What has been read so far. String numbers stay raw until the whole table is known.
+#[derive(Default)]
+struct Decoder {
+    sample_type: Vec<RawValueType>,
+    samples: samples::RawSamples,
+    tables: tables::RawTables,
+    drop_frames: u64,
+    keep_frames: u64,
+    time_nanos: i64,
+    duration_nanos: i64,
+    period_type: Option<RawValueType>,
+    period: i64,
+    comment: Vec<u64>,
+    default_sample_type: u64,
+    doc_url: u64,
+    /// A second empty text or a sample type after the string table: two profiles in one stream.
+    concatenated: bool,
+}
+
+impl Decoder {
+    fn field(&mut self, field: u32, value: Value<'_>, offset: u64) -> Result<(), Error> {
+        // An empty message around the field, for its error texts.
+        let whole = Fields::new(&[], offset, Object::Profile);
+        let number = |value| whole.number(field, value);
+        match field {
+            1 => {
+                self.concatenated |= self.tables.strings_seen() > 0 && !self.samples.is_empty();
+                let object = Object::SampleType(self.sample_type.len() + 1);
+                let body = whole.bytes(field, value)?;
+                self.sample_type.push(value_type(body, offset, object)?);
+            }
+            2 => self.samples.read(whole.bytes(field, value)?, offset)?,
+            3 => self.tables.mapping(whole.bytes(field, value)?, offset)?,
+            4 => self.tables.location(whole.bytes(field, value)?, offset)?,
+            5 => self.tables.function(whole.bytes(field, value)?, offset)?,
+            6 => {
+                let text = whole.bytes(field, value)?;
+                self.concatenated |= text.is_empty() && self.tables.strings_seen() > 0;
+                self.tables.string(text, offset)?;
+            }
+            7 => self.drop_frames = number(value)?,
+            8 => self.keep_frames = number(value)?,
+            9 => self.time_nanos = number(value)? as i64,
+            10 => self.duration_nanos = number(value)? as i64,
+            11 => {
+                let body = whole.bytes(field, value)?;
+                self.period_type = Some(value_type(body, offset, Object::PeriodType)?);
+            }
+            12 => self.period = number(value)? as i64,
+            13 => whole.numbers(field, value, |n| self.comment.push(n))?,
+            14 => self.default_sample_type = number(value)?,
+            15 => self.doc_url = number(value)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Says more about an error than the place where it showed.
+    fn explain(&self, error: Error, (file, plain): (&[u8], &[u8])) -> Error {
+        if !matches!(error, Error::Wire { .. } | Error::Invalid { .. }) {
+            return error;
+        }
+        // Only a file that gave nothing useful can be of another kind altogether.
+        if self.samples.is_empty()
+            && let Some(kind) = foreign(plain, plain.len() < file.len() || plain[..] != *file)
+        {
+            return Error::NotAProfile(kind);
+        }
+        self.with_hint(error)
+    }
+
+    fn with_hint(&self, error: Error) -> Error {
+        let hint = match self.concatenated {
+            true => "; the file seems to hold several profiles one after the other: split it, and name them side by side to merge them",
+            false => return error,
+        };
+        match error {
+            Error::Wire {
+                offset,
+                object,
+                defect,
+                ..
+            } => Error::Wire {
+                offset,
+                object,
+                defect,
+                hint,
+            },
+            Error::Invalid {
+                offset,
+                object,
+                defect,
+                ..
+            } => Error::Invalid {
+                offset,
+                object,
+                defect,
+                hint,
+            },
+            other => other,
+        }
+    }
+
+    fn finish(self) -> Result<Profile, Error> {
+        let concatenated = self.concatenated;
+        let hints = Decoder {
+            concatenated,
+            ..Decoder::default()
+        };
+        resolve::resolve(self).map_err(|error| hints.with_hint(error))
+    }
+}
+
+fn value_type(body: &[u8], offset: u64, object: Object) -> Result<RawValueType, Error> {
+    let mut raw = RawValueType::default();
+    let mut fields = Fields::new(body, offset, object);
+    while let Some((field, value)) = fields.next()? {
+        match field {
+            1 => raw.r#type = fields.number(field, value)?,
+            2 => raw.unit = fields.number(field, value)?,
+            _ => {}
+        }
+    }
+    Ok(raw)
+}
+
+/// Resolves a [`RawValueType`].
+fn resolved(
+    raw: RawValueType,
+    mut text: impl FnMut(u64) -> Result<StringId, Error>,
+) -> Result<ValueType, Error> {
+    Ok(ValueType {
+        r#type: text(raw.r#type)?,
+        unit: text(raw.unit)?,
+    })
+}
+
+/// What a file that is no profile is, by its first bytes.
+fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
+    let known: [(&[u8], &str); 9] = [
+        (b"\x1f\x8b", "is gzipped twice; unpack it once"),
+        (b"\x7fELF", "is a program or library (ELF)"),
+        (b"PK\x03\x04", "is a zip archive; unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "is zstd-compressed; unpack it with zstd -d first"),
+        (b"BZh", "is bzip2-compressed; unpack it first"),
+        (b"\xfd7zXZ", "is xz-compressed; unpack it first"),
+        (
+            b"SQLite format 3",
+            "is a SQLite database; name it with --db, and a profile in it by its name",
+        ),
+        (b"<", "is a web page or XML, perhaps an error page"),
+        (b"{", "is JSON"),
+    ];
+    if let Some((_, what)) = known.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return Some((*what).to_string());
+    }
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    let plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
+    // A protobuf message that holds only text by chance begins with a tag and a length; prose does not begin with a line end.
+    if text.is_empty() || !text.chars().all(plain) || text.starts_with('\n') {
+        return None;
+    }
+    let line: String = text.lines().next().unwrap_or("").chars().take(40).collect();
+    let inside = if gzipped { " inside its gzip" } else { "" };
+    Some(format!("is text{inside} that begins with {line:?}"))
+}

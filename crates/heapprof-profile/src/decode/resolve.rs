@@ -1,0 +1,244 @@
+//! The end of decoding: ids become positions, string numbers become texts, and every reference is checked.
+
+use super::samples::RawSamples;
+use super::tables::RawTables;
+use super::{Decoder, resolved};
+use crate::error::{Error, Object, Warning};
+use crate::model::{
+    Function, FunctionIndex, Label, LabelSets, Line, Location, LocationIndex,
+    Mapping, MappingIndex, Profile,
+};
+use crate::strings::StringId;
+
+fn invalid(object: Object, offset: Option<u64>, defect: String) -> Error {
+    Error::Invalid {
+        offset,
+        object,
+        defect,
+        hint: "",
+    }
+}
+
+pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
+    let Decoder {
+        sample_type,
+        mut samples,
+        tables,
+        ..
+    } = decoder;
+    let text = |number: u64, what: &str, object: Object, offset: Option<u64>| {
+        let id = usize::try_from(number).ok().and_then(|n| tables.string_id.get(n));
+        match id {
+            Some(&id) => Ok(id),
+            // A file without any text means the empty one by 0.
+            None if number == 0 => Ok(StringId::EMPTY),
+            None => Err(invalid(
+                object,
+                offset,
+                format!(
+                    "{what} is text {} of a string table of {}",
+                    number as i64,
+                    tables.string_id.len()
+                ),
+            )),
+        }
+    };
+    let top = |number, what| text(number, what, Object::Profile, None);
+
+    if sample_type.is_empty() {
+        let defect = "has no sample types, so its values have no meaning".to_string();
+        return Err(invalid(Object::Profile, None, defect));
+    }
+    let mut profile = Profile {
+        sample_type: sample_type
+            .iter()
+            .enumerate()
+            .map(|(i, &raw)| {
+                let object = Object::SampleType(i + 1);
+                resolved(raw, |n| text(n, "its type or unit", object, None))
+            })
+            .collect::<Result<_, _>>()?,
+        drop_frames: top(decoder.drop_frames, "drop_frames")?,
+        keep_frames: top(decoder.keep_frames, "keep_frames")?,
+        time_nanos: decoder.time_nanos,
+        duration_nanos: decoder.duration_nanos,
+        period_type: decoder
+            .period_type
+            .map(|raw| {
+                resolved(raw, |n| {
+                    text(n, "its type or unit", Object::PeriodType, None)
+                })
+            })
+            .transpose()?,
+        period: decoder.period,
+        comment: decoder
+            .comment
+            .iter()
+            .map(|&n| top(n, "a comment"))
+            .collect::<Result<_, _>>()?,
+        default_sample_type: top(decoder.default_sample_type, "default_sample_type")?,
+        doc_url: top(decoder.doc_url, "doc_url")?,
+        ..Profile::default()
+    };
+    if !samples.is_empty() && samples.samples.width != profile.sample_type.len() {
+        let defect = format!(
+            "has {} values, the profile has {} sample types",
+            samples.samples.width,
+            profile.sample_type.len()
+        );
+        return Err(invalid(Object::Sample(1), None, defect));
+    }
+    samples.samples.width = profile.sample_type.len();
+
+    profile.mapping = mappings(&tables, &text)?;
+    profile.function = functions(&tables, &text)?;
+    (profile.location, profile.line) = locations(&tables, &mut profile.warnings)?;
+    profile.label_sets = label_sets(&mut samples, &tables, &text)?;
+    stacks(&mut samples, &tables)?;
+    if tables.not_utf8 > 0 {
+        profile.warnings.push(Warning::NotUtf8(tables.not_utf8));
+    }
+    profile.samples = samples.samples;
+    profile.strings = tables.strings;
+    Ok(profile)
+}
+
+/// Looks a string number up: the number, what it is for, whose it is, where that stands.
+type Text<'a> = &'a dyn Fn(u64, &str, Object, Option<u64>) -> Result<StringId, Error>;
+
+fn mappings(tables: &RawTables, text: Text<'_>) -> Result<Vec<Mapping>, Error> {
+    let resolve = |(i, raw): (usize, &super::tables::RawMapping)| {
+        let name = |n, what| text(n, what, Object::Mapping(i + 1), Some(raw.offset));
+        Ok(Mapping {
+            id: raw.id,
+            memory_start: raw.memory_start,
+            memory_limit: raw.memory_limit,
+            file_offset: raw.file_offset,
+            filename: name(raw.filename, "its filename")?,
+            build_id: name(raw.build_id, "its build_id")?,
+            has_functions: raw.has[0],
+            has_filenames: raw.has[1],
+            has_line_numbers: raw.has[2],
+            has_inline_frames: raw.has[3],
+        })
+    };
+    tables.mapping.iter().enumerate().map(resolve).collect()
+}
+
+fn functions(tables: &RawTables, text: Text<'_>) -> Result<Vec<Function>, Error> {
+    let resolve = |(i, raw): (usize, &super::tables::RawFunction)| {
+        let name = |n, what| text(n, what, Object::Function(i + 1), Some(raw.offset));
+        Ok(Function {
+            id: raw.id,
+            name: name(raw.name, "its name")?,
+            system_name: name(raw.system_name, "its system_name")?,
+            filename: name(raw.filename, "its filename")?,
+            start_line: raw.start_line,
+        })
+    };
+    tables.function.iter().enumerate().map(resolve).collect()
+}
+
+fn locations(
+    tables: &RawTables,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Vec<Location>, Vec<Line>), Error> {
+    let mut line = Vec::with_capacity(tables.line.len());
+    let mut location = Vec::with_capacity(tables.location.len());
+    let mut start = 0u32;
+    let mut missing = 0;
+    for (i, raw) in tables.location.iter().enumerate() {
+        for raw_line in &tables.line[start as usize..raw.line_end as usize] {
+            let function = match raw_line.function_id {
+                0 => None,
+                id => tables.function_index.get(id),
+            };
+            let Some(function) = function else {
+                let defect = match raw_line.function_id {
+                    0 => "has a line without a function".to_string(),
+                    id => format!("has a line in function {id}, which is not in the file"),
+                };
+                return Err(invalid(Object::Location(i + 1), Some(raw.offset), defect));
+            };
+            line.push(Line {
+                function: FunctionIndex(function),
+                line: raw_line.line,
+                column: raw_line.column,
+            });
+        }
+        let mapping = match raw.mapping_id {
+            0 => None,
+            id => tables.mapping_index.get(id),
+        };
+        missing += usize::from(raw.mapping_id != 0 && mapping.is_none());
+        location.push(Location {
+            id: raw.id,
+            mapping: mapping.map(MappingIndex),
+            address: raw.address,
+            line: start..raw.line_end,
+            is_folded: raw.is_folded,
+        });
+        start = raw.line_end;
+    }
+    if missing > 0 {
+        warnings.push(Warning::MissingMapping(missing));
+    }
+    Ok((location, line))
+}
+
+fn label_sets(
+    samples: &mut RawSamples,
+    tables: &RawTables,
+    text: Text<'_>,
+) -> Result<LabelSets, Error> {
+    let mut sets = LabelSets::default();
+    let mut index = Vec::with_capacity(samples.label_sets.len());
+    for (raw, sample) in &samples.label_sets {
+        let name = |n, what| text(n, what, Object::Label(*sample), None);
+        let mut labels = raw
+            .iter()
+            .map(|raw| {
+                let str = name(raw.str, "its str")?;
+                let number = str.is_empty();
+                Ok(Label {
+                    key: name(raw.key, "its key")?,
+                    str,
+                    num: if number { raw.num } else { 0 },
+                    num_unit: if number {
+                        name(raw.num_unit, "its num_unit")?
+                    } else {
+                        StringId::EMPTY
+                    },
+                })
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        index.push(sets.intern(&mut labels, &tables.strings));
+    }
+    if !index.is_empty() {
+        for set in &mut samples.samples.label_set {
+            *set = index[set.index()];
+        }
+    }
+    debug_assert!(samples.samples.label_set.iter().all(|s| s.index() < sets.len()));
+    Ok(sets)
+}
+
+fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<(), Error> {
+    let huge = samples.take_huge();
+    for at in 0..samples.samples.location.len() {
+        let stand_in = samples.samples.location[at];
+        let id = RawSamples::location_id(&huge, stand_in);
+        match tables.location_index.get(id) {
+            Some(index) => samples.samples.location[at] = LocationIndex(index),
+            None => {
+                let sample = samples.samples.end.partition_point(|&end| end <= at);
+                let defect = match id {
+                    0 => "has location 0, which is reserved for unknown".to_string(),
+                    _ => format!("has location {id}, which is not in the file"),
+                };
+                return Err(invalid(Object::Sample(sample + 1), None, defect));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The samples of a file, the bulk of it: straight into columns, one pass, no allocation a sample.
+
+use std::hash::BuildHasher;
+
+use foldhash::HashMap;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::error::{Error, Object};
+use crate::model::{LabelSetIndex, LocationIndex, Samples};
+use crate::wire::Fields;
+
+/// A label with string numbers as in the file.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RawLabel {
+    pub(super) key: u64,
+    pub(super) str: u64,
+    pub(super) num: i64,
+    pub(super) num_unit: u64,
+}
+
+/// Ids from here on are stood in for by numbers of our own.
+const HUGE: u64 = 1 << 31;
+
+/// Samples whose locations are still ids (see [`RawSamples::location_id`]) and whose label sets are numbers in `label_sets`.
+#[derive(Default)]
+pub(super) struct RawSamples {
+    pub(super) samples: Samples,
+    huge: Vec<u64>,
+    huge_index: HashMap<u64, u32>,
+    /// Distinct label sets with the sample that first had each; 0 is the empty one.
+    pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
+    /// Finds a label set by the bytes it was encoded as.
+    label_bytes: Vec<u8>,
+    label_end: Vec<usize>,
+    label_index: HashTable<u32>,
+    hasher: RandomState,
+    scratch: Vec<u8>,
+}
+
+impl RawSamples {
+    pub(super) fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// The location id behind a stand-in.
+    pub(super) fn location_id(huge: &[u64], stand_in: LocationIndex) -> u64 {
+        match u64::from(stand_in.0).checked_sub(HUGE) {
+            Some(at) => huge[at as usize],
+            None => u64::from(stand_in.0),
+        }
+    }
+
+    pub(super) fn take_huge(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.huge)
+    }
+
+    /// Reads one sample, whose body begins at `offset` of the profile.
+    pub(super) fn read(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
+        let number = self.samples.len() + 1;
+        let mut fields = Fields::new(body, offset, Object::Sample(number));
+        let first_value = self.samples.value.len();
+        self.scratch.clear();
+        while let Some((field, value)) = fields.next()? {
+            match field {
+                1 => {
+                    let (huge, index) = (&mut self.huge, &mut self.huge_index);
+                    let stack = &mut self.samples.location;
+                    fields.numbers(field, value, |id| {
+                        let stand_in = match id < HUGE {
+                            true => id as u32,
+                            false => stand_in(id, huge, index),
+                        };
+                        stack.push(LocationIndex(stand_in));
+                    })?;
+                }
+                2 => {
+                    let values = &mut self.samples.value;
+                    fields.numbers(field, value, |v| values.push(v as i64))?;
+                }
+                3 => {
+                    let label = fields.bytes(field, value)?;
+                    self.scratch.extend((label.len() as u32).to_le_bytes());
+                    self.scratch.extend_from_slice(label);
+                }
+                _ => {}
+            }
+        }
+        let values = self.samples.value.len() - first_value;
+        if number == 1 {
+            self.samples.width = values;
+        } else if values != self.samples.width {
+            return Err(Error::Invalid {
+                offset: Some(offset),
+                object: Object::Sample(number),
+                defect: format!(
+                    "has {values} values, the samples before it have {}",
+                    self.samples.width
+                ),
+                hint: "",
+            });
+        }
+        self.samples.end.push(self.samples.location.len());
+        let label_set = match self.scratch.is_empty() {
+            true => 0,
+            false => self.label_set(offset, number)?,
+        };
+        self.samples.label_set.push(LabelSetIndex(label_set));
+        Ok(())
+    }
+
+    /// The number of the label set in `scratch`. Equal bytes are the same set; unequal bytes may be too, which resolving mends.
+    fn label_set(&mut self, offset: u64, sample: usize) -> Result<u32, Error> {
+        let encoded = |bytes: &[u8], end: &[usize], id: u32| -> std::ops::Range<usize> {
+            debug_assert!(end[id as usize] <= bytes.len());
+            let id = id as usize;
+            (if id == 0 { 0 } else { end[id - 1] })..end[id]
+        };
+        let hash = self.hasher.hash_one(&self.scratch[..]);
+        let (bytes, end, scratch) = (&self.label_bytes, &self.label_end, &self.scratch);
+        let same = |&id: &u32| bytes[encoded(bytes, end, id)] == scratch[..];
+        if let Some(&id) = self.label_index.find(hash, same) {
+            return Ok(id + 1);
+        }
+        let labels = parse(&self.scratch, offset, sample)?;
+        if self.label_sets.is_empty() {
+            self.label_sets.push((Vec::new(), 0));
+        }
+        self.label_sets.push((labels, sample));
+        let id = self.label_end.len() as u32;
+        self.label_bytes.extend_from_slice(&self.scratch);
+        self.label_end.push(self.label_bytes.len());
+        let (bytes, end, hasher) = (&self.label_bytes, &self.label_end, &self.hasher);
+        self.label_index.insert_unique(hash, id, |&id| {
+            hasher.hash_one(&bytes[encoded(bytes, end, id)])
+        });
+        Ok(id + 1)
+    }
+}
+
+fn stand_in(id: u64, huge: &mut Vec<u64>, index: &mut HashMap<u64, u32>) -> u32 {
+    *index.entry(id).or_insert_with(|| {
+        huge.push(id);
+        (HUGE + huge.len() as u64 - 1) as u32
+    })
+}
+
+fn parse(mut encoded: &[u8], offset: u64, sample: usize) -> Result<Vec<RawLabel>, Error> {
+    let mut labels = Vec::new();
+    while let Some((length, rest)) = encoded.split_first_chunk() {
+        let (body, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        encoded = rest;
+        let mut label = RawLabel::default();
+        let mut fields = Fields::new(body, offset, Object::Label(sample));
+        while let Some((field, value)) = fields.next()? {
+            match field {
+                1 => label.key = fields.number(field, value)?,
+                2 => label.str = fields.number(field, value)?,
+                3 => label.num = fields.number(field, value)? as i64,
+                4 => label.num_unit = fields.number(field, value)?,
+                _ => {}
+            }
+        }
+        labels.push(label);
+    }
+    Ok(labels)
+}
+

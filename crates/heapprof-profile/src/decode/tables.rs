@@ -1,0 +1,206 @@
+//! The tables of a file (mappings, locations, functions, text), with references as they stand there.
+
+use crate::error::{Error, Object};
+use crate::id_map::IdMap;
+use crate::strings::{StringId, StringTable};
+use crate::wire::Fields;
+
+#[derive(Default)]
+pub(super) struct RawMapping {
+    pub(super) id: u64,
+    pub(super) memory_start: u64,
+    pub(super) memory_limit: u64,
+    pub(super) file_offset: u64,
+    pub(super) filename: u64,
+    pub(super) build_id: u64,
+    pub(super) has: [bool; 4],
+    pub(super) offset: u64,
+}
+
+#[derive(Default)]
+pub(super) struct RawLocation {
+    pub(super) id: u64,
+    pub(super) mapping_id: u64,
+    pub(super) address: u64,
+    pub(super) line_end: u32,
+    pub(super) is_folded: bool,
+    pub(super) offset: u64,
+}
+
+#[derive(Default)]
+pub(super) struct RawLine {
+    pub(super) function_id: u64,
+    pub(super) line: i64,
+    pub(super) column: i64,
+}
+
+#[derive(Default)]
+pub(super) struct RawFunction {
+    pub(super) id: u64,
+    pub(super) name: u64,
+    pub(super) system_name: u64,
+    pub(super) filename: u64,
+    pub(super) start_line: i64,
+    pub(super) offset: u64,
+}
+
+pub(super) struct RawTables {
+    pub(super) mapping: Vec<RawMapping>,
+    pub(super) location: Vec<RawLocation>,
+    pub(super) line: Vec<RawLine>,
+    pub(super) function: Vec<RawFunction>,
+    pub(super) strings: StringTable,
+    /// The text of each entry of the file's string table.
+    pub(super) string_id: Vec<StringId>,
+    pub(super) mapping_index: IdMap,
+    pub(super) location_index: IdMap,
+    pub(super) function_index: IdMap,
+    pub(super) not_utf8: usize,
+}
+
+impl Default for RawTables {
+    fn default() -> Self {
+        Self {
+            mapping: Vec::new(),
+            location: Vec::new(),
+            line: Vec::new(),
+            function: Vec::new(),
+            strings: StringTable::new(),
+            string_id: Vec::new(),
+            mapping_index: IdMap::new(),
+            location_index: IdMap::new(),
+            function_index: IdMap::new(),
+            not_utf8: 0,
+        }
+    }
+}
+
+/// Ids must be there and unique.
+fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(), Error> {
+    let defect = match id {
+        0 => "has id 0, which is reserved for unknown".to_string(),
+        _ if !index.push(id) => format!("has id {id}, which an earlier one has"),
+        _ => return Ok(()),
+    };
+    Err(Error::Invalid {
+        offset: Some(offset),
+        object,
+        defect,
+        hint: "",
+    })
+}
+
+impl RawTables {
+    pub(super) fn strings_seen(&self) -> usize {
+        self.string_id.len()
+    }
+
+    pub(super) fn string(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        if self.string_id.is_empty() && !bytes.is_empty() {
+            return Err(Error::Invalid {
+                offset: Some(offset),
+                object: Object::String(0),
+                defect: "must be empty".to_string(),
+                hint: "",
+            });
+        }
+        let text = String::from_utf8_lossy(bytes);
+        self.not_utf8 += usize::from(matches!(text, std::borrow::Cow::Owned(_)));
+        let id = self.strings.intern(&text);
+        self.string_id.push(id);
+        Ok(())
+    }
+
+    pub(super) fn mapping(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
+        let object = Object::Mapping(self.mapping.len() + 1);
+        let mut raw = RawMapping {
+            offset,
+            ..RawMapping::default()
+        };
+        let mut fields = Fields::new(body, offset, object);
+        while let Some((field, value)) = fields.next()? {
+            match field {
+                1 => raw.id = fields.number(field, value)?,
+                2 => raw.memory_start = fields.number(field, value)?,
+                3 => raw.memory_limit = fields.number(field, value)?,
+                4 => raw.file_offset = fields.number(field, value)?,
+                5 => raw.filename = fields.number(field, value)?,
+                6 => raw.build_id = fields.number(field, value)?,
+                7..=10 => raw.has[field as usize - 7] = fields.number(field, value)? != 0,
+                _ => {}
+            }
+        }
+        check_id(&mut self.mapping_index, raw.id, offset, object)?;
+        self.mapping.push(raw);
+        Ok(())
+    }
+
+    pub(super) fn location(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
+        let object = Object::Location(self.location.len() + 1);
+        let mut raw = RawLocation {
+            offset,
+            ..RawLocation::default()
+        };
+        let mut fields = Fields::new(body, offset, object);
+        while let Some((field, value)) = fields.next()? {
+            match field {
+                1 => raw.id = fields.number(field, value)?,
+                2 => raw.mapping_id = fields.number(field, value)?,
+                3 => raw.address = fields.number(field, value)?,
+                4 => {
+                    let at = fields.offset();
+                    let body = fields.bytes(field, value)?;
+                    self.line(body, at - body.len() as u64, object)?;
+                }
+                5 => raw.is_folded = fields.number(field, value)? != 0,
+                _ => {}
+            }
+        }
+        check_id(&mut self.location_index, raw.id, offset, object)?;
+        raw.line_end = u32::try_from(self.line.len()).map_err(|_| Error::Invalid {
+            offset: Some(offset),
+            object,
+            defect: "is beyond the 2^32 lines a profile may have".to_string(),
+            hint: "",
+        })?;
+        self.location.push(raw);
+        Ok(())
+    }
+
+    fn line(&mut self, body: &[u8], offset: u64, object: Object) -> Result<(), Error> {
+        let mut raw = RawLine::default();
+        let mut fields = Fields::new(body, offset, object);
+        while let Some((field, value)) = fields.next()? {
+            match field {
+                1 => raw.function_id = fields.number(field, value)?,
+                2 => raw.line = fields.number(field, value)? as i64,
+                3 => raw.column = fields.number(field, value)? as i64,
+                _ => {}
+            }
+        }
+        self.line.push(raw);
+        Ok(())
+    }
+
+    pub(super) fn function(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
+        let object = Object::Function(self.function.len() + 1);
+        let mut raw = RawFunction {
+            offset,
+            ..RawFunction::default()
+        };
+        let mut fields = Fields::new(body, offset, object);
+        while let Some((field, value)) = fields.next()? {
+            match field {
+                1 => raw.id = fields.number(field, value)?,
+                2 => raw.name = fields.number(field, value)?,
+                3 => raw.system_name = fields.number(field, value)?,
+                4 => raw.filename = fields.number(field, value)?,
+                5 => raw.start_line = fields.number(field, value)? as i64,
+                _ => {}
+            }
+        }
+        check_id(&mut self.function_index, raw.id, offset, object)?;
+        self.function.push(raw);
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! What can be wrong with a profile: each defect by name, with the object and, where known, the byte.
+
+use std::fmt;
+
+/// Why a profile could not be read, merged or scaled. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be read at all.
+    #[error("cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    /// There is nothing in the file.
+    #[error("is empty; the program may have ended before its profile was written")]
+    Empty,
+    /// The content is of another kind.
+    #[error("is not a pprof profile: it {0}")]
+    NotAProfile(String),
+    /// The gzip layer is damaged.
+    #[error("{defect}, at byte {offset} of the file; copy or download it again")]
+    Gzip {
+        /// Where in the compressed file.
+        offset: u64,
+        /// What is wrong.
+        defect: GzipDefect,
+    },
+    /// More data than the caller allows.
+    #[error(
+        "inflates to more than {limit} bytes; if that is right, raise the limit with --max-inflated"
+    )]
+    TooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The protobuf layer is damaged.
+    #[error("malformed {object}, at byte {offset} of the profile: {defect}{hint}")]
+    Wire {
+        /// Where in the inflated data.
+        offset: u64,
+        /// What was being read.
+        object: Object,
+        /// What is wrong.
+        defect: WireDefect,
+        /// More to say, after the defect.
+        hint: &'static str,
+    },
+    /// The messages are well formed but contradict each other.
+    #[error("malformed {object}{}: {defect}{hint}", At(*.offset))]
+    Invalid {
+        /// Where in the inflated data, if known.
+        offset: Option<u64>,
+        /// The object at fault.
+        object: Object,
+        /// What is wrong with it.
+        defect: String,
+        /// More to say, after the defect.
+        hint: &'static str,
+    },
+    /// A sum or product does not fit 64 bits.
+    #[error("{what} does not fit in 64 bits; the profile's values are not plausible")]
+    Overflow {
+        /// What was being computed.
+        what: String,
+    },
+    /// The profiles have nothing that can be added.
+    #[error("cannot be merged: {0}")]
+    Incompatible(String),
+}
+
+struct At(Option<u64>);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(offset) => write!(f, ", at byte {offset} of the profile"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with the gzip layer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GzipDefect {
+    /// The file ends inside a gzip member.
+    #[error("the gzip data is cut short")]
+    Truncated,
+    /// The data or its checksum is wrong.
+    #[error("the gzip data is damaged ({0})")]
+    Corrupt(String),
+    /// Something that is not gzip follows the last member.
+    #[error("something that is not gzip follows the gzip data")]
+    TrailingJunk,
+}
+
+/// What is wrong with the protobuf layer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireDefect {
+    /// The data ends inside a field.
+    #[error("the data is cut short inside field {field}")]
+    Truncated {
+        /// Field number; 0 when not even that was there.
+        field: u32,
+    },
+    /// A field's length leads past the end of its message.
+    #[error("field {field} claims {length} bytes, {left} are left")]
+    Length {
+        /// Field number.
+        field: u32,
+        /// Bytes claimed.
+        length: u64,
+        /// Bytes there.
+        left: u64,
+    },
+    /// A varint has more than ten bytes.
+    #[error("a number of more than ten bytes")]
+    Varint,
+    /// Field number 0, or one beyond protobuf's range.
+    #[error("field number {0} does not exist in protobuf")]
+    FieldNumber(u64),
+    /// A group or an unassigned wire type.
+    #[error("field {field} has wire type {wire_type}, which profiles do not use")]
+    WireType {
+        /// Field number.
+        field: u32,
+        /// The wire type, 3 to 7.
+        wire_type: u8,
+    },
+    /// A known field is encoded as something else.
+    #[error("field {field} is encoded as {found}, expected {expected}")]
+    Mismatch {
+        /// Field number.
+        field: u32,
+        /// How it is encoded.
+        found: &'static str,
+        /// How it should be.
+        expected: &'static str,
+    },
+}
+
+/// The part of a profile that an error speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Object {
+    /// The whole profile.
+    Profile,
+    /// The n-th sample type, from 1.
+    SampleType(usize),
+    /// The n-th sample, from 1.
+    Sample(usize),
+    /// A label of the n-th sample, from 1.
+    Label(usize),
+    /// The n-th mapping, from 1.
+    Mapping(usize),
+    /// The n-th location, from 1.
+    Location(usize),
+    /// The n-th function, from 1.
+    Function(usize),
+    /// The n-th text, from 0.
+    String(usize),
+    /// The period's type.
+    PeriodType,
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Object::Profile => write!(f, "profile"),
+            Object::SampleType(n) => write!(f, "sample_type #{n}"),
+            Object::Sample(n) => write!(f, "sample #{n}"),
+            Object::Label(n) => write!(f, "label of sample #{n}"),
+            Object::Mapping(n) => write!(f, "mapping #{n}"),
+            Object::Location(n) => write!(f, "location #{n}"),
+            Object::Function(n) => write!(f, "function #{n}"),
+            Object::String(n) => write!(f, "string_table[{n}]"),
+            Object::PeriodType => write!(f, "period_type"),
+        }
+    }
+}
+
+/// Something odd that did not stop the profile from being read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Texts that are not UTF-8; the bad bytes read as U+FFFD.
+    #[error("{0} texts are not UTF-8; their bad bytes are shown as \u{fffd}")]
+    NotUtf8(usize),
+    /// Locations whose mapping is not in the file.
+    #[error("{0} locations name a mapping that is not in the file; taken as unknown")]
+    MissingMapping(usize),
+    /// A sample type that not all merged profiles have.
+    #[error("sample type {0} is not in every profile and was left out of the merge")]
+    TypeLeftOut(String),
+    /// Profiles taken at different sampling periods were merged.
+    #[error("the merged profiles were sampled at different periods; the largest is kept")]
+    Periods,
+}

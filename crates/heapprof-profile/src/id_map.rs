@@ -1,0 +1,49 @@
+//! From a file's ids (any 64-bit number but 0) to positions; dense ids, the usual case, cost an array read.
+
+use foldhash::HashMap;
+use foldhash::HashMapExt;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Default)]
+pub(crate) struct IdMap {
+    dense: Vec<u32>,
+    sparse: HashMap<u64, u32>,
+    len: u32,
+}
+
+impl IdMap {
+    pub(crate) fn new() -> Self {
+        Self {
+            dense: Vec::new(),
+            sparse: HashMap::new(),
+            len: 0,
+        }
+    }
+
+    /// Gives `id` the next position. False when it has one already.
+    pub(crate) fn push(&mut self, id: u64) -> bool {
+        if self.get(id).is_some() {
+            return false;
+        }
+        // Room grows with what is there, so that a lone huge id costs one map entry and no array.
+        if id < u64::from(self.len) * 4 + 1024 {
+            let at = id as usize;
+            if at >= self.dense.len() {
+                self.dense.resize(at + 1, NONE);
+            }
+            self.dense[at] = self.len;
+        } else {
+            self.sparse.insert(id, self.len);
+        }
+        self.len += 1;
+        true
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<u32> {
+        match self.dense.get(usize::try_from(id).unwrap_or(usize::MAX)) {
+            Some(&at) if at != NONE => Some(at),
+            _ => self.sparse.get(&id).copied(),
+        }
+    }
+}

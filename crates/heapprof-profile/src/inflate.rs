@@ -1,0 +1,131 @@
+//! From a file to its plain bytes as a stream: all gzip members one after the other, or no gzip at all.
+
+use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
+
+use flate2::bufread::GzDecoder;
+
+use crate::error::{Error, GzipDefect};
+
+/// Counts what was taken out of the file, so that errors can say where.
+struct Counted<R> {
+    inner: R,
+    taken: u64,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.taken += n as u64;
+        Ok(n)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.taken += amount as u64;
+        self.inner.consume(amount);
+    }
+}
+
+type File<R> = Counted<BufReader<Chain<Cursor<Vec<u8>>, R>>>;
+
+enum State<R: Read> {
+    Plain(File<R>),
+    Member(Box<GzDecoder<File<R>>>),
+    Done,
+}
+
+/// The plain bytes of a gzipped or plain file.
+pub(crate) struct Inflate<R: Read> {
+    state: State<R>,
+    /// The first bytes of the file, to tell what it is when it is no profile.
+    head: Vec<u8>,
+}
+
+impl<R: Read> Inflate<R> {
+    pub(crate) fn new(mut reader: R) -> Result<Self, Error> {
+        let mut head = Vec::new();
+        reader.by_ref().take(64).read_to_end(&mut head)?;
+        if head.is_empty() {
+            return Err(Error::Empty);
+        }
+        let gzipped = head.starts_with(&[0x1f, 0x8b]);
+        let file = Counted {
+            inner: BufReader::with_capacity(128 << 10, Cursor::new(head.clone()).chain(reader)),
+            taken: 0,
+        };
+        let state = match gzipped {
+            true => State::Member(Box::new(GzDecoder::new(file))),
+            false => State::Plain(file),
+        };
+        Ok(Self { state, head })
+    }
+
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Fills some of `buf`; 0 bytes are the end.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match &mut self.state {
+                State::Plain(file) => return Ok(retry(|| file.read(buf))?),
+                State::Member(member) => {
+                    let n = retry(|| member.read(buf))
+                        .map_err(|error| gzip_error(error, member.get_ref().taken))?;
+                    if n > 0 {
+                        return Ok(n);
+                    }
+                    let State::Member(member) = std::mem::replace(&mut self.state, State::Done)
+                    else {
+                        unreachable!("matched above")
+                    };
+                    self.state = next_member(member.into_inner())?;
+                }
+                State::Done => return Ok(0),
+            }
+        }
+    }
+}
+
+/// What follows a gzip member: another one, zero padding, or something that should not be there.
+fn next_member<R: Read>(mut file: File<R>) -> Result<State<R>, Error> {
+    loop {
+        match retry(|| file.fill_buf().map(|b| b.first().copied()))? {
+            None => return Ok(State::Done),
+            Some(0x1f) => return Ok(State::Member(Box::new(GzDecoder::new(file)))),
+            Some(0) => file.consume(1),
+            Some(_) => {
+                return Err(Error::Gzip {
+                    offset: file.taken,
+                    defect: GzipDefect::TrailingJunk,
+                });
+            }
+        }
+    }
+}
+
+fn retry<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn gzip_error(error: io::Error, offset: u64) -> Error {
+    let defect = match error.kind() {
+        _ if error.raw_os_error().is_some() => return Error::Io(error),
+        ErrorKind::UnexpectedEof => GzipDefect::Truncated,
+        ErrorKind::InvalidInput | ErrorKind::InvalidData => {
+            GzipDefect::Corrupt(error.to_string())
+        }
+        _ => return Error::Io(error),
+    };
+    Error::Gzip { offset, defect }
+}

@@ -1,0 +1,51 @@
+//! The pprof heap profile: what every other crate of heapprof agrees on.
+//!
+//! A [`Profile`] is a list of samples (a stack, values, labels) and the tables that explain them
+//! (mappings, locations, functions, text). This crate decodes profiles from gzipped or plain
+//! protobuf as a stream, encodes them, merges, negates, scales and converts them. It knows
+//! nothing of SQLite, symbol files, the environment or the terminal.
+//!
+//! ```
+//! use heapprof_profile::{ProfileBuilder, decode, encode};
+//! let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+//! builder.folded("main;parse;alloc", &[3, 96]);
+//! let profile = builder.finish();
+//! let mut file = Vec::new();
+//! encode(&profile, &mut file)?;
+//! assert_eq!(decode(&file[..])?, profile);
+//! # Ok::<(), heapprof_profile::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod builder;
+mod decode;
+mod encode;
+mod equality;
+mod error;
+mod id_map;
+mod inflate;
+mod merge;
+mod model;
+#[allow(missing_docs, unreachable_pub, dead_code)]
+mod proto;
+mod sample_type;
+mod scale;
+mod strings;
+mod unit;
+mod wire;
+
+pub use crate::{
+    builder::{FrameText, ProfileBuilder},
+    decode::{ReadOptions, decode, decode_with},
+    encode::{encode, encode_plain},
+    error::{Error, GzipDefect, Object, Warning, WireDefect},
+    merge::{merge, merge_all},
+    model::{
+        Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
+        Mapping, MappingIndex, Profile, Samples, ValueType,
+    },
+    sample_type::SampleTypeError,
+    scale::normalize_ratio,
+    strings::{StringId, StringTable},
+    unit::{Family, Unit},
+};

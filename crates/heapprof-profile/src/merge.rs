@@ -1,0 +1,356 @@
+//! Adding profiles up: equal stacks with equal labels become one sample, and what is the same place
+//! in two runs (whatever address it was loaded at) becomes one location.
+//!
+//! Keys follow pprof (profile/merge.go) without its losses: a unit's conversion keeps every sample,
+//! lines keep their columns, the default sample type stays, the time is the earliest known one.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashMapExt};
+use hashbrown::HashTable;
+
+use crate::builder::ProfileBuilder;
+use crate::error::{Error, Warning};
+use crate::model::{
+    Function, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex, Profile, Samples,
+    ValueType,
+};
+use crate::strings::StringId;
+use crate::unit::Unit;
+
+/// Adds two profiles up.
+pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
+    merge_all([Ok(a), Ok(b)])
+}
+
+/// Adds profiles up as they arrive; only one beside the sum is in memory at a time.
+///
+/// Only sample types that all profiles have are kept (a [`Warning`] names the others); values come
+/// in the finer of two units. Samples whose values are all 0 are left out.
+pub fn merge_all<E: From<Error>>(
+    profiles: impl IntoIterator<Item = Result<Profile, E>>,
+) -> Result<Profile, E> {
+    let mut merger: Option<Merger> = None;
+    for profile in profiles {
+        let profile = profile?;
+        match &mut merger {
+            None => {
+                let mut first = Merger::new(&profile);
+                first.add(&profile)?;
+                merger = Some(first);
+            }
+            Some(merger) => {
+                let profile = merger.agree(profile)?;
+                merger.add(&profile)?;
+            }
+        }
+    }
+    let merger = merger.ok_or_else(|| Error::Incompatible("there is no profile".to_string()))?;
+    Ok(merger.finish())
+}
+
+/// Size rounded up to pages, offset, and build id or file name: the same file mapped by two runs.
+type MappingKey = (u64, u64, StringId);
+
+struct Merger {
+    builder: ProfileBuilder,
+    mapping_key: HashMap<MappingKey, MappingIndex>,
+    sample_index: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Merger {
+    fn new(first: &Profile) -> Self {
+        let types: Vec<(&str, &str)> = first
+            .sample_type
+            .iter()
+            .map(|t| (first.text(t.r#type), first.text(t.unit)))
+            .collect();
+        Self {
+            builder: ProfileBuilder::new(&types),
+            mapping_key: HashMap::new(),
+            sample_index: HashTable::new(),
+            hasher: RandomState::default(),
+        }
+    }
+
+    /// Brings both sides to the sample types they share, in the finer of their units.
+    fn agree(&mut self, mut profile: Profile) -> Result<Profile, Error> {
+        let name = |p: &Profile, t: &ValueType| p.text(t.r#type).to_string();
+        let sum = &mut self.builder.profile;
+        let ours: Vec<String> = sum.sample_type.iter().map(|t| name(sum, t)).collect();
+        let theirs: Vec<String> = profile.sample_type.iter().map(|t| name(&profile, t)).collect();
+        let shared: Vec<(usize, usize)> = ours
+            .iter()
+            .enumerate()
+            .filter_map(|(i, name)| Some((i, theirs.iter().position(|n| n == name)?)))
+            .collect();
+        if shared.is_empty() {
+            return Err(Error::Incompatible(format!(
+                "the profiles share no sample type ({} and {})",
+                ours.join(", "),
+                theirs.join(", ")
+            )));
+        }
+        let lost = |names: &[String], kept: &dyn Fn(usize) -> bool| -> Vec<Warning> {
+            (0..names.len())
+                .filter(|&i| !kept(i))
+                .map(|i| Warning::TypeLeftOut(names[i].clone()))
+                .collect()
+        };
+        let mut warnings = lost(&ours, &|i| shared.iter().any(|s| s.0 == i));
+        warnings.extend(lost(&theirs, &|i| shared.iter().any(|s| s.1 == i)));
+        for warning in warnings {
+            if !sum.warnings.contains(&warning) {
+                sum.warnings.push(warning);
+            }
+        }
+        sum.keep_types(&shared.iter().map(|s| s.0).collect::<Vec<_>>());
+        profile.keep_types(&shared.iter().map(|s| s.1).collect::<Vec<_>>());
+        for i in 0..shared.len() {
+            finer_unit(sum, &mut profile, i)?;
+        }
+        Ok(profile)
+    }
+
+    fn add(&mut self, profile: &Profile) -> Result<(), Error> {
+        self.header(profile)?;
+        let builder = &mut self.builder;
+        let strings: Vec<StringId> = profile.strings.iter().map(|s| builder.text(s)).collect();
+        let text = |id: StringId| strings[id.index()];
+
+        let mut mapping = Vec::new();
+        for m in &profile.mapping {
+            let moved = Mapping {
+                filename: text(m.filename),
+                build_id: text(m.build_id),
+                ..*m
+            };
+            let size = m.memory_limit.wrapping_sub(m.memory_start);
+            let file = if m.build_id.is_empty() { moved.filename } else { moved.build_id };
+            let key = (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file);
+            let index = *self.mapping_key.entry(key).or_insert_with(|| builder.mapping(moved));
+            let start = builder.profile.mapping[index.index()].memory_start;
+            mapping.push((index, start.wrapping_sub(m.memory_start)));
+        }
+        let function: Vec<_> = profile
+            .function
+            .iter()
+            .map(|f| {
+                builder.function(Function {
+                    name: text(f.name),
+                    system_name: text(f.system_name),
+                    filename: text(f.filename),
+                    ..*f
+                })
+            })
+            .collect();
+        // Tables hold only what samples use, so each is moved when a sample first needs it.
+        let mut location: Vec<Option<LocationIndex>> = vec![None; profile.location.len()];
+        let mut label_set: Vec<Option<LabelSetIndex>> = vec![None; profile.label_sets.len()];
+        let mut stack = Vec::new();
+        for i in 0..profile.samples.len() {
+            let values = profile.samples.values(i);
+            if values.iter().all(|&v| v == 0) {
+                continue;
+            }
+            stack.clear();
+            for &l in profile.samples.stack(i) {
+                let moved = *location[l.index()].get_or_insert_with(|| {
+                    let l = &profile.location[l.index()];
+                    let lines: Vec<Line> = profile
+                        .lines(l)
+                        .iter()
+                        .map(|line| Line {
+                            function: function[line.function.index()],
+                            ..*line
+                        })
+                        .collect();
+                    let (mapping, shift) = match l.mapping {
+                        Some(m) => (Some(mapping[m.index()].0), mapping[m.index()].1),
+                        None => (None, 0),
+                    };
+                    let address = l.address.wrapping_add(shift);
+                    builder.location(mapping, address, l.is_folded, &lines)
+                });
+                stack.push(moved);
+            }
+            let set = profile.samples.label_set(i);
+            let set = *label_set[set.index()].get_or_insert_with(|| {
+                let labels = profile.label_sets.get(set).iter();
+                let mut moved: Vec<Label> = labels
+                    .map(|l| Label {
+                        key: text(l.key),
+                        str: text(l.str),
+                        num_unit: text(l.num_unit),
+                        ..*l
+                    })
+                    .collect();
+                builder.label_set(&mut moved)
+            });
+            let samples = &mut builder.profile.samples;
+            add_sample(&mut self.sample_index, &self.hasher, samples, &stack, set, values)?;
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, other: &Profile) -> Result<(), Error> {
+        let text = |id| other.text(id).to_string();
+        let builder = &mut self.builder;
+        let comments: Vec<StringId> =
+            other.comment.iter().map(|&c| builder.text(&text(c))).collect();
+        let drop_frames = builder.text(&text(other.drop_frames));
+        let keep_frames = builder.text(&text(other.keep_frames));
+        let default = builder.text(&text(other.default_sample_type));
+        let doc_url = builder.text(&text(other.doc_url));
+        let period_type = other
+            .period_type
+            .map(|t| builder.value_type(&text(t.r#type), &text(t.unit)));
+        let sum = &mut builder.profile;
+        match (sum.period_type, period_type) {
+            (None, theirs) => sum.period_type = theirs,
+            (Some(a), Some(b)) if a.r#type != b.r#type => {
+                return Err(Error::Incompatible(format!(
+                    "one was sampled by {}, another by {}",
+                    sum.text(a.r#type),
+                    sum.text(b.r#type)
+                )));
+            }
+            _ => {}
+        }
+        if sum.period != 0 && other.period != 0 && sum.period != other.period {
+            sum.warnings.retain(|w| *w != Warning::Periods);
+            sum.warnings.push(Warning::Periods);
+        }
+        sum.period = sum.period.max(other.period);
+        for comment in comments {
+            if !sum.comment.contains(&comment) {
+                sum.comment.push(comment);
+            }
+        }
+        if sum.drop_frames.is_empty() && sum.samples.is_empty() {
+            sum.drop_frames = drop_frames;
+            sum.keep_frames = keep_frames;
+        }
+        if sum.default_sample_type.is_empty() {
+            sum.default_sample_type = default;
+        }
+        if sum.doc_url.is_empty() {
+            sum.doc_url = doc_url;
+        }
+        sum.time_nanos = match (sum.time_nanos, other.time_nanos) {
+            (0, time) | (time, 0) => time,
+            (a, b) => a.min(b),
+        };
+        sum.duration_nanos = sum
+            .duration_nanos
+            .checked_add(other.duration_nanos)
+            .ok_or_else(|| Error::Overflow {
+                what: "the sum of the durations".to_string(),
+            })?;
+        for warning in &other.warnings {
+            if !sum.warnings.contains(warning) {
+                sum.warnings.push(warning.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Profile {
+        let mut profile = self.builder.finish();
+        let kept = |t: &ValueType| t.r#type == profile.default_sample_type;
+        if !profile.sample_type.iter().any(kept) {
+            profile.default_sample_type = StringId::EMPTY;
+        }
+        profile.drop_zero_samples();
+        profile
+    }
+}
+
+fn add_sample(
+    index: &mut HashTable<u32>,
+    hasher: &RandomState,
+    samples: &mut Samples,
+    stack: &[LocationIndex],
+    set: LabelSetIndex,
+    values: &[i64],
+) -> Result<(), Error> {
+    let hash = |stack: &[LocationIndex], set: LabelSetIndex| hasher.hash_one((stack, set));
+    let same = |&i: &u32| samples.label_set(i as usize) == set && samples.stack(i as usize) == stack;
+    if let Some(&i) = index.find(hash(stack, set), same) {
+        let at = i as usize * samples.width;
+        for (sum, value) in samples.value[at..].iter_mut().zip(values) {
+            *sum = sum.checked_add(*value).ok_or_else(|| Error::Overflow {
+                what: "a merged sample's value".to_string(),
+            })?;
+        }
+        return Ok(());
+    }
+    let i = u32::try_from(samples.len()).map_err(|_| Error::Overflow {
+        what: "the number of merged samples".to_string(),
+    })?;
+    samples.push(stack.iter().copied(), values, set);
+    index.insert_unique(hash(stack, set), i, |&i| {
+        hash(samples.stack(i as usize), samples.label_set(i as usize))
+    });
+    Ok(())
+}
+
+/// Converts whichever side has the coarser unit.
+fn finer_unit(a: &mut Profile, b: &mut Profile, i: usize) -> Result<(), Error> {
+    let (name_a, name_b) = (
+        a.text(a.sample_type[i].unit).to_string(),
+        b.text(b.sample_type[i].unit).to_string(),
+    );
+    if name_a == name_b {
+        return Ok(());
+    }
+    match (Unit::parse(&name_a), Unit::parse(&name_b)) {
+        (Some(x), Some(y)) if x.family == y.family => {
+            if x.factor > y.factor {
+                a.convert_unit(i, &name_b)
+            } else {
+                b.convert_unit(i, &name_a)
+            }
+        }
+        _ => Err(Error::Incompatible(format!(
+            "{} is in {name_a} in one and in {name_b} in another",
+            a.text(a.sample_type[i].r#type)
+        ))),
+    }
+}
+
+impl Profile {
+    /// Keeps the sample types at these positions, in this order.
+    pub(crate) fn keep_types(&mut self, keep: &[usize]) {
+        if keep.iter().copied().eq(0..self.sample_type.len()) {
+            return;
+        }
+        let samples = &mut self.samples;
+        let width = samples.width.max(1);
+        samples.value = samples
+            .value
+            .chunks(width)
+            .flat_map(|values| keep.iter().map(|&k| values[k]))
+            .collect();
+        samples.width = keep.len();
+        self.sample_type = keep.iter().map(|&k| self.sample_type[k]).collect();
+    }
+
+    /// Leaves out samples whose values are all 0.
+    pub(crate) fn drop_zero_samples(&mut self) {
+        let old = std::mem::take(&mut self.samples);
+        if (0..old.len()).all(|i| old.values(i).iter().any(|&v| v != 0)) {
+            self.samples = old;
+            return;
+        }
+        let mut new = Samples::new(old.width);
+        for i in 0..old.len() {
+            if old.values(i).iter().any(|&v| v != 0) {
+                new.push(old.stack(i).iter().copied(), old.values(i), old.label_set(i));
+            }
+        }
+        self.samples = new;
+    }
+}

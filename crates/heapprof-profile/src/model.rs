@@ -1,0 +1,308 @@
+//! The model: pprof's messages with references resolved to indices and text interned.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::error::Warning;
+use crate::strings::{StringId, StringTable};
+
+macro_rules! index {
+    ($($(#[$doc:meta])* $name:ident),*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
+        impl $name {
+            /// As a position in its table.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+index!(
+    /// A position in [`Profile::mapping`].
+    MappingIndex,
+    /// A position in [`Profile::location`].
+    LocationIndex,
+    /// A position in [`Profile::function`].
+    FunctionIndex,
+    /// A set of labels in [`Profile::label_sets`]; 0 is the empty set.
+    LabelSetIndex
+);
+
+/// A heap profile (or any other pprof profile).
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// All text the other tables refer to.
+    pub strings: StringTable,
+    /// What each value of a sample means.
+    pub sample_type: Vec<ValueType>,
+    /// The observations.
+    pub samples: Samples,
+    /// The label sets that samples refer to.
+    pub label_sets: LabelSets,
+    /// The mapped files; the first one is the main binary.
+    pub mapping: Vec<Mapping>,
+    /// The places that stacks are made of.
+    pub location: Vec<Location>,
+    /// The lines of all locations, one location's after the other's.
+    pub line: Vec<Line>,
+    /// The functions that lines refer to.
+    pub function: Vec<Function>,
+    /// Regular expression of functions to cut, with all they called.
+    pub drop_frames: StringId,
+    /// Regular expression of functions exempt from `drop_frames`.
+    pub keep_frames: StringId,
+    /// Nanoseconds since 1970, UTC; 0 when unknown.
+    pub time_nanos: i64,
+    /// Nanoseconds that collecting took; 0 for a moment.
+    pub duration_nanos: i64,
+    /// What `period` counts.
+    pub period_type: Option<ValueType>,
+    /// How much of it lies between two samples on average.
+    pub period: i64,
+    /// Free text.
+    pub comment: Vec<StringId>,
+    /// The type of the sample type to show first.
+    pub default_sample_type: StringId,
+    /// Where the profile is explained.
+    pub doc_url: StringId,
+    /// What was odd about the file but did not stop it from being read. Not part of the file.
+    pub warnings: Vec<Warning>,
+}
+
+/// A kind of value and its unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ValueType {
+    /// E.g. `inuse_space`.
+    pub r#type: StringId,
+    /// E.g. `bytes`.
+    pub unit: StringId,
+}
+
+/// A mapped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mapping {
+    /// As in the file; not 0 and unique.
+    pub id: u64,
+    /// First address.
+    pub memory_start: u64,
+    /// One past the last address.
+    pub memory_limit: u64,
+    /// Offset of `memory_start` in the file.
+    pub file_offset: u64,
+    /// Path of the file.
+    pub filename: StringId,
+    /// The file's build id.
+    pub build_id: StringId,
+    /// Whether functions are symbolized.
+    pub has_functions: bool,
+    /// Whether file names are symbolized.
+    pub has_filenames: bool,
+    /// Whether line numbers are symbolized.
+    pub has_line_numbers: bool,
+    /// Whether inlined frames are symbolized.
+    pub has_inline_frames: bool,
+}
+
+/// A place in the program; has no lines while it is not symbolized.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// As in the file; not 0 and unique.
+    pub id: u64,
+    /// The mapping that holds `address`.
+    pub mapping: Option<MappingIndex>,
+    /// Address of the instruction.
+    pub address: u64,
+    /// Its range in [`Profile::line`]: innermost inlined function first.
+    pub line: Range<u32>,
+    /// Whether the linker folded several functions into this code.
+    pub is_folded: bool,
+}
+
+/// A line of source that a location stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The function it is in.
+    pub function: FunctionIndex,
+    /// Line number from 1; 0 when unknown.
+    pub line: i64,
+    /// Column; 0 when unknown.
+    pub column: i64,
+}
+
+/// A function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// As in the file; not 0 and unique.
+    pub id: u64,
+    /// For people.
+    pub name: StringId,
+    /// For the linker.
+    pub system_name: StringId,
+    /// Source file.
+    pub filename: StringId,
+    /// First line; 0 when unknown.
+    pub start_line: i64,
+}
+
+/// A label: a text when `str` is not empty, else a number with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// What is said, e.g. `bytes`.
+    pub key: StringId,
+    /// The text; empty for a number.
+    pub str: StringId,
+    /// The number; 0 for a text.
+    pub num: i64,
+    /// Unit of the number; may be empty.
+    pub num_unit: StringId,
+}
+
+/// All samples, column by column: a million of them take three allocations, not millions.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    pub(crate) width: usize,
+    pub(crate) location: Vec<LocationIndex>,
+    pub(crate) end: Vec<usize>,
+    pub(crate) value: Vec<i64>,
+    pub(crate) label_set: Vec<LabelSetIndex>,
+}
+
+impl Samples {
+    /// No samples yet; each will have `width` values.
+    pub fn new(width: usize) -> Self {
+        Self {
+            width,
+            ..Self::default()
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.end.is_empty()
+    }
+
+    /// The stack of sample `i`, leaf first.
+    pub fn stack(&self, i: usize) -> &[LocationIndex] {
+        let start = if i == 0 { 0 } else { self.end[i - 1] };
+        &self.location[start..self.end[i]]
+    }
+
+    /// The values of sample `i`, one a sample type.
+    pub fn values(&self, i: usize) -> &[i64] {
+        &self.value[i * self.width..(i + 1) * self.width]
+    }
+
+    /// The labels of sample `i`.
+    pub fn label_set(&self, i: usize) -> LabelSetIndex {
+        self.label_set[i]
+    }
+
+    /// Length of all stacks together.
+    pub fn frames(&self) -> usize {
+        self.location.len()
+    }
+
+    /// Adds a sample.
+    ///
+    /// # Panics
+    /// When `values` are not as many as this table's width.
+    pub fn push(
+        &mut self,
+        stack: impl IntoIterator<Item = LocationIndex>,
+        values: &[i64],
+        label_set: LabelSetIndex,
+    ) {
+        assert_eq!(values.len(), self.width, "one value a sample type");
+        self.location.extend(stack);
+        self.end.push(self.location.len());
+        self.value.extend_from_slice(values);
+        self.label_set.push(label_set);
+    }
+}
+
+/// Distinct sets of labels. Within a set texts come before numbers, each ordered by key.
+#[derive(Clone, Debug)]
+pub struct LabelSets {
+    label: Vec<Label>,
+    end: Vec<usize>,
+    index: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Default for LabelSets {
+    fn default() -> Self {
+        let mut sets = Self {
+            label: Vec::new(),
+            end: Vec::new(),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+        };
+        sets.intern(&mut Vec::new(), &StringTable::new());
+        sets
+    }
+}
+
+impl LabelSets {
+    /// The index of the set of `labels` (which get sorted), added if it is new.
+    pub fn intern(&mut self, labels: &mut [Label], strings: &StringTable) -> LabelSetIndex {
+        labels.sort_by(|a, b| {
+            let number = |label: &Label| label.str.is_empty();
+            (number(a), strings.get(a.key)).cmp(&(number(b), strings.get(b.key)))
+        });
+        let hash = self.hasher.hash_one(&*labels);
+        let (all, end) = (&self.label, &self.end);
+        if let Some(&id) = self.index.find(hash, |&id| set(all, end, id) == labels) {
+            return LabelSetIndex(id);
+        }
+        let id = u32::try_from(self.end.len()).expect("fewer than 2^32 label sets");
+        self.label.extend_from_slice(labels);
+        self.end.push(self.label.len());
+        let (all, end, hasher) = (&self.label, &self.end, &self.hasher);
+        self.index
+            .insert_unique(hash, id, |&id| hasher.hash_one(set(all, end, id)));
+        LabelSetIndex(id)
+    }
+
+    /// The labels of a set.
+    pub fn get(&self, set_index: LabelSetIndex) -> &[Label] {
+        set(&self.label, &self.end, set_index.0)
+    }
+
+    /// How many sets there are, the empty one included.
+    pub fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// Never true: the empty set is always there.
+    pub fn is_empty(&self) -> bool {
+        self.end.is_empty()
+    }
+}
+
+fn set<'a>(label: &'a [Label], end: &[usize], id: u32) -> &'a [Label] {
+    let id = id as usize;
+    let start = if id == 0 { 0 } else { end[id - 1] };
+    &label[start..end[id]]
+}
+
+impl Profile {
+    /// The text behind `id`.
+    pub fn text(&self, id: StringId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// The lines of a location, innermost inlined function first; none when it is not symbolized.
+    pub fn lines(&self, location: &Location) -> &[Line] {
+        &self.line[location.line.start as usize..location.line.end as usize]
+    }
+}

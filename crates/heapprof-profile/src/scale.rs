@@ -1,0 +1,92 @@
+//! Arithmetic on a profile's values: negate, scale, convert units. A result beyond 64 bits is an error.
+
+use crate::error::Error;
+use crate::model::Profile;
+use crate::unit::Unit;
+
+impl Profile {
+    fn each_value(
+        &mut self,
+        what: &str,
+        change: impl Fn(usize, i64) -> Option<i64>,
+    ) -> Result<(), Error> {
+        let width = self.sample_type.len().max(1);
+        for (at, value) in self.samples.value.iter_mut().enumerate() {
+            *value = change(at % width, *value).ok_or_else(|| Error::Overflow {
+                what: format!("a value, {what},"),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Turns the sign of every value.
+    pub fn negate(&mut self) -> Result<(), Error> {
+        self.each_value("negated", |_, value| value.checked_neg())
+    }
+
+    /// Multiplies the values of each sample type by its ratio, rounded to the nearest number.
+    ///
+    /// Samples that round to 0 stay, so that nothing is lost beside the rounding.
+    ///
+    /// # Panics
+    /// When there is not one ratio a sample type.
+    pub fn scale(&mut self, ratios: &[f64]) -> Result<(), Error> {
+        assert_eq!(ratios.len(), self.sample_type.len(), "one ratio a type");
+        self.each_value("scaled", |column, value| scaled(value, ratios[column]))
+    }
+
+    /// Multiplies the values of one sample type by a whole number, exactly.
+    pub(crate) fn multiply(&mut self, sample_type: usize, factor: i64) -> Result<(), Error> {
+        self.each_value("converted to its finer unit", |column, value| {
+            if column == sample_type {
+                value.checked_mul(factor)
+            } else {
+                Some(value)
+            }
+        })
+    }
+
+    /// Gives sample type `index` the unit `to` of the same family, rounding to the nearest number.
+    pub fn convert_unit(&mut self, index: usize, to: &str) -> Result<(), Error> {
+        let from = self.text(self.sample_type[index].unit).to_string();
+        let (Some(old), Some(new)) = (Unit::parse(&from), Unit::parse(to)) else {
+            return Err(Error::Incompatible(format!(
+                "unit {from} does not convert to {to}"
+            )));
+        };
+        if old.family != new.family {
+            return Err(Error::Incompatible(format!(
+                "unit {from} does not convert to {to}"
+            )));
+        }
+        match old.factor % new.factor {
+            0 => self.multiply(index, old.factor / new.factor)?,
+            _ => {
+                let ratio = old.factor as f64 / new.factor as f64;
+                self.each_value("converted", |column, value| {
+                    if column == index { scaled(value, ratio) } else { Some(value) }
+                })?;
+            }
+        }
+        self.sample_type[index].unit = self.strings.intern(to);
+        Ok(())
+    }
+}
+
+/// `value * ratio` to the nearest number; `None` beyond 64 bits.
+fn scaled(value: i64, ratio: f64) -> Option<i64> {
+    if ratio == 1.0 {
+        return Some(value);
+    }
+    let result = (value as f64 * ratio).round();
+    // 2^63 is the first number too large; i64::MIN as a float is exact.
+    (result >= i64::MIN as f64 && result < -(i64::MIN as f64)).then_some(result as i64)
+}
+
+/// The ratio that makes `total` equal `base`; 1 when there is nothing to scale.
+pub fn normalize_ratio(base: i64, total: i64) -> f64 {
+    match total {
+        0 => 1.0,
+        _ => base as f64 / total as f64,
+    }
+}

@@ -1,0 +1,114 @@
+//! Interned text: every name of a profile is stored once and compared as a number.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// A text of one [`StringTable`]. Equal ids of the same table mean equal texts, and the other way round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StringId(pub(crate) u32);
+
+impl StringId {
+    /// The empty text, in every table.
+    pub const EMPTY: StringId = StringId(0);
+
+    /// The position in its table, from 0.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether this is the empty text.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// All text of a profile, each text once; the first one is empty.
+#[derive(Clone)]
+pub struct StringTable {
+    text: String,
+    end: Vec<usize>,
+    index: HashTable<u32>,
+    // Seeded per table: a hostile profile can't choose names that collide.
+    hasher: RandomState,
+}
+
+impl StringTable {
+    /// A table that holds just the empty text.
+    pub fn new() -> Self {
+        let mut table = Self {
+            text: String::new(),
+            end: Vec::new(),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+        };
+        table.intern("");
+        table
+    }
+
+    /// The id of `text`, added if it is new.
+    ///
+    /// # Panics
+    /// When the table would hold more than 2^32 texts.
+    pub fn intern(&mut self, text: &str) -> StringId {
+        let hash = self.hasher.hash_one(text);
+        let (all, end) = (&self.text, &self.end);
+        if let Some(&id) = self.index.find(hash, |&id| slice(all, end, id) == text) {
+            return StringId(id);
+        }
+        let id = u32::try_from(self.end.len()).expect("fewer than 2^32 texts");
+        self.text.push_str(text);
+        self.end.push(self.text.len());
+        let (all, end, hasher) = (&self.text, &self.end, &self.hasher);
+        self.index
+            .insert_unique(hash, id, |&id| hasher.hash_one(slice(all, end, id)));
+        StringId(id)
+    }
+
+    /// The id of `text`, if the table holds it.
+    pub fn find(&self, text: &str) -> Option<StringId> {
+        let hash = self.hasher.hash_one(text);
+        self.index
+            .find(hash, |&id| slice(&self.text, &self.end, id) == text)
+            .map(|&id| StringId(id))
+    }
+
+    /// The text behind `id`.
+    pub fn get(&self, id: StringId) -> &str {
+        slice(&self.text, &self.end, id.0)
+    }
+
+    /// How many texts there are, the empty one included.
+    pub fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// Never true: the empty text is always there.
+    pub fn is_empty(&self) -> bool {
+        self.end.is_empty()
+    }
+
+    /// All texts in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.end.len() as u32).map(|id| slice(&self.text, &self.end, id))
+    }
+}
+
+fn slice<'a>(text: &'a str, end: &[usize], id: u32) -> &'a str {
+    let id = id as usize;
+    let start = if id == 0 { 0 } else { end[id - 1] };
+    &text[start..end[id]]
+}
+
+impl Default for StringTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for StringTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,79 @@
+//! Units of values: which can be added up, and what a larger one is worth in its base unit.
+//!
+//! Families and names follow pprof (1024-based bytes, time from nanoseconds); IEC names are read too.
+
+/// Units of one family convert into each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Base unit: byte.
+    Bytes,
+    /// Base unit: nanosecond.
+    Time,
+}
+
+/// A unit that this crate can convert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unit {
+    /// What it converts into.
+    pub family: Family,
+    /// Its worth in base units.
+    pub factor: i64,
+}
+
+impl Unit {
+    /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything else (`count`, say).
+    pub fn parse(name: &str) -> Option<Unit> {
+        let mut name = name.to_ascii_lowercase();
+        if name.len() > 2 && name.ends_with('s') && name != "hrs" {
+            name.pop();
+        }
+        let bytes = |power: u32| {
+            Some(Unit {
+                family: Family::Bytes,
+                factor: 1 << (10 * power),
+            })
+        };
+        let time = |factor: i64| {
+            Some(Unit {
+                family: Family::Time,
+                factor,
+            })
+        };
+        match name.as_str() {
+            "b" | "byte" => bytes(0),
+            "k" | "kb" | "kib" | "kbyte" | "kilobyte" | "kibibyte" => bytes(1),
+            "m" | "mb" | "mib" | "mbyte" | "megabyte" | "mebibyte" => bytes(2),
+            "g" | "gb" | "gib" | "gbyte" | "gigabyte" | "gibibyte" => bytes(3),
+            "t" | "tb" | "tib" | "tbyte" | "terabyte" | "tebibyte" => bytes(4),
+            "p" | "pb" | "pib" | "pbyte" | "petabyte" | "pebibyte" => bytes(5),
+            "n" | "ns" | "nanosecond" => time(1),
+            "u" | "us" | "microsecond" | "µs" => time(1_000),
+            "ms" | "millisecond" => time(1_000_000),
+            "s" | "sec" | "second" => time(1_000_000_000),
+            "min" | "minute" => time(60_000_000_000),
+            "h" | "hr" | "hrs" | "hour" => time(3_600_000_000_000),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let table = [
+            ("bytes", Some((Family::Bytes, 1))),
+            ("KiB", Some((Family::Bytes, 1024))),
+            ("megabytes", Some((Family::Bytes, 1 << 20))),
+            ("nanoseconds", Some((Family::Time, 1))),
+            ("hrs", Some((Family::Time, 3_600_000_000_000))),
+            ("count", None),
+            ("", None),
+        ];
+        for (name, expected) in table {
+            assert_eq!(Unit::parse(name).map(|u| (u.family, u.factor)), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Protobuf's wire format: fields from a stream ([`Stream`]) and from one message in memory ([`Fields`]).
+//!
+//! Source: protobuf.dev, "Encoding". Bits of a varint beyond the 64th are discarded, as protobuf says.
+
+use std::io::Read;
+
+use crate::error::{Error, Object, WireDefect};
+use crate::inflate::Inflate;
+
+/// How a field's value is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    Varint(u64),
+    Fixed64,
+    Fixed32,
+    Bytes(&'a [u8]),
+}
+
+impl Value<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Value::Varint(_) => "a number",
+            Value::Fixed64 => "a 64-bit word",
+            Value::Fixed32 => "a 32-bit word",
+            Value::Bytes(_) => "bytes",
+        }
+    }
+}
+
+/// Reads a varint at `*pos`. The error is about the data at `*pos`.
+#[inline]
+pub(crate) fn varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
+    match data.get(*pos) {
+        Some(&byte) if byte < 0x80 => {
+            *pos += 1;
+            Ok(u64::from(byte))
+        }
+        _ => long_varint(data, pos),
+    }
+}
+
+fn long_varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
+    let mut value = 0u64;
+    for (i, &byte) in data[*pos..].iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f).wrapping_shl(7 * i as u32);
+        if byte < 0x80 {
+            *pos += i + 1;
+            return Ok(value);
+        }
+    }
+    match data.len() - *pos {
+        0..10 => Err(WireDefect::Truncated { field: 0 }),
+        _ => Err(WireDefect::Varint),
+    }
+}
+
+fn split_tag(tag: u64) -> Result<(u32, u8), WireDefect> {
+    match tag >> 3 {
+        field @ 1..=0x1fff_ffff => Ok((field as u32, (tag & 7) as u8)),
+        field => Err(WireDefect::FieldNumber(field)),
+    }
+}
+
+/// The fields of a message that is in memory.
+pub(crate) struct Fields<'a> {
+    data: &'a [u8],
+    pos: usize,
+    /// Where `data` begins in the profile.
+    base: u64,
+    object: Object,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(data: &'a [u8], base: u64, object: Object) -> Self {
+        Self {
+            data,
+            pos: 0,
+            base,
+            object,
+        }
+    }
+
+    /// Where the next field begins in the profile.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+
+    #[cold]
+    fn error(&self, at: usize, defect: WireDefect) -> Error {
+        Error::Wire {
+            offset: self.base + at as u64,
+            object: self.object,
+            defect,
+            hint: "",
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
+        if self.pos == self.data.len() {
+            return Ok(None);
+        }
+        let start = self.pos;
+        self.field(start)
+            .map(Some)
+            .map_err(|defect| self.error(start, defect))
+    }
+
+    #[inline]
+    fn field(&mut self, start: usize) -> Result<(u32, Value<'a>), WireDefect> {
+        let mut pos = start;
+        let (field, wire_type) = split_tag(varint(self.data, &mut pos)?)?;
+        let named = |defect| match defect {
+            WireDefect::Truncated { .. } => WireDefect::Truncated { field },
+            other => other,
+        };
+        let value = match wire_type {
+            0 => Value::Varint(varint(self.data, &mut pos).map_err(named)?),
+            1 | 5 => {
+                let size = if wire_type == 1 { 8 } else { 4 };
+                if self.data.len() - pos < size {
+                    return Err(WireDefect::Truncated { field });
+                }
+                pos += size;
+                if wire_type == 1 { Value::Fixed64 } else { Value::Fixed32 }
+            }
+            2 => {
+                let length = varint(self.data, &mut pos).map_err(named)?;
+                let left = (self.data.len() - pos) as u64;
+                if length > left {
+                    return Err(WireDefect::Length {
+                        field,
+                        length,
+                        left,
+                    });
+                }
+                let bytes = &self.data[pos..pos + length as usize];
+                pos += length as usize;
+                Value::Bytes(bytes)
+            }
+            _ => return Err(WireDefect::WireType { field, wire_type }),
+        };
+        self.pos = pos;
+        Ok((field, value))
+    }
+
+    #[cold]
+    fn mismatch(&self, field: u32, value: Value<'_>, expected: &'static str) -> Error {
+        let found = value.name();
+        let at = self.data.len().min(self.pos.saturating_sub(1));
+        self.error(
+            at,
+            WireDefect::Mismatch {
+                field,
+                found,
+                expected,
+            },
+        )
+    }
+
+    pub(crate) fn number(&self, field: u32, value: Value<'_>) -> Result<u64, Error> {
+        match value {
+            Value::Varint(number) => Ok(number),
+            other => Err(self.mismatch(field, other, "a number")),
+        }
+    }
+
+    pub(crate) fn bytes(&self, field: u32, value: Value<'a>) -> Result<&'a [u8], Error> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes),
+            other => Err(self.mismatch(field, other, "bytes")),
+        }
+    }
+
+    /// A repeated number: one of them, or several packed.
+    #[inline]
+    pub(crate) fn numbers(
+        &self,
+        field: u32,
+        value: Value<'a>,
+        mut each: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        match value {
+            Value::Varint(number) => each(number),
+            Value::Bytes(packed) => {
+                let mut pos = 0;
+                while pos < packed.len() {
+                    let number = varint(packed, &mut pos).map_err(|defect| {
+                        self.error(self.pos - packed.len() + pos, defect)
+                    })?;
+                    each(number);
+                }
+            }
+            other => return Err(self.mismatch(field, other, "a number or packed numbers")),
+        }
+        Ok(())
+    }
+}
+
+/// The top-level fields of a profile, read from a stream through one buffer.
+pub(crate) struct Stream<R: Read> {
+    input: Inflate<R>,
+    buf: Vec<u8>,
+    pos: usize,
+    end: usize,
+    /// Where `buf` begins in the profile.
+    base: u64,
+    limit: u64,
+}
+
+const CHUNK: usize = 128 << 10;
+
+impl<R: Read> Stream<R> {
+    pub(crate) fn new(input: Inflate<R>, limit: u64) -> Self {
+        Self {
+            input,
+            buf: vec![0; CHUNK],
+            pos: 0,
+            end: 0,
+            base: 0,
+            limit,
+        }
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+
+    /// The first bytes of the file, and those of its plain content.
+    pub(crate) fn heads(&self) -> (&[u8], &[u8]) {
+        let plain = if self.base == 0 { &self.buf[..self.end.min(64)] } else { &[][..] };
+        (self.input.head(), plain)
+    }
+
+    /// Reads on until `want` bytes are in the buffer, or all there are. The buffer grows with what
+    /// arrives, never with what a length claims.
+    fn fill(&mut self, want: usize) -> Result<usize, Error> {
+        while self.end - self.pos < want {
+            if self.pos > 0 {
+                self.buf.copy_within(self.pos..self.end, 0);
+                self.base += self.pos as u64;
+                self.end -= self.pos;
+                self.pos = 0;
+            }
+            if self.end == self.buf.len() {
+                self.buf.resize(self.buf.len() * 2, 0);
+            }
+            let n = self.input.read(&mut self.buf[self.end..])?;
+            if n == 0 {
+                break;
+            }
+            self.end += n;
+            if self.base + self.end as u64 > self.limit {
+                return Err(Error::TooLarge { limit: self.limit });
+            }
+        }
+        Ok(self.end - self.pos)
+    }
+
+    fn error(&self, defect: WireDefect) -> Error {
+        Error::Wire {
+            offset: self.offset(),
+            object: Object::Profile,
+            defect,
+            hint: "",
+        }
+    }
+
+    /// The next field and where its value begins in the profile; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'_>, u64)>, Error> {
+        // A tag and a length, or a tag and a number, take at most 20 bytes.
+        let have = self.fill(20)?;
+        if have == 0 {
+            return Ok(None);
+        }
+        let data = &self.buf[self.pos..self.end];
+        let mut at = 0;
+        let tag = varint(data, &mut at).and_then(split_tag);
+        let (field, wire_type) = tag.map_err(|defect| self.error(defect))?;
+        let cut = |_| WireDefect::Truncated { field };
+        match wire_type {
+            0 => {
+                let number = varint(data, &mut at).map_err(|defect| match defect {
+                    WireDefect::Varint => self.error(defect),
+                    other => self.error(cut(other)),
+                })?;
+                self.pos += at;
+                Ok(Some((field, Value::Varint(number), self.offset())))
+            }
+            1 | 5 => {
+                let (size, value) = match wire_type {
+                    1 => (8, Value::Fixed64),
+                    _ => (4, Value::Fixed32),
+                };
+                if have - at < size {
+                    return Err(self.error(WireDefect::Truncated { field }));
+                }
+                self.pos += at + size;
+                Ok(Some((field, value, self.offset())))
+            }
+            2 => {
+                let length = varint(data, &mut at).map_err(|d| self.error(cut(d)))?;
+                let whole = (at as u64).saturating_add(length);
+                let want = usize::try_from(whole).unwrap_or(usize::MAX);
+                let have = self.fill(want)?;
+                if have < want {
+                    let left = (have - at) as u64;
+                    return Err(self.error(WireDefect::Length {
+                        field,
+                        length,
+                        left,
+                    }));
+                }
+                let start = self.pos + at;
+                self.pos += want;
+                let bytes = &self.buf[start..self.pos];
+                Ok(Some((field, Value::Bytes(bytes), self.base + start as u64)))
+            }
+            _ => Err(self.error(WireDefect::WireType { field, wire_type })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints() {
+        let ten = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        let cases: [(&[u8], Result<u64, WireDefect>); 6] = [
+            (&[0], Ok(0)),
+            (&[0xac, 0x02], Ok(300)),
+            (&ten, Ok(u64::MAX)),
+            (&[0x80], Err(WireDefect::Truncated { field: 0 })),
+            (&[], Err(WireDefect::Truncated { field: 0 })),
+            (&[0x80; 11], Err(WireDefect::Varint)),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(varint(bytes, &mut 0), expected, "{bytes:?}");
+        }
+    }
+}

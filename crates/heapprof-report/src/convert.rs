@@ -1,0 +1,134 @@
+//! `convert`: a whole profile in other forms, written as it is walked.
+
+use std::io::Write;
+
+use heapprof_analysis::{EMPTY_STACK, Place};
+use heapprof_profile::{Label, Location, Profile};
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::table::printable;
+
+/// One folded stack, root first.
+pub fn folded(stack: &[Place], value: i64, mut writer: impl Write) -> std::io::Result<()> {
+    let frames: Vec<String> =
+        stack.iter().map(|place| printable(&place.label()).replace(';', ":")).collect();
+    match frames.is_empty() {
+        true => writeln!(writer, "{EMPTY_STACK} {value}"),
+        false => writeln!(writer, "{} {value}", frames.join(";")),
+    }
+}
+
+fn text(profile: &Profile, label: &Label) -> Value {
+    match label.str.is_empty() {
+        true => json!({"num": label.num, "unit": profile.text(label.num_unit)}),
+        false => json!(profile.text(label.str)),
+    }
+}
+
+fn labels(profile: &Profile, sample: usize) -> Value {
+    let mut labels: Map<String, Value> = Map::new();
+    for label in profile.label_sets.get(profile.samples.label_set(sample)) {
+        let list = labels
+            .entry(profile.text(label.key).to_string())
+            .or_insert_with(|| json!([]));
+        if let Value::Array(list) = list {
+            list.push(text(profile, label));
+        }
+    }
+    labels.into()
+}
+
+/// The frames of a location, innermost first.
+fn frames(profile: &Profile, location: &Location) -> Vec<Map<String, Value>> {
+    let mut frames: Vec<Map<String, Value>> = profile
+        .lines(location)
+        .iter()
+        .map(|line| {
+            let function = &profile.function[line.function.index()];
+            let mut frame = Map::new();
+            frame.insert("function".into(), json!(profile.text(function.name)));
+            frame.insert("file".into(), json!(profile.text(function.filename)));
+            frame.insert("line".into(), json!(line.line));
+            frame
+        })
+        .collect();
+    if frames.is_empty() {
+        frames.push(Map::new());
+    }
+    for frame in &mut frames {
+        frame.insert("address".into(), json!(format!("{:#x}", location.address)));
+    }
+    frames
+}
+
+/// Everything a profile says, one sample a line.
+pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
+    let value_type =
+        |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
+    let head = json!({
+        "sample_types": profile.sample_type.iter().map(value_type).collect::<Vec<_>>(),
+        "time_nanos": profile.time_nanos,
+        "duration_nanos": profile.duration_nanos,
+        "period_type": profile.period_type.as_ref().map(value_type),
+        "period": profile.period,
+        "default_sample_type": profile.text(profile.default_sample_type),
+        "drop_frames": profile.text(profile.drop_frames),
+        "keep_frames": profile.text(profile.keep_frames),
+        "doc_url": profile.text(profile.doc_url),
+        "comments": profile.comment.iter().map(|&c| profile.text(c)).collect::<Vec<_>>(),
+        "mappings": profile.mapping.iter().map(|m| json!({
+            "memory_start": format!("{:#x}", m.memory_start),
+            "memory_limit": format!("{:#x}", m.memory_limit),
+            "file_offset": format!("{:#x}", m.file_offset),
+            "filename": profile.text(m.filename),
+            "build_id": profile.text(m.build_id),
+        })).collect::<Vec<_>>(),
+    });
+    let head = serde_json::to_string(&head)?;
+    writeln!(writer, "{},\"samples\":[", &head[..head.len() - 1])?;
+    let samples = &profile.samples;
+    for i in 0..samples.len() {
+        let stack: Vec<_> = samples
+            .stack(i)
+            .iter()
+            .flat_map(|l| frames(profile, &profile.location[l.index()]))
+            .collect();
+        let sample = json!({"stack": stack, "labels": labels(profile, i), "values": samples.values(i)});
+        let comma = if i + 1 < samples.len() { "," } else { "" };
+        writeln!(writer, "{}{comma}", serde_json::to_string(&sample)?)?;
+    }
+    writeln!(writer, "]}}")?;
+    Ok(())
+}
+
+/// One sample a row: its stack root first, its labels, a column a sample type.
+pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
+    let mut csv = csv::Writer::from_writer(writer);
+    let types = profile.sample_type.iter().map(|t| profile.text(t.r#type).to_string());
+    csv.write_record(["stack".to_string(), "labels".to_string()].into_iter().chain(types))?;
+    let samples = &profile.samples;
+    for i in 0..samples.len() {
+        let mut names: Vec<String> = samples
+            .stack(i)
+            .iter()
+            .flat_map(|l| {
+                let location = &profile.location[l.index()];
+                let name = |frame: &Map<String, Value>| {
+                    let text = frame.get("function").or_else(|| frame.get("address"));
+                    text.and_then(Value::as_str).unwrap_or_default().replace(';', ":")
+                };
+                frames(profile, location).iter().map(name).collect::<Vec<_>>()
+            })
+            .collect();
+        names.reverse();
+        let labels = match labels(profile, i) {
+            Value::Object(map) if map.is_empty() => String::new(),
+            labels => labels.to_string(),
+        };
+        let values = samples.values(i).iter().map(ToString::to_string);
+        csv.write_record([names.join(";"), labels].into_iter().chain(values))?;
+    }
+    csv.flush()?;
+    Ok(())
+}

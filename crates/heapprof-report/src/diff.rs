@@ -1,0 +1,245 @@
+//! `diff`: before, after, delta, growth and status of each entity that changed.
+
+use heapprof_analysis::{Broken, Change, Diff, DiffRow, Place};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::head::{self, with_head};
+use crate::json;
+use crate::measure::Measure;
+use crate::names::{name_cells, name_columns};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, Tint};
+
+/// Writes the report: the `limit` rows with the largest change, and the rules that broke.
+pub fn diff(
+    diff: &Diff,
+    limit: Option<usize>,
+    broken: &[Broken],
+    style: &Style,
+) -> Result<String, Error> {
+    let measure = head::measure(&diff.after, style)?;
+    let changed: Vec<&DiffRow> = diff
+        .rows
+        .iter()
+        .filter(|row| row.change(diff.sort).delta() != 0)
+        .collect();
+    let shown = limit.unwrap_or(usize::MAX).min(changed.len());
+    if style.format == Format::Json {
+        return document(diff, &changed[..shown], &changed[shown..], broken);
+    }
+    let table = table(diff, &changed, shown, &measure, style);
+    let lines = lines(diff, &changed, shown, &measure, style);
+    let mut text = with_head(&lines, &table.render(style)?, style);
+    if matches!(style.format, Format::Text | Format::Markdown) {
+        for broken in broken {
+            let line = broken_line(broken, &measure, diff);
+            match style.format {
+                Format::Markdown => text.push_str(&format!("\n**Failed:** {line}\n")),
+                _ => text.push_str(&format!("Failed: {line}\n")),
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// A rule that broke, in words.
+fn broken_line(broken: &Broken, measure: &Measure, diff: &Diff) -> String {
+    // A rule on another sample type has that type's unit.
+    let other = diff.types.iter().find(|(t, _)| t.r#type == broken.subject);
+    let own = other.and_then(|(t, _)| Measure::new(&t.unit, None).ok());
+    let measure = own.as_ref().unwrap_or(measure);
+    format!(
+        "`{}`: {} went from {} to {} ({}, {})",
+        broken.rule,
+        broken.subject,
+        measure.show(broken.change.before),
+        measure.show(broken.change.after),
+        measure.show_signed(broken.change.delta()),
+        growth(broken.change),
+    )
+}
+
+/// `+10.0%`, or `-` where there was nothing before.
+fn growth(change: Change) -> String {
+    match change.growth() {
+        Some(growth) => format!("{:+.1}%", growth * 100.0),
+        None => "-".to_string(),
+    }
+}
+
+fn lines(
+    diff: &Diff,
+    changed: &[&DiffRow],
+    shown: usize,
+    measure: &Measure,
+    style: &Style,
+) -> Vec<String> {
+    if style.format == Format::Csv {
+        return Vec::new();
+    }
+    let mut lines = vec![format!(
+        "{}: {} to {}, {} to {} ({}, {})",
+        diff.after.sample_type.r#type,
+        crate::table::printable(&diff.before.profile),
+        crate::table::printable(&diff.after.profile),
+        measure.show(diff.total.before),
+        measure.show(diff.total.after),
+        measure.show_signed(diff.total.delta()),
+        growth(diff.total),
+    )];
+    if let Some(ratio) = diff.normalized {
+        lines.push(format!("Values after are multiplied by {ratio:.6}, so that both totals are equal."));
+    }
+    if let Some(period) = diff.after.sampled.or(diff.before.sampled) {
+        let period = Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        lines.push(format!("Values are estimated from samples, one every {period} on average."));
+    }
+    if !diff.after.filters.is_empty() {
+        lines.push(format!("Filters: {}", diff.after.filters.join(" ")));
+    }
+    if changed.is_empty() {
+        lines.push(match diff.rows.is_empty() {
+            true => "Both sides hold no values.".to_string(),
+            false => "Nothing changed.".to_string(),
+        });
+    }
+    if shown < changed.len() {
+        lines.push(format!(
+            "{shown} of {} rows that changed; -n 0 shows all",
+            changed.len()
+        ));
+    }
+    lines
+}
+
+fn table(
+    diff: &Diff,
+    changed: &[&DiffRow],
+    shown: usize,
+    measure: &Measure,
+    style: &Style,
+) -> Table {
+    let split = style.format == Format::Csv;
+    let g = diff.after.granularity;
+    let like = Place {
+        function: String::new(),
+        file: g.has_file().then(String::new),
+        line: g.has_line().then_some(0),
+        address: g.has_address().then_some(0),
+    };
+    let mut table = Table::new(&[
+        ("before", Align::Right),
+        ("after", Align::Right),
+        ("delta", Align::Right),
+        ("growth", Align::Right),
+        ("status", Align::Left),
+    ]);
+    name_columns(&mut table, &like, split);
+    let mut add = |place: &Place, sums: [i128; 3], growth: String, status: &str| {
+        let [before, after, delta] = sums;
+        let mut cells = vec![
+            measure.show(before),
+            measure.show(after),
+            measure.show_signed(delta),
+            growth,
+            status.to_string(),
+        ];
+        cells.extend(name_cells(place, &like, split));
+        let tint = match delta {
+            0 => None,
+            1.. => Some(Tint::Grown),
+            _ => Some(Tint::Shrunk),
+        };
+        table.tinted_row(cells, tint);
+    };
+    let sums = |change: Change| [i128::from(change.before), i128::from(change.after), change.delta()];
+    let grown = |change: Change| match split {
+        true => change.growth().map(|g| g.to_string()).unwrap_or_default(),
+        false => growth(change),
+    };
+    for row in &changed[..shown] {
+        let change = row.change(diff.sort);
+        let status = row.status(diff.sort).word();
+        add(&row.place, sums(change), grown(change), status);
+    }
+    let named = |name: &str| Place {
+        function: name.to_string(),
+        ..Place::default()
+    };
+    // Flat values add up to the total; cum values count a sample once for every frame.
+    if diff.sort == heapprof_analysis::Sort::Flat {
+        let rest = |rows: &[&DiffRow]| {
+            rows.iter().fold([0i128; 3], |mut sum, row| {
+                for (sum, value) in sum.iter_mut().zip(sums(row.flat)) {
+                    *sum += value;
+                }
+                sum
+            })
+        };
+        let all: Vec<&DiffRow> = diff.rows.iter().collect();
+        let same: Vec<&DiffRow> =
+            all.into_iter().filter(|row| row.flat.delta() == 0).collect();
+        if shown < changed.len() {
+            add(&named(heapprof_analysis::OTHER), rest(&changed[shown..]), String::new(), "");
+        }
+        if rest(&same)[0] != 0 {
+            add(&named("(unchanged)"), rest(&same), String::new(), "same");
+        }
+    }
+    let status = diff.total_status();
+    add(&named("(total)"), sums(diff.total), grown(diff.total), status.word());
+    table
+}
+
+fn document(
+    diff: &Diff,
+    shown: &[&DiffRow],
+    rest: &[&DiffRow],
+    broken: &[Broken],
+) -> Result<String, Error> {
+    let row = |row: &&DiffRow| {
+        let change = row.change(diff.sort);
+        let mut object = json::place(&row.place);
+        object.insert("before".into(), json!(change.before));
+        object.insert("after".into(), json!(change.after));
+        object.insert("delta".into(), whole(change.delta()));
+        object.insert("growth".into(), json!(change.growth()));
+        object.insert("status".into(), json!(row.status(diff.sort).word()));
+        Value::Object(object)
+    };
+    let mut document = json!({
+        "sample_type": json::sample_type(&diff.after.sample_type),
+        "total": {
+            "before": diff.total.before,
+            "after": diff.total.after,
+            "delta": whole(diff.total.delta()),
+        },
+        "rows": shown.iter().map(row).collect::<Vec<_>>(),
+    });
+    if !rest.is_empty() {
+        let delta: i128 = rest.iter().map(|row| row.change(diff.sort).delta()).sum();
+        document["other"] = json!({"delta": whole(delta), "rows": rest.len()});
+    }
+    if let Some(ratio) = diff.normalized {
+        document["normalized"] = json!(ratio);
+    }
+    if !broken.is_empty() {
+        let broken = broken.iter().map(|b| {
+            json!({
+                "rule": b.rule, "subject": b.subject,
+                "before": b.change.before, "after": b.change.after,
+            })
+        });
+        document["failed"] = broken.collect();
+    }
+    json::text(document)
+}
+
+/// A whole number, as a float where it is beyond what JSON readers take as one.
+fn whole(value: i128) -> Value {
+    match i64::try_from(value) {
+        Ok(value) => json!(value),
+        Err(_) => json!(value as f64),
+    }
+}

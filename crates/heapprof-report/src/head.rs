@@ -1,0 +1,93 @@
+//! The lines above a report: which metric, of what, how much in all, and what is left out.
+
+use heapprof_analysis::Header;
+
+use crate::error::Error;
+use crate::measure::{Measure, percent};
+use crate::style::{Format, Style};
+
+/// How values of this report are shown: with units for eyes, plain for programs.
+pub(crate) fn measure(header: &Header, style: &Style) -> Result<Measure, Error> {
+    // Made in any case, so that a wrong --unit is an error in every format.
+    let shown = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
+    Ok(match style.format {
+        Format::Text | Format::Markdown => shown,
+        Format::Json | Format::Csv => Measure::raw(),
+    })
+}
+
+/// The lines; empty for formats that hold data only.
+pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<String> {
+    if !matches!(style.format, Format::Text | Format::Markdown) {
+        return Vec::new();
+    }
+    let mut total = measure.show(header.total);
+    if header.net != header.total && header.left_out == 0 {
+        total = format!("{total}, net {}", measure.show(header.net));
+    }
+    let mut lines = vec![format!(
+        "{}: {}, total {total}",
+        crate::table::printable(&header.profile),
+        header.sample_type.r#type,
+    )];
+    if let Some(period) = header.sampled {
+        let period = Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        lines[0].push_str(&format!(" (estimated from samples, one every {period} on average)"));
+    }
+    if !header.filters.is_empty() {
+        lines.push(format!(
+            "Filters: {}; kept {} ({}), left out {}",
+            header.filters.join(" "),
+            measure.show(header.net),
+            percent(header.net, header.total),
+            measure.show(header.left_out),
+        ));
+    }
+    if let Some(why) = empty(header, measure) {
+        lines.push(why);
+    }
+    lines
+}
+
+/// Why there is nothing to see, when there is nothing.
+pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
+    if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {
+        return Some("The profile holds no values other than 0.".to_string());
+    }
+    if header.elsewhere.is_empty() {
+        return None;
+    }
+    if !header.filters.is_empty() && header.total != 0 {
+        return Some("No sample passes the filters.".to_string());
+    }
+    let others: Vec<String> = header
+        .elsewhere
+        .iter()
+        .map(|(name, unit, total)| {
+            let shown = Measure::new(unit, None).map_or_else(|_| measure.show(*total), |m| m.show(*total));
+            format!("{name} has {shown}")
+        })
+        .collect();
+    Some(format!(
+        "{} is 0 in all samples; {}: try --sample-type {}",
+        header.sample_type.r#type,
+        others.join(", "),
+        header.elsewhere[0].0
+    ))
+}
+
+/// The head and a body, as one text.
+pub(crate) fn with_head(lines: &[String], body: &str, style: &Style) -> String {
+    let mut text = String::new();
+    for line in lines {
+        match style.format {
+            Format::Markdown => text.push_str(&format!("{}\n\n", line.replace('_', "\\_"))),
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text.push_str(body);
+    text
+}

@@ -1,0 +1,178 @@
+//! `info`: the facts about a profile, one a line.
+
+use heapprof_analysis::{Info, MappingInfo};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::json;
+use crate::measure::{Measure, percent, time_utc};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// Writes the report.
+pub fn info(info: &Info, style: &Style) -> Result<String, Error> {
+    match style.format {
+        Format::Json => json::text(document(info)),
+        Format::Csv => {
+            let mut table = Table::new(&[("fact", Align::Left), ("value", Align::Left)]);
+            for (fact, value) in facts(info, style)? {
+                table.row(vec![fact, value]);
+            }
+            table.render(style)
+        }
+        Format::Markdown => {
+            let mut table = Table::new(&[("fact", Align::Left), ("value", Align::Left)]);
+            for (fact, value) in facts(info, style)? {
+                table.row(vec![fact, value]);
+            }
+            table.render(style)
+        }
+        Format::Text => {
+            let mut text = String::new();
+            for (fact, value) in facts(info, style)? {
+                text.push_str(&format!("{fact:<16} {}\n", printable(&value)));
+            }
+            Ok(text)
+        }
+    }
+}
+
+fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
+    let mut facts: Vec<(String, String)> = Vec::new();
+    let mut fact = |name: &str, value: String| facts.push((name.to_string(), value));
+    fact("Profile", info.profile.clone());
+    for t in &info.types {
+        let wanted = style.unit.as_deref().filter(|u| {
+            Measure::new(&t.sample_type.unit, Some(u)).is_ok()
+        });
+        let measure = Measure::new(&t.sample_type.unit, wanted)?;
+        let mut value = format!(
+            "{}/{}, total {}",
+            t.sample_type.r#type,
+            t.sample_type.unit,
+            measure.show(t.total)
+        );
+        if t.net != t.total {
+            value.push_str(&format!(", net {}", measure.show(t.net)));
+        }
+        if t.is_default {
+            value.push_str(" (shown by default)");
+        }
+        fact("Sample type", value);
+    }
+    fact("Time", match info.time_nanos {
+        0 => "unknown".to_string(),
+        nanos => time_utc(nanos),
+    });
+    if info.duration_nanos != 0 {
+        let nanos = Measure::new("nanoseconds", None)?;
+        fact("Duration", nanos.show(info.duration_nanos));
+    }
+    fact("Period", period(info)?);
+    fact("Samples", format!("{} distinct stacks and labels", info.samples));
+    fact("Functions", info.functions.to_string());
+    let mut locations = info.locations.to_string();
+    match info.unsymbolized {
+        0 if info.locations > 0 => locations.push_str(", all with symbols"),
+        0 => {}
+        n => locations.push_str(&format!(
+            ", {n} ({}) without symbols",
+            percent(n, info.locations)
+        )),
+    }
+    fact("Locations", locations);
+    for mapping in &info.mappings {
+        fact("Mapping", mapping_text(mapping));
+    }
+    for comment in &info.comments {
+        fact("Comment", comment.clone());
+    }
+    for (name, text) in [
+        ("Drop frames", &info.drop_frames),
+        ("Keep frames", &info.keep_frames),
+        ("Documentation", &info.doc_url),
+    ] {
+        if !text.is_empty() {
+            fact(name, text.clone());
+        }
+    }
+    Ok(facts)
+}
+
+fn period(info: &Info) -> Result<String, Error> {
+    let t = &info.period_type;
+    let measure = Measure::new(&t.unit, None)?;
+    Ok(match info.period {
+        0 => "unknown".to_string(),
+        1 if t.r#type == "space" => "every allocation is recorded".to_string(),
+        period if t.r#type == "space" => format!(
+            "one sample every {} on average; the values are estimates",
+            measure.show(period)
+        ),
+        period => format!("{} of {}", measure.show(period), t.r#type),
+    })
+}
+
+fn mapping_text(mapping: &MappingInfo) -> String {
+    let mut text = format!(
+        "{:#x}-{:#x} {}",
+        mapping.memory_start,
+        mapping.memory_limit,
+        if mapping.filename.is_empty() { "(no file)" } else { &mapping.filename },
+    );
+    if mapping.file_offset != 0 {
+        text.push_str(&format!(" at offset {:#x}", mapping.file_offset));
+    }
+    if !mapping.build_id.is_empty() {
+        text.push_str(&format!(", build id {}", mapping.build_id));
+    }
+    text.push_str(&format!(", {} locations", mapping.locations));
+    if mapping.unsymbolized > 0 {
+        text.push_str(&format!(", {} without symbols", mapping.unsymbolized));
+    }
+    text
+}
+
+fn document(info: &Info) -> Value {
+    let types: Vec<Value> = info
+        .types
+        .iter()
+        .map(|t| {
+            json!({
+                "sample_type": json::sample_type(&t.sample_type),
+                "total": t.total, "net": t.net, "default": t.is_default,
+            })
+        })
+        .collect();
+    let mappings: Vec<Value> = info
+        .mappings
+        .iter()
+        .map(|m| {
+            json!({
+                "memory_start": format!("{:#x}", m.memory_start),
+                "memory_limit": format!("{:#x}", m.memory_limit),
+                "file_offset": format!("{:#x}", m.file_offset),
+                "filename": m.filename, "build_id": m.build_id,
+                "locations": m.locations, "unsymbolized": m.unsymbolized,
+            })
+        })
+        .collect();
+    json!({
+        "profile": info.profile,
+        "sample_types": types,
+        "time_nanos": info.time_nanos,
+        "time": (info.time_nanos != 0).then(|| time_utc(info.time_nanos)),
+        "duration_nanos": info.duration_nanos,
+        "period_type": json::sample_type(&info.period_type),
+        "period": info.period,
+        "samples": info.samples,
+        "functions": info.functions,
+        "locations": info.locations,
+        "unsymbolized": info.unsymbolized,
+        "mappings": mappings,
+        "comments": info.comments,
+        "drop_frames": info.drop_frames,
+        "keep_frames": info.keep_frames,
+        "doc_url": info.doc_url,
+    })
+}

@@ -1,0 +1,45 @@
+//! Reports as people and programs read them: text, JSON, CSV, Markdown, folded stacks, flame graphs.
+//!
+//! Each report has a file of its own that turns the rows of `heapprof-analysis` into a table or a
+//! JSON value; how tables look is decided in one place. Nothing here knows SQL, HTTP or the command line.
+#![forbid(unsafe_code)]
+
+mod convert;
+mod diff;
+mod error;
+mod flame;
+mod head;
+mod info;
+mod json;
+mod list;
+mod measure;
+mod names;
+mod peek;
+mod schema;
+mod sql;
+mod stored;
+mod style;
+mod table;
+mod tags;
+mod top;
+mod traces;
+mod tree;
+
+pub use crate::{
+    convert::{folded, profile_csv, profile_json},
+    diff::diff,
+    error::Error,
+    flame::{FlameOptions, flame_folded, flame_svg},
+    info::info,
+    list::{SourceText, list},
+    measure::{Measure, percent, time_utc},
+    peek::peek,
+    schema::schema,
+    sql::result_table,
+    stored::stored,
+    style::{Format, Style},
+    tags::tags,
+    top::top,
+    traces::traces,
+    tree::tree,
+};

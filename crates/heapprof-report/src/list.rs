@@ -1,0 +1,146 @@
+//! `list`: source with flat and cum beside each line.
+
+use heapprof_analysis::{List, Listing};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::head::{self, with_head};
+use crate::json;
+use crate::measure::percent;
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// Where source comes from: the lines of a file that a profile names, or why there are none.
+pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Vec<String>, String>;
+
+/// How many lines to show around those that have values.
+const MARGIN: usize = 5;
+
+/// Writes the report.
+pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String, Error> {
+    let measure = head::measure(&list.header, style)?;
+    if style.format == Format::Json {
+        let rows = list.rows.iter().map(|row| document(row, source));
+        let mut document = json::head(&list.header);
+        document.insert("rows".into(), rows.collect());
+        return json::text(document);
+    }
+    if style.format == Format::Csv {
+        let mut table = Table::new(&[
+            ("function", Align::Left),
+            ("file", Align::Left),
+            ("line", Align::Right),
+            ("flat", Align::Right),
+            ("cum", Align::Right),
+        ]);
+        for row in &list.rows {
+            for (line, flat, cum) in &row.lines {
+                let numbers = [*line, *flat, *cum].map(|n| n.to_string());
+                let mut cells = vec![row.function.clone(), row.file.clone()];
+                cells.extend(numbers);
+                table.row(cells);
+            }
+        }
+        return table.render(style);
+    }
+    let mut lines = head::lines(&list.header, &measure, style);
+    if list.more > 0 {
+        lines.push(format!("{} more functions match; -n 0 shows all", list.more));
+    }
+    let mut body = String::new();
+    for row in &list.rows {
+        let file = if row.file.is_empty() { "(no file)" } else { &row.file };
+        body.push_str(&format!(
+            "\n{} in {}\nflat {}, cum {} ({} of the total)\n",
+            printable(&row.function),
+            printable(file),
+            measure.show(row.flat),
+            measure.show(row.cum),
+            percent(row.cum, list.header.total),
+        ));
+        let mut table = Table::new(&[
+            ("flat", Align::Right),
+            ("cum", Align::Right),
+            ("line", Align::Right),
+            ("source", Align::Left),
+        ]);
+        let text = source(&row.file);
+        if let Err(why) = &text {
+            body.push_str(&format!("No source: {}\n", printable(why)));
+        }
+        for (line, values, source) in annotated(row, text.as_deref().unwrap_or(&[])) {
+            let (flat, cum) = match values {
+                Some((flat, cum)) => (measure.show(flat), measure.show(cum)),
+                None => (".".to_string(), ".".to_string()),
+            };
+            let number = if line == 0 { "?".to_string() } else { line.to_string() };
+            table.row(vec![flat, cum, number, source.replace('\t', "    ")]);
+        }
+        match style.format {
+            Format::Markdown => {
+                let plain = Style {
+                    format: Format::Text,
+                    ..style.clone()
+                };
+                body.push_str(&format!("\n```\n{}```\n", table.render(&plain)?));
+            }
+            _ => body.push_str(&table.render(style)?),
+        }
+    }
+    Ok(with_head(&lines, &body, style))
+}
+
+/// A line's number, its flat and cum if it has any, and its text.
+type Annotated = (i64, Option<(i64, i64)>, String);
+
+/// Lines with values and some around them; only those with values where there is no source.
+fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
+    let mut shown: Vec<Annotated> = Vec::new();
+    let known = |line: i64| usize::try_from(line).ok().filter(|n| (1..=text.len()).contains(n));
+    for &(line, flat, cum) in &row.lines {
+        let Some(at) = known(line) else {
+            let note = if text.is_empty() || line == 0 { "" } else { "(beyond the end of the file)" };
+            shown.push((line, Some((flat, cum)), note.to_string()));
+            continue;
+        };
+        let after = shown.last().and_then(|last| known(last.0)).unwrap_or(0);
+        if let Some(last) = shown.last() {
+            // What the line before asked to see behind itself.
+            let until = known(last.0).map_or(0, |n| (n + MARGIN).min(at - 1));
+            for n in after + 1..=until {
+                shown.push((n as i64, None, text[n - 1].clone()));
+            }
+        }
+        let after = shown.last().and_then(|last| known(last.0)).unwrap_or(0);
+        for n in (after + 1).max(at.saturating_sub(MARGIN)).max(1)..at {
+            shown.push((n as i64, None, text[n - 1].clone()));
+        }
+        shown.push((line, Some((flat, cum)), text[at - 1].clone()));
+    }
+    if let Some(at) = shown.last().and_then(|last| known(last.0)) {
+        for n in at + 1..=(at + MARGIN).min(text.len()) {
+            shown.push((n as i64, None, text[n - 1].clone()));
+        }
+    }
+    shown
+}
+
+fn document(row: &Listing, source: SourceText<'_>) -> Value {
+    let text = source(&row.file);
+    let lines: Vec<Value> = row
+        .lines
+        .iter()
+        .map(|&(line, flat, cum)| {
+            let at = usize::try_from(line).ok().and_then(|n| n.checked_sub(1));
+            let source = text.as_ref().ok().and_then(|t| t.get(at?));
+            json!({"line": line, "flat": flat, "cum": cum, "source": source})
+        })
+        .collect();
+    let mut document = json!({
+        "function": row.function, "file": row.file, "flat": row.flat, "cum": row.cum, "lines": lines,
+    });
+    if let Err(why) = text {
+        document["no_source"] = json!(why);
+    }
+    document
+}

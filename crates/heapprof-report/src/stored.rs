@@ -1,0 +1,45 @@
+//! `ls`: the profiles of a database.
+
+use heapprof_analysis::StoredProfile;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::measure::{Measure, time_utc};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// Writes the list.
+pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error> {
+    if style.format == Format::Json {
+        let rows = profiles.iter().map(|p| {
+            json!({
+                "name": p.name, "time_nanos": p.time_nanos, "samples": p.samples,
+                "sample_type": {"type": p.total.0, "unit": p.total.1}, "total": p.total.2,
+            })
+        });
+        return crate::json::text(rows.collect::<serde_json::Value>());
+    }
+    let mut table = Table::new(&[
+        ("name", Align::Left),
+        ("time", Align::Left),
+        ("samples", Align::Right),
+        ("type", Align::Left),
+        ("total", Align::Right),
+    ]);
+    for p in profiles {
+        let measure = match style.format {
+            Format::Csv => Measure::raw(),
+            _ => Measure::new(&p.total.1, style.unit.as_deref())?,
+        };
+        let time = if p.time_nanos == 0 { String::new() } else { time_utc(p.time_nanos) };
+        let cells = [
+            p.name.clone(),
+            time,
+            p.samples.to_string(),
+            p.total.0.clone(),
+            measure.show(p.total.2),
+        ];
+        table.row(cells.into());
+    }
+    table.render(style)
+}

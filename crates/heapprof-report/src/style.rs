@@ -1,0 +1,42 @@
+//! How a report is to be written.
+
+use std::str::FromStr;
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For eyes.
+    #[default]
+    Text,
+    /// For programs; numbers in the sample type's unit.
+    Json,
+    /// For spreadsheets; numbers in the sample type's unit.
+    Csv,
+    /// For pull requests and pages.
+    Markdown,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            "csv" => Ok(Format::Csv),
+            "markdown" => Ok(Format::Markdown),
+            _ => Err(format!("{text:?} is not one of text, json, csv, markdown")),
+        }
+    }
+}
+
+/// How to write it.
+#[derive(Clone, Debug, Default)]
+pub struct Style {
+    /// The form.
+    pub format: Format,
+    /// Whether text may be coloured.
+    pub color: bool,
+    /// The unit to show values in; chosen for each value when `None`.
+    pub unit: Option<String>,
+}

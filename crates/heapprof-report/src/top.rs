@@ -1,0 +1,188 @@
+//! `top`: one row an entity, the rest in `(other)`, so that the rows add up to the total.
+
+use heapprof_analysis::{Place, SampleType, Top, TopRow};
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::head::{self, with_head};
+use crate::json;
+use crate::measure::{Measure, percent};
+use crate::names::{name_cells, name_columns};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// Writes the report.
+pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
+    let measure = head::measure(&top.header, style)?;
+    if style.format == Format::Json {
+        return json::text(document(top));
+    }
+    let table = match top.types.is_empty() {
+        true => narrow(top, &measure, style),
+        false => wide(top, style)?,
+    };
+    let mut lines = head::lines(&top.header, &measure, style);
+    if top.other.rows > 0 && !lines.is_empty() {
+        let shown = top.rows.len() as i64;
+        lines.push(format!(
+            "{shown} of {} rows, by {}; -n 0 shows all",
+            shown + top.other.rows,
+            sort_word(top)
+        ));
+    }
+    Ok(with_head(&lines, &table.render(style)?, style))
+}
+
+fn sort_word(top: &Top) -> &'static str {
+    match top.sort {
+        heapprof_analysis::Sort::Flat => "flat",
+        heapprof_analysis::Sort::Cum => "cum",
+    }
+}
+
+fn like(top: &Top) -> Place {
+    let g = top.header.granularity;
+    Place {
+        function: String::new(),
+        file: g.has_file().then(String::new),
+        line: g.has_line().then_some(0),
+        address: g.has_address().then_some(0),
+    }
+}
+
+fn named(name: &str) -> Place {
+    Place {
+        function: name.to_string(),
+        ..Place::default()
+    }
+}
+
+/// Rows that stand for several: what the limit and what the filters left out.
+fn remainders(top: &Top) -> Vec<(Place, i64)> {
+    let mut rows = Vec::new();
+    if top.other.rows > 0 {
+        rows.push((named(heapprof_analysis::OTHER), top.other.flat));
+    }
+    if top.header.left_out != 0 && top.header.total != top.header.net {
+        rows.push((named("(filtered out)"), top.header.left_out));
+    }
+    rows
+}
+
+fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
+    let (like, split) = (like(top), style.format == Format::Csv);
+    let mut table = Table::new(&[("flat", Align::Right)]);
+    if !split {
+        table.column("flat%", Align::Right);
+        table.column("sum%", Align::Right);
+    }
+    table.column("cum", Align::Right);
+    if !split {
+        table.column("cum%", Align::Right);
+    }
+    name_columns(&mut table, &like, split);
+    let total = top.header.total;
+    let mut sum = 0i128;
+    let mut add = |place: &Place, flat: i64, cum: Option<i64>| {
+        sum += i128::from(flat);
+        let mut cells = vec![measure.show(flat)];
+        if !split {
+            cells.extend([percent(flat, total), percent(sum, total)]);
+        }
+        cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
+        if !split {
+            cells.push(cum.map(|c| percent(c, total)).unwrap_or_default());
+        }
+        cells.extend(name_cells(place, &like, split));
+        table.row(cells);
+    };
+    for row in &top.rows {
+        add(&row.place, row.flat, Some(row.cum));
+    }
+    for (place, flat) in remainders(top) {
+        add(&place, flat, None);
+    }
+    table
+}
+
+/// The mean size of an object: bytes by the objects that they belong to.
+fn mean(bytes: i64, objects: i64) -> Option<i64> {
+    (objects != 0).then(|| (bytes as f64 / objects as f64).round() as i64)
+}
+
+fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
+    let (like, split) = (like(top), style.format == Format::Csv);
+    let mut table = Table::default();
+    let mut measures = Vec::new();
+    let cells_of = |sample_type: &SampleType| {
+        // A unit of one family can't be meant for the types of another.
+        let wanted = style.unit.as_deref().filter(|u| {
+            Measure::new(&sample_type.unit, Some(u)).is_ok()
+        });
+        match split {
+            true => Ok(Measure::raw()),
+            false => Measure::new(&sample_type.unit, wanted),
+        }
+    };
+    for (sample_type, count) in &top.types {
+        table.column(format!("{} flat", sample_type.r#type), Align::Right);
+        table.column(format!("{} cum", sample_type.r#type), Align::Right);
+        if count.is_some() {
+            let name = sample_type.r#type.trim_end_matches("space").trim_end_matches('_');
+            let name = if name.is_empty() { "mean size".into() } else { format!("{name} mean size") };
+            table.column(name, Align::Right);
+        }
+        measures.push(cells_of(sample_type)?);
+    }
+    name_columns(&mut table, &like, split);
+    let mut add = |place: &Place, values: &[(i64, Option<i64>)]| {
+        let mut cells = Vec::new();
+        for (at, ((_, count), measure)) in top.types.iter().zip(&measures).enumerate() {
+            let (flat, cum) = values[at];
+            cells.push(measure.show(flat));
+            cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
+            if let Some(count) = count {
+                // Of the flat values; where a row only calls others, of the cum values.
+                let objects = values[*count];
+                let mean = mean(flat, objects.0)
+                    .or_else(|| mean(cum?, objects.1?));
+                cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
+            }
+        }
+        cells.extend(name_cells(place, &like, split));
+        table.row(cells);
+    };
+    for row in &top.rows {
+        let values: Vec<_> = row.values.iter().map(|&(f, c)| (f, Some(c))).collect();
+        add(&row.place, &values);
+    }
+    if top.other.rows > 0 {
+        let values: Vec<_> = top.other.values.iter().map(|&f| (f, None)).collect();
+        add(&named(heapprof_analysis::OTHER), &values);
+    }
+    Ok(table)
+}
+
+fn document(top: &Top) -> Map<String, Value> {
+    let row = |row: &TopRow| {
+        let mut object = json::place(&row.place);
+        object.insert("flat".into(), json!(row.flat));
+        object.insert("cum".into(), json!(row.cum));
+        if !top.types.is_empty() {
+            let mut values = Map::new();
+            for ((sample_type, _), (flat, cum)) in top.types.iter().zip(&row.values) {
+                let value = json!({"flat": flat, "cum": cum});
+                values.insert(sample_type.r#type.clone(), value);
+            }
+            object.insert("values".into(), values.into());
+        }
+        Value::Object(object)
+    };
+    let mut document = json::head(&top.header);
+    document.insert("rows".into(), top.rows.iter().map(row).collect());
+    document.insert(
+        "other".into(),
+        json!({"flat": top.other.flat, "rows": top.other.rows}),
+    );
+    document
+}
