@@ -1,1 +1,34 @@
-//! placeholder
+//! What only the whole of heapprof can show: laws on every sample profile, real processes, goldens.
+//!
+//! `HEAPPROF_BLESS=1` writes the expected files anew instead of comparing with them.
+#![allow(clippy::print_stderr)]
+
+// The tools of the tests.
+mod harness;
+mod samples;
+mod wire;
+
+// Laws that hold for every profile.
+mod laws;
+// Profiles that must be read, whatever order and packing they come in.
+mod encodings;
+// Profiles that must be refused, each with its message; the docs page of them.
+mod malformed;
+// Random damage: no panic, no hang, bounded memory.
+mod mutation;
+// Adding up, scaling and comparing profiles.
+mod arithmetic;
+// Small cases of flat, cum, filters and granularities, as folded text.
+mod questions;
+// The database: sharing, removal, interruption, two processes at once.
+mod store;
+// The command line: exit codes, errors, output files, formats.
+mod cli;
+// What reports print, on real profiles.
+mod golden;
+// The examples of the docs and of the README.
+mod docs;
+// The rules of the architecture, the generated code, the house style.
+mod architecture;
+// The real pprof, where it was built (ignored unless asked for).
+mod oracle;

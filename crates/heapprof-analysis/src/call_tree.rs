@@ -52,6 +52,32 @@ impl Stacks {
     pub(crate) fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
     }
+
+    /// Equal stacks made one where values have both signs: they cancel before they weigh, however the
+    /// file spread them over samples. Values of one sign weigh the same either way.
+    pub(crate) fn settled(self) -> Self {
+        if self.value.iter().all(|&v| v >= 0) {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by(|&a, &b| self.get(a).cmp(self.get(b)));
+        let mut settled = Self {
+            width: self.width,
+            ..Self::default()
+        };
+        for run in order.chunk_by(|&a, &b| self.get(a) == self.get(b)) {
+            let at = settled.value.len();
+            settled.entity.extend_from_slice(self.get(run[0]));
+            settled.end.push(settled.entity.len());
+            settled.value.resize(at + self.width, 0);
+            for &i in run {
+                for (sum, value) in settled.value[at..].iter_mut().zip(self.values(i)) {
+                    *sum += value;
+                }
+            }
+        }
+        settled
+    }
 }
 
 /// What [`build`] makes a tree of.
@@ -110,7 +136,10 @@ pub(crate) fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Erro
         let own = tree.own.len();
         tree.own.resize(own + width, 0);
         for &sample in &builder.order[task.start..ended] {
-            for (sum, value) in tree.own[own..].iter_mut().zip(stacks.values(sample as usize)) {
+            for (sum, value) in tree.own[own..]
+                .iter_mut()
+                .zip(stacks.values(sample as usize))
+            {
                 *sum += value;
             }
         }
@@ -166,14 +195,15 @@ impl Builder<'_> {
         let Self { stacks, shape, .. } = self;
         let width = stacks.width;
         self.keyed.clear();
-        self.keyed.extend(self.order[start..end].iter().map(|&sample| {
-            let stack = stacks.get(sample as usize);
-            let at = match shape.reverse {
-                true => depth as usize,
-                false => stack.len() - 1 - depth as usize,
-            };
-            (stack[at], sample)
-        }));
+        self.keyed
+            .extend(self.order[start..end].iter().map(|&sample| {
+                let stack = stacks.get(sample as usize);
+                let at = match shape.reverse {
+                    true => depth as usize,
+                    false => stack.len() - 1 - depth as usize,
+                };
+                (stack[at], sample)
+            }));
         self.keyed.sort_unstable();
         self.runs.clear();
         self.run_sums.clear();
@@ -200,16 +230,19 @@ impl Builder<'_> {
                     end: start + at + run.len(),
                 };
                 let heaviest = weight.iter().copied().max().unwrap_or(0);
-                self.runs.push((heaviest, shape.rank[entity as usize], task, sums));
+                self.runs
+                    .push((heaviest, shape.rank[entity as usize], task, sums));
             } else {
                 self.run_sums.truncate(sums);
             }
             at += run.len();
         }
         // Lightest first: tasks are taken from the end.
-        self.runs.sort_unstable_by_key(|(weight, rank, ..)| (*weight, std::cmp::Reverse(*rank)));
+        self.runs
+            .sort_unstable_by_key(|(weight, rank, ..)| (*weight, std::cmp::Reverse(*rank)));
         for (_, _, task, sums) in self.runs.drain(..) {
-            self.task_sums.extend_from_slice(&self.run_sums[sums..sums + 2 * width]);
+            self.task_sums
+                .extend_from_slice(&self.run_sums[sums..sums + 2 * width]);
             self.tasks.push(task);
         }
     }

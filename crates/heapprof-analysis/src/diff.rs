@@ -179,7 +179,8 @@ pub fn diff(
         diff.normalize()?;
     }
     let size = |row: &DiffRow| row.change(query.sort).delta().unsigned_abs();
-    diff.rows.sort_by(|a, b| (size(b), &a.place).cmp(&(size(a), &b.place)));
+    diff.rows
+        .sort_by(|a, b| (size(b), &a.place).cmp(&(size(a), &b.place)));
     Ok(diff)
 }
 

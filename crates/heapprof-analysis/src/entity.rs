@@ -31,6 +31,8 @@ pub(crate) struct Entity {
 /// All functions and entities of a question.
 pub(crate) struct EntityTable {
     pub(crate) strings: StringTable,
+    /// How many texts were taken over from the first profile, as they are; 0 once it was added.
+    first_texts: usize,
     pub(crate) function: Vec<FunctionRow>,
     function_index: HashMap<FunctionRow, u32>,
     pub(crate) entity: Vec<Entity>,
@@ -48,9 +50,11 @@ pub(crate) struct Mapped {
 }
 
 impl EntityTable {
-    pub(crate) fn new(granularity: Granularity) -> Self {
+    /// No entities yet; `strings` are the texts of the first profile that will be added.
+    pub(crate) fn new(granularity: Granularity, strings: StringTable) -> Self {
         let mut table = Self {
-            strings: StringTable::new(),
+            first_texts: strings.len(),
+            strings,
             function: Vec::new(),
             function_index: HashMap::new(),
             entity: Vec::new(),
@@ -110,9 +114,16 @@ impl EntityTable {
 
     /// Adds one profile's functions and frames.
     pub(crate) fn add(&mut self, profile: &Profile, frames: &FrameTable) -> Mapped {
-        let strings: Vec<StringId> =
-            profile.strings.iter().map(|s| self.strings.intern(s)).collect();
-        let text = |id: StringId| strings[id.index()];
+        let taken_over = std::mem::take(&mut self.first_texts) == profile.strings.len();
+        let strings: Vec<StringId> = match taken_over {
+            true => Vec::new(),
+            false => profile
+                .strings
+                .iter()
+                .map(|s| self.strings.intern(s))
+                .collect(),
+        };
+        let text = |id: StringId| strings.get(id.index()).copied().unwrap_or(id);
         let function: Vec<u32> = profile
             .function
             .iter()
@@ -148,7 +159,10 @@ impl EntityTable {
             }
             return self.entity(functions[line.function.index()], line.line, address);
         }
-        match (by_file, binary_name(profile, &profile.location[location.index()])) {
+        match (
+            by_file,
+            binary_name(profile, &profile.location[location.index()]),
+        ) {
             (true, Some(binary)) => self.named(&format!("[{binary}]"), ""),
             (true, None) => self.named("(no file)", ""),
             (false, _) => {

@@ -19,7 +19,7 @@ pub enum Error {
     SampleType(#[from] heapprof_profile::SampleTypeError),
     /// Sums beyond 64 bits.
     #[error(
-        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; choose another --sample-type or filter with --focus"
+        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; choose another --sample-type"
     )]
     Overflow {
         /// The sample type.
@@ -56,7 +56,9 @@ pub enum Error {
         present: Vec<String>,
     },
     /// The name is taken.
-    #[error("already has a profile named {0:?}; choose another with --as, or remove it with heapprof rm {0:?}")]
+    #[error(
+        "already has a profile named {0:?}; choose another with --as, or remove it with heapprof rm {0:?}"
+    )]
     NameTaken(String),
     /// A rule of `--fail-if` cannot be read.
     #[error("--fail-if {rule:?}: {why}")]

@@ -6,6 +6,7 @@ use regex::Regex;
 use crate::error::Error;
 use crate::frames::{Frame, FrameTable, address_name};
 use crate::label_filter::LabelFilter;
+use crate::pattern::{compile, regex_error};
 use crate::query::{Filters, Query};
 
 /// What matched a frame.
@@ -45,23 +46,6 @@ pub(crate) struct Compiled {
     pub(crate) prune_from: bool,
     /// Things to tell the user.
     pub(crate) notes: Vec<String>,
-}
-
-/// A regular expression's error in one line.
-pub(crate) fn regex_error(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let last = text.lines().last().unwrap_or(&text).trim();
-    format!("not a regular expression: {}", last.trim_start_matches("error: "))
-}
-
-fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
-    let Some(text) = text else { return Ok(None) };
-    let regex = Regex::new(text).map_err(|error| Error::Filter {
-        option,
-        text: text.clone(),
-        why: regex_error(&error),
-    })?;
-    Ok(Some(regex))
 }
 
 /// Which label keys `tag_show` and `tag_hide` leave to be seen.
@@ -186,7 +170,9 @@ impl Compiled {
             Regex::new(&format!("^({text})$"))
                 .map_err(|e| {
                     let why = regex_error(&e);
-                    notes.push(format!("the profile's {what} {text:?} is {why}; no frame is dropped by it"));
+                    notes.push(format!(
+                        "the profile's {what} {text:?} is {why}; no frame is dropped by it"
+                    ));
                 })
                 .ok()
         };
@@ -206,7 +192,9 @@ impl Compiled {
             .collect();
         for (l, location) in profile.location.iter().enumerate() {
             let lines = profile.lines(location);
-            let Some(outermost) = lines.iter().rposition(|line| dropped[line.function.index()])
+            let Some(outermost) = lines
+                .iter()
+                .rposition(|line| dropped[line.function.index()])
             else {
                 continue;
             };
@@ -241,7 +229,8 @@ impl Compiled {
                 .collect();
             let value = match texts.is_empty() {
                 true => format!("(no {key})"),
-                false => texts.join(","),
+                // With its key, so that no function of that name is taken for it.
+                false => format!("{key}={}", texts.join(",")),
             };
             *known
                 .entry((key.to_string(), value.clone()))
@@ -249,15 +238,27 @@ impl Compiled {
         };
         for set in 0..profile.label_sets.len() as u32 {
             // Stacks are leaf first, so the outermost root frame comes last.
-            let root = filters.tag_root.iter().rev().map(|k| frame(frames, k, set)).collect();
-            let leaf = filters.tag_leaf.iter().rev().map(|k| frame(frames, k, set)).collect();
+            let root = filters
+                .tag_root
+                .iter()
+                .rev()
+                .map(|k| frame(frames, k, set))
+                .collect();
+            let leaf = filters
+                .tag_leaf
+                .iter()
+                .rev()
+                .map(|k| frame(frames, k, set))
+                .collect();
             self.label_frames.push((root, leaf));
         }
     }
 
     fn label_sets(&mut self, profile: &Profile, filters: &Filters) -> Result<(), Error> {
         let parse = |option, text: &Option<String>| {
-            text.as_ref().map(|t| LabelFilter::parse(option, t)).transpose()
+            text.as_ref()
+                .map(|t| LabelFilter::parse(option, t))
+                .transpose()
         };
         let focus = parse("tag-focus", &filters.tag_focus)?;
         let ignore = parse("tag-ignore", &filters.tag_ignore)?;
@@ -286,7 +287,8 @@ impl Compiled {
             if let Some(text) = text
                 && !self.frame.iter().any(|b| b & bit != 0)
             {
-                self.notes.push(format!("--{option} {text:?} matches no frame"));
+                self.notes
+                    .push(format!("--{option} {text:?} matches no frame"));
             }
         }
         if let Some(show) = &filters.show
@@ -296,7 +298,8 @@ impl Compiled {
             self.notes.push(format!("--show {show:?} matches no frame"));
         }
         if !self.label_set.is_empty() && !self.label_set.contains(&true) {
-            self.notes.push("no sample has the labels asked for".to_string());
+            self.notes
+                .push("no sample has the labels asked for".to_string());
         }
     }
 }
@@ -312,7 +315,11 @@ impl<'a> Matches<'a> {
     fn new(profile: &Profile, regex: &'a Regex) -> Self {
         let is = |id| regex.is_match(profile.text(id));
         Self {
-            function: profile.function.iter().map(|f| is(f.name) || is(f.filename)).collect(),
+            function: profile
+                .function
+                .iter()
+                .map(|f| is(f.name) || is(f.filename))
+                .collect(),
             mapping: profile.mapping.iter().map(|m| is(m.filename)).collect(),
             regex,
         }

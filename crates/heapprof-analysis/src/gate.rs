@@ -64,7 +64,10 @@ impl Rule {
         // The comparison stands behind the closing parenthesis: expressions may hold a `>`.
         let from = text.rfind(')').unwrap_or(0);
         let at = text[from..].find('>').map(|at| at + from).ok_or_else(|| {
-            error("needs a >, as in 'inuse_space > +10%', 'flat(REGEX) > +1MiB' or 'new > 1MiB'".to_string())
+            error(
+                "needs a >, as in 'inuse_space > +10%', 'flat(REGEX) > +1MiB' or 'new > 1MiB'"
+                    .to_string(),
+            )
         })?;
         let (left, right) = (text[..at].trim(), &text[at + 1..]);
         let (or_equal, right) = match right.strip_prefix('=') {
@@ -76,14 +79,16 @@ impl Rule {
             rest.strip_prefix('(')?.strip_suffix(')')
         };
         let regex = |sort, text: &str| {
-            let regex = Regex::new(text).map_err(|e| error(crate::filter::regex_error(&e)))?;
+            let regex = Regex::new(text).map_err(|e| error(crate::pattern::regex_error(&e)))?;
             Ok::<_, Error>(Subject::Each(sort, regex))
         };
         let subject = match (inside("flat"), inside("cum")) {
             (Some(inner), _) => regex(Sort::Flat, inner)?,
             (_, Some(inner)) => regex(Sort::Cum, inner)?,
             _ if left == "new" => Subject::New,
-            _ if !left.is_empty() && left.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+            _ if !left.is_empty()
+                && left.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
+            {
                 Subject::Total(left.to_string())
             }
             _ => {
@@ -94,7 +99,9 @@ impl Rule {
         };
         let bound = bound(right).map_err(error)?;
         if matches!((&subject, bound), (Subject::New, Bound::Share(_))) {
-            return Err(error("what is new has no growth in percent; give a size".to_string()));
+            return Err(error(
+                "what is new has no growth in percent; give a size".to_string(),
+            ));
         }
         Ok(Self {
             text: text.to_string(),
@@ -172,7 +179,12 @@ impl Rule {
         };
         // From nothing any growth is beyond every percentage; without growth none is.
         let none = matches!(self.bound, Bound::Share(_)) && change.before == 0 && delta <= 0.0;
-        Ok(!none && if self.or_equal { value >= bound } else { value > bound })
+        Ok(!none
+            && if self.or_equal {
+                value >= bound
+            } else {
+                value > bound
+            })
     }
 }
 
@@ -204,7 +216,9 @@ fn bound(text: &str) -> Result<Bound, String> {
         Some(rest) => (true, rest.trim()),
         None => (false, text),
     };
-    let split = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let split = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
     let (digits, unit) = rest.split_at(split);
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     match unit.trim() {
@@ -216,7 +230,11 @@ fn bound(text: &str) -> Result<Bound, String> {
                 unit => Some(Unit::parse(unit).ok_or_else(wrong)?),
             };
             let amount = Amount { number, unit };
-            Ok(if grown { Bound::Growth(amount) } else { Bound::Value(amount) })
+            Ok(if grown {
+                Bound::Growth(amount)
+            } else {
+                Bound::Value(amount)
+            })
         }
     }
 }
@@ -240,10 +258,22 @@ mod tests {
 
     #[test]
     fn rules_that_cannot_be_read() {
-        for wrong in ["", "inuse_space", "inuse_space < 5", "flat(( > 5", "new > +10%", "a b > 5"] {
+        for wrong in [
+            "",
+            "inuse_space",
+            "inuse_space < 5",
+            "flat(( > 5",
+            "new > +10%",
+            "a b > 5",
+        ] {
             assert!(Rule::parse(wrong).is_err(), "{wrong}");
         }
-        for right in ["inuse_space > +10%", "flat(a>b) > +5MiB", "cum (x)>=1", "new > 1MiB"] {
+        for right in [
+            "inuse_space > +10%",
+            "flat(a>b) > +5MiB",
+            "cum (x)>=1",
+            "new > 1MiB",
+        ] {
             Rule::parse(right).unwrap();
         }
     }

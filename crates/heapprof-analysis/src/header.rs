@@ -101,9 +101,7 @@ pub(crate) fn header(
         None => "total, net",
     };
     let totals: Vec<[i64; 4]> = session.rows(
-        &format!(
-            "SELECT total, net, {kept} FROM profile_total WHERE profile = ?1 AND type = ?2"
-        ),
+        &format!("SELECT total, net, {kept} FROM profile_total WHERE profile = ?1 AND type = ?2"),
         [profile, r#type],
         |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]),
     )?;
@@ -127,7 +125,11 @@ pub(crate) fn header(
     let header = Header {
         profile: name,
         sample_type,
-        total: if query.relative_percentages { kept_total } else { total },
+        total: if query.relative_percentages {
+            kept_total
+        } else {
+            total
+        },
         net: kept_net,
         // Both are sums of the same values, bounded by `total`.
         left_out: net - kept_net,

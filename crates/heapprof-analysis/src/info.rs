@@ -159,7 +159,11 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         },
     )?;
     let count = |sql: &str| -> Result<i64, Error> {
-        Ok(session.rows(sql, [], |row| row.get(0))?.first().copied().unwrap_or(0))
+        Ok(session
+            .rows(sql, [], |row| row.get(0))?
+            .first()
+            .copied()
+            .unwrap_or(0))
     };
     info.samples = count(
         "SELECT count(*) FROM (SELECT DISTINCT stack, label_set FROM sample WHERE profile = 1)",

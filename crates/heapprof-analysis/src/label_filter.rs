@@ -16,7 +16,10 @@ pub(crate) struct LabelFilter {
 
 #[derive(Debug)]
 enum Wanted {
-    Range { low: Option<Bound>, high: Option<Bound> },
+    Range {
+        low: Option<Bound>,
+        high: Option<Bound>,
+    },
     Text(Vec<Regex>),
 }
 
@@ -43,7 +46,7 @@ impl LabelFilter {
         }
         let regexes = value
             .split(',')
-            .map(|part| Regex::new(part).map_err(|e| error(crate::filter::regex_error(&e))))
+            .map(|part| Regex::new(part).map_err(|e| error(crate::pattern::regex_error(&e))))
             .collect::<Result<Vec<_>, _>>()?;
         let value = Wanted::Text(regexes);
         Ok(Self { key, value })
@@ -64,13 +67,16 @@ impl LabelFilter {
                 !label.str.is_empty() && regexes.iter().any(|r| r.is_match(text))
             }),
             Wanted::Text(regexes) => regexes.iter().all(|r| {
-                labels.iter().filter(|label| !label.str.is_empty()).any(|label| {
-                    r.is_match(&format!(
-                        "{}:{}",
-                        profile.text(label.key),
-                        profile.text(label.str)
-                    ))
-                })
+                labels
+                    .iter()
+                    .filter(|label| !label.str.is_empty())
+                    .any(|label| {
+                        r.is_match(&format!(
+                            "{}:{}",
+                            profile.text(label.key),
+                            profile.text(label.str)
+                        ))
+                    })
             }),
         }
     }
@@ -115,13 +121,17 @@ fn range(text: &str) -> Result<Option<Bounds>, String> {
 
 fn bound(text: &str) -> Result<Option<Bound>, String> {
     let digits = text.trim_start_matches(['+', '-']);
-    let split = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let split = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
     let (number, unit) = text.split_at(text.len() - digits.len() + split);
     if split == 0 || !unit.chars().all(|c| c.is_ascii_alphabetic()) {
         return Ok(None);
     }
     let number: i64 = number.parse().map_err(|_| {
-        format!("{number} is beyond what a 64-bit number holds; give a smaller one or a larger unit")
+        format!(
+            "{number} is beyond what a 64-bit number holds; give a smaller one or a larger unit"
+        )
     })?;
     let unit = match unit {
         "" => None,

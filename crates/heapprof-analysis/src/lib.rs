@@ -18,6 +18,7 @@ mod info;
 mod label_filter;
 mod list;
 mod neighbours;
+mod pattern;
 mod peek;
 mod place;
 mod query;

@@ -58,7 +58,9 @@ pub fn list(
         },
     )?;
     rows.retain(|row| wanted(&row.function));
-    let more = query.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
+    let more = query
+        .limit
+        .map_or(0, |limit| rows.len().saturating_sub(limit));
     rows.truncate(rows.len() - more);
     let mut index = std::collections::HashMap::new();
     for (at, row) in rows.iter().enumerate() {

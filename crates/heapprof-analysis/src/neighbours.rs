@@ -55,7 +55,10 @@ pub(crate) fn neighbours(
             *sums.entry((entity, Side::Caller, caller)).or_default() += value;
         }
     }
-    let mut all: Neighbours = sums.into_iter().map(|((e, side, n), v)| (e, side, n, v)).collect();
+    let mut all: Neighbours = sums
+        .into_iter()
+        .map(|((e, side, n), v)| (e, side, n, v))
+        .collect();
     all.sort_unstable();
     all
 }

@@ -61,7 +61,9 @@ pub fn peek(session: &Session, query: &Query) -> Result<Peek, Error> {
             Ok((row.get(6)?, peek))
         },
     )?;
-    let more = query.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
+    let more = query
+        .limit
+        .map_or(0, |limit| rows.len().saturating_sub(limit));
     rows.truncate(rows.len() - more);
     let places = place::columns(query.granularity, "e");
     let order = place::order(query.granularity, "e");
@@ -80,7 +82,10 @@ pub fn peek(session: &Session, query: &Query) -> Result<Peek, Error> {
                 None => None,
             };
             let at: (i64, String) = (row.get(5)?, row.get(6)?);
-            by_entity.entry(at).or_insert_with(Vec::new).push((place, row.get::<_, i64>(4)?));
+            by_entity
+                .entry(at)
+                .or_insert_with(Vec::new)
+                .push((place, row.get::<_, i64>(4)?));
             Ok(())
         },
     )?;
@@ -91,7 +96,10 @@ pub fn peek(session: &Session, query: &Query) -> Result<Peek, Error> {
             row.callers = side("caller").unwrap_or_default();
             let callees = side("callee").unwrap_or_default();
             // No callee is the entity itself as the leaf: its flat.
-            row.callees = callees.into_iter().filter_map(|(p, v)| Some((p?, v))).collect();
+            row.callees = callees
+                .into_iter()
+                .filter_map(|(p, v)| Some((p?, v)))
+                .collect();
             row
         })
         .collect();

@@ -25,7 +25,11 @@ impl Place {
             label.push_str(&format!("{address:#016x} "));
         }
         label.push_str(&self.function);
-        if let Some(file) = self.file.as_ref().filter(|f| !f.is_empty() && **f != self.function) {
+        if let Some(file) = self
+            .file
+            .as_ref()
+            .filter(|f| !f.is_empty() && **f != self.function)
+        {
             label.push(' ');
             label.push_str(file);
             if let Some(line) = self.line.filter(|&l| l != 0) {

@@ -47,7 +47,10 @@ impl Granularity {
 
 impl fmt::Display for Granularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, g)| g == self).map(|(name, _)| *name);
+        let name = Self::ALL
+            .iter()
+            .find(|(_, g)| g == self)
+            .map(|(name, _)| *name);
         f.write_str(name.unwrap_or_default())
     }
 }

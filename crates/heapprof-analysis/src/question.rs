@@ -98,7 +98,11 @@ impl Question {
     /// Compiles the filters for each profile and finds out what the rows can be. No sums are made yet
     /// but the totals, which bound all others.
     pub fn new(sources: Vec<Source>, query: &Query, types: Types) -> Result<Self, Error> {
-        let mut table = EntityTable::new(query.granularity);
+        let texts = sources
+            .first()
+            .map(|s| s.profile.strings.clone())
+            .unwrap_or_default();
+        let mut table = EntityTable::new(query.granularity, texts);
         let mut names: Vec<(String, String)> = Vec::new();
         let mut parts = Vec::with_capacity(sources.len());
         for source in sources {
@@ -275,7 +279,7 @@ impl Question {
                 reverse: self.tree_options.reverse,
                 least: &least,
             };
-            call_tree::build(&self.entity_stacks(), &shape).map_err(|e| e.to_string())
+            call_tree::build(&self.entity_stacks().settled(), &shape).map_err(|e| e.to_string())
         });
         made.as_ref().map_err(|e| Error::Beyond(e.clone()))
     }
@@ -304,7 +308,11 @@ impl Question {
                         .enumerate()
                         .map(|(n, &set)| {
                             let value = all.values(first + n)[before + c];
-                            (stack_of[first + n], if set == 0 { 0 } else { base + set }, value)
+                            (
+                                stack_of[first + n],
+                                if set == 0 { 0 } else { base + set },
+                                value,
+                            )
                         })
                         .filter(|row| row.2 != 0)
                         .collect();
@@ -332,7 +340,11 @@ impl Question {
     pub(crate) fn neighbours(&self) -> &[Neighbours] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];
-            let wanted = if self.wanted.is_empty() { &all } else { &self.wanted };
+            let wanted = if self.wanted.is_empty() {
+                &all
+            } else {
+                &self.wanted
+            };
             self.blocks()
                 .map(|(p, c)| {
                     let part = &self.parts[p];

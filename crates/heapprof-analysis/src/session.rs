@@ -77,6 +77,9 @@ impl Session {
 
     /// The notes of the question's filters.
     pub(crate) fn notes(&self) -> Vec<String> {
-        self.question.as_ref().map(|q| q.notes()).unwrap_or_default()
+        self.question
+            .as_ref()
+            .map(|q| q.notes())
+            .unwrap_or_default()
     }
 }

@@ -86,13 +86,20 @@ impl StackTable {
             of.push(n);
         }
         let mut order: Vec<u32> = (0..first.len() as u32).collect();
-        let ranks = |n: u32| all.get(first[n as usize] as usize).iter().rev().map(|&e| rank[e as usize]);
+        let ranks = |n: u32| {
+            all.get(first[n as usize] as usize)
+                .iter()
+                .rev()
+                .map(|&e| rank[e as usize])
+        };
         order.sort_by(|&a, &b| ranks(a).cmp(ranks(b)));
         let mut number = vec![0; order.len()];
         let mut table = Self::default();
         for (at, &n) in order.iter().enumerate() {
             number[n as usize] = at as u32;
-            table.entity.extend_from_slice(all.get(first[n as usize] as usize));
+            table
+                .entity
+                .extend_from_slice(all.get(first[n as usize] as usize));
             table.end.push(table.entity.len());
         }
         for n in &mut of {

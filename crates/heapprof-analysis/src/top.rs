@@ -55,7 +55,11 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         sort: query.sort,
         ..Top::default()
     };
-    let types = if wide { all_types(session, profile)? } else { Vec::new() };
+    let types = if wide {
+        all_types(session, profile)?
+    } else {
+        Vec::new()
+    };
     let (places, order) = (
         place::columns(query.granularity, "t"),
         place::order(query.granularity, "t"),
@@ -95,7 +99,11 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
             "SELECT count(DISTINCT {}) FROM function_total WHERE profile = ?1",
             session.total_key
         );
-        rows = session.rows(&count, [profile], |row| row.get(0))?.first().copied().unwrap_or(0);
+        rows = session
+            .rows(&count, [profile], |row| row.get(0))?
+            .first()
+            .copied()
+            .unwrap_or(0);
         for (i, (id, _)) in types.iter().enumerate() {
             let shown: i64 = top.rows.iter().map(|r| r.values[i].0).sum();
             let sum: Vec<i64> = session.rows(
@@ -103,13 +111,18 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
                 [profile, *id],
                 |row| row.get(0),
             )?;
-            top.other.values.push(sum.first().copied().unwrap_or(0) - shown);
+            top.other
+                .values
+                .push(sum.first().copied().unwrap_or(0) - shown);
         }
     }
     top.other.rows = rows - top.rows.len() as i64;
     top.other.flat = flat - top.rows.iter().map(|r| r.flat).sum::<i64>();
     let names: Vec<SampleType> = types.into_iter().map(|(_, name)| name).collect();
-    top.types = names.iter().map(|t| (t.clone(), matching_count(&names, t))).collect();
+    top.types = names
+        .iter()
+        .map(|t| (t.clone(), matching_count(&names, t)))
+        .collect();
     Ok(top)
 }
 

@@ -45,9 +45,7 @@ pub(crate) fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, 
         .zip(columns)
         .map(|((total, net), &column)| {
             let total = i64::try_from(total).map_err(|_| Error::Overflow {
-                sample_type: profile
-                    .text(profile.sample_type[column].r#type)
-                    .to_string(),
+                sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
             })?;
             // |net| <= total, so it fits too.
             Ok(Total {
@@ -97,7 +95,9 @@ pub(crate) fn totals(
             stamp = 0;
         }
         stamp += 1;
-        let leaf = stack.first().map_or(empty_stack, |&f| entity_of[f as usize]) as usize;
+        let leaf = stack
+            .first()
+            .map_or(empty_stack, |&f| entity_of[f as usize]) as usize;
         for (sum, value) in flat[leaf * width..].iter_mut().zip(&picked) {
             *sum += value;
         }

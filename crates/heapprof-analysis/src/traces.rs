@@ -52,9 +52,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
         .map(|(stack, set, value)| (value, stack, labels.get(&set).cloned().unwrap_or_default()))
         .collect();
     // Label sets have no order of their own that would survive loading.
-    keyed.sort_by(|a, b| {
-        (b.0.unsigned_abs(), a.1, &a.2).cmp(&(a.0.unsigned_abs(), b.1, &b.2))
-    });
+    keyed.sort_by(|a, b| (b.0.unsigned_abs(), a.1, &a.2).cmp(&(a.0.unsigned_abs(), b.1, &b.2)));
     labels.clear();
     let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
     let rest = keyed.split_off(shown);
@@ -96,9 +94,14 @@ fn label_sets(session: &Session) -> Result<std::collections::HashMap<i64, Labels
                 true => LabelValue::Number(row.get(3)?, row.get(4)?),
                 false => LabelValue::Text(text),
             };
-            let seen = session.question.as_ref().is_none_or(|q| q.label_keys.shows(&key));
+            let seen = session
+                .question
+                .as_ref()
+                .is_none_or(|q| q.label_keys.shows(&key));
             if seen {
-                sets.entry(row.get::<_, i64>(0)?).or_insert_with(Vec::new).push((key, value));
+                sets.entry(row.get::<_, i64>(0)?)
+                    .or_insert_with(Vec::new)
+                    .push((key, value));
             }
             Ok(())
         },

@@ -99,9 +99,18 @@ fn with_others(nodes: Vec<TreeRow>, net: &[i64]) -> Vec<TreeRow> {
     for node in nodes {
         close(&mut rows, &mut open, node.depth);
         if let Some(parent) = open.last_mut() {
-            parent.iter_mut().zip(&node.total).for_each(|(rest, t)| *rest -= t);
+            parent
+                .iter_mut()
+                .zip(&node.total)
+                .for_each(|(rest, t)| *rest -= t);
         }
-        open.push(node.total.iter().zip(&node.own).map(|(t, own)| t - own).collect());
+        open.push(
+            node.total
+                .iter()
+                .zip(&node.own)
+                .map(|(t, own)| t - own)
+                .collect(),
+        );
         rows.push(node);
     }
     close(&mut rows, &mut open, 0);

@@ -45,7 +45,9 @@ impl View {
         if self.identity {
             match self.frames.one_each() {
                 true => stack.extend(locations.iter().map(|l| l.0)),
-                false => locations.iter().for_each(|&l| stack.extend(self.frames.of(l))),
+                false => locations
+                    .iter()
+                    .for_each(|&l| stack.extend(self.frames.of(l))),
             }
             return true;
         }

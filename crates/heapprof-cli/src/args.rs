@@ -25,7 +25,13 @@ pub(crate) struct Cli {
     pub(crate) color: Color,
 
     /// The database that load fills and profile names are looked up in
-    #[arg(long, global = true, env = "HEAPPROF_DB", default_value = "heapprof.db", value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "HEAPPROF_DB",
+        default_value = "heapprof.db",
+        value_name = "FILE"
+    )]
     pub(crate) db: PathBuf,
 
     /// The most bytes a profile may inflate to, e.g. 16GiB
@@ -55,7 +61,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example: heapprof peek 'parseExpr$' profile.pb.gz")]
     Peek(MatchArgs),
     /// Source lines of the functions that match, with their values
-    #[command(after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src profile.pb.gz")]
+    #[command(
+        after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src profile.pb.gz"
+    )]
     List(ListArgs),
     /// Each stack with its labels and value, the largest first
     #[command(after_help = "Example: heapprof traces -n 3 profile.pb.gz")]
@@ -75,11 +83,15 @@ Example: heapprof diff before.pb.gz after.pb.gz --fail-if 'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
     /// A flame graph as one SVG file
-    #[command(after_help = "Example: heapprof flame profile.pb.gz > out.svg\n         \
-heapprof flame --base before.pb.gz after.pb.gz > diff.svg")]
+    #[command(
+        after_help = "Example: heapprof flame profile.pb.gz > out.svg\n         \
+heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
+    )]
     Flame(FlameArgs),
     /// Put profiles into the database
-    #[command(after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday tuesday")]
+    #[command(
+        after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday tuesday"
+    )]
     Load(LoadArgs),
     /// List the profiles of the database
     #[command(after_help = "Example: heapprof ls")]
@@ -101,7 +113,9 @@ Example: heapprof sql -p profile.pb.gz 'SELECT name, flat FROM function_total t 
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(ConvertArgs),
     /// Print completions for a shell
-    #[command(after_help = "Example: heapprof completions bash > ~/.local/share/bash-completion/completions/heapprof")]
+    #[command(
+        after_help = "Example: heapprof completions bash > ~/.local/share/bash-completion/completions/heapprof"
+    )]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
@@ -530,7 +544,9 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// A number of bytes such as `512`, `16GiB` or `1.5gb`.
 fn size(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
     let wrong = || "not a size; write for example 512MiB or 16GiB".to_string();
     let number: f64 = digits.parse().map_err(|_| wrong())?;
@@ -557,8 +573,15 @@ mod tests {
     #[test]
     fn every_command_has_an_example() {
         for command in Cli::command().get_subcommands() {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example: heapprof "), "{}", command.get_name());
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                help.contains("Example: heapprof "),
+                "{}",
+                command.get_name()
+            );
         }
     }
 

@@ -82,7 +82,11 @@ impl Shared {
         types: Types,
         change: impl FnOnce(Question) -> Question,
     ) -> Result<Session> {
-        let name = sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ");
+        let name = sources
+            .iter()
+            .map(|s| s.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
         let question = Question::new(sources, query, types).context(name)?;
         for note in question.notes() {
             messages::note(&note);
@@ -138,7 +142,11 @@ impl Shared {
 
 /// What a session asked, one statement a line.
 pub(crate) fn statements(session: &Session) -> String {
-    session.statements().iter().map(|sql| format!("{sql};\n")).collect()
+    session
+        .statements()
+        .iter()
+        .map(|sql| format!("{sql};\n"))
+        .collect()
 }
 
 /// A regular expression given as an argument.
@@ -146,6 +154,9 @@ pub(crate) fn regex(text: &str) -> Result<Regex> {
     Regex::new(text).map_err(|error| {
         let error = error.to_string();
         let last = error.lines().last().unwrap_or(&error).trim().to_string();
-        anyhow::anyhow!("{text:?} is not a regular expression: {}", last.trim_start_matches("error: "))
+        anyhow::anyhow!(
+            "{text:?} is not a regular expression: {}",
+            last.trim_start_matches("error: ")
+        )
     })
 }

@@ -10,13 +10,20 @@ pub(crate) fn newest() -> Result<String> {
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             let ours = name.starts_with("heapprof.") && name.ends_with(".pb.gz");
-            let time = entry.metadata().ok().filter(|m| m.is_file())?.modified().ok()?;
+            let time = entry
+                .metadata()
+                .ok()
+                .filter(|m| m.is_file())?
+                .modified()
+                .ok()?;
             // Of equally old ones the last name: an order that does not depend on the folder's.
             ours.then_some((time, name))
         })
         .max();
     match newest {
         Some((_, name)) => Ok(name),
-        None => bail!("no PROFILE is named, and there is no heapprof.*.pb.gz in this folder; name a file"),
+        None => bail!(
+            "no PROFILE is named, and there is no heapprof.*.pb.gz in this folder; name a file"
+        ),
     }
 }

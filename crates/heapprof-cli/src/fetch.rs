@@ -26,7 +26,9 @@ pub(crate) fn fetch(url: &str) -> Result<Box<dyn Read>> {
         .into();
     let response = match agent.get(url).call() {
         Ok(response) => response,
-        Err(ureq::Error::StatusCode(code)) => bail!("the server answers {code}; is that the address of a profile?"),
+        Err(ureq::Error::StatusCode(code)) => {
+            bail!("the server answers {code}; is that the address of a profile?")
+        }
         Err(error) => return Err(anyhow!("{error}")).context("cannot be fetched"),
     };
     Ok(Box::new(response.into_body().into_reader()))

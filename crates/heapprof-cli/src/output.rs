@@ -59,7 +59,10 @@ pub(crate) fn write(
         body(&mut writer)?;
         writer.flush().with_context(named)?;
     }
-    temporary.persist(path).map_err(|error| error.error).with_context(named)?;
+    temporary
+        .persist(path)
+        .map_err(|error| error.error)
+        .with_context(named)?;
     Ok(())
 }
 

@@ -74,7 +74,9 @@ impl Sources {
             return Ok(Source::new(name, self.file(path)?));
         }
         match self.stored(name)? {
-            Some(store) => store.restore(name).with_context(|| self.db.display().to_string()),
+            Some(store) => store
+                .restore(name)
+                .with_context(|| self.db.display().to_string()),
             None => bail!(
                 "{name}: there is no such file, and no database {} with a profile of that name",
                 self.db.display()
@@ -112,7 +114,9 @@ impl Sources {
     fn file(&self, path: &Path) -> Result<Profile> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
-        let metadata = file.metadata().with_context(|| format!("{name}: cannot be read"))?;
+        let metadata = file
+            .metadata()
+            .with_context(|| format!("{name}: cannot be read"))?;
         if metadata.is_dir() {
             bail!("{name}: is a folder, not a profile; name a file in it");
         }

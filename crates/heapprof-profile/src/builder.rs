@@ -3,8 +3,8 @@
 use foldhash::{HashMap, HashMapExt};
 
 use crate::model::{
-    Function, FunctionIndex, Label, LabelSetIndex, Line, Location, LocationIndex,
-    Mapping, MappingIndex, Profile, Samples, ValueType,
+    Function, FunctionIndex, Label, LabelSetIndex, Line, Location, LocationIndex, Mapping,
+    MappingIndex, Profile, Samples, ValueType,
 };
 use crate::strings::StringId;
 
@@ -162,17 +162,19 @@ impl ProfileBuilder {
                 }
             })
             .collect();
-        // The same lines are the same place: find it under the address it was given.
-        let known = self.profile.location.iter().position(|l| {
-            !lines.is_empty() && self.profile.lines(l) == &lines[..]
-        });
-        match known {
-            Some(at) => LocationIndex(at as u32),
-            None => {
-                let address = 0x40_0000 + 16 * (self.profile.location.len() as u64 + 1);
-                self.location(None, address, false, &lines)
+        // The same lines are the same place, in every profile: the address follows from the texts.
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for frame in frames {
+            let line = frame.line.to_string();
+            for byte in [frame.name, "@", frame.filename, ":", &line, ";"]
+                .concat()
+                .bytes()
+            {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
             }
         }
+        let address = 0x40_0000 + 16 * (hash % (1 << 28));
+        self.location(None, address, false, &lines)
     }
 
     /// Adds a sample written the folded way, root first: `main;parse@parse.c:12;alloc`.

@@ -67,7 +67,12 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
             }
             decoder.finish()
         }
-        Err(error) => Err(decoder.explain(error, stream.heads())),
+        // Damage to the gzip layer shows as nonsense inside; the checksum at its end tells which it was.
+        Err(error @ (Error::Wire { .. } | Error::Invalid { .. })) => match stream.drain() {
+            Err(gzip @ Error::Gzip { .. }) => Err(gzip),
+            _ => Err(decoder.explain(error, stream.heads())),
+        },
+        Err(error) => Err(error),
     }
 }
 
@@ -137,9 +142,6 @@ impl Decoder {
 
     /// Says more about an error than the place where it showed.
     fn explain(&self, error: Error, (file, plain): (&[u8], &[u8])) -> Error {
-        if !matches!(error, Error::Wire { .. } | Error::Invalid { .. }) {
-            return error;
-        }
         // Only a file that gave nothing useful can be of another kind altogether.
         if self.samples.is_empty()
             && let Some(kind) = foreign(plain, plain.len() < file.len() || plain[..] != *file)
@@ -151,8 +153,10 @@ impl Decoder {
 
     fn with_hint(&self, error: Error) -> Error {
         let hint = match self.concatenated {
-            true => "; the file seems to hold several profiles one after the other: split it, and name them side by side to merge them",
-            false => return error,
+            true => {
+                "; the file seems to hold several profiles one after the other: split it, and name them side by side to merge them"
+            }
+            false => "; the file is damaged or its writer at fault: write the profile anew",
         };
         match error {
             Error::Wire {
@@ -221,7 +225,10 @@ fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
         (b"\x1f\x8b", "is gzipped twice; unpack it once"),
         (b"\x7fELF", "is a program or library (ELF)"),
         (b"PK\x03\x04", "is a zip archive; unpack it first"),
-        (b"\x28\xb5\x2f\xfd", "is zstd-compressed; unpack it with zstd -d first"),
+        (
+            b"\x28\xb5\x2f\xfd",
+            "is zstd-compressed; unpack it with zstd -d first",
+        ),
         (b"BZh", "is bzip2-compressed; unpack it first"),
         (b"\xfd7zXZ", "is xz-compressed; unpack it first"),
         (

@@ -183,10 +183,10 @@ impl<W: Write> Encoder<'_, W> {
         number(8, keep_frames);
         number(9, profile.time_nanos);
         number(10, profile.duration_nanos);
-        if let Some(period_type) = period_type {
-            if period_type != proto::ValueType::default() {
-                prost::encoding::message::encode(11, &period_type, &mut self.buf);
-            }
+        if let Some(period_type) = period_type
+            && period_type != proto::ValueType::default()
+        {
+            prost::encoding::message::encode(11, &period_type, &mut self.buf);
         }
         if profile.period != 0 {
             int64::encode(12, &profile.period, &mut self.buf);
@@ -214,7 +214,9 @@ fn location_message(profile: &Profile, location: &Location) -> proto::Location {
     };
     proto::Location {
         id: location.id,
-        mapping_id: location.mapping.map_or(0, |m| profile.mapping[m.index()].id),
+        mapping_id: location
+            .mapping
+            .map_or(0, |m| profile.mapping[m.index()].id),
         address: location.address,
         line: profile.lines(location).iter().map(line).collect(),
         is_folded: location.is_folded,

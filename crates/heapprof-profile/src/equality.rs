@@ -25,9 +25,7 @@ impl PartialEq for Profile {
                 both.value_type(a, b)
             })
             && both.all(&self.mapping, &other.mapping, |a, b| both.mapping(a, b))
-            && both.all(&self.function, &other.function, |a, b| {
-                both.function(a, b)
-            })
+            && both.all(&self.function, &other.function, |a, b| both.function(a, b))
             && self.location == other.location
             && self.line == other.line
             && both.samples()

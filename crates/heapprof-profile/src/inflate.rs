@@ -122,9 +122,7 @@ fn gzip_error(error: io::Error, offset: u64) -> Error {
     let defect = match error.kind() {
         _ if error.raw_os_error().is_some() => return Error::Io(error),
         ErrorKind::UnexpectedEof => GzipDefect::Truncated,
-        ErrorKind::InvalidInput | ErrorKind::InvalidData => {
-            GzipDefect::Corrupt(error.to_string())
-        }
+        ErrorKind::InvalidInput | ErrorKind::InvalidData => GzipDefect::Corrupt(error.to_string()),
         _ => return Error::Io(error),
     };
     Error::Gzip { offset, defect }

@@ -80,7 +80,11 @@ impl Merger {
         let name = |p: &Profile, t: &ValueType| p.text(t.r#type).to_string();
         let sum = &mut self.builder.profile;
         let ours: Vec<String> = sum.sample_type.iter().map(|t| name(sum, t)).collect();
-        let theirs: Vec<String> = profile.sample_type.iter().map(|t| name(&profile, t)).collect();
+        let theirs: Vec<String> = profile
+            .sample_type
+            .iter()
+            .map(|t| name(&profile, t))
+            .collect();
         let shared: Vec<(usize, usize)> = ours
             .iter()
             .enumerate()
@@ -128,9 +132,16 @@ impl Merger {
                 ..*m
             };
             let size = m.memory_limit.wrapping_sub(m.memory_start);
-            let file = if m.build_id.is_empty() { moved.filename } else { moved.build_id };
+            let file = if m.build_id.is_empty() {
+                moved.filename
+            } else {
+                moved.build_id
+            };
             let key = (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file);
-            let index = *self.mapping_key.entry(key).or_insert_with(|| builder.mapping(moved));
+            let index = *self
+                .mapping_key
+                .entry(key)
+                .or_insert_with(|| builder.mapping(moved));
             let start = builder.profile.mapping[index.index()].memory_start;
             mapping.push((index, start.wrapping_sub(m.memory_start)));
         }
@@ -190,7 +201,14 @@ impl Merger {
                 builder.label_set(&mut moved)
             });
             let samples = &mut builder.profile.samples;
-            add_sample(&mut self.sample_index, &self.hasher, samples, &stack, set, values)?;
+            add_sample(
+                &mut self.sample_index,
+                &self.hasher,
+                samples,
+                &stack,
+                set,
+                values,
+            )?;
         }
         Ok(())
     }
@@ -198,8 +216,11 @@ impl Merger {
     fn header(&mut self, other: &Profile) -> Result<(), Error> {
         let text = |id| other.text(id).to_string();
         let builder = &mut self.builder;
-        let comments: Vec<StringId> =
-            other.comment.iter().map(|&c| builder.text(&text(c))).collect();
+        let comments: Vec<StringId> = other
+            .comment
+            .iter()
+            .map(|&c| builder.text(&text(c)))
+            .collect();
         let drop_frames = builder.text(&text(other.drop_frames));
         let keep_frames = builder.text(&text(other.keep_frames));
         let default = builder.text(&text(other.default_sample_type));
@@ -277,7 +298,8 @@ fn add_sample(
     values: &[i64],
 ) -> Result<(), Error> {
     let hash = |stack: &[LocationIndex], set: LabelSetIndex| hasher.hash_one((stack, set));
-    let same = |&i: &u32| samples.label_set(i as usize) == set && samples.stack(i as usize) == stack;
+    let same =
+        |&i: &u32| samples.label_set(i as usize) == set && samples.stack(i as usize) == stack;
     if let Some(&i) = index.find(hash(stack, set), same) {
         let at = i as usize * samples.width;
         for (sum, value) in samples.value[at..].iter_mut().zip(values) {
@@ -348,7 +370,11 @@ impl Profile {
         let mut new = Samples::new(old.width);
         for i in 0..old.len() {
             if old.values(i).iter().any(|&v| v != 0) {
-                new.push(old.stack(i).iter().copied(), old.values(i), old.label_set(i));
+                new.push(
+                    old.stack(i).iter().copied(),
+                    old.values(i),
+                    old.label_set(i),
+                );
             }
         }
         self.samples = new;

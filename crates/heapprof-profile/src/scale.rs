@@ -64,7 +64,11 @@ impl Profile {
             _ => {
                 let ratio = old.factor as f64 / new.factor as f64;
                 self.each_value("converted", |column, value| {
-                    if column == index { scaled(value, ratio) } else { Some(value) }
+                    if column == index {
+                        scaled(value, ratio)
+                    } else {
+                        Some(value)
+                    }
                 })?;
             }
         }

@@ -73,7 +73,11 @@ mod tests {
             ("", None),
         ];
         for (name, expected) in table {
-            assert_eq!(Unit::parse(name).map(|u| (u.family, u.factor)), expected, "{name}");
+            assert_eq!(
+                Unit::parse(name).map(|u| (u.family, u.factor)),
+                expected,
+                "{name}"
+            );
         }
     }
 }

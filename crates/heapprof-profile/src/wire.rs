@@ -122,7 +122,11 @@ impl<'a> Fields<'a> {
                     return Err(WireDefect::Truncated { field });
                 }
                 pos += size;
-                if wire_type == 1 { Value::Fixed64 } else { Value::Fixed32 }
+                if wire_type == 1 {
+                    Value::Fixed64
+                } else {
+                    Value::Fixed32
+                }
             }
             2 => {
                 let length = varint(self.data, &mut pos).map_err(named)?;
@@ -185,9 +189,10 @@ impl<'a> Fields<'a> {
             Value::Bytes(packed) => {
                 let mut pos = 0;
                 while pos < packed.len() {
-                    let number = varint(packed, &mut pos).map_err(|defect| {
-                        self.error(self.pos - packed.len() + pos, defect)
-                    })?;
+                    // The packed numbers end where the field does.
+                    let start = self.pos.saturating_sub(packed.len());
+                    let number = varint(packed, &mut pos)
+                        .map_err(|defect| self.error(start + pos, defect))?;
                     each(number);
                 }
             }
@@ -206,8 +211,11 @@ pub(crate) struct Stream<R: Read> {
     /// Where `buf` begins in the profile.
     base: u64,
     limit: u64,
+    head: Vec<u8>,
 }
 
+/// How much of the beginning tells what a file is.
+const HEAD: usize = 64;
 const CHUNK: usize = 128 << 10;
 
 impl<R: Read> Stream<R> {
@@ -219,6 +227,7 @@ impl<R: Read> Stream<R> {
             end: 0,
             base: 0,
             limit,
+            head: Vec::new(),
         }
     }
 
@@ -228,8 +237,20 @@ impl<R: Read> Stream<R> {
 
     /// The first bytes of the file, and those of its plain content.
     pub(crate) fn heads(&self) -> (&[u8], &[u8]) {
-        let plain = if self.base == 0 { &self.buf[..self.end.min(64)] } else { &[][..] };
-        (self.input.head(), plain)
+        (self.input.head(), &self.head)
+    }
+
+    /// Reads to the end and throws it away, for what the layer below has to say.
+    pub(crate) fn drain(&mut self) -> Result<(), Error> {
+        let mut rest = self.base + self.end as u64;
+        let mut scratch = vec![0; CHUNK];
+        while rest <= self.limit {
+            match self.input.read(&mut scratch)? {
+                0 => break,
+                n => rest += n as u64,
+            }
+        }
+        Ok(())
     }
 
     /// Reads on until `want` bytes are in the buffer, or all there are. The buffer grows with what
@@ -249,6 +270,9 @@ impl<R: Read> Stream<R> {
             if n == 0 {
                 break;
             }
+            let missing = HEAD.saturating_sub(self.head.len()).min(n);
+            self.head
+                .extend_from_slice(&self.buf[self.end..self.end + missing]);
             self.end += n;
             if self.base + self.end as u64 > self.limit {
                 return Err(Error::TooLarge { limit: self.limit });

@@ -11,8 +11,10 @@ use crate::table::printable;
 
 /// One folded stack, root first.
 pub fn folded(stack: &[Place], value: i64, mut writer: impl Write) -> std::io::Result<()> {
-    let frames: Vec<String> =
-        stack.iter().map(|place| printable(&place.label()).replace(';', ":")).collect();
+    let frames: Vec<String> = stack
+        .iter()
+        .map(|place| printable(&place.label()).replace(';', ":"))
+        .collect();
     match frames.is_empty() {
         true => writeln!(writer, "{EMPTY_STACK} {value}"),
         false => writeln!(writer, "{} {value}", frames.join(";")),
@@ -64,8 +66,7 @@ fn frames(profile: &Profile, location: &Location) -> Vec<Map<String, Value>> {
 
 /// Everything a profile says, one sample a line.
 pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
-    let value_type =
-        |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
+    let value_type = |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
     let head = json!({
         "sample_types": profile.sample_type.iter().map(value_type).collect::<Vec<_>>(),
         "time_nanos": profile.time_nanos,
@@ -94,7 +95,8 @@ pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Err
             .iter()
             .flat_map(|l| frames(profile, &profile.location[l.index()]))
             .collect();
-        let sample = json!({"stack": stack, "labels": labels(profile, i), "values": samples.values(i)});
+        let sample =
+            json!({"stack": stack, "labels": labels(profile, i), "values": samples.values(i)});
         let comma = if i + 1 < samples.len() { "," } else { "" };
         writeln!(writer, "{}{comma}", serde_json::to_string(&sample)?)?;
     }
@@ -105,8 +107,15 @@ pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Err
 /// One sample a row: its stack root first, its labels, a column a sample type.
 pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut csv = csv::Writer::from_writer(writer);
-    let types = profile.sample_type.iter().map(|t| profile.text(t.r#type).to_string());
-    csv.write_record(["stack".to_string(), "labels".to_string()].into_iter().chain(types))?;
+    let types = profile
+        .sample_type
+        .iter()
+        .map(|t| profile.text(t.r#type).to_string());
+    csv.write_record(
+        ["stack".to_string(), "labels".to_string()]
+            .into_iter()
+            .chain(types),
+    )?;
     let samples = &profile.samples;
     for i in 0..samples.len() {
         let mut names: Vec<String> = samples
@@ -116,9 +125,14 @@ pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
                 let location = &profile.location[l.index()];
                 let name = |frame: &Map<String, Value>| {
                     let text = frame.get("function").or_else(|| frame.get("address"));
-                    text.and_then(Value::as_str).unwrap_or_default().replace(';', ":")
+                    text.and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .replace(';', ":")
                 };
-                frames(profile, location).iter().map(name).collect::<Vec<_>>()
+                frames(profile, location)
+                    .iter()
+                    .map(name)
+                    .collect::<Vec<_>>()
             })
             .collect();
         names.reverse();

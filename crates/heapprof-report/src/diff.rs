@@ -89,11 +89,16 @@ fn lines(
         growth(diff.total),
     )];
     if let Some(ratio) = diff.normalized {
-        lines.push(format!("Values after are multiplied by {ratio:.6}, so that both totals are equal."));
+        lines.push(format!(
+            "Values after are multiplied by {ratio:.6}, so that both totals are equal."
+        ));
     }
     if let Some(period) = diff.after.sampled.or(diff.before.sampled) {
-        let period = Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
-        lines.push(format!("Values are estimated from samples, one every {period} on average."));
+        let period =
+            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        lines.push(format!(
+            "Values are estimated from samples, one every {period} on average."
+        ));
     }
     if !diff.after.filters.is_empty() {
         lines.push(format!("Filters: {}", diff.after.filters.join(" ")));
@@ -153,7 +158,13 @@ fn table(
         };
         table.tinted_row(cells, tint);
     };
-    let sums = |change: Change| [i128::from(change.before), i128::from(change.after), change.delta()];
+    let sums = |change: Change| {
+        [
+            i128::from(change.before),
+            i128::from(change.after),
+            change.delta(),
+        ]
+    };
     let grown = |change: Change| match split {
         true => change.growth().map(|g| g.to_string()).unwrap_or_default(),
         false => growth(change),
@@ -178,17 +189,29 @@ fn table(
             })
         };
         let all: Vec<&DiffRow> = diff.rows.iter().collect();
-        let same: Vec<&DiffRow> =
-            all.into_iter().filter(|row| row.flat.delta() == 0).collect();
+        let same: Vec<&DiffRow> = all
+            .into_iter()
+            .filter(|row| row.flat.delta() == 0)
+            .collect();
         if shown < changed.len() {
-            add(&named(heapprof_analysis::OTHER), rest(&changed[shown..]), String::new(), "");
+            add(
+                &named(heapprof_analysis::OTHER),
+                rest(&changed[shown..]),
+                String::new(),
+                "",
+            );
         }
         if rest(&same)[0] != 0 {
             add(&named("(unchanged)"), rest(&same), String::new(), "same");
         }
     }
     let status = diff.total_status();
-    add(&named("(total)"), sums(diff.total), grown(diff.total), status.word());
+    add(
+        &named("(total)"),
+        sums(diff.total),
+        grown(diff.total),
+        status.word(),
+    );
     table
 }
 

@@ -36,14 +36,21 @@ fn stacks(tree: &Tree) -> impl Iterator<Item = (String, &Vec<i64>)> {
     tree.rows.iter().filter_map(move |row: &TreeRow| {
         path.truncate(row.depth);
         path.push(frame(&row.place.label()));
-        row.own.iter().any(|&v| v != 0).then(|| (path.join(";"), &row.own))
+        row.own
+            .iter()
+            .any(|&v| v != 0)
+            .then(|| (path.join(";"), &row.own))
     })
 }
 
 /// A name as a frame of a folded stack: `;` parts frames, and a line is one stack.
 fn frame(name: &str) -> String {
     let name = printable(name).replace(';', ":");
-    if name.trim().is_empty() { "(no name)".to_string() } else { name }
+    if name.trim().is_empty() {
+        "(no name)".to_string()
+    } else {
+        name
+    }
 }
 
 /// Draws the graph as SVG.
@@ -97,7 +104,10 @@ pub fn flame_svg(
     lines.sort_unstable();
 
     let mut svg = Options::default();
-    svg.title = options.title.clone().unwrap_or_else(|| title(tree, &measure));
+    svg.title = options
+        .title
+        .clone()
+        .unwrap_or_else(|| title(tree, &measure));
     svg.subtitle = Some(subtitle(tree, &measure, two_sided));
     svg.count_name = header.sample_type.unit.clone();
     if two_sided {
@@ -144,19 +154,27 @@ fn subtitle(tree: &Tree, measure: &Measure, two_sided: bool) -> String {
         None => parts.push(header.profile.clone()),
     }
     if two_sided {
-        parts.push("orange grew, blue shrank or vanished; width: the larger of before and after".to_string());
+        parts.push(
+            "orange grew, blue shrank or vanished; width: the larger of before and after"
+                .to_string(),
+        );
     }
     if tree.reverse {
         parts.push("from the leaves".to_string());
     }
     if let Some(period) = header.sampled {
-        let shown = Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        let shown =
+            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
         parts.push(format!("estimated from samples every {shown}"));
     }
     if !header.filters.is_empty() {
-        parts.push(format!("{}: kept {}", header.filters.join(" "), measure.show(header.net)));
+        parts.push(format!(
+            "{}: kept {}",
+            header.filters.join(" "),
+            measure.show(header.net)
+        ));
     }
-    printable(&parts.join(" | "))
+    printable(&parts.join(" | ")).into_owned()
 }
 
 /// inferno paints differences red and blue; ours are orange and blue, with a legend, so that people
@@ -173,7 +191,9 @@ fn recoloured(svg: &str) -> String {
         let strength = (250.0 - g) / 150.0;
         let mix = |faint: f64, strong: f64| (faint + (strong - faint) * strength).round() as u8;
         match (r, b) {
-            (255.0, b) if b < 255.0 => paint(mix(253.0, 241.0), mix(230.0, 125.0), mix(206.0, 32.0)),
+            (255.0, b) if b < 255.0 => {
+                paint(mix(253.0, 241.0), mix(230.0, 125.0), mix(206.0, 32.0))
+            }
             (_, 255.0) => paint(mix(222.0, 67.0), mix(235.0, 147.0), mix(247.0, 207.0)),
             _ => found[0].to_string(),
         }
@@ -202,7 +222,12 @@ mod tests {
     fn red_becomes_orange() {
         let svg = r#"<svg><rect fill="rgb(255,100,100)"/><rect fill="rgb(100,100,255)"/><rect fill="rgb(250,250,250)"/></svg>"#;
         let painted = recoloured(svg);
-        for expected in ["rgb(241,125,32)", "rgb(67,147,207)", "rgb(250,250,250)", "legend"] {
+        for expected in [
+            "rgb(241,125,32)",
+            "rgb(67,147,207)",
+            "rgb(250,250,250)",
+            "legend",
+        ] {
             assert!(painted.contains(expected), "{painted}");
         }
         assert!(!painted.contains("rgb(255,100,100)"));

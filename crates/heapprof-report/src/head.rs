@@ -31,8 +31,11 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
         header.sample_type.r#type,
     )];
     if let Some(period) = header.sampled {
-        let period = Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
-        lines[0].push_str(&format!(" (estimated from samples, one every {period} on average)"));
+        let period =
+            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        lines[0].push_str(&format!(
+            " (estimated from samples, one every {period} on average)"
+        ));
     }
     if !header.filters.is_empty() {
         lines.push(format!(
@@ -64,7 +67,8 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
         .elsewhere
         .iter()
         .map(|(name, unit, total)| {
-            let shown = Measure::new(unit, None).map_or_else(|_| measure.show(*total), |m| m.show(*total));
+            let shown =
+                Measure::new(unit, None).map_or_else(|_| measure.show(*total), |m| m.show(*total));
             format!("{name} has {shown}")
         })
         .collect();

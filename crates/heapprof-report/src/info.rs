@@ -42,9 +42,10 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     let mut fact = |name: &str, value: String| facts.push((name.to_string(), value));
     fact("Profile", info.profile.clone());
     for t in &info.types {
-        let wanted = style.unit.as_deref().filter(|u| {
-            Measure::new(&t.sample_type.unit, Some(u)).is_ok()
-        });
+        let wanted = style
+            .unit
+            .as_deref()
+            .filter(|u| Measure::new(&t.sample_type.unit, Some(u)).is_ok());
         let measure = Measure::new(&t.sample_type.unit, wanted)?;
         let mut value = format!(
             "{}/{}, total {}",
@@ -60,16 +61,22 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         }
         fact("Sample type", value);
     }
-    fact("Time", match info.time_nanos {
-        0 => "unknown".to_string(),
-        nanos => time_utc(nanos),
-    });
+    fact(
+        "Time",
+        match info.time_nanos {
+            0 => "unknown".to_string(),
+            nanos => time_utc(nanos),
+        },
+    );
     if info.duration_nanos != 0 {
         let nanos = Measure::new("nanoseconds", None)?;
         fact("Duration", nanos.show(info.duration_nanos));
     }
     fact("Period", period(info)?);
-    fact("Samples", format!("{} distinct stacks and labels", info.samples));
+    fact(
+        "Samples",
+        format!("{} distinct stacks and labels", info.samples),
+    );
     fact("Functions", info.functions.to_string());
     let mut locations = info.locations.to_string();
     match info.unsymbolized {
@@ -118,7 +125,11 @@ fn mapping_text(mapping: &MappingInfo) -> String {
         "{:#x}-{:#x} {}",
         mapping.memory_start,
         mapping.memory_limit,
-        if mapping.filename.is_empty() { "(no file)" } else { &mapping.filename },
+        if mapping.filename.is_empty() {
+            "(no file)"
+        } else {
+            &mapping.filename
+        },
     );
     if mapping.file_offset != 0 {
         text.push_str(&format!(" at offset {:#x}", mapping.file_offset));

@@ -45,11 +45,18 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
     }
     let mut lines = head::lines(&list.header, &measure, style);
     if list.more > 0 {
-        lines.push(format!("{} more functions match; -n 0 shows all", list.more));
+        lines.push(format!(
+            "{} more functions match; -n 0 shows all",
+            list.more
+        ));
     }
     let mut body = String::new();
     for row in &list.rows {
-        let file = if row.file.is_empty() { "(no file)" } else { &row.file };
+        let file = if row.file.is_empty() {
+            "(no file)"
+        } else {
+            &row.file
+        };
         body.push_str(&format!(
             "\n{} in {}\nflat {}, cum {} ({} of the total)\n",
             printable(&row.function),
@@ -73,7 +80,11 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
                 Some((flat, cum)) => (measure.show(flat), measure.show(cum)),
                 None => (".".to_string(), ".".to_string()),
             };
-            let number = if line == 0 { "?".to_string() } else { line.to_string() };
+            let number = if line == 0 {
+                "?".to_string()
+            } else {
+                line.to_string()
+            };
             table.row(vec![flat, cum, number, source.replace('\t', "    ")]);
         }
         match style.format {
@@ -96,10 +107,18 @@ type Annotated = (i64, Option<(i64, i64)>, String);
 /// Lines with values and some around them; only those with values where there is no source.
 fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
     let mut shown: Vec<Annotated> = Vec::new();
-    let known = |line: i64| usize::try_from(line).ok().filter(|n| (1..=text.len()).contains(n));
+    let known = |line: i64| {
+        usize::try_from(line)
+            .ok()
+            .filter(|n| (1..=text.len()).contains(n))
+    };
     for &(line, flat, cum) in &row.lines {
         let Some(at) = known(line) else {
-            let note = if text.is_empty() || line == 0 { "" } else { "(beyond the end of the file)" };
+            let note = if text.is_empty() || line == 0 {
+                ""
+            } else {
+                "(beyond the end of the file)"
+            };
             shown.push((line, Some((flat, cum)), note.to_string()));
             continue;
         };

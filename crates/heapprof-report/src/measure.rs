@@ -165,7 +165,10 @@ mod tests {
         assert_eq!(fixed.show(512 << 10), "0.50MiB");
         assert_eq!(Measure::new("kilobytes", None).unwrap().show(2048), "2MiB");
         assert_eq!(Measure::new("count", None).unwrap().show(12), "12");
-        assert_eq!(Measure::new("nanoseconds", None).unwrap().show_signed(1500), "+1.50us");
+        assert_eq!(
+            Measure::new("nanoseconds", None).unwrap().show_signed(1500),
+            "+1.50us"
+        );
         assert!(Measure::new("bytes", Some("s")).is_err());
         assert!(Measure::new("bytes", Some("bananas")).is_err());
     }

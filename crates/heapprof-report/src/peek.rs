@@ -45,7 +45,14 @@ pub fn peek(peek: &Peek, style: &Style) -> Result<String, Error> {
             false => {
                 let (shown, share) = (measure.show(value), percent(value, row.cum));
                 let label = format!("  {side} {label}");
-                vec![String::new(), String::new(), String::new(), shown, share, label]
+                vec![
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    shown,
+                    share,
+                    label,
+                ]
             }
         };
         for (place, value) in &row.callers {
@@ -91,7 +98,11 @@ fn row(row: &PeekRow) -> Value {
         object.insert("value".into(), json!(value));
         Value::Object(object)
     };
-    let callers = row.callers.iter().map(|(p, v)| side(p.as_ref(), *v)).collect();
+    let callers = row
+        .callers
+        .iter()
+        .map(|(p, v)| side(p.as_ref(), *v))
+        .collect();
     let callees = row.callees.iter().map(|(p, v)| side(Some(p), *v)).collect();
     object.insert("callers".into(), callers);
     object.insert("callees".into(), callees);

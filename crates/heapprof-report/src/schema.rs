@@ -7,7 +7,11 @@ use crate::style::{Format, Style};
 use crate::table::{Align, Table};
 
 /// A table's name, what a row is, and its columns with their meanings.
-type Documented = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Documented = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
 
 /// Writes the tables.
 pub fn schema(tables: impl Iterator<Item = Documented>, style: &Style) -> Result<String, Error> {
@@ -26,7 +30,9 @@ pub fn schema(tables: impl Iterator<Item = Documented>, style: &Style) -> Result
         }
         Format::Json => {
             let tables = tables.iter().map(|(name, about, columns)| {
-                let columns = columns.iter().map(|(c, m)| json!({"column": c, "about": m}));
+                let columns = columns
+                    .iter()
+                    .map(|(c, m)| json!({"column": c, "about": m}));
                 json!({"table": name, "about": about, "columns": columns.collect::<Vec<_>>()})
             });
             crate::json::text(tables.collect::<serde_json::Value>())

@@ -12,15 +12,22 @@ use crate::table::{Align, Table};
 pub fn result_table(result: &ResultTable, style: &Style) -> Result<String, Error> {
     if style.format == Format::Json {
         let rows = result.rows.iter().map(|row| {
-            let object: Map<String, Value> =
-                result.columns.iter().cloned().zip(row.iter().map(value)).collect();
+            let object: Map<String, Value> = result
+                .columns
+                .iter()
+                .cloned()
+                .zip(row.iter().map(value))
+                .collect();
             Value::Object(object)
         });
         return json::text(rows.collect::<Value>());
     }
     let mut table = Table::default();
     for (at, name) in result.columns.iter().enumerate() {
-        let numbers = result.rows.iter().all(|row| !matches!(row[at], Cell::Text(_) | Cell::Blob(_)));
+        let numbers = result
+            .rows
+            .iter()
+            .all(|row| !matches!(row[at], Cell::Text(_) | Cell::Blob(_)));
         table.column(name, if numbers { Align::Right } else { Align::Left });
     }
     for row in &result.rows {

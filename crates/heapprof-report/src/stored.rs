@@ -31,7 +31,11 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
             Format::Csv => Measure::raw(),
             _ => Measure::new(&p.total.1, style.unit.as_deref())?,
         };
-        let time = if p.time_nanos == 0 { String::new() } else { time_utc(p.time_nanos) };
+        let time = if p.time_nanos == 0 {
+            String::new()
+        } else {
+            time_utc(p.time_nanos)
+        };
         let cells = [
             p.name.clone(),
             time,

@@ -1,6 +1,8 @@
 //! Tables as text, CSV and Markdown; the only place that knows how they look.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table as TextTable, presets};
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthStr;
 
 use crate::error::Error;
 use crate::style::{Format, Style};
@@ -33,7 +35,10 @@ pub(crate) enum Tint {
 impl Table {
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         Self {
-            columns: columns.iter().map(|(name, align)| (name.to_string(), *align)).collect(),
+            columns: columns
+                .iter()
+                .map(|(name, align)| (name.to_string(), *align))
+                .collect(),
             ..Self::default()
         }
     }
@@ -65,36 +70,48 @@ impl Table {
         }
     }
 
+    /// Columns two blanks apart, as wide as their widest cell on a terminal.
     fn text(&self, color: bool) -> String {
-        let mut table = TextTable::new();
-        table.load_style(presets::NOTHING);
-        table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(self.columns.iter().map(|(name, _)| name));
+        let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut widths: Vec<usize> = names.iter().map(|name| name.width()).collect();
         for row in &self.rows {
-            table.add_row(row.iter().map(|cell| printable(cell)));
-        }
-        for (at, (_, align)) in self.columns.iter().enumerate() {
-            if let Some(column) = table.column_mut(at) {
-                column.set_padding((if at == 0 { 0 } else { 1 }, 1));
-                column.set_cell_alignment(match align {
-                    Align::Left => CellAlignment::Left,
-                    Align::Right => CellAlignment::Right,
-                });
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(printable(cell).width());
             }
         }
         let mut text = String::new();
-        for (at, line) in table.lines().enumerate() {
-            let line = line.trim_end();
-            let tint = at.checked_sub(1).and_then(|row| self.tints.get(row).copied().flatten());
-            let paint = match (color, at, tint) {
-                (true, 0, _) => "\u{1b}[1m",
-                (true, _, Some(Tint::Grown)) => "\u{1b}[38;5;208m",
-                (true, _, Some(Tint::Shrunk)) => "\u{1b}[38;5;75m",
+        let mut line = |cells: &mut dyn Iterator<Item = &str>, paint: &str| {
+            text.push_str(paint);
+            let start = text.len();
+            for (at, cell) in cells.enumerate() {
+                let cell = printable(cell);
+                let (blanks, align) = (widths[at] - cell.width(), self.columns[at].1);
+                if at > 0 {
+                    text.push_str("  ");
+                }
+                if align == Align::Right {
+                    text.extend(std::iter::repeat_n(' ', blanks));
+                }
+                text.push_str(&cell);
+                if align == Align::Left {
+                    text.extend(std::iter::repeat_n(' ', blanks));
+                }
+            }
+            text.truncate(start + text[start..].trim_end().len());
+            text.push_str(if paint.is_empty() {
+                "\n"
+            } else {
+                "\u{1b}[0m\n"
+            });
+        };
+        line(&mut names.into_iter(), if color { "\u{1b}[1m" } else { "" });
+        for (row, tint) in self.rows.iter().zip(&self.tints) {
+            let paint = match (color, tint) {
+                (true, Some(Tint::Grown)) => "\u{1b}[38;5;208m",
+                (true, Some(Tint::Shrunk)) => "\u{1b}[38;5;75m",
                 _ => "",
             };
-            text.push_str(paint);
-            text.push_str(line);
-            text.push_str(if paint.is_empty() { "\n" } else { "\u{1b}[0m\n" });
+            line(&mut row.iter().map(String::as_str), paint);
         }
         text
     }
@@ -105,10 +122,12 @@ impl Table {
             format!("| {} |\n", cells.join(" | "))
         };
         let mut text = line(&mut self.columns.iter().map(|(name, _)| markdown_cell(name)));
-        text.push_str(&line(&mut self.columns.iter().map(|(_, align)| match align {
-            Align::Left => ":---".to_string(),
-            Align::Right => "---:".to_string(),
-        })));
+        text.push_str(&line(&mut self.columns.iter().map(
+            |(_, align)| match align {
+                Align::Left => ":---".to_string(),
+                Align::Right => "---:".to_string(),
+            },
+        )));
         for row in &self.rows {
             text.push_str(&line(&mut row.iter().map(|cell| markdown_cell(cell))));
         }
@@ -121,26 +140,27 @@ impl Table {
         for row in &self.rows {
             writer.write_record(row)?;
         }
-        let bytes = writer.into_inner().map_err(|error| Error::Io(error.into_error()))?;
+        let bytes = writer
+            .into_inner()
+            .map_err(|error| Error::Io(error.into_error()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
 /// A name as a terminal may show it: a profile can hold any text, also escape sequences.
-pub(crate) fn printable(text: &str) -> String {
-    match text.contains(char::is_control) {
-        false => text.to_string(),
-        true => text
-            .chars()
-            .flat_map(|c| {
-                let (plain, escaped) = match c.is_control() {
-                    true => (None, Some(c.escape_default())),
-                    false => (Some(c), None),
-                };
-                plain.into_iter().chain(escaped.into_iter().flatten())
-            })
-            .collect(),
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    // Control characters are below 0x20, 0x7f, or two bytes that begin with 0xc2.
+    if !text.bytes().any(|b| b < 0x20 || b == 0x7f || b == 0xc2) {
+        return Cow::Borrowed(text);
     }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// A cell that Markdown shows as it is.
@@ -174,6 +194,9 @@ mod tests {
             ..Style::default()
         };
         assert_eq!(table.render(&csv).unwrap(), "n,name\n1,\"a,\"\"b\"\"\"\n");
-        assert_eq!(table.render(&Style::default()).unwrap(), "n  name\n1  a,\"b\"\n");
+        assert_eq!(
+            table.render(&Style::default()).unwrap(),
+            "n  name\n1  a,\"b\"\n"
+        );
     }
 }

@@ -49,13 +49,20 @@ pub fn tags(tags: &Tags, style: &Style) -> Result<String, Error> {
             add(tag.without, format!("(no {})", tag.key));
         }
         if tag.repeated != 0 {
-            add(-tag.repeated, "(counted for more than one value)".to_string());
+            add(
+                -tag.repeated,
+                "(counted for more than one value)".to_string(),
+            );
         }
     }
     let mut lines = head::lines(&tags.header, &measure, style);
     if tags.rows.is_empty() && !lines.is_empty() {
         lines.push("The samples have no labels.".to_string());
     }
-    let body = if table.is_empty() && eyes { String::new() } else { table.render(style)? };
+    let body = if table.is_empty() && eyes {
+        String::new()
+    } else {
+        table.render(style)?
+    };
     Ok(with_head(&lines, &body, style))
 }

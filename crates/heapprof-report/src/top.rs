@@ -116,9 +116,10 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
     let mut measures = Vec::new();
     let cells_of = |sample_type: &SampleType| {
         // A unit of one family can't be meant for the types of another.
-        let wanted = style.unit.as_deref().filter(|u| {
-            Measure::new(&sample_type.unit, Some(u)).is_ok()
-        });
+        let wanted = style
+            .unit
+            .as_deref()
+            .filter(|u| Measure::new(&sample_type.unit, Some(u)).is_ok());
         match split {
             true => Ok(Measure::raw()),
             false => Measure::new(&sample_type.unit, wanted),
@@ -128,8 +129,15 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
         table.column(format!("{} flat", sample_type.r#type), Align::Right);
         table.column(format!("{} cum", sample_type.r#type), Align::Right);
         if count.is_some() {
-            let name = sample_type.r#type.trim_end_matches("space").trim_end_matches('_');
-            let name = if name.is_empty() { "mean size".into() } else { format!("{name} mean size") };
+            let name = sample_type
+                .r#type
+                .trim_end_matches("space")
+                .trim_end_matches('_');
+            let name = if name.is_empty() {
+                "mean size".into()
+            } else {
+                format!("{name} mean size")
+            };
             table.column(name, Align::Right);
         }
         measures.push(cells_of(sample_type)?);
@@ -144,8 +152,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
             if let Some(count) = count {
                 // Of the flat values; where a row only calls others, of the cum values.
                 let objects = values[*count];
-                let mean = mean(flat, objects.0)
-                    .or_else(|| mean(cum?, objects.1?));
+                let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
                 cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
             }
         }

@@ -30,7 +30,11 @@ pub fn traces(traces: &Traces, style: &Style) -> Result<String, Error> {
             ]);
             for trace in &traces.rows {
                 let stack: Vec<String> = trace.stack.iter().rev().map(|p| p.label()).collect();
-                table.row(vec![measure.show(trace.value), labels(trace), stack.join(";")]);
+                table.row(vec![
+                    measure.show(trace.value),
+                    labels(trace),
+                    stack.join(";"),
+                ]);
             }
             if count > 0 {
                 let other = format!("{} {count} stacks", heapprof_analysis::OTHER);
@@ -50,7 +54,10 @@ pub fn traces(traces: &Traces, style: &Style) -> Result<String, Error> {
                 }
                 let mut value = measure.show(trace.value);
                 if trace.stack.is_empty() {
-                    body.push_str(&format!("{value:>14}  {}\n", heapprof_analysis::EMPTY_STACK));
+                    body.push_str(&format!(
+                        "{value:>14}  {}\n",
+                        heapprof_analysis::EMPTY_STACK
+                    ));
                 }
                 for place in &trace.stack {
                     body.push_str(&format!("{value:>14}  {}\n", printable(&place.label())));
@@ -60,7 +67,9 @@ pub fn traces(traces: &Traces, style: &Style) -> Result<String, Error> {
             if count > 0 {
                 let shown = measure.show(rest);
                 let other = heapprof_analysis::OTHER;
-                body.push_str(&format!("{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all\n"));
+                body.push_str(&format!(
+                    "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all\n"
+                ));
             }
             Ok(with_head(&lines, &body, style))
         }
@@ -77,7 +86,11 @@ fn labels(trace: &Trace) -> String {
 }
 
 fn row(trace: &Trace) -> Value {
-    let stack: Vec<Value> = trace.stack.iter().map(|p| Value::Object(json::place(p))).collect();
+    let stack: Vec<Value> = trace
+        .stack
+        .iter()
+        .map(|p| Value::Object(json::place(p)))
+        .collect();
     let mut labels = Map::new();
     for (key, value) in &trace.labels {
         let list = labels.entry(key.clone()).or_insert_with(|| json!([]));

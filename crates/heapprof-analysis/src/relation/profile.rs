@@ -11,14 +11,26 @@ pub(super) static PROFILE: Relation = Relation {
     columns: &[
         ("id INTEGER", "from 1"),
         ("name TEXT", "path or name"),
-        ("time_nanos INTEGER", "when it was taken, nanoseconds since 1970 UTC; 0 unknown"),
+        (
+            "time_nanos INTEGER",
+            "when it was taken, nanoseconds since 1970 UTC; 0 unknown",
+        ),
         ("duration_nanos INTEGER", "how long it took"),
         ("period_type TEXT", "what the period counts"),
         ("period_unit TEXT", "its unit"),
-        ("period INTEGER", "mean distance between two samples; 0 unknown"),
-        ("default_sample_type TEXT", "the file's choice, may be empty"),
+        (
+            "period INTEGER",
+            "mean distance between two samples; 0 unknown",
+        ),
+        (
+            "default_sample_type TEXT",
+            "the file's choice, may be empty",
+        ),
         ("drop_frames TEXT", "regular expression of frames to cut"),
-        ("keep_frames TEXT", "regular expression of frames not to cut"),
+        (
+            "keep_frames TEXT",
+            "regular expression of frames not to cut",
+        ),
         ("doc_url TEXT", "where it is explained"),
     ],
     keys: 1,
@@ -93,8 +105,14 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ("type INTEGER", "sample_type.id"),
         ("total INTEGER", "sum regardless of sign"),
         ("net INTEGER", "signed sum"),
-        ("kept_total INTEGER", "as total, of the samples that the filters keep"),
-        ("kept_net INTEGER", "as net, of the samples that the filters keep"),
+        (
+            "kept_total INTEGER",
+            "as total, of the samples that the filters keep",
+        ),
+        (
+            "kept_net INTEGER",
+            "as net, of the samples that the filters keep",
+        ),
     ],
     keys: 0,
     rows: |q| Ok(q.blocks().count()),
@@ -169,8 +187,14 @@ pub(super) static LOCATION: Relation = Relation {
     columns: &[
         ("id INTEGER", "from 1"),
         ("mapping INTEGER", "mapping.id, or NULL"),
-        ("address INTEGER", "of the instruction; beyond 2^63 it shows negative"),
-        ("is_folded INTEGER", "1 when the linker folded functions here"),
+        (
+            "address INTEGER",
+            "of the instruction; beyond 2^63 it shows negative",
+        ),
+        (
+            "is_folded INTEGER",
+            "1 when the linker folded functions here",
+        ),
     ],
     keys: 1,
     rows: |q| Ok(before(q.parts.len(), |p| locations(q, p))),

@@ -5,7 +5,9 @@ use super::{Cell, Relation, one};
 use crate::question::Question;
 
 fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, &Vec<(u32, u32, i64)>)> {
-    q.blocks().zip(&q.samples().blocks).map(|((p, c), rows)| (p, c, rows))
+    q.blocks()
+        .zip(&q.samples().blocks)
+        .map(|((p, c), rows)| (p, c, rows))
 }
 
 pub(super) static SAMPLE: Relation = Relation {
@@ -58,7 +60,10 @@ pub(super) static FRAME: Relation = Relation {
     name: "frame",
     about: "A frame of a stack, the leaf at position 0.",
     columns: &[
-        ("stack INTEGER", "from 1, in the order of the stacks' names from the root"),
+        (
+            "stack INTEGER",
+            "from 1, in the order of the stacks' names from the root",
+        ),
         ("position INTEGER", "from 0"),
         ("entity INTEGER", "entity.id"),
         ("function INTEGER", "function.id of the entity"),
@@ -95,7 +100,10 @@ pub(super) static STACK_FUNC: Relation = Relation {
         ("stack INTEGER", "frame.stack"),
         ("entity INTEGER", "entity.id"),
         ("function INTEGER", "function.id of the entity"),
-        ("is_leaf INTEGER", "1 when the entity is the leaf of the stack"),
+        (
+            "is_leaf INTEGER",
+            "1 when the entity is the leaf of the stack",
+        ),
     ],
     keys: 1,
     rows: |q| Ok(q.samples().stacks.distinct().0.len()),

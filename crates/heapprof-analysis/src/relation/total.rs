@@ -19,7 +19,10 @@ pub(super) static ENTITY: Relation = Relation {
     about: "A row of this question's reports: a function, and where --granularity tells them apart its line and address.",
     columns: &[
         ("id INTEGER", "from 1"),
-        ("function INTEGER", "function.id; the first of that name where the granularity does not tell files apart"),
+        (
+            "function INTEGER",
+            "function.id; the first of that name where the granularity does not tell files apart",
+        ),
         ("line INTEGER", "line number; 0 when not told apart"),
         ("address INTEGER", "address; 0 when not told apart"),
     ],
@@ -33,7 +36,8 @@ pub(super) static ENTITY: Relation = Relation {
 };
 
 fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, usize)> {
-    q.blocks().map(|(p, c)| (p, c, q.totals(p).touched[c].len()))
+    q.blocks()
+        .map(|(p, c)| (p, c, q.totals(p).touched[c].len()))
 }
 
 pub(super) static FUNCTION_TOTAL: Relation = Relation {
@@ -47,7 +51,10 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         ("line INTEGER", "line of the entity"),
         ("address INTEGER", "address of the entity"),
         ("flat INTEGER", "sum over the samples whose leaf it is"),
-        ("cum INTEGER", "sum over the samples that hold it, each counted once"),
+        (
+            "cum INTEGER",
+            "sum over the samples that hold it, each counted once",
+        ),
     ],
     keys: 3,
     rows: |q| Ok(blocks(q).map(|b| b.2).sum()),
@@ -107,8 +114,14 @@ pub(super) static NEIGHBOUR: Relation = Relation {
         ("type INTEGER", "sample_type.id"),
         ("entity INTEGER", "entity.id"),
         ("side TEXT", "caller or callee"),
-        ("neighbour INTEGER", "entity.id; NULL for a caller at the root, and for a callee at the leaf"),
-        ("value INTEGER", "sum over the samples; adds up to the entity's cum on either side"),
+        (
+            "neighbour INTEGER",
+            "entity.id; NULL for a caller at the root, and for a callee at the leaf",
+        ),
+        (
+            "value INTEGER",
+            "sum over the samples; adds up to the entity's cum on either side",
+        ),
     ],
     keys: 0,
     rows: |q| Ok(q.neighbours().iter().map(Vec::len).sum()),

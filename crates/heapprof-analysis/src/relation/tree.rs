@@ -17,7 +17,10 @@ pub(super) static NODE: Relation = Relation {
         ("function INTEGER", "function.id of the entity"),
         ("line INTEGER", "line of the entity"),
         ("address INTEGER", "address of the entity"),
-        ("last_descendant INTEGER", "node.id of the end of its subtree"),
+        (
+            "last_descendant INTEGER",
+            "node.id of the end of its subtree",
+        ),
         ("outermost INTEGER", "1 when no ancestor is the same entity"),
         ("self INTEGER", "sum over the samples that end here"),
         ("total INTEGER", "sum over the samples that pass here"),

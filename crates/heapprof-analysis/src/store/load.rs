@@ -106,7 +106,9 @@ impl Loader<'_> {
             ),
         )?;
         self.id = self.transaction.last_insert_rowid();
-        let mut insert = self.transaction.prepare("INSERT INTO comment VALUES (?1, ?2, ?3)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO comment VALUES (?1, ?2, ?3)")?;
         for (position, &comment) in p.comment.iter().enumerate() {
             insert.execute((self.id, position as i64, p.text(comment)))?;
         }
@@ -120,7 +122,9 @@ impl Loader<'_> {
             "SELECT id, type, unit FROM sample_type",
             |row| Ok((row.get::<_, String>(1)?, row.get::<_, String>(2)?)),
         )?;
-        let mut insert = self.transaction.prepare("INSERT INTO sample_type VALUES (?1, ?2, ?3)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO sample_type VALUES (?1, ?2, ?3)")?;
         let mut total = self
             .transaction
             .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
@@ -139,7 +143,7 @@ impl Loader<'_> {
     }
 
     /// The number of each row of the question's function table: the profile's functions, and those
-    /// that stand for addresses without symbols.
+    /// that stand for addresses without symbols. 0 for rows that nothing refers to.
     fn functions(&self) -> Result<Vec<i64>, Error> {
         type Key = (String, String, String, i64);
         let mut known: Known<Key> = Known::read(
@@ -147,11 +151,17 @@ impl Loader<'_> {
             "SELECT id, name, system_name, filename, start_line FROM function",
             |row| Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
         )?;
-        let mut insert =
-            self.transaction.prepare("INSERT INTO function VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO function VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let table = &self.question.table;
+        let needed = self.needed_functions();
         let mut numbers = Vec::with_capacity(table.function.len());
-        for function in &table.function {
+        for (function, needed) in table.function.iter().zip(needed) {
+            if !needed {
+                numbers.push(0);
+                continue;
+            }
             let text = |id| table.text(id).to_string();
             let key = (
                 text(function.name),
@@ -174,6 +184,19 @@ impl Loader<'_> {
         Ok(numbers)
     }
 
+    /// Which rows of the question's function table a line or a total refers to.
+    fn needed_functions(&self) -> Vec<bool> {
+        let (part, table) = (&self.question.parts[0], &self.question.table);
+        let mut needed = vec![false; table.function.len()];
+        for line in &self.profile.line {
+            needed[part.mapped.function[line.function.index()] as usize] = true;
+        }
+        for &entity in self.question.totals(0).touched.iter().flatten() {
+            needed[table.entity[entity as usize].function as usize] = true;
+        }
+        needed
+    }
+
     fn mappings(&self) -> Result<Vec<i64>, Error> {
         let columns = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(Vec<i64>, String, String)> {
             let numbers = [1, 2, 3, 6, 7, 8, 9].map(|at| row.get(at));
@@ -184,8 +207,9 @@ impl Loader<'_> {
         let mut insert = self
             .transaction
             .prepare("INSERT INTO mapping VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
-        let mut of_profile =
-            self.transaction.prepare("INSERT INTO profile_mapping VALUES (?1, ?2, ?3)")?;
+        let mut of_profile = self
+            .transaction
+            .prepare("INSERT INTO profile_mapping VALUES (?1, ?2, ?3)")?;
         let mut numbers = Vec::new();
         for (position, m) in self.profile.mapping.iter().enumerate() {
             let (filename, build_id) =
@@ -219,9 +243,9 @@ impl Loader<'_> {
         let mappings = self.mappings()?;
         let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
         {
-            let mut statement = self
-                .transaction
-                .prepare("SELECT location, function, line, column FROM line ORDER BY location, position")?;
+            let mut statement = self.transaction.prepare(
+                "SELECT location, function, line, column FROM line ORDER BY location, position",
+            )?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let line = [row.get(1)?, row.get(2)?, row.get(3)?];
@@ -237,10 +261,12 @@ impl Loader<'_> {
                 Ok((row.get(1)?, row.get(2)?, row.get(3)?, of))
             },
         )?;
-        let mut insert =
-            self.transaction.prepare("INSERT INTO location VALUES (?1, ?2, ?3, ?4)")?;
-        let mut insert_line =
-            self.transaction.prepare("INSERT INTO line VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO location VALUES (?1, ?2, ?3, ?4)")?;
+        let mut insert_line = self
+            .transaction
+            .prepare("INSERT INTO line VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let function_of = &self.question.parts[0].mapped.function;
         let mut numbers = Vec::with_capacity(self.profile.location.len());
         for location in &self.profile.location {
@@ -255,8 +281,7 @@ impl Loader<'_> {
                 .collect();
             let mapping = location.mapping.map(|m| mappings[m.index()]);
             let address = location.address as i64;
-            let (id, new) =
-                known.number((mapping, address, location.is_folded, lines.clone()));
+            let (id, new) = known.number((mapping, address, location.is_folded, lines.clone()));
             if new {
                 insert.execute((id, mapping, address, location.is_folded))?;
                 for (position, [function, line, column]) in lines.into_iter().enumerate() {
@@ -284,10 +309,14 @@ impl Loader<'_> {
         }
         let mut known = Known {
             next: stored.last_key_value().map_or(1, |(id, _)| id + 1),
-            index: stored.into_iter().map(|(id, labels)| (labels, id)).collect(),
+            index: stored
+                .into_iter()
+                .map(|(id, labels)| (labels, id))
+                .collect(),
         };
-        let mut insert =
-            self.transaction.prepare("INSERT INTO label VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO label VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
         let p = self.profile;
         let text = |l: &Label| -> Text {
             let text = |id| p.text(id).to_string();
@@ -295,7 +324,12 @@ impl Loader<'_> {
         };
         let mut numbers = vec![0];
         for set in 1..p.label_sets.len() as u32 {
-            let labels: Vec<Text> = p.label_sets.get(LabelSetIndex(set)).iter().map(text).collect();
+            let labels: Vec<Text> = p
+                .label_sets
+                .get(LabelSetIndex(set))
+                .iter()
+                .map(text)
+                .collect();
             let (id, new) = known.number(labels.clone());
             if new {
                 for (position, (key, str, num, num_unit)) in labels.into_iter().enumerate() {
@@ -307,18 +341,15 @@ impl Loader<'_> {
         Ok(numbers)
     }
 
-    fn samples(
-        &self,
-        types: &[i64],
-        locations: &[i64],
-        label_sets: &[i64],
-    ) -> Result<(), Error> {
+    fn samples(&self, types: &[i64], locations: &[i64], label_sets: &[i64]) -> Result<(), Error> {
         let mut known: Known<(i64, i64)> = Known::read(
             self.transaction,
             "SELECT id, parent, location FROM stack",
             |row| Ok((row.get(1)?, row.get(2)?)),
         )?;
-        let mut insert = self.transaction.prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
         let samples = &self.profile.samples;
         let mut placed = Vec::with_capacity(samples.len());
         for i in 0..samples.len() {
@@ -334,8 +365,9 @@ impl Loader<'_> {
             placed.push((stack, label_sets[samples.label_set(i).index()]));
         }
         drop(known);
-        let mut insert =
-            self.transaction.prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)")?;
         // In the order of the primary key, so that pages fill up.
         let mut order: Vec<usize> = (0..types.len()).collect();
         order.sort_by_key(|&column| types[column]);
@@ -360,8 +392,9 @@ impl Loader<'_> {
 
     fn totals(&self, types: &[i64], functions: &[i64]) -> Result<(), Error> {
         let totals = self.question.totals(0);
-        let mut insert =
-            self.transaction.prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut insert = self
+            .transaction
+            .prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut rows: Vec<[i64; 4]> = Vec::new();
         for (column, touched) in totals.touched.iter().enumerate() {
             for &entity in touched {

@@ -6,7 +6,13 @@ use crate::error::Error;
 
 pub(super) fn remove(connection: &mut Connection, id: i64) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for table in ["sample", "function_total", "profile_total", "profile_mapping", "comment"] {
+    for table in [
+        "sample",
+        "function_total",
+        "profile_total",
+        "profile_mapping",
+        "comment",
+    ] {
         transaction.execute(&format!("DELETE FROM {table} WHERE profile = ?1"), [id])?;
     }
     transaction.execute("DELETE FROM profile WHERE id = ?1", [id])?;

@@ -16,13 +16,18 @@ use crate::totals::Total;
 pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
     let mut reader = Reader { connection, id };
     let (types, totals) = reader.types()?;
-    let names: Vec<(&str, &str)> =
-        types.iter().map(|(_, t, unit)| (t.as_str(), unit.as_str())).collect();
+    let names: Vec<(&str, &str)> = types
+        .iter()
+        .map(|(_, t, unit)| (t.as_str(), unit.as_str()))
+        .collect();
     let mut builder = ProfileBuilder::new(&names);
     reader.header(&mut builder)?;
     let mappings = reader.mappings(&mut builder)?;
-    let columns: HashMap<i64, usize> =
-        types.iter().enumerate().map(|(column, t)| (t.0, column)).collect();
+    let columns: HashMap<i64, usize> = types
+        .iter()
+        .enumerate()
+        .map(|(column, t)| (t.0, column))
+        .collect();
     reader.samples(&mut builder, &columns, &mappings)?;
     Ok(Source {
         name: name.to_string(),
@@ -126,7 +131,10 @@ impl Reader<'_> {
         Ok(mappings)
     }
 
-    fn functions(&self, builder: &mut ProfileBuilder) -> Result<HashMap<i64, FunctionIndex>, Error> {
+    fn functions(
+        &self,
+        builder: &mut ProfileBuilder,
+    ) -> Result<HashMap<i64, FunctionIndex>, Error> {
         let mut functions = HashMap::new();
         self.each("SELECT * FROM function", [], |row| {
             let mut text = |at| Ok::<_, rusqlite::Error>(builder.text(row.get_ref(at)?.as_str()?));
@@ -149,14 +157,18 @@ impl Reader<'_> {
         columns: &HashMap<i64, usize>,
         mappings: &HashMap<i64, MappingIndex>,
     ) -> Result<(), Error> {
-        // Stacks by number; 0 is the empty one.
+        // Parent and location of each stack by number; 0 is the empty one.
         let mut parent: Vec<(i64, i64)> = vec![(0, 0)];
-        self.each("SELECT id, parent, location FROM stack ORDER BY id", [], |row| {
-            let id = row.get::<_, i64>(0)? as usize;
-            parent.resize(id + 1, (0, 0));
-            parent[id] = (row.get(1)?, row.get(2)?);
-            Ok(())
-        })?;
+        self.each(
+            "SELECT id, parent, location FROM stack ORDER BY id",
+            [],
+            |row| {
+                let id = row.get::<_, i64>(0)? as usize;
+                parent.resize(id + 1, (0, 0));
+                parent[id] = (row.get(1)?, row.get(2)?);
+                Ok(())
+            },
+        )?;
         let mut rows: Vec<((i64, i64), usize, i64)> = Vec::new();
         self.each(
             "SELECT type, stack, label_set, value FROM sample WHERE profile = ?1",
@@ -171,31 +183,42 @@ impl Reader<'_> {
         let label_sets = self.label_sets(builder)?;
         let mut locations = self.locations(builder, mappings)?;
         let mut values = vec![0; columns.len()];
+        let mut stack = Vec::new();
         for run in rows.chunk_by(|a, b| a.0 == b.0) {
             let (mut at, set) = run[0].0;
             values.fill(0);
             for &(_, column, value) in run {
                 values[column] = value;
             }
-            let mut stack = Vec::new();
+            stack.clear();
             while at != 0 {
                 let Some(&(up, location)) = parent.get(at as usize) else {
-                    return Err(Error::Sql(format!("stack {at} is missing: the database is damaged")));
+                    return Err(Error::Sql(format!(
+                        "stack {at} is missing: the database is damaged"
+                    )));
                 };
                 // Parents come first, so that a damaged table can't lead in circles.
                 if up >= at {
-                    return Err(Error::Sql(format!("stack {at} is its own ancestor: the database is damaged")));
+                    return Err(Error::Sql(format!(
+                        "stack {at} is its own ancestor: the database is damaged"
+                    )));
                 }
                 stack.push(locations.get(builder, location)?);
                 at = up;
             }
             let set = label_sets.get(&set).copied().unwrap_or(LabelSetIndex(0));
-            builder.profile.samples.push(stack, &values, set);
+            builder
+                .profile
+                .samples
+                .push(stack.iter().copied(), &values, set);
         }
         Ok(())
     }
 
-    fn label_sets(&self, builder: &mut ProfileBuilder) -> Result<HashMap<i64, LabelSetIndex>, Error> {
+    fn label_sets(
+        &self,
+        builder: &mut ProfileBuilder,
+    ) -> Result<HashMap<i64, LabelSetIndex>, Error> {
         let mut stored: HashMap<i64, Vec<Label>> = HashMap::new();
         self.each(
             "SELECT label_set, key, str, num, num_unit FROM label WHERE label_set IN \
@@ -243,7 +266,9 @@ impl Reader<'_> {
         let mut stored = HashMap::new();
         self.each("SELECT * FROM location", [], |row| {
             let id: i64 = row.get(0)?;
-            let mapping = row.get::<_, Option<i64>>(1)?.and_then(|m| mappings.get(&m).copied());
+            let mapping = row
+                .get::<_, Option<i64>>(1)?
+                .and_then(|m| mappings.get(&m).copied());
             let address = row.get::<_, i64>(2)? as u64;
             let lines = lines.remove(&id).unwrap_or_default();
             stored.insert(id, (mapping, address, row.get::<_, bool>(3)?, lines));
@@ -251,7 +276,7 @@ impl Reader<'_> {
         })?;
         Ok(Locations {
             stored,
-            used: HashMap::new(),
+            used: Vec::new(),
         })
     }
 }
@@ -259,20 +284,26 @@ impl Reader<'_> {
 /// Locations of the database; those that a stack uses become the profile's.
 struct Locations {
     stored: HashMap<i64, (Option<MappingIndex>, u64, bool, Vec<Line>)>,
-    used: HashMap<i64, LocationIndex>,
+    /// By number in the database.
+    used: Vec<Option<LocationIndex>>,
 }
 
 impl Locations {
     fn get(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<LocationIndex, Error> {
-        if let Some(&index) = self.used.get(&id) {
+        let at = usize::try_from(id).unwrap_or(usize::MAX);
+        if let Some(&Some(index)) = self.used.get(at) {
             return Ok(index);
         }
         let Some((mapping, address, is_folded, lines)) = self.stored.get(&id) else {
-            return Err(Error::Sql(format!("location {id} is missing: the database is damaged")));
+            return Err(Error::Sql(format!(
+                "location {id} is missing: the database is damaged"
+            )));
         };
         let index = builder.location(*mapping, *address, *is_folded, lines);
-        self.used.insert(id, index);
+        if at >= self.used.len() {
+            self.used.resize(at + 1, None);
+        }
+        self.used[at] = Some(index);
         Ok(index)
     }
 }
-

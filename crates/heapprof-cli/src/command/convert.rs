@@ -13,7 +13,9 @@ use crate::output;
 pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
     let file = args.output.output.as_deref();
     if args.to != ConvertTo::Folded && (args.sample_type.is_some() || args.granularity.is_some()) {
-        bail!("--sample-type and --granularity are for --to folded; the other forms hold everything");
+        bail!(
+            "--sample-type and --granularity are for --to folded; the other forms hold everything"
+        );
     }
     if args.to == ConvertTo::Pprof && file.is_none() && io::stdout().is_terminal() {
         bail!("a profile is not for eyes; write it to a file with -o");

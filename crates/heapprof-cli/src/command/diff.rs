@@ -11,7 +11,11 @@ use crate::messages;
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     // Rules first: a rule that can't be read must not cost the reading of two profiles.
-    let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<Result<Vec<_>, _>>()?;
+    let rules = args
+        .fail_if
+        .iter()
+        .map(|r| Rule::parse(r))
+        .collect::<Result<Vec<_>, _>>()?;
     let (before, after) = sides(args)?;
     let query = Query {
         sort: args.sort.sort,
@@ -50,8 +54,12 @@ fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
         [one] => match (before.is_empty(), after.is_empty()) {
             (true, false) => before.push(one.clone()),
             (false, true) => after.push(one.clone()),
-            (true, true) => bail!("diff compares two profiles, only {one} is named; name BEFORE and AFTER"),
-            (false, false) => bail!("{one} could belong to either side; use --before or --after for it"),
+            (true, true) => {
+                bail!("diff compares two profiles, only {one} is named; name BEFORE and AFTER")
+            }
+            (false, false) => {
+                bail!("{one} could belong to either side; use --before or --after for it")
+            }
         },
         _ if before.is_empty() || after.is_empty() => {
             bail!("diff compares two profiles; name BEFORE and AFTER")

@@ -14,7 +14,9 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     let file = args.output.output.as_deref();
     let svg = args.format == FlameFormat::Svg;
     if svg && file.is_none() && !args.show_sql && io::stdout().is_terminal() {
-        bail!("the flame graph is a picture (SVG); write it to a file: heapprof flame > out.svg, or -o out.svg");
+        bail!(
+            "the flame graph is a picture (SVG); write it to a file: heapprof flame > out.svg, or -o out.svg"
+        );
     }
     let query = args.question.query();
     let names = shared.sources.or_newest(&args.profiles.profiles)?;

@@ -15,5 +15,7 @@ pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::All)?;
     let report = info(&session)?;
-    shared.finish(&args.report, &session, |style| Ok(heapprof_report::info(&report, style)?))
+    shared.finish(&args.report, &session, |style| {
+        Ok(heapprof_report::info(&report, style)?)
+    })
 }

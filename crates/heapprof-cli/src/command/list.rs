@@ -25,12 +25,19 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     let by_function = query(Granularity::FileFunctions);
     let functions = shared.ask(source.clone(), &by_function, Types::One)?;
     // The notes on filters are said already.
-    let lines = heapprof_analysis::Question::new(vec![source], &query(Granularity::Lines), Types::One)?;
+    let lines =
+        heapprof_analysis::Question::new(vec![source], &query(Granularity::Lines), Types::One)?;
     let lines = heapprof_analysis::Session::new(lines)?;
-    let report = list(&functions, &lines, &by_function, |name| wanted.is_match(name))?;
+    let report = list(&functions, &lines, &by_function, |name| {
+        wanted.is_match(name)
+    })?;
     if report.rows.is_empty() {
-        bail!("{}: no function with {} matches {:?}",
-            names.join(" + "), report.header.sample_type.r#type, args.regex);
+        bail!(
+            "{}: no function with {} matches {:?}",
+            names.join(" + "),
+            report.header.sample_type.r#type,
+            args.regex
+        );
     }
     let read = |file: &str| source_text(file, &args.source_path, &args.trim_path);
     let text = heapprof_report::list(&report, &read, &shared.style(&args.report))?;
@@ -78,5 +85,8 @@ fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Result<Vec<S
         return Err(format!("{file} is not found; say where with --source-path"));
     };
     let bytes = std::fs::read(found).map_err(|e| format!("{}: {e}", found.display()))?;
-    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_string).collect())
+    Ok(String::from_utf8_lossy(&bytes)
+        .lines()
+        .map(str::to_string)
+        .collect())
 }

@@ -16,11 +16,17 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     if let Some(name) = &args.name {
         // Read before the database is touched, and checked before a long reading.
         let source = shared.sources.read(&args.profiles)?;
-        open()?.load(name, &source.profile).with_context(|| named(name))?;
+        open()?
+            .load(name, &source.profile)
+            .with_context(|| named(name))?;
         messages::note(&format!("loaded {name} into {}", db.display()));
         return Ok(());
     }
-    let names = args.profiles.iter().map(|p| stem(p)).collect::<Result<Vec<_>>>()?;
+    let names = args
+        .profiles
+        .iter()
+        .map(|p| stem(p))
+        .collect::<Result<Vec<_>>>()?;
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
             bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
@@ -28,7 +34,9 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     }
     for (profile, name) in args.profiles.iter().zip(&names) {
         let source = shared.sources.read(std::slice::from_ref(profile))?;
-        open()?.load(name, &source.profile).with_context(|| named(name))?;
+        open()?
+            .load(name, &source.profile)
+            .with_context(|| named(name))?;
         messages::note(&format!("loaded {name} into {}", db.display()));
     }
     Ok(())
@@ -36,7 +44,9 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
 
 /// A file's name without folder and endings.
 fn stem(profile: &str) -> Result<String> {
-    let name = Path::new(profile).file_name().map(|n| n.to_string_lossy().into_owned());
+    let name = Path::new(profile)
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned());
     let name = match name {
         Some(name) if profile != "-" && !profile.contains("://") => name,
         _ => bail!("{profile}: has no file name to be known by; give one with --as"),
@@ -45,14 +55,23 @@ fn stem(profile: &str) -> Result<String> {
     for ending in [".gz", ".pb", ".pprof", ".prof", ".heap"] {
         stem = stem.strip_suffix(ending).unwrap_or(stem);
     }
-    Ok(if stem.is_empty() { name } else { stem.to_string() })
+    Ok(if stem.is_empty() {
+        name
+    } else {
+        stem.to_string()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn stems() {
-        let table = [("a/b.pb.gz", "b"), ("x.heap", "x"), ("monday", "monday"), (".gz", ".gz")];
+        let table = [
+            ("a/b.pb.gz", "b"),
+            ("x.heap", "x"),
+            ("monday", "monday"),
+            (".gz", ".gz"),
+        ];
         for (file, expected) in table {
             assert_eq!(super::stem(file).unwrap(), expected);
         }

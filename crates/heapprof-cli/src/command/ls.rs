@@ -12,9 +12,14 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
     if !db.exists() {
-        bail!("{}: there is no such database; heapprof load makes it", db.display());
+        bail!(
+            "{}: there is no such database; heapprof load makes it",
+            db.display()
+        );
     }
-    let profiles = Store::open(db).and_then(|store| store.profiles()).with_context(named)?;
+    let profiles = Store::open(db)
+        .and_then(|store| store.profiles())
+        .with_context(named)?;
     let style = Style {
         format: args.format,
         color: false,

@@ -13,7 +13,10 @@ pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
     if args.database {
         let db = shared.sources.db();
         if !db.exists() {
-            bail!("{}: there is no such database; heapprof load makes it", db.display());
+            bail!(
+                "{}: there is no such database; heapprof load makes it",
+                db.display()
+            );
         }
         let schema = Store::open(db).and_then(|store| store.schema());
         let schema = schema.with_context(|| db.display().to_string())?;

@@ -22,7 +22,9 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
                     db.display()
                 );
             }
-            Store::open(db).with_context(|| db.display().to_string())?.session()
+            Store::open(db)
+                .with_context(|| db.display().to_string())?
+                .session()
         }
         names => {
             let mut sources = Vec::new();
@@ -38,5 +40,8 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
         color: false,
         unit: None,
     };
-    output::text(args.output.output.as_deref(), &result_table(&result, &style)?)
+    output::text(
+        args.output.output.as_deref(),
+        &result_table(&result, &style)?,
+    )
 }

@@ -11,5 +11,7 @@ pub(super) fn run(shared: &Shared, args: &TagsArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
     let report = tags(&session, &query)?;
-    shared.finish(&args.report, &session, |style| Ok(heapprof_report::tags(&report, style)?))
+    shared.finish(&args.report, &session, |style| {
+        Ok(heapprof_report::tags(&report, style)?)
+    })
 }

@@ -27,5 +27,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<()> {
         }
     };
     let report = top(&session, profile, &query, args.wide)?;
-    shared.finish(&args.report, &session, |style| Ok(heapprof_report::top(&report, style)?))
+    shared.finish(&args.report, &session, |style| {
+        Ok(heapprof_report::top(&report, style)?)
+    })
 }

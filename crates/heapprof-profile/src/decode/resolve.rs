@@ -5,8 +5,8 @@ use super::tables::RawTables;
 use super::{Decoder, resolved};
 use crate::error::{Error, Object, Warning};
 use crate::model::{
-    Function, FunctionIndex, Label, LabelSets, Line, Location, LocationIndex,
-    Mapping, MappingIndex, Profile,
+    Function, FunctionIndex, Label, LabelSets, Line, Location, LocationIndex, Mapping,
+    MappingIndex, Profile,
 };
 use crate::strings::StringId;
 
@@ -27,7 +27,9 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
         ..
     } = decoder;
     let text = |number: u64, what: &str, object: Object, offset: Option<u64>| {
-        let id = usize::try_from(number).ok().and_then(|n| tables.string_id.get(n));
+        let id = usize::try_from(number)
+            .ok()
+            .and_then(|n| tables.string_id.get(n));
         match id {
             Some(&id) => Ok(id),
             // A file without any text means the empty one by 0.
@@ -219,7 +221,13 @@ fn label_sets(
             *set = index[set.index()];
         }
     }
-    debug_assert!(samples.samples.label_set.iter().all(|s| s.index() < sets.len()));
+    debug_assert!(
+        samples
+            .samples
+            .label_set
+            .iter()
+            .all(|s| s.index() < sets.len())
+    );
     Ok(sets)
 }
 

@@ -165,4 +165,3 @@ fn parse(mut encoded: &[u8], offset: u64, sample: usize) -> Result<Vec<RawLabel>
     }
     Ok(labels)
 }
-

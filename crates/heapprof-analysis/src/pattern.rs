@@ -1,0 +1,26 @@
+//! Regular expressions that users give, with errors in one line.
+
+use regex::Regex;
+
+use crate::error::Error;
+
+/// A regular expression's error without the picture that comes with it.
+pub(crate) fn regex_error(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or(&text).trim();
+    format!(
+        "not a regular expression: {}",
+        last.trim_start_matches("error: ")
+    )
+}
+
+/// The expression given for an option, if one is.
+pub(crate) fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
+    let Some(text) = text else { return Ok(None) };
+    let regex = Regex::new(text).map_err(|error| Error::Filter {
+        option,
+        text: text.clone(),
+        why: regex_error(&error),
+    })?;
+    Ok(Some(regex))
+}

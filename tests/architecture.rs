@@ -1,0 +1,279 @@
+//! The rules that docs/dev/architecture.md states, held by the machine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{bless, root};
+
+/// What each crate may use of ours. An arrow that is not here is an error.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("heapprof-profile", &[]),
+    ("heapprof-analysis", &["heapprof-profile"]),
+    (
+        "heapprof-report",
+        &["heapprof-analysis", "heapprof-profile"],
+    ),
+    (
+        "heapprof-cli",
+        &["heapprof-analysis", "heapprof-profile", "heapprof-report"],
+    ),
+];
+
+/// Libraries that only one crate may know.
+const OWNED: &[(&str, &str)] = &[
+    ("rusqlite", "heapprof-analysis"),
+    ("clap", "heapprof-cli"),
+    ("anyhow", "heapprof-cli"),
+    ("ureq", "heapprof-cli"),
+    ("inferno", "heapprof-report"),
+    ("serde_json", "heapprof-report heapprof-cli"),
+    ("prost", "heapprof-profile"),
+    ("flate2", "heapprof-profile"),
+];
+
+/// Normal dependencies of each of our crates.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let normal = package["dependencies"].as_array().unwrap().iter();
+            let normal = normal.filter(|d| d["kind"].is_null());
+            let names = normal.map(|d| d["name"].as_str().unwrap().to_string());
+            (
+                package["name"].as_str().unwrap().to_string(),
+                names.collect(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn arrows_go_one_way() {
+    for (package, uses) in dependencies() {
+        if package == "heapprof-tests" {
+            continue;
+        }
+        let allowed = ARROWS.iter().find(|(name, _)| *name == package);
+        let (_, allowed) =
+            allowed.unwrap_or_else(|| panic!("{package} is no part of the architecture"));
+        for used in uses.iter().filter(|u| u.starts_with("heapprof-")) {
+            assert!(
+                allowed.contains(&used.as_str()),
+                "{package} must not know {used}"
+            );
+        }
+        for (library, owners) in OWNED {
+            let uses_it = uses.iter().any(|u| u == library);
+            assert!(
+                !uses_it || owners.contains(&package),
+                "{package} must not know {library}"
+            );
+        }
+    }
+}
+
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![
+        root().join("crates"),
+        root().join("tests"),
+        root().join("fuzz"),
+    ];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                None if path.is_dir() && !path.ends_with("target") => folders.push(path),
+                Some(end) if end == "rs" => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+#[test]
+fn every_file_says_why_it_exists() {
+    for file in sources() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let first = text.lines().next().unwrap_or_default();
+        let fuzz = first.starts_with("#![no_main]");
+        assert!(first.starts_with("//! ") || fuzz, "{}", relative(&file));
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let sources = sources();
+    let mut lengths: Vec<(usize, String)> = sources
+        .iter()
+        .filter(|f| !f.ends_with("proto.rs"))
+        .map(|f| {
+            (
+                std::fs::read_to_string(f).unwrap().lines().count(),
+                relative(f),
+            )
+        })
+        .collect();
+    lengths.sort();
+    let median = lengths[lengths.len() / 2].0;
+    assert!(median <= 200, "the median file has {median} lines");
+    let (longest, name) = lengths.last().unwrap();
+    // args.rs is the whole command line in one place, as its help is one text.
+    assert!(*longest <= 650, "{name} has {longest} lines");
+}
+
+#[test]
+fn unsafe_sql_and_printing_stay_where_they_belong() {
+    for file in sources() {
+        let name = relative(&file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code: String = text
+            .lines()
+            .filter(|l| !l.trim_start().starts_with("//"))
+            .collect();
+        let is = |places: &[&str]| places.iter().any(|p| name.starts_with(p));
+        if code.contains("unsafe ") {
+            assert!(
+                is(&["crates/heapprof-analysis/src/relation/vtab.rs", "tests/"]),
+                "{name}: unsafe"
+            );
+        }
+        if code.contains("println!(") || code.contains("eprint") {
+            assert!(
+                is(&["tests/", "crates/heapprof-cli/src/messages.rs"]),
+                "{name}: prints"
+            );
+        }
+        if code.contains("\"SELECT ") || code.contains("INSERT INTO") {
+            assert!(
+                is(&[
+                    "tests/",
+                    "crates/heapprof-analysis/",
+                    "crates/heapprof-cli/src/args.rs"
+                ]),
+                "{name}: SQL"
+            );
+        }
+        for word in ["todo!(", "unimplemented!(", "dbg!("] {
+            assert!(
+                !code.contains(word) || name == "tests/architecture.rs",
+                "{name}: {word}"
+            );
+        }
+    }
+}
+
+/// Modules of one crate do not use each other in a circle.
+#[test]
+fn modules_have_no_circles() {
+    let using = regex::Regex::new(r"crate::(?:\{[^}]*\}|([a-z_]+))").unwrap();
+    let inner = regex::Regex::new(r"\b([a-z_]+)(?:::|[,}])").unwrap();
+    for package in ["heapprof-profile", "heapprof-analysis", "heapprof-report"] {
+        let folder = root().join("crates").join(package).join("src");
+        let mut uses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for file in sources().iter().filter(|f| f.starts_with(&folder)) {
+            let path = file.strip_prefix(&folder).unwrap();
+            let module = path.iter().next().unwrap().to_string_lossy();
+            let module = module.trim_end_matches(".rs").to_string();
+            if module == "lib" {
+                continue;
+            }
+            let text = std::fs::read_to_string(file).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap();
+            for found in using.captures_iter(text) {
+                let names: Vec<String> = match found.get(1) {
+                    Some(name) => vec![name.as_str().to_string()],
+                    None => inner
+                        .captures_iter(&found[0])
+                        .map(|c| c[1].to_string())
+                        .collect(),
+                };
+                let names = names.into_iter().filter(|n| *n != module && n != "crate");
+                uses.entry(module.clone()).or_default().extend(names);
+            }
+        }
+        for start in uses.keys() {
+            let mut seen = vec![start.clone()];
+            let mut next: Vec<(String, String)> = uses[start]
+                .iter()
+                .map(|u| (u.clone(), format!("{start} -> {u}")))
+                .collect();
+            while let Some((module, way)) = next.pop() {
+                assert!(module != *start, "{package}: {way}");
+                if seen.contains(&module) {
+                    continue;
+                }
+                seen.push(module.clone());
+                for used in uses.get(&module).into_iter().flatten() {
+                    next.push((used.clone(), format!("{way} -> {used}")));
+                }
+            }
+        }
+    }
+}
+
+/// proto.rs is what `proto/profile.proto` says, made without a protoc.
+#[test]
+fn generated_code_is_current() {
+    let proto = root().join("proto");
+    let files = protox::compile([proto.join("profile.proto")], [&proto]).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    prost_build::Config::new()
+        .out_dir(out.path())
+        .format(true)
+        .compile_fds(files)
+        .unwrap();
+    let made = std::fs::read_to_string(out.path().join("heapprof.pprof.rs")).unwrap();
+    let head = "//! prost messages of `proto/profile.proto`. Generated: `HEAPPROF_BLESS=1 cargo test -p heapprof-tests generated` writes this file anew.\n\n";
+    let expected = format!("{head}{made}");
+    let file = root().join("crates/heapprof-profile/src/proto.rs");
+    if bless() {
+        std::fs::write(&file, &expected).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+}
+
+#[test]
+fn the_architecture_page_names_every_crate() {
+    let page = std::fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
+    for (package, _) in ARROWS {
+        assert!(page.contains(&format!("`{package}`")), "{package}");
+    }
+    let dependencies_page =
+        std::fs::read_to_string(root().join("docs/dev/dependencies.md")).unwrap();
+    for (package, uses) in dependencies() {
+        for used in uses.iter().filter(|u| !u.starts_with("heapprof-")) {
+            assert!(
+                dependencies_page.contains(&format!("`{used}`")),
+                "{package} uses {used}: why?"
+            );
+        }
+    }
+}

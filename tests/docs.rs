@@ -1,0 +1,176 @@
+//! The docs can't rot: each example is run, and what it printed stands in the page.
+//!
+//! A block begins with ```` ```console ````, its first line with `$ heapprof`. `exit=N` behind `console`
+//! says how it ends, `stderr` that the text is what stderr said. HEAPPROF_BLESS=1 writes outputs anew.
+
+use std::path::{Path, PathBuf};
+
+use crate::harness::{bless, command, root, sample_profiles};
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![
+        root().join("README.md"),
+        sample_profiles().join("README.md"),
+    ];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// Runs one example line; its output, cut as `| head -N` says.
+fn run_example(line: &str, options: &str, db: &Path) -> String {
+    let (line, head) = match line.split_once(" | head -") {
+        Some((line, n)) => (line, n.trim().parse().unwrap()),
+        None => (line, usize::MAX),
+    };
+    let line = line.split(" > ").next().unwrap_or(line);
+    let words = shell_words(line);
+    assert_eq!(words[0], "heapprof", "{line}");
+    let output = command(&sample_profiles())
+        .env("HEAPPROF_DB", db)
+        .args(&words[1..])
+        .output()
+        .unwrap();
+    let code = options
+        .split(' ')
+        .find_map(|o| o.strip_prefix("exit="))
+        .unwrap_or("0");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        output.status.code().unwrap().to_string(),
+        code,
+        "{line}: {stderr}"
+    );
+    let text = match options.split(' ').any(|o| o == "stderr") {
+        true => stderr,
+        false => String::from_utf8_lossy(&output.stdout).into_owned(),
+    };
+    let kept: Vec<&str> = text.lines().take(head).collect();
+    let mut text = kept.join("\n");
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// Words as a shell parts them, with both kinds of quotes.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn examples_print_what_the_pages_say() {
+    let mut examples = 0;
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("heapprof.db");
+        let text = std::fs::read_to_string(&page).unwrap();
+        let mut lines = text.lines().peekable();
+        let mut written = String::new();
+        while let Some(line) = lines.next() {
+            written.push_str(line);
+            written.push('\n');
+            let Some(options) = line.strip_prefix("```console") else {
+                continue;
+            };
+            let example = lines.next().unwrap();
+            let mut expected = String::new();
+            for line in lines.by_ref() {
+                if line == "```" {
+                    break;
+                }
+                expected.push_str(line);
+                expected.push('\n');
+            }
+            let asked = example
+                .strip_prefix("$ ")
+                .unwrap_or_else(|| panic!("{}: {example}", page.display()));
+            let found = run_example(asked, options.trim(), &db);
+            // Lines of a page do not end in blanks.
+            let found: String = found
+                .lines()
+                .map(|l| format!("{}\n", l.trim_end()))
+                .collect();
+            examples += 1;
+            if found != expected && !bless() {
+                wrong.push(format!("{}: $ {asked}\n{found}", page.display()));
+            }
+            written.push_str(&format!("{example}\n{found}```\n"));
+        }
+        if bless() {
+            std::fs::write(&page, written).unwrap();
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} examples print something else now (HEAPPROF_BLESS=1 writes them anew):\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(examples > 15, "{examples}");
+}
+
+#[test]
+fn every_command_has_a_page_and_links_lead_somewhere() {
+    for command in [
+        "top",
+        "tree",
+        "peek",
+        "list",
+        "traces",
+        "tags",
+        "info",
+        "diff",
+        "flame",
+        "load",
+        "ls",
+        "rm",
+        "sql",
+        "schema",
+        "merge",
+        "convert",
+        "completions",
+        "man",
+    ] {
+        let page = root().join(format!("docs/commands/{command}.md"));
+        assert!(page.is_file(), "{}", page.display());
+    }
+    let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)]*)?\)").unwrap();
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let prose: String = text.split("```").step_by(2).collect();
+        for found in link.captures_iter(&prose) {
+            let target = &found[1];
+            if !target.contains("://") {
+                let path = page.parent().unwrap().join(target);
+                assert!(path.exists(), "{}: {target}", page.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Runs the `heapprof` binary in folders of its own, and compares with expected files.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is in the root")
+}
+
+/// The folder of the sample profiles.
+pub(crate) fn sample_profiles() -> PathBuf {
+    root().join("sample-profiles")
+}
+
+/// All valid sample profiles, in order of their names.
+pub(crate) fn valid() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(sample_profiles().join("valid"))
+        .expect("sample-profiles/valid")
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(files.len() > 10, "the samples are missing");
+    files
+}
+
+/// The file's name without its folder.
+pub(crate) fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// Whether expected files are to be written.
+pub(crate) fn bless() -> bool {
+    std::env::var_os("HEAPPROF_BLESS").is_some()
+}
+
+/// Path of the binary, built once: `cargo test` builds no other package's binaries.
+pub(crate) fn heapprof() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "-q", "-p", "heapprof-cli", "--bin", "heapprof"])
+            .current_dir(root())
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "heapprof does not build");
+        let tests = std::env::current_exe().unwrap();
+        let binary = tests
+            .parent()
+            .and_then(Path::parent)
+            .unwrap()
+            .join("heapprof");
+        assert!(binary.is_file(), "{}", binary.display());
+        binary
+    })
+}
+
+/// A command of heapprof with nothing of this machine's settings, in `folder`.
+pub(crate) fn command(folder: &Path) -> Command {
+    let mut command = Command::new(heapprof());
+    command.current_dir(folder);
+    for name in ["HEAPPROF_DB", "HEAPPROF_PAGER", "PAGER", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").env("COLUMNS", "100");
+    command
+}
+
+/// What a run of heapprof left.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Runs heapprof in a folder.
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Run {
+    command(folder)
+        .args(args)
+        .output()
+        .expect("heapprof runs")
+        .into()
+}
+
+/// Runs heapprof in the folder of the samples; it must succeed.
+pub(crate) fn ok(args: &[&str]) -> String {
+    let run = run(&sample_profiles(), args);
+    assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    run.out
+}
+
+/// Compares with an expected file, or writes it when blessing.
+pub(crate) fn expect_file(path: &Path, found: &str) {
+    if bless() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, found).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    if expected != found {
+        let line = expected
+            .lines()
+            .zip(found.lines())
+            .position(|(a, b)| a != b);
+        let line = line.unwrap_or(expected.lines().count().min(found.lines().count()));
+        panic!(
+            "{} differs in line {} (HEAPPROF_BLESS=1 writes it anew)\nexpected {:?}\nfound    {:?}",
+            path.display(),
+            line + 1,
+            expected.lines().nth(line),
+            found.lines().nth(line)
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! Damage at random, with a fixed seed: whatever bytes come in, out comes a profile or an error.
+//!
+//! Each mutant is decoded, encoded again, and asked for top and tree. No panic, no hang (the whole run
+//! has a time bound), and no more memory than [`BOUND`] on top of the mutant's own size times [`FACTOR`].
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use heapprof_analysis::{Query, Question, Session, Source, TreeOptions, Types, top, tree};
+use heapprof_profile::{ReadOptions, decode_with, encode_plain};
+
+use crate::harness::valid;
+use crate::samples::made;
+
+/// Memory that reading takes whatever is read: buffers, the inflater, SQLite.
+const BOUND: usize = 24 << 20;
+/// Memory for each byte of inflated profile.
+const FACTOR: usize = 200;
+/// The most a mutant may inflate to.
+const LIMIT: usize = 1 << 20;
+const ROUNDS: usize = 100_000;
+/// Every so often a mutant is also asked questions through SQLite, which costs more than decoding.
+const ASKED: usize = 20;
+
+thread_local! {
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts what each thread has allocated, so that tests running beside this one do not matter.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(change: isize) {
+    // A thread that is ending has no counters any more.
+    let _ = LIVE.try_with(|live| {
+        let now = live.get().saturating_add_signed(change);
+        live.set(now);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(now)));
+    });
+}
+
+// SAFETY: every call goes to the system's allocator with the arguments as they came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: the caller keeps `realloc`'s contract.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+/// A small generator with a fixed seed: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+fn mutate(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(8) {
+            0 | 1 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            2 if !bytes.is_empty() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            3 => bytes.truncate(at),
+            4 => {
+                let extra: Vec<u8> = (0..random.below(12)).map(|_| random.next() as u8).collect();
+                bytes.splice(at..at, extra);
+            }
+            5 => {
+                let end = (at + random.below(40)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            6 => {
+                let end = (at + random.below(200)).min(bytes.len());
+                let copy = bytes[at..end].to_vec();
+                let to = random.below(bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            _ => {
+                let from = random.below(other.len());
+                let end = (from + random.below(200)).min(other.len());
+                bytes.splice(at..at, other[from..end].iter().copied());
+            }
+        }
+    }
+    bytes
+}
+
+/// What every input goes through; the fuzz target runs the same.
+pub(crate) fn exercise(bytes: &[u8], asked: bool) {
+    let options = ReadOptions::default().max_inflated(LIMIT as u64);
+    let Ok(profile) = decode_with(bytes, options) else {
+        return;
+    };
+    let mut plain = Vec::new();
+    encode_plain(&profile, &mut plain).unwrap();
+    if !asked {
+        return;
+    }
+    let source = Source::new("mutant", profile);
+    let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
+        return;
+    };
+    let question = question.with_tree(TreeOptions {
+        reverse: false,
+        least: 0.001,
+    });
+    let session = Session::new(question).unwrap();
+    let report = top(&session, 1, &Query::default(), false).unwrap();
+    let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
+    assert_eq!(flat, report.header.net);
+    tree(&session, &Query::default()).unwrap();
+}
+
+#[test]
+fn damaged_profiles_do_no_harm() {
+    let started = Instant::now();
+    let mut random = Random(0x6865_6170_7072_6f66);
+    // Plain bytes as seeds: damage to gzip data seldom reaches the decoder.
+    let mut seeds: Vec<Vec<u8>> = made()
+        .into_iter()
+        .map(|(_, bytes)| inflate(&bytes))
+        .collect();
+    let recorded = valid()
+        .into_iter()
+        .filter(|f| f.metadata().unwrap().len() < 20_000);
+    seeds.extend(recorded.map(|f| inflate(&std::fs::read(f).unwrap())));
+    let zipped: Vec<Vec<u8>> = seeds.iter().map(|s| crate::wire::gzip(s)).collect();
+    let mut worst = 0.0f64;
+    for round in 0..ROUNDS {
+        let pick = random.below(seeds.len());
+        let other = random.below(seeds.len());
+        let mutant = match round % 16 {
+            0 => mutate(&zipped[pick], &zipped[other], &mut random),
+            _ => mutate(&seeds[pick], &seeds[other], &mut random),
+        };
+        let before = LIVE.with(Cell::get);
+        PEAK.with(|peak| peak.set(before));
+        exercise(&mutant, round % ASKED == 0);
+        let used = PEAK.with(Cell::get) - before;
+        let inflated = if round % 16 == 0 { LIMIT } else { mutant.len() };
+        let bound = BOUND + inflated * FACTOR;
+        assert!(
+            used <= bound,
+            "round {round}: {used} bytes for a mutant of {}",
+            mutant.len()
+        );
+        worst = worst.max(used as f64 / bound as f64);
+        // Generous: the run takes under a minute, a hang takes for ever.
+        assert!(
+            started.elapsed() < Duration::from_secs(900),
+            "round {round} hangs"
+        );
+    }
+    eprintln!(
+        "{ROUNDS} mutants, at most {:.0} % of the memory bound",
+        worst * 100.0
+    );
+}
+
+fn inflate(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Read;
+    let mut plain = Vec::new();
+    match bytes.starts_with(&[0x1f, 0x8b]) {
+        true => {
+            flate2::read::MultiGzDecoder::new(bytes)
+                .read_to_end(&mut plain)
+                .unwrap();
+        }
+        false => plain.extend_from_slice(bytes),
+    }
+    plain
+}

@@ -1,0 +1,126 @@
+//! The real pprof as the judge: flat and cum of every function, for every sample type, byte for byte of value.
+//!
+//! `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests oracle -- --ignored`; more profiles with
+//! HEAPPROF_ORACLE_PROFILES (paths separated by colons).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{name, run, sample_profiles, valid};
+
+type Rows = BTreeMap<String, (i64, i64)>;
+
+fn pprof_top(pprof: &Path, file: &Path, args: &[&str]) -> (Rows, Option<i64>) {
+    let output = Command::new(pprof)
+        .args(["-symbolize=none", "-top", "-nodefraction=0"])
+        .args(args)
+        .arg(file)
+        .env("TZ", "UTC")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = regex::Regex::new(r"^\s*(-?\d+)\D*\s+\S+\s+\S+\s+(-?\d+)\D*?\s+\S+\s+(.*)$").unwrap();
+    let inline = regex::Regex::new(r" \((partial-)?inline\)$").unwrap();
+    let total = regex::Regex::new(r"of (-?\d+)\D* total").unwrap();
+    let mut rows = Rows::new();
+    for line in text.lines().skip_while(|l| !l.contains("flat%")).skip(1) {
+        let found = row.captures(line).unwrap_or_else(|| panic!("{line}"));
+        let function = inline.replace(&found[3], "").into_owned();
+        rows.insert(
+            function,
+            (found[1].parse().unwrap(), found[2].parse().unwrap()),
+        );
+    }
+    let total = total.captures(&text).map(|c| c[1].parse().unwrap());
+    (rows, total)
+}
+
+fn our_top(file: &Path, args: &[&str]) -> (Rows, i64) {
+    let mut all = vec!["top", "-f", "json", "-n", "0"];
+    all.extend(args);
+    all.push(file.to_str().unwrap());
+    let run = run(&sample_profiles(), &all);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let top: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let rows = top["rows"].as_array().unwrap().iter().map(|row| {
+        let number = |key: &str| row[key].as_i64().unwrap();
+        (
+            row["function"].as_str().unwrap().to_string(),
+            (number("flat"), number("cum")),
+        )
+    });
+    (rows.collect(), top["total"].as_i64().unwrap())
+}
+
+fn pprof() -> PathBuf {
+    let path = std::env::var_os("HEAPPROF_PPROF").expect("HEAPPROF_PPROF names the real pprof");
+    PathBuf::from(path)
+}
+
+/// Profiles where pprof shows each function in a row of its own, as we do.
+fn comparable() -> Vec<PathBuf> {
+    let ours = valid().into_iter().filter(|f| {
+        // Kept out: frames without symbols and empty stacks, which pprof folds together or drops; names
+        // that its text can't show.
+        !["unsymbolized", "empty-stacks", "odd-names"]
+            .iter()
+            .any(|n| name(f).contains(n))
+    });
+    let more = std::env::var("HEAPPROF_ORACLE_PROFILES").unwrap_or_default();
+    ours.chain(more.split(':').filter(|p| !p.is_empty()).map(PathBuf::from))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs the real pprof: set HEAPPROF_PPROF"]
+fn every_function_has_pprofs_flat_and_cum() {
+    let pprof = pprof();
+    for file in comparable() {
+        let profile = heapprof_profile::decode(std::fs::File::open(&file).unwrap()).unwrap();
+        for (i, t) in profile.sample_type.iter().enumerate() {
+            let unit = profile.text(t.unit);
+            let index = format!("-sample_index={i}");
+            let (theirs, total) = pprof_top(&pprof, &file, &[&index, &format!("-unit={unit}")]);
+            let i = i.to_string();
+            let (ours, our_total) = our_top(&file, &["-t", &i]);
+            assert_eq!(ours, theirs, "{} {i}", file.display());
+            assert_eq!(Some(our_total), total, "{} {i}", file.display());
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the real pprof: set HEAPPROF_PPROF"]
+fn filters_give_pprofs_numbers() {
+    let pprof = pprof();
+    let table = [
+        ("focus", "pars|walk|insert"),
+        ("ignore", "pars|walk|insert"),
+        ("hide", "pars|walk|insert"),
+        ("show", "pars|walk|main|insert"),
+        ("show-from", "pars|serve|walk"),
+        ("prune-from", "pars|serve"),
+    ];
+    for file in comparable().iter().filter(|f| name(f).starts_with("go.")) {
+        for (option, regex) in table {
+            let theirs = format!("-{}={regex}", option.replace('-', "_"));
+            let profile = heapprof_profile::decode(std::fs::File::open(file).unwrap()).unwrap();
+            let last = profile.sample_type.len() - 1;
+            let unit = profile.text(profile.sample_type[last].unit);
+            let index = format!("-sample_index={last}");
+            let (theirs, _) = pprof_top(&pprof, file, &[&theirs, &index, &format!("-unit={unit}")]);
+            let ours = our_top(
+                file,
+                &[&format!("--{option}"), regex, "-t", &last.to_string()],
+            )
+            .0;
+            assert_eq!(ours, theirs, "{} {option}", file.display());
+        }
+    }
+}

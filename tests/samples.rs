@@ -1,0 +1,222 @@
+//! The sample profiles that are made, not recorded: small shapes that readers get wrong.
+//!
+//! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests samples` writes them to sample-profiles/valid.
+
+use heapprof_profile::{Profile, ProfileBuilder, encode_plain};
+
+use crate::harness::{bless, name, sample_profiles, valid};
+use crate::wire::{Parts, gzip};
+
+const FOUR: [(&str, &str); 4] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+fn plain(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_plain(profile, &mut bytes).unwrap();
+    bytes
+}
+
+/// Direct and mutual recursion: what must count once a sample.
+pub(crate) fn recursion() -> Profile {
+    let mut b = ProfileBuilder::new(&FOUR);
+    b.folded(
+        "main@m.c:9;walk@w.c:3;walk@w.c:3;walk@w.c:5;alloc@a.c:1",
+        &[4, 400, 2, 200],
+    );
+    b.folded("main@m.c:9;walk@w.c:3;alloc@a.c:1", &[1, 100, 1, 100]);
+    b.folded(
+        "main@m.c:10;even@e.c:2;odd@e.c:6;even@e.c:2;odd@e.c:7",
+        &[5, 50, 5, 50],
+    );
+    b.finish()
+}
+
+/// Inlined frames, with columns, and the same function inlined and not.
+pub(crate) fn inlines() -> Profile {
+    let mut b = ProfileBuilder::new(&FOUR);
+    b.folded(
+        "main@m.c:9;outer@o.c:3>>middle@o.c:7>>inner@i.h:1",
+        &[1, 10, 1, 10],
+    );
+    b.folded("main@m.c:9;outer@o.c:3>>middle@o.c:7", &[2, 20, 2, 20]);
+    b.folded("main@m.c:9;inner@i.h:2;alloc@a.c:1", &[3, 30, 0, 0]);
+    b.finish()
+}
+
+/// Labels: texts, numbers in several units, several values of a key, and none.
+pub(crate) fn labels() -> Profile {
+    let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    let bytes = |b: &mut ProfileBuilder, n, unit| b.number_label("bytes", n, unit);
+    let text = |b: &mut ProfileBuilder, t| b.text_label("thread", t);
+    let (kb2, b16, b2048) = (
+        bytes(&mut b, 2, "kilobytes"),
+        bytes(&mut b, 16, "bytes"),
+        bytes(&mut b, 2048, "bytes"),
+    );
+    let (main, io, bare) = (
+        text(&mut b, "main"),
+        text(&mut b, "io"),
+        bytes(&mut b, 5, ""),
+    );
+    b.folded_with_labels("main;read", &[1, 2048], &mut [kb2, io]);
+    b.folded_with_labels("main;read", &[2, 32], &mut [b16, io]);
+    b.folded_with_labels("main;parse", &[1, 2048], &mut [b2048, main]);
+    b.folded_with_labels("main;parse", &[3, 48], &mut [b16, main, io]);
+    b.folded_with_labels("main", &[1, 5], &mut [bare]);
+    b.folded("main;plain", &[1, 100]);
+    b.finish()
+}
+
+/// Addresses without symbols, in a mapping and in none, beside frames that have them.
+pub(crate) fn unsymbolized() -> Profile {
+    let mut b = ProfileBuilder::new(&FOUR);
+    b.folded(
+        "main;0x401000@/usr/bin/app;0x401100@/usr/bin/app",
+        &[1, 100, 1, 100],
+    );
+    b.folded("main;0x7f00001000;known", &[2, 200, 2, 200]);
+    b.folded("0x401000@/usr/bin/app", &[4, 400, 4, 400]);
+    b.finish()
+}
+
+/// The difference of two profiles: negative values, and a stack that holds both signs.
+pub(crate) fn negative() -> Profile {
+    let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    b.folded("main;grew", &[5, 500]);
+    b.folded("main;shrank", &[-3, -300]);
+    b.folded("main;both", &[2, 200]);
+    b.folded("main;both", &[-2, -50]);
+    b.folded("main;moved;old", &[-1, -100]);
+    b.folded("main;moved;new", &[1, 100]);
+    b.finish()
+}
+
+/// Samples without any frame, and samples whose values are 0.
+pub(crate) fn empty_stacks() -> Profile {
+    let mut b = ProfileBuilder::new(&FOUR);
+    b.folded("", &[1, 64, 1, 64]);
+    b.folded("main;alloc", &[2, 128, 0, 0]);
+    b.folded("main;unused", &[0, 0, 0, 0]);
+    b.finish()
+}
+
+/// drop_frames and keep_frames, with allocator frames at the leaf, in the middle and at the root.
+pub(crate) fn drop_frames() -> Profile {
+    let mut b = ProfileBuilder::new(&FOUR);
+    b.folded("main;load;malloc;arena_grow", &[1, 100, 1, 100]);
+    b.folded(
+        "main;load;operator new(unsigned long);malloc",
+        &[2, 200, 2, 200],
+    );
+    b.folded("malloc_init;malloc;main;work", &[4, 400, 4, 400]);
+    b.folded("main;malloc_keep;leaf", &[8, 800, 8, 800]);
+    b.profile.drop_frames = b.text("malloc.*|operator new");
+    b.profile.keep_frames = b.text("malloc_keep");
+    b.finish()
+}
+
+/// A header with everything in it, a default type that is not the last, and types in odd units.
+pub(crate) fn header() -> Profile {
+    let mut b = ProfileBuilder::new(&[
+        ("inuse_space", "kilobytes"),
+        ("wall", "milliseconds"),
+        ("events", "count"),
+    ]);
+    b.folded("main;a;b", &[3, 1500, 7]);
+    b.folded("main;a", &[1, 2, 1]);
+    b.profile.default_sample_type = b.text("inuse_space");
+    b.profile.time_nanos = 1_760_000_000_123_456_789;
+    b.profile.duration_nanos = 2_500_000_000;
+    b.profile.period_type = Some(b.value_type("space", "bytes"));
+    b.profile.period = 524_288;
+    for comment in ["built by hand", "# a second comment"] {
+        let comment = b.text(comment);
+        b.profile.comment.push(comment);
+    }
+    b.profile.doc_url = b.text("https://example.org/heap");
+    b.finish()
+}
+
+/// Names that terminals, Markdown, CSV, SVG and folded stacks must not choke on.
+pub(crate) fn odd_names() -> Profile {
+    let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    let names = [
+        "Ljava/lang/String.valueOf",
+        "ns::put<int, std::less<int>>(int)::{lambda(auto&&)#1}",
+        "core::ptr::drop_in_place<alloc::vec::Vec<u8>>",
+        "a \"quoted\", comma",
+        "pipe|star*_under_",
+        "<script>alert(1)</script>&amp;",
+        "naïve 名前 🦀",
+        "tab\there\u{1b}[31mred",
+    ];
+    for (i, name) in names.iter().enumerate() {
+        b.folded(&format!("main;{name}"), &[10 * (i as i64 + 1)]);
+    }
+    b.finish()
+}
+
+/// Every made sample: its file's name and bytes.
+pub(crate) fn made() -> Vec<(&'static str, Vec<u8>)> {
+    let parts = Parts::default();
+    let gz = |profile: Profile| gzip(&plain(&profile));
+    let small = parts.bytes();
+    let (first, rest) = small.split_at(small.len() / 2);
+    let shuffled = [
+        &parts.function[..],
+        &parts.strings,
+        &parts.location,
+        &parts.sample,
+        &parts.types,
+        &parts.mapping,
+    ]
+    .concat();
+    vec![
+        ("made.recursion.pb.gz", gz(recursion())),
+        ("made.inlines.pb.gz", gz(inlines())),
+        ("made.labels.pb.gz", gz(labels())),
+        ("made.unsymbolized.pb.gz", gz(unsymbolized())),
+        ("made.negative.pb.gz", gz(negative())),
+        ("made.empty-stacks.pb.gz", gz(empty_stacks())),
+        ("made.drop-frames.pb.gz", gz(drop_frames())),
+        ("made.header.pb.gz", gz(header())),
+        ("made.odd-names.pb.gz", gz(odd_names())),
+        ("made.plain.pb", small.clone()),
+        ("made.two-members.pb.gz", [gzip(first), gzip(rest)].concat()),
+        ("made.strings-first.pb.gz", gzip(&shuffled)),
+    ]
+}
+
+#[test]
+fn samples_are_what_this_file_makes() {
+    let folder = sample_profiles().join("valid");
+    for (file, bytes) in made() {
+        if bless() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(file), &bytes).unwrap();
+        }
+        assert_eq!(std::fs::read(folder.join(file)).unwrap(), bytes, "{file}");
+    }
+}
+
+#[test]
+fn each_sample_has_a_row_in_the_readme() {
+    let readme = std::fs::read_to_string(sample_profiles().join("README.md")).unwrap();
+    for file in valid() {
+        assert!(
+            readme.contains(&format!("`{}`", name(&file))),
+            "{}",
+            name(&file)
+        );
+    }
+    let malformed = std::fs::read_dir(sample_profiles().join("malformed")).unwrap();
+    let foreign = std::fs::read_dir(sample_profiles().join("foreign")).unwrap();
+    for entry in malformed.chain(foreign) {
+        let name = name(&entry.unwrap().path());
+        assert!(readme.contains(&format!("`{name}`")), "{name}");
+    }
+}
