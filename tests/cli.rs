@@ -31,12 +31,12 @@ fn errors_are_one_line_and_exit_2() {
         (&["top", "--unit", "ms", AFTER], "the values are in bytes"),
         (
             &["peek", "nothing_like_this", AFTER],
-            "no function with inuse_space matches",
+            "no function that has inuse_space (after filters) matches",
         ),
         (&["peek", "(", AFTER], "is not a regular expression"),
         (
             &["list", "nothing_like_this", AFTER],
-            "no function with inuse_space matches",
+            "no function that has inuse_space (after filters) matches",
         ),
         (&["diff", AFTER], "only valid/go.leaky.after.pb.gz is named"),
         (&["diff"], "name BEFORE and AFTER"),
@@ -93,7 +93,15 @@ fn usage_errors_exit_2_and_help_exits_0() {
         &["top", "-g", "x", AFTER],
         &[],
     ] {
-        assert_eq!(run(&sample_profiles(), args).code, 2, "{args:?}");
+        let run = run(&sample_profiles(), args);
+        assert_eq!(run.code, 2, "{args:?}");
+        if !args.is_empty() {
+            assert!(
+                run.err.starts_with("heapprof: ") && run.err.lines().count() == 1,
+                "{}",
+                run.err
+            );
+        }
     }
     for command in [
         "top",
@@ -465,7 +473,7 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     assert!(diff.contains("orange grew, blue shrank"));
     assert!(diff.contains("id=\"legend\""));
     assert!(
-        diff.contains("vanishes (50 bytes"),
+        diff.contains("vanishes (50B before, 0B after, -50B)"),
         "what vanished is shown"
     );
     assert!(diff.contains("inuse_space: 150B before, 300B after (+150B)"));

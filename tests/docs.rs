@@ -33,7 +33,11 @@ fn run_example(line: &str, options: &str, db: &Path) -> String {
         Some((line, n)) => (line, n.trim().parse().unwrap()),
         None => (line, usize::MAX),
     };
-    let line = line.split(" > ").next().unwrap_or(line);
+    // A redirection, not a rule in quotes.
+    let line = match line.rfind(" > ") {
+        Some(at) if !line[at..].contains(['\'', '"']) => &line[..at],
+        _ => line,
+    };
     let words = shell_words(line);
     assert_eq!(words[0], "heapprof", "{line}");
     let output = command(&sample_profiles())

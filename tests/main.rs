@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 // The tools of the tests.
+mod exercise;
 mod harness;
 mod samples;
 mod wire;

@@ -48,11 +48,13 @@ fn cases() -> Vec<Case> {
         parts.strings.extend(len(6, vec![b'a'; 3 << 20]));
         gzip(&parts.bytes())
     };
-    let mut huge = Parts::default();
-    huge.sample = [i64::MAX, i64::MAX]
-        .iter()
-        .flat_map(|&v| len(2, [packed(1, &[1]), packed(2, &[1, v])].concat()))
-        .collect();
+    let huge = Parts {
+        sample: [i64::MAX, i64::MAX]
+            .iter()
+            .flat_map(|&v| len(2, [packed(1, &[1]), packed(2, &[1, v])].concat()))
+            .collect(),
+        ..Parts::default()
+    };
     vec![
         case("empty.pb.gz", "", "is empty"),
         case("empty-inside-gzip.pb.gz", gzip(b""), "is empty"),

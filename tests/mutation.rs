@@ -7,9 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use heapprof_analysis::{Query, Question, Session, Source, TreeOptions, Types, top, tree};
-use heapprof_profile::{ReadOptions, decode_with, encode_plain};
-
+use crate::exercise::{LIMIT, exercise};
 use crate::harness::valid;
 use crate::samples::made;
 
@@ -17,8 +15,6 @@ use crate::samples::made;
 const BOUND: usize = 24 << 20;
 /// Memory for each byte of inflated profile.
 const FACTOR: usize = 200;
-/// The most a mutant may inflate to.
-const LIMIT: usize = 1 << 20;
 const ROUNDS: usize = 100_000;
 /// Every so often a mutant is also asked questions through SQLite, which costs more than decoding.
 const ASKED: usize = 20;
@@ -110,32 +106,6 @@ fn mutate(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// What every input goes through; the fuzz target runs the same.
-pub(crate) fn exercise(bytes: &[u8], asked: bool) {
-    let options = ReadOptions::default().max_inflated(LIMIT as u64);
-    let Ok(profile) = decode_with(bytes, options) else {
-        return;
-    };
-    let mut plain = Vec::new();
-    encode_plain(&profile, &mut plain).unwrap();
-    if !asked {
-        return;
-    }
-    let source = Source::new("mutant", profile);
-    let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
-        return;
-    };
-    let question = question.with_tree(TreeOptions {
-        reverse: false,
-        least: 0.001,
-    });
-    let session = Session::new(question).unwrap();
-    let report = top(&session, 1, &Query::default(), false).unwrap();
-    let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
-    assert_eq!(flat, report.header.net);
-    tree(&session, &Query::default()).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests samples` writes them to sample-profiles/valid.
 
-use heapprof_profile::{Profile, ProfileBuilder, encode_plain};
+use heapprof_profile::{FrameText, Profile, ProfileBuilder, encode_plain};
 
 use crate::harness::{bless, name, sample_profiles, valid};
 use crate::wire::{Parts, gzip};
@@ -154,8 +154,19 @@ pub(crate) fn odd_names() -> Profile {
         "naïve 名前 🦀",
         "tab\there\u{1b}[31mred",
     ];
+    let main = b.frame(&[FrameText {
+        name: "main",
+        ..FrameText::default()
+    }]);
+    let no_labels = b.label_set(&mut []);
     for (i, name) in names.iter().enumerate() {
-        b.folded(&format!("main;{name}"), &[10 * (i as i64 + 1)]);
+        let leaf = b.frame(&[FrameText {
+            name,
+            ..FrameText::default()
+        }]);
+        b.profile
+            .samples
+            .push([leaf, main], &[10 * (i as i64 + 1)], no_labels);
     }
     b.finish()
 }

@@ -124,11 +124,10 @@ pub fn diff(
     let (head_after, type_after) = header(session, after, query)?;
     let (a, b) = (&head_before.sample_type, &head_after.sample_type);
     if a != b {
-        return Err(heapprof_profile::Error::Incompatible(format!(
+        return Err(Error::Unlike(format!(
             "before has {}/{}, after {}/{}; name one that both have with --sample-type",
             a.r#type, a.unit, b.r#type, b.unit
-        ))
-        .into());
+        )));
     }
     let mut diff = Diff {
         total: Change {
@@ -230,10 +229,10 @@ impl Diff {
     fn normalize(&mut self) -> Result<(), Error> {
         let (base, total) = (i128::from(self.total.before), i128::from(self.total.after));
         if total == 0 {
-            return Err(heapprof_profile::Error::Incompatible(
-                "the total after is 0, so it can't be scaled to the total before; leave --normalize out".to_string(),
-            )
-            .into());
+            return Err(Error::Unlike(
+                "the total after is 0, so it can't be scaled to the total before; leave --normalize out"
+                    .to_string(),
+            ));
         }
         let scaled = |value: i128| (2 * value * base + total).div_euclid(2 * total);
         let narrow = |value: i128| {

@@ -28,6 +28,17 @@ pub enum Error {
     /// A difference or scaled value beyond 64 bits.
     #[error("{0} does not fit in 64 bits")]
     Beyond(String),
+    /// Two profiles that can't be compared.
+    #[error("cannot be compared: {0}")]
+    Unlike(String),
+    /// An error about one of several profiles.
+    #[error("{name}: {error}")]
+    In {
+        /// The profile's name.
+        name: String,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
     /// The profile itself.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),

@@ -80,7 +80,7 @@ impl FrameTable {
 }
 
 /// How a frame without symbols is named: its address and the file it is in.
-pub(crate) fn address_name(profile: &Profile, location: LocationIndex) -> String {
+pub fn address_name(profile: &Profile, location: LocationIndex) -> String {
     let location = &profile.location[location.index()];
     let binary = binary_name(profile, location);
     match (location.address, binary) {

@@ -21,8 +21,10 @@ impl Place {
     /// How one line of text names it: `function file:line` or `0xaddress function file:line`.
     pub fn label(&self) -> String {
         let mut label = String::new();
-        if let Some(address) = self.address.filter(|&a| a != 0) {
-            label.push_str(&format!("{address:#016x} "));
+        // The name of a frame without symbols is its address already.
+        let named = !self.function.starts_with("0x");
+        if let Some(address) = self.address.filter(|&a| a != 0 && named) {
+            label.push_str(&format!("{address:#018x} "));
         }
         label.push_str(&self.function);
         if let Some(file) = self

@@ -107,8 +107,14 @@ impl Question {
         let mut parts = Vec::with_capacity(sources.len());
         for source in sources {
             let profile = source.profile;
+            let within = |error: Error| Error::In {
+                name: source.name.clone(),
+                error: Box::new(error),
+            };
             let column = match &query.sample_type {
-                Some(asked) => profile.find_sample_type(asked)?,
+                Some(asked) => profile
+                    .find_sample_type(asked)
+                    .map_err(|e| within(e.into()))?,
                 None => profile.default_sample_type_index(),
             };
             let columns = match types {
@@ -117,7 +123,7 @@ impl Question {
             };
             let whole = match source.totals {
                 Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
-                None => totals::whole(&profile, &columns)?,
+                None => totals::whole(&profile, &columns).map_err(within)?,
             };
             let part_types = profile
                 .sample_type

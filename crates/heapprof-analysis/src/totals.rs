@@ -25,8 +25,8 @@ pub(crate) struct Totals {
     /// `entity * columns + column`.
     pub(crate) flat: Vec<i64>,
     pub(crate) cum: Vec<i64>,
-    /// Entities that a value other than 0 touched, in a column's order of appearance in the entity table.
-    pub(crate) touched: Vec<Vec<u32>>,
+    /// For each column the entities that have a flat or cum other than 0, in ascending order.
+    pub(crate) present: Vec<Vec<u32>>,
     /// Over the samples that the filters kept.
     pub(crate) kept: Vec<Total>,
 }
@@ -69,7 +69,6 @@ pub(crate) fn totals(
     let width = columns.len();
     let mut flat = vec![0i64; entities * width];
     let mut cum = vec![0i64; entities * width];
-    let mut touched = vec![false; entities * width];
     let mut kept = vec![Total::default(); width];
     // The sample that last counted an entity, from 1.
     let mut seen = vec![0u32; entities];
@@ -106,11 +105,8 @@ pub(crate) fn totals(
                 return;
             }
             seen[entity] = stamp;
-            let at = entity * width..(entity + 1) * width;
-            let sums = cum[at.clone()].iter_mut().zip(&mut touched[at]);
-            for ((sum, touched), &value) in sums.zip(&picked) {
+            for (sum, value) in cum[entity * width..].iter_mut().zip(&picked) {
                 *sum += value;
-                *touched |= value != 0;
             }
         };
         if stack.is_empty() {
@@ -120,10 +116,13 @@ pub(crate) fn totals(
             count(entity_of[frame as usize] as usize);
         }
     }
-    let touched = (0..width)
+    let present = (0..width)
         .map(|column| {
             (0..entities as u32)
-                .filter(|&e| touched[e as usize * width + column])
+                .filter(|&e| {
+                    let at = e as usize * width + column;
+                    flat[at] != 0 || cum[at] != 0
+                })
                 .collect()
         })
         .collect();
@@ -131,7 +130,7 @@ pub(crate) fn totals(
         columns: columns.to_vec(),
         flat,
         cum,
-        touched,
+        present,
         kept,
     }
 }

@@ -41,19 +41,26 @@ pub struct Traces {
 pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let samples: Vec<(i64, i64, i64)> = session.rows(
-        "SELECT stack, label_set, value FROM sample WHERE profile = 1 AND type = ?1 \
-         ORDER BY abs(value) DESC, stack",
+        "SELECT stack, label_set, value FROM sample WHERE profile = 1 AND type = ?1",
         [r#type],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let mut labels = label_sets(session)?;
-    let mut keyed: Vec<_> = samples
+    let labels = label_sets(session)?;
+    let mut keyed: Vec<(i64, i64, Labels)> = samples
         .into_iter()
         .map(|(stack, set, value)| (value, stack, labels.get(&set).cloned().unwrap_or_default()))
         .collect();
-    // Label sets have no order of their own that would survive loading.
-    keyed.sort_by(|a, b| (b.0.unsigned_abs(), a.1, &a.2).cmp(&(a.0.unsigned_abs(), b.1, &b.2)));
-    labels.clear();
+    // What only hidden labels told apart is one.
+    keyed.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
+    keyed.dedup_by(|next, kept| {
+        let same = (next.1, &next.2) == (kept.1, &kept.2);
+        if same {
+            kept.0 += next.0;
+        }
+        same
+    });
+    // Label sets have no order of their own that would survive loading; their texts have.
+    keyed.sort_by_key(|trace| std::cmp::Reverse(trace.0.unsigned_abs()));
     let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
     let rest = keyed.split_off(shown);
     let sql = format!(

@@ -22,12 +22,14 @@ fn main() -> ExitCode {
     // A closed pipe is an error to writers, not a silent death: output files must not be left half-written.
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let failed = error.use_stderr();
-            return match (error.print(), failed) {
-                (_, true) => ExitCode::from(2),
-                (Ok(()) | Err(_), false) => ExitCode::SUCCESS,
-            };
+        Err(error) if error.use_stderr() => {
+            messages::usage(&error);
+            return ExitCode::from(2);
+        }
+        Err(help) => {
+            // Help that nobody reads to its end is no failure.
+            let _ = help.print();
+            return ExitCode::SUCCESS;
         }
     };
     match command::run(cli) {

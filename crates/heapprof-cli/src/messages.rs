@@ -8,6 +8,26 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(&format!("{error:#}"));
 }
 
+/// A command line that can't be read: clap's words, in one line. Without any arguments the whole help.
+pub(crate) fn usage(error: &clap::Error) {
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return;
+    }
+    let text = error.to_string();
+    let kept = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty());
+    let words: Vec<&str> = kept.collect();
+    let words = words.join(" ");
+    say(&format!(
+        "{}; --help says more",
+        words.trim_start_matches("error: ")
+    ));
+}
+
 /// Something the user may want to know; the work goes on.
 pub(crate) fn note(text: &str) {
     say(text);

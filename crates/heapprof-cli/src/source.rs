@@ -91,9 +91,16 @@ impl Sources {
             return Ok(None);
         }
         let store = Store::open(&self.db).with_context(|| self.db.display().to_string())?;
-        store
-            .find(name)
-            .with_context(|| format!("{name}: there is no such file, and {}", self.db.display()))?;
+        match store.find(name) {
+            Ok(_) => {}
+            Err(error @ heapprof_analysis::Error::NoSuchProfile { .. }) => {
+                bail!(
+                    "{name}: there is no such file, and {} {error}",
+                    self.db.display()
+                )
+            }
+            Err(error) => return Err(error).with_context(|| self.db.display().to_string()),
+        }
         Ok(Some(store))
     }
 

@@ -39,7 +39,7 @@ pub use crate::{
     decode::{ReadOptions, decode, decode_with},
     encode::{encode, encode_plain},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
-    merge::{merge, merge_all},
+    merge::{agree_units, merge, merge_all},
     model::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType,

@@ -319,6 +319,30 @@ fn add_sample(
     Ok(())
 }
 
+/// Brings sample types that both profiles have to the finer of their units, so that they can be compared.
+pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
+    for i in 0..a.sample_type.len() {
+        let name = a.text(a.sample_type[i].r#type).to_string();
+        let Some(j) = b.sample_type.iter().position(|t| b.text(t.r#type) == name) else {
+            continue;
+        };
+        let (ours, theirs) = (a.text(a.sample_type[i].unit), b.text(b.sample_type[j].unit));
+        let (x, y) = (Unit::parse(ours), Unit::parse(theirs));
+        let (ours, theirs) = (ours.to_string(), theirs.to_string());
+        match (x, y) {
+            (Some(x), Some(y)) if x.family == y.family && ours != theirs => {
+                match x.factor > y.factor {
+                    true => a.convert_unit(i, &theirs)?,
+                    false => b.convert_unit(j, &ours)?,
+                }
+            }
+            // What can't be converted is said where it is compared.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Converts whichever side has the coarser unit.
 fn finer_unit(a: &mut Profile, b: &mut Profile, i: usize) -> Result<(), Error> {
     let (name_a, name_b) = (

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{EMPTY_STACK, Place};
+use heapprof_analysis::{EMPTY_STACK, Place, address_name};
 use heapprof_profile::{Label, Location, Profile};
 use serde_json::{Map, Value, json};
 
@@ -121,21 +121,23 @@ pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
         let mut names: Vec<String> = samples
             .stack(i)
             .iter()
-            .flat_map(|l| {
-                let location = &profile.location[l.index()];
-                let name = |frame: &Map<String, Value>| {
-                    let text = frame.get("function").or_else(|| frame.get("address"));
-                    text.and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .replace(';', ":")
-                };
-                frames(profile, location)
-                    .iter()
-                    .map(name)
-                    .collect::<Vec<_>>()
+            .flat_map(|&l| {
+                let lines = profile.lines(&profile.location[l.index()]).iter();
+                let named = lines.map(|line| {
+                    let function = &profile.function[line.function.index()];
+                    profile.text(function.name).to_string()
+                });
+                let mut names: Vec<String> = named.collect();
+                if names.iter().all(String::is_empty) {
+                    names = vec![address_name(profile, l)];
+                }
+                names.into_iter().map(|name| name.replace(';', ":"))
             })
             .collect();
         names.reverse();
+        if names.is_empty() {
+            names.push(EMPTY_STACK.to_string());
+        }
         let labels = match labels(profile, i) {
             Value::Object(map) if map.is_empty() => String::new(),
             labels => labels.to_string(),

@@ -9,7 +9,7 @@ use crate::json;
 use crate::measure::Measure;
 use crate::names::{name_cells, name_columns};
 use crate::style::{Format, Style};
-use crate::table::{Align, Table, Tint};
+use crate::table::{Align, Table, Tint, markdown_cell, printable};
 
 /// Writes the report: the `limit` rows with the largest change, and the rules that broke.
 pub fn diff(
@@ -33,9 +33,11 @@ pub fn diff(
     let mut text = with_head(&lines, &table.render(style)?, style);
     if matches!(style.format, Format::Text | Format::Markdown) {
         for broken in broken {
-            let line = broken_line(broken, &measure, diff);
+            let line = printable(&broken_line(broken, diff)).into_owned();
             match style.format {
-                Format::Markdown => text.push_str(&format!("\n**Failed:** {line}\n")),
+                Format::Markdown => {
+                    text.push_str(&format!("\n**Failed:** {}\n", markdown_cell(&line)))
+                }
                 _ => text.push_str(&format!("Failed: {line}\n")),
             }
         }
@@ -44,13 +46,13 @@ pub fn diff(
 }
 
 /// A rule that broke, in words.
-fn broken_line(broken: &Broken, measure: &Measure, diff: &Diff) -> String {
+pub fn broken_line(broken: &Broken, diff: &Diff) -> String {
     // A rule on another sample type has that type's unit.
     let other = diff.types.iter().find(|(t, _)| t.r#type == broken.subject);
-    let own = other.and_then(|(t, _)| Measure::new(&t.unit, None).ok());
-    let measure = own.as_ref().unwrap_or(measure);
+    let unit = other.map_or(&diff.after.sample_type.unit, |(t, _)| &t.unit);
+    let measure = Measure::new(unit, None).unwrap_or_else(|_| Measure::raw());
     format!(
-        "`{}`: {} went from {} to {} ({}, {})",
+        "{} on {}: {} to {} ({}, {})",
         broken.rule,
         broken.subject,
         measure.show(broken.change.before),
@@ -81,8 +83,8 @@ fn lines(
     let mut lines = vec![format!(
         "{}: {} to {}, {} to {} ({}, {})",
         diff.after.sample_type.r#type,
-        crate::table::printable(&diff.before.profile),
-        crate::table::printable(&diff.after.profile),
+        printable(&diff.before.profile),
+        printable(&diff.after.profile),
         measure.show(diff.total.before),
         measure.show(diff.total.after),
         measure.show_signed(diff.total.delta()),
@@ -126,13 +128,7 @@ fn table(
     style: &Style,
 ) -> Table {
     let split = style.format == Format::Csv;
-    let g = diff.after.granularity;
-    let like = Place {
-        function: String::new(),
-        file: g.has_file().then(String::new),
-        line: g.has_line().then_some(0),
-        address: g.has_address().then_some(0),
-    };
+    let granularity = diff.after.granularity;
     let mut table = Table::new(&[
         ("before", Align::Right),
         ("after", Align::Right),
@@ -140,7 +136,7 @@ fn table(
         ("growth", Align::Right),
         ("status", Align::Left),
     ]);
-    name_columns(&mut table, &like, split);
+    name_columns(&mut table, granularity, split);
     let mut add = |place: &Place, sums: [i128; 3], growth: String, status: &str| {
         let [before, after, delta] = sums;
         let mut cells = vec![
@@ -150,7 +146,7 @@ fn table(
             growth,
             status.to_string(),
         ];
-        cells.extend(name_cells(place, &like, split));
+        cells.extend(name_cells(place, granularity, split));
         let tint = match delta {
             0 => None,
             1.. => Some(Tint::Grown),

@@ -6,6 +6,7 @@
 
 mod convert;
 mod diff;
+mod difference;
 mod error;
 mod flame;
 mod head;
@@ -27,7 +28,7 @@ mod tree;
 
 pub use crate::{
     convert::{folded, profile_csv, profile_json},
-    diff::diff,
+    diff::{broken_line, diff},
     error::Error,
     flame::{FlameOptions, flame_folded, flame_svg},
     info::info,

@@ -1,53 +1,56 @@
 //! Names of rows and labels as one cell shows them.
 
-use heapprof_analysis::{LabelValue, Place};
+use heapprof_analysis::{Granularity, LabelValue, Place};
 
 use crate::measure::Measure;
 use crate::table::{Align, Table};
 
-/// The columns that name a row: in text one, for programs one each.
-pub(crate) fn name_columns(table: &mut Table, place: &Place, split: bool) {
-    if !split {
-        table.column("function", Align::Left);
-        return;
+/// The columns that name a row: in text one, for programs (`split`) one each.
+pub(crate) fn name_columns(table: &mut Table, granularity: Granularity, split: bool) {
+    if granularity == Granularity::Files {
+        return table.column("file", Align::Left);
     }
     table.column("function", Align::Left);
-    if place.file.is_some() {
+    if split && granularity.has_file() {
         table.column("file", Align::Left);
     }
-    if place.line.is_some() {
+    if split && granularity.has_line() {
         table.column("line", Align::Right);
     }
-    if place.address.is_some() {
+    if split && granularity.has_address() {
         table.column("address", Align::Right);
     }
 }
 
-/// The cells under [`name_columns`]; `like` says which columns there are.
-pub(crate) fn name_cells(place: &Place, like: &Place, split: bool) -> Vec<String> {
+/// The cells under [`name_columns`].
+pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -> Vec<String> {
     if !split {
         return vec![place.label()];
     }
     let mut cells = vec![place.function.clone()];
-    if like.file.is_some() {
+    if granularity == Granularity::Files {
+        return cells;
+    }
+    if granularity.has_file() {
         cells.push(place.file.clone().unwrap_or_default());
     }
-    if like.line.is_some() {
+    if granularity.has_line() {
         cells.push(place.line.map(|l| l.to_string()).unwrap_or_default());
     }
-    if like.address.is_some() {
+    if granularity.has_address() {
         cells.push(place.address.map(|a| format!("{a:#x}")).unwrap_or_default());
     }
     cells
 }
 
-/// A label's value.
+/// A label's value, a number in its own unit: 2 kilobytes and 2048 bytes are two labels.
 pub(crate) fn label_value(value: &LabelValue) -> String {
     match value {
         LabelValue::Text(text) => text.clone(),
-        LabelValue::Number(number, unit) => match Measure::new(unit, None) {
-            Ok(measure) => measure.show(*number),
-            Err(_) => number.to_string(),
+        LabelValue::Number(number, unit) => match (unit.as_str(), Measure::new(unit, None)) {
+            ("bytes" | "nanoseconds", Ok(measure)) => measure.show(*number),
+            ("", _) => number.to_string(),
+            (unit, _) => format!("{number} {unit}"),
         },
     }
 }

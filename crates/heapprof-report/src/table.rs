@@ -164,7 +164,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// A cell that Markdown shows as it is.
-fn markdown_cell(text: &str) -> String {
+pub(crate) fn markdown_cell(text: &str) -> String {
     let mut cell = String::new();
     for c in printable(text).chars() {
         match c {

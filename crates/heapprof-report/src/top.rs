@@ -40,16 +40,6 @@ fn sort_word(top: &Top) -> &'static str {
     }
 }
 
-fn like(top: &Top) -> Place {
-    let g = top.header.granularity;
-    Place {
-        function: String::new(),
-        file: g.has_file().then(String::new),
-        line: g.has_line().then_some(0),
-        address: g.has_address().then_some(0),
-    }
-}
-
 fn named(name: &str) -> Place {
     Place {
         function: name.to_string(),
@@ -70,7 +60,7 @@ fn remainders(top: &Top) -> Vec<(Place, i64)> {
 }
 
 fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
-    let (like, split) = (like(top), style.format == Format::Csv);
+    let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
     let mut table = Table::new(&[("flat", Align::Right)]);
     if !split {
         table.column("flat%", Align::Right);
@@ -80,7 +70,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     if !split {
         table.column("cum%", Align::Right);
     }
-    name_columns(&mut table, &like, split);
+    name_columns(&mut table, granularity, split);
     let total = top.header.total;
     let mut sum = 0i128;
     let mut add = |place: &Place, flat: i64, cum: Option<i64>| {
@@ -93,7 +83,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
         if !split {
             cells.push(cum.map(|c| percent(c, total)).unwrap_or_default());
         }
-        cells.extend(name_cells(place, &like, split));
+        cells.extend(name_cells(place, granularity, split));
         table.row(cells);
     };
     for row in &top.rows {
@@ -111,7 +101,7 @@ fn mean(bytes: i64, objects: i64) -> Option<i64> {
 }
 
 fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
-    let (like, split) = (like(top), style.format == Format::Csv);
+    let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
     let mut table = Table::default();
     let mut measures = Vec::new();
     let cells_of = |sample_type: &SampleType| {
@@ -142,7 +132,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
         }
         measures.push(cells_of(sample_type)?);
     }
-    name_columns(&mut table, &like, split);
+    name_columns(&mut table, granularity, split);
     let mut add = |place: &Place, values: &[(i64, Option<i64>)]| {
         let mut cells = Vec::new();
         for (at, ((_, count), measure)) in top.types.iter().zip(&measures).enumerate() {
@@ -156,7 +146,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
                 cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
             }
         }
-        cells.extend(name_cells(place, &like, split));
+        cells.extend(name_cells(place, granularity, split));
         table.row(cells);
     };
     for row in &top.rows {

@@ -28,7 +28,7 @@ pub(super) static SAMPLE: Relation = Relation {
         for (p, c, rows) in blocks(q) {
             let part = &q.parts[p];
             let is_type = |t: &i64| part.types[part.columns[c]] as i64 + 1 == *t;
-            if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(|t| is_type(t)) {
+            if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(is_type) {
                 let begin = range.map_or(start, |r: std::ops::Range<usize>| r.start);
                 range = Some(begin..start + rows.len());
             }

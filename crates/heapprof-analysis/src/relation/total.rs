@@ -37,12 +37,12 @@ pub(super) static ENTITY: Relation = Relation {
 
 fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, usize)> {
     q.blocks()
-        .map(|(p, c)| (p, c, q.totals(p).touched[c].len()))
+        .map(|(p, c)| (p, c, q.totals(p).present[c].len()))
 }
 
 pub(super) static FUNCTION_TOTAL: Relation = Relation {
     name: "function_total",
-    about: "Flat and cum of an entity: one row for each that a value other than 0 touches.",
+    about: "Flat and cum of an entity: one row for each where they are not both 0.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("type INTEGER", "sample_type.id"),
@@ -63,14 +63,14 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         for (p, c, rows) in blocks(q) {
             let part = &q.parts[p];
             let is_type = |t: &i64| part.types[part.columns[c]] as i64 + 1 == *t;
-            if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(|t| is_type(t)) {
+            if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(is_type) {
                 // With the profile alone its blocks follow each other.
                 let all = match keys {
                     [_] => blocks(q).filter(|b| b.0 == p).map(|b| b.2).sum(),
                     [_, _, entity, ..] => {
-                        // Touched entities are in ascending order.
+                        // Present entities are in ascending order.
                         let wanted = u32::try_from(entity.wrapping_sub(1)).unwrap_or(u32::MAX);
-                        return match q.totals(p).touched[c].binary_search(&wanted) {
+                        return match q.totals(p).present[c].binary_search(&wanted) {
                             Ok(at) => start + at..start + at + 1,
                             Err(_) => 0..0,
                         };
@@ -91,7 +91,7 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
                 continue;
             }
             let (part, totals) = (&q.parts[p], q.totals(p));
-            let entity = totals.touched[c][rest];
+            let entity = totals.present[c][rest];
             let at = entity as usize * totals.columns.len() + c;
             return match column {
                 0 => (p + 1).into(),

@@ -143,9 +143,9 @@ unsafe impl VTabCursor for Cursor {
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
         match (self.relation.cell)(&self.question, self.rows.start, column as usize) {
-            Cell::Null => context.set_result(&rusqlite::types::Null),
-            Cell::Int(number) => context.set_result(&number),
-            Cell::Text(text) => context.set_result(&text),
+            Cell::Null => context.set_result(rusqlite::types::Null),
+            Cell::Int(number) => context.set_result(number),
+            Cell::Text(text) => context.set_result(text),
         }
     }
 

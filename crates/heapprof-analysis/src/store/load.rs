@@ -191,7 +191,7 @@ impl Loader<'_> {
         for line in &self.profile.line {
             needed[part.mapped.function[line.function.index()] as usize] = true;
         }
-        for &entity in self.question.totals(0).touched.iter().flatten() {
+        for &entity in self.question.totals(0).present.iter().flatten() {
             needed[table.entity[entity as usize].function as usize] = true;
         }
         needed
@@ -396,8 +396,8 @@ impl Loader<'_> {
             .transaction
             .prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut rows: Vec<[i64; 4]> = Vec::new();
-        for (column, touched) in totals.touched.iter().enumerate() {
-            for &entity in touched {
+        for (column, present) in totals.present.iter().enumerate() {
+            for &entity in present {
                 let at = entity as usize * totals.columns.len() + column;
                 let function = self.question.table.entity[entity as usize].function;
                 rows.push([

@@ -1,9 +1,12 @@
 //! `heapprof diff BEFORE AFTER`: what changed; with `--fail-if` also whether that is too much.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Broken, Query, Rule, Session, Types, diff};
+
+use heapprof_profile::agree_units;
 
 use super::Shared;
 use crate::args::DiffArgs;
@@ -16,6 +19,18 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         .iter()
         .map(|r| Rule::parse(r))
         .collect::<Result<Vec<_>, _>>()?;
+    if let Some(rule) = args
+        .fail_if
+        .iter()
+        .zip(&rules)
+        .find(|(_, r)| r.sample_type().is_some())
+        && args.normalize
+    {
+        bail!(
+            "--fail-if {:?}: --normalize makes both totals equal, so this rule could never break",
+            rule.0
+        );
+    }
     let (before, after) = sides(args)?;
     let query = Query {
         sort: args.sort.sort,
@@ -36,8 +51,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     }
     for broken in &broken {
         messages::note(&format!(
-            "failed: {} on {}: {} to {}",
-            broken.rule, broken.subject, broken.change.before, broken.change.after
+            "failed: {}",
+            heapprof_report::broken_line(broken, &report)
         ));
     }
     Ok(ExitCode::from(1))
@@ -85,7 +100,12 @@ fn sessions(
     {
         return Ok((session, [numbers[0], numbers[1]]));
     }
-    let sources = vec![shared.sources.read(before)?, shared.sources.read(after)?];
+    let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
+    agree_units(
+        Arc::make_mut(&mut before.profile),
+        Arc::make_mut(&mut after.profile),
+    )?;
+    let sources = vec![before, after];
     let others = rules.iter().any(|rule| rule.sample_type().is_some());
     let types = if others { Types::All } else { Types::One };
     Ok((shared.session(sources, query, types, |q| q)?, [1, 2]))

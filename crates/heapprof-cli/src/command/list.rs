@@ -33,7 +33,7 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     })?;
     if report.rows.is_empty() {
         bail!(
-            "{}: no function with {} matches {:?}",
+            "{}: no function that has {} (after filters) matches {:?}",
             names.join(" + "),
             report.header.sample_type.r#type,
             args.regex

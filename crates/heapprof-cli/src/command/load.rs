@@ -12,13 +12,11 @@ use crate::messages;
 pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     let db = shared.sources.db();
     let open = || Store::open_or_create(db).with_context(|| db.display().to_string());
-    let named = |name: &str| format!("{}: {name}", db.display());
+    let named = || db.display().to_string();
     if let Some(name) = &args.name {
         // Read before the database is touched, and checked before a long reading.
         let source = shared.sources.read(&args.profiles)?;
-        open()?
-            .load(name, &source.profile)
-            .with_context(|| named(name))?;
+        open()?.load(name, &source.profile).with_context(named)?;
         messages::note(&format!("loaded {name} into {}", db.display()));
         return Ok(());
     }
@@ -34,9 +32,7 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     }
     for (profile, name) in args.profiles.iter().zip(&names) {
         let source = shared.sources.read(std::slice::from_ref(profile))?;
-        open()?
-            .load(name, &source.profile)
-            .with_context(|| named(name))?;
+        open()?.load(name, &source.profile).with_context(named)?;
         messages::note(&format!("loaded {name} into {}", db.display()));
     }
     Ok(())

@@ -32,9 +32,16 @@ pub(super) fn run(command: Option<&str>, out: Option<&Path>) -> Result<()> {
 
 fn page(command: &clap::Command, name: &str, file: Option<&Path>) -> Result<()> {
     // Named as the page is, so that `man heapprof-top` finds itself.
-    let name: &'static str = Box::leak(name.to_string().into_boxed_str());
-    let command = command.clone().name(name).display_name(name);
+    let page = Man::new(
+        command
+            .clone()
+            .name(name.to_string())
+            .display_name(name.to_string()),
+    )
+    .title(name.to_uppercase())
+    .source(concat!("heapprof ", env!("CARGO_PKG_VERSION")))
+    .manual("heapprof");
     let mut text = Vec::new();
-    Man::new(command).render(&mut text)?;
+    page.render(&mut text)?;
     output::write(file, |writer| Ok(writer.write_all(&text)?))
 }

@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
     let report = peek(&session, &query)?;
     if report.rows.is_empty() {
         bail!(
-            "{}: no function with {} matches {:?}",
+            "{}: no function that has {} (after filters) matches {:?}",
             names.join(" + "),
             report.header.sample_type.r#type,
             args.regex

@@ -1,0 +1,204 @@
+//! Differences in a flame graph: inferno draws the frames, here they get their colours and titles.
+//!
+//! inferno paints a frame by the difference of its own value, red and blue. What people look for is the
+//! difference of all that a frame holds, so frames are found again in the picture by where they begin
+//! and how deep they are, and painted by their total: orange grew, blue shrank, which people who do not
+//! tell red from green can read too.
+
+use std::collections::HashMap;
+
+use heapprof_analysis::{Tree, TreeRow};
+use regex::{Captures, Regex};
+
+use crate::measure::Measure;
+
+/// How the values of a row part into before and after.
+pub(crate) enum Sides {
+    /// One profile: all of it is after.
+    One,
+    /// One profile with negative values, a difference already: what is negative shrank.
+    Signed,
+    /// Two profiles.
+    Two,
+}
+
+impl Sides {
+    pub(crate) fn new(tree: &Tree) -> Self {
+        match tree.others.is_empty() {
+            false => Sides::Two,
+            true if tree.rows.iter().any(|row| row.own[0] < 0) => Sides::Signed,
+            true => Sides::One,
+        }
+    }
+
+    pub(crate) fn two_sided(&self) -> bool {
+        !matches!(self, Sides::One)
+    }
+
+    /// Before and after of a row's own values; neither is negative.
+    pub(crate) fn of(&self, own: &[i64]) -> (i64, i64) {
+        let at = |i: usize| own.get(i).copied().unwrap_or(0);
+        match self {
+            Sides::One => (0, at(0).max(0)),
+            Sides::Signed => (at(0).min(0).saturating_neg(), at(0).max(0)),
+            Sides::Two => (at(0).max(0), at(1).max(0)),
+        }
+    }
+}
+
+/// Where a frame is drawn: its depth below the root of the picture, and where it begins.
+type Spot = (usize, i64);
+
+/// Before and after of each frame with all it holds, by where inferno draws it.
+fn spots(tree: &Tree, sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)> {
+    let mut spots: HashMap<Spot, (i128, i128)> = HashMap::new();
+    let mut path: Vec<Spot> = Vec::new();
+    let mut cursor = 0;
+    for TreeRow { depth, own, .. } in &tree.rows {
+        path.truncate(*depth);
+        path.push((depth + 1, cursor));
+        let (before, after) = sides.of(own);
+        for spot in path.iter().chain([&(0, 0)]) {
+            let sums = spots.entry(*spot).or_default();
+            sums.0 += i128::from(before);
+            sums.1 += i128::from(after);
+        }
+        cursor += before.max(after) / divisor;
+    }
+    spots
+}
+
+/// The picture with colours and titles of differences, and a legend.
+pub(crate) fn paint(
+    tree: &Tree,
+    sides: &Sides,
+    measure: &Measure,
+    divisor: i64,
+    drawn: &[u8],
+) -> String {
+    let svg = String::from_utf8_lossy(drawn);
+    // A fixed expression that compiles: see the test.
+    let frame = Regex::new(
+        r#"<title>([^<]*) \([^<(]*\)</title>(<rect x="[^"]*" y=")(\d+)("[^>]*?)fill="[^"]*" fg:x="(\d+)""#,
+    );
+    let Ok(frame) = frame else {
+        return svg.into_owned();
+    };
+    let mut heights: Vec<i64> = frame
+        .captures_iter(&svg)
+        .filter_map(|found| found[3].parse().ok())
+        .collect();
+    heights.sort_unstable();
+    heights.dedup();
+    if !tree.reverse {
+        // The root is at the bottom.
+        heights.reverse();
+    }
+    let spots = spots(tree, sides, divisor);
+    let delta = |(before, after): (i128, i128)| after - before;
+    let most = spots
+        .values()
+        .map(|s| delta(*s).unsigned_abs())
+        .max()
+        .unwrap_or(0)
+        .max(1);
+    let painted = frame.replace_all(&svg, |found: &Captures<'_>| {
+        let depth = heights.iter().position(|h| found[3].parse() == Ok(*h));
+        let spot = depth
+            .zip(found[5].parse().ok())
+            .and_then(|spot| spots.get(&spot));
+        let Some(&(before, after)) = spot else {
+            return found[0].to_string();
+        };
+        let change = delta((before, after));
+        let strength = change.unsigned_abs() as f64 / most as f64;
+        format!(
+            r#"<title>{} ({} before, {} after, {})</title>{}{}{}fill="{}" fg:x="{}""#,
+            &found[1],
+            measure.show(before),
+            measure.show(after),
+            measure.show_signed(change),
+            &found[2],
+            &found[3],
+            &found[4],
+            colour(change.signum(), strength),
+            &found[5]
+        )
+    });
+    let legend = concat!(
+        r##"<g id="legend" font-size="12" font-family="monospace">"##,
+        r##"<rect x="10" y="6" width="14" height="14" fill="#f17d20"/><text x="28" y="17">grew</text>"##,
+        r##"<rect x="70" y="6" width="14" height="14" fill="#4393cf"/><text x="88" y="17">shrank</text>"##,
+        "</g></svg>"
+    );
+    match painted.rfind("</svg>") {
+        Some(end) => format!("{}{legend}\n", &painted[..end]),
+        None => painted.into_owned(),
+    }
+}
+
+/// Orange for more, blue for less, the stronger the larger; almost white for no change.
+fn colour(sign: i128, strength: f64) -> String {
+    let mix = |faint: f64, strong: f64| (faint + (strong - faint) * strength).round() as u8;
+    let (r, g, b) = match sign {
+        0 => (245, 245, 245),
+        1.. => (mix(253.0, 241.0), mix(230.0, 125.0), mix(206.0, 32.0)),
+        _ => (mix(222.0, 67.0), mix(235.0, 147.0), mix(247.0, 207.0)),
+    };
+    format!("rgb({r},{g},{b})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_go_from_faint_to_strong() {
+        assert_eq!(colour(1, 1.0), "rgb(241,125,32)");
+        assert_eq!(colour(-1, 1.0), "rgb(67,147,207)");
+        assert_eq!(colour(1, 0.0), "rgb(253,230,206)");
+        assert_eq!(colour(0, 0.0), "rgb(245,245,245)");
+    }
+
+    #[test]
+    fn frames_are_painted_by_all_they_hold() {
+        let row = |name: &str, depth, own: [i64; 2]| TreeRow {
+            place: heapprof_analysis::Place {
+                function: name.to_string(),
+                ..Default::default()
+            },
+            depth,
+            own: own.to_vec(),
+            total: own.to_vec(),
+        };
+        let tree = Tree {
+            others: vec![Default::default()],
+            rows: vec![
+                row("main", 0, [0, 0]),
+                row("grew", 1, [1, 5]),
+                row("gone", 1, [4, 0]),
+            ],
+            ..Tree::default()
+        };
+        let spots = spots(&tree, &Sides::Two, 1);
+        assert_eq!(spots[&(0, 0)], (5, 5));
+        assert_eq!(spots[&(1, 0)], (5, 5));
+        assert_eq!(spots[&(2, 0)], (1, 5));
+        assert_eq!(spots[&(2, 5)], (4, 0));
+        let svg = br#"<title>gone (4 bytes; -4%)</title><rect x="5" y="10" width="4" fill="red" fg:x="5" fg:w="4"/><title>main (9)</title><rect x="0" y="20" width="9" fill="red" fg:x="0"/><title>all (9)</title><rect x="0" y="30" width="9" fill="red" fg:x="0"/></svg>"#;
+        let measure = Measure::new("bytes", None).unwrap();
+        let painted = paint(&tree, &Sides::Two, &measure, 1, svg);
+        assert!(
+            painted.contains("gone (4B before, 0B after, -4B)"),
+            "{painted}"
+        );
+        assert!(
+            painted.contains(r#"y="10" width="4" fill="rgb(67,147,207)""#),
+            "{painted}"
+        );
+        assert!(
+            painted.contains(r#"y="20" width="9" fill="rgb(245,245,245)""#),
+            "{painted}"
+        );
+    }
+}

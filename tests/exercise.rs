@@ -1,0 +1,33 @@
+//! What every input must survive: read, written again, asked. The mutation test and the fuzz target share it.
+
+use heapprof_analysis::{Query, Question, Session, Source, TreeOptions, Types, top, tree};
+use heapprof_profile::{ReadOptions, decode_with, encode_plain};
+
+/// The most an input may inflate to.
+pub(crate) const LIMIT: usize = 1 << 20;
+
+/// Decodes `bytes`, encodes what came out, and with `asked` asks for top and tree.
+pub(crate) fn exercise(bytes: &[u8], asked: bool) {
+    let options = ReadOptions::default().max_inflated(LIMIT as u64);
+    let Ok(profile) = decode_with(bytes, options) else {
+        return;
+    };
+    let mut plain = Vec::new();
+    encode_plain(&profile, &mut plain).expect("a Vec takes everything");
+    if !asked {
+        return;
+    }
+    let source = Source::new("input", profile);
+    let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
+        return;
+    };
+    let question = question.with_tree(TreeOptions {
+        reverse: false,
+        least: 0.001,
+    });
+    let session = Session::new(question).expect("SQLite opens");
+    let report = top(&session, 1, &Query::default(), false).expect("top answers");
+    let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
+    assert_eq!(flat, report.header.net);
+    tree(&session, &Query::default()).expect("tree answers");
+}
