@@ -69,16 +69,12 @@ impl Store {
                 row.get(1)?,
                 row.get(2)?,
                 row.get::<_, String>(3)?,
+                row.get(4)?,
             ))
         })?;
         let mut profiles = Vec::new();
         for row in rows {
-            let (id, name, time_nanos, default) = row?;
-            let samples = self.connection.query_row(
-                "SELECT count(*) FROM (SELECT DISTINCT stack, label_set FROM sample WHERE profile = ?1)",
-                [id],
-                |row| row.get(0),
-            )?;
+            let (id, name, time_nanos, default, samples) = row?;
             // As `default_sample_type_index`: the file's choice, inuse_space, the last.
             let total = self.connection.query_row(
                 "SELECT s.type, s.unit, t.total FROM profile_total t \

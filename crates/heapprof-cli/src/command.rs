@@ -21,7 +21,7 @@ mod tree;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use heapprof_analysis::{Query, Question, Session, Source, Types};
 use heapprof_report::Style;
 use regex::Regex;
@@ -82,12 +82,7 @@ impl Shared {
         types: Types,
         change: impl FnOnce(Question) -> Question,
     ) -> Result<Session> {
-        let name = sources
-            .iter()
-            .map(|s| s.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ");
-        let question = Question::new(sources, query, types).context(name)?;
+        let question = Question::new(sources, query, types)?;
         for note in question.notes() {
             messages::note(&note);
         }

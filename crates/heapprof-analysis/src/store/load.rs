@@ -90,8 +90,8 @@ impl Loader<'_> {
         }
         self.transaction.execute(
             "INSERT INTO profile (name, time_nanos, duration_nanos, period_type, period_unit, \
-             period, default_sample_type, drop_frames, keep_frames, doc_url) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             period, default_sample_type, drop_frames, keep_frames, doc_url, samples) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0)",
             (
                 name,
                 p.time_nanos,
@@ -365,6 +365,14 @@ impl Loader<'_> {
             placed.push((stack, label_sets[samples.label_set(i).index()]));
         }
         drop(known);
+        let worth = |i: &usize| samples.values(*i).iter().any(|&v| v != 0);
+        let mut distinct: Vec<_> = (0..samples.len()).filter(worth).map(|i| placed[i]).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        self.transaction.execute(
+            "UPDATE profile SET samples = ?1 WHERE id = ?2",
+            [distinct.len() as i64, self.id],
+        )?;
         let mut insert = self
             .transaction
             .prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)")?;

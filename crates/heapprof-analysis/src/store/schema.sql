@@ -10,7 +10,8 @@ CREATE TABLE profile (
   default_sample_type TEXT NOT NULL,
   drop_frames TEXT NOT NULL,
   keep_frames TEXT NOT NULL,
-  doc_url TEXT NOT NULL
+  doc_url TEXT NOT NULL,
+  samples INTEGER NOT NULL
 );
 CREATE TABLE comment (
   profile INTEGER NOT NULL REFERENCES profile (id),
