@@ -1,6 +1,6 @@
 //! Adding up, negating, scaling and converting, without the losses that pprof has (D6 to D10).
 
-use heapprof_profile::{Profile, ProfileBuilder, Warning, merge, merge_all, normalize_ratio};
+use heapprof_profile::{Profile, ProfileBuilder, Warning, merge, merge_all};
 use proptest::prelude::*;
 
 fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
@@ -161,8 +161,6 @@ fn different_periods_are_said() {
 
 #[test]
 fn ratios() {
-    assert_eq!(normalize_ratio(10, 5), 2.0);
-    assert_eq!(normalize_ratio(10, 0), 1.0);
     let mut p = profile(&HEAP, &[("main;a", &[1, 10]), ("main;b", &[0, 3])]);
     p.scale(&[1.0, 0.25]).unwrap();
     // Samples that round to nothing stay.

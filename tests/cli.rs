@@ -163,13 +163,19 @@ fn rules_decide_the_exit_code() {
     for text in [
         "inuse_space > +1000%",
         "inuse_space > 1TiB",
-        "flat(no_such_function) > +0%",
         "new > 1GiB",
         "cum(main.serve) >= +1GiB",
     ] {
         let run = rule(text);
         assert_eq!((run.code, run.err.as_str()), (0, ""), "{text}");
     }
+    let nothing = rule("flat(no_such_function) > +0%");
+    assert_eq!(nothing.code, 0);
+    assert!(
+        nothing.err.contains("matches no function on either side"),
+        "{}",
+        nothing.err
+    );
     let json = run(
         &sample_profiles(),
         &[
@@ -466,17 +472,20 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     };
     let before = write(
         "before.pb.gz",
-        &[("main;stays", 100), ("main;vanishes", 50)],
+        &[("main;stays", 100), ("main;vanishes", 50), ("main;aa", 40)],
     );
-    let after = write("after.pb.gz", &[("main;stays", 300)]);
+    let after = write("after.pb.gz", &[("main;stays", 300), ("main;aa", 10)]);
     let diff = ok(&["flame", "--base", &before, &after]);
     assert!(diff.contains("orange grew, blue shrank"));
     assert!(diff.contains("id=\"legend\""));
+    // Lighter and alphabetically first: the picture's order is not that of names.
+    assert!(diff.contains("aa (40B before, 10B after, -30B)"));
+    assert!(diff.contains("main (190B before, 310B after, +120B)"));
     assert!(
         diff.contains("vanishes (50B before, 0B after, -50B)"),
         "what vanished is shown"
     );
-    assert!(diff.contains("inuse_space: 150B before, 300B after (+150B)"));
+    assert!(diff.contains("inuse_space: 190B before, 310B after (+120B)"));
     assert!(!diff.contains("rgb(255,"), "no red");
     let folded = ok(&[
         "flame",

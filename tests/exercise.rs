@@ -1,6 +1,8 @@
 //! What every input must survive: read, written again, asked. The mutation test and the fuzz target share it.
 
-use heapprof_analysis::{Query, Question, Session, Source, TreeOptions, Types, top, tree};
+use heapprof_analysis::{
+    Query, Question, Session, Source, TreeOptions, Types, tags, top, traces, tree,
+};
 use heapprof_profile::{ReadOptions, decode_with, encode_plain};
 
 /// The most an input may inflate to.
@@ -14,6 +16,8 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) {
     };
     let mut plain = Vec::new();
     encode_plain(&profile, &mut plain).expect("a Vec takes everything");
+    let again = decode_with(&plain[..], ReadOptions::default()).expect("what we write we read");
+    assert!(again == profile, "encoding keeps everything");
     if !asked {
         return;
     }
@@ -30,4 +34,6 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) {
     let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
     assert_eq!(flat, report.header.net);
     tree(&session, &Query::default()).expect("tree answers");
+    traces(&session, &Query::default()).expect("traces answers");
+    tags(&session, &Query::default()).expect("tags answers");
 }

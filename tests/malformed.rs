@@ -141,6 +141,11 @@ fn cases() -> Vec<Case> {
             "has no sample types",
         ),
         case(
+            "sample-types-too-many.pb.gz",
+            with(|p| p.types = p.types.repeat(600)),
+            "is beyond the 1024 that a profile may have",
+        ),
+        case(
             "values-too-few.pb.gz",
             sample([packed(1, &[1]), packed(2, &[3])].concat()),
             "has 1 values, the profile has 2 sample types",

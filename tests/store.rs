@@ -255,18 +255,28 @@ fn a_killed_load_leaves_the_database_as_it_was() {
     ]);
     let top = || ok(&["--db", path, "top", "first", "-f", "json", "-n", "0"]);
     let before = top();
+    // Larger than SQLite's cache, so that it writes into the database before the end.
+    let large = folder.path().join("large.pb.gz");
+    let mut builder = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    for i in 0..30_000 {
+        let stack = format!(
+            "main;a{};b{};c{};d{};e{i}",
+            i % 7,
+            i % 61,
+            i % 997,
+            i % 5003
+        );
+        builder.folded(&stack, &[i + 1]);
+    }
+    heapprof_profile::encode(&builder.finish(), std::fs::File::create(&large).unwrap()).unwrap();
+    let large = large.to_str().unwrap();
     let mut killed = 0;
-    for millis in [0, 5, 10, 20, 30, 40, 60, 80, 100, 130, 160, 200, 300] {
+    for millis in [
+        0, 20, 50, 100, 150, 200, 300, 400, 600, 800, 1100, 1500, 2000, 3000,
+    ] {
         let name = format!("killed-{millis}");
         let mut child = command(&sample_profiles())
-            .args([
-                "--db",
-                path,
-                "load",
-                "--as",
-                &name,
-                "valid/go.indexer.indexed.pb.gz",
-            ])
+            .args(["--db", path, "load", "--as", &name, large])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();

@@ -224,34 +224,42 @@ impl Diff {
         }
     }
 
-    /// Scales the values after so that both totals are equal. Flat values are rounded as a running
-    /// sum, so that they still add up to the total exactly.
+    /// Scales the values after by what makes both totals, filters aside, equal. Flat values are rounded
+    /// as a running sum, so that they still add up exactly.
     fn normalize(&mut self) -> Result<(), Error> {
-        let (base, total) = (i128::from(self.total.before), i128::from(self.total.after));
+        let whole = |header: &Header| i128::from(header.net) + i128::from(header.left_out);
+        let (mut base, mut total) = (whole(&self.before), whole(&self.after));
         if total == 0 {
             return Err(Error::Unlike(
                 "the total after is 0, so it can't be scaled to the total before; leave --normalize out"
                     .to_string(),
             ));
         }
-        let scaled = |value: i128| (2 * value * base + total).div_euclid(2 * total);
-        let narrow = |value: i128| {
-            i64::try_from(value).map_err(|_| Error::Beyond("a normalized value".to_string()))
+        if total < 0 {
+            (base, total) = (-base, -total);
+        }
+        let beyond = || Error::Beyond("a normalized value".to_string());
+        // To the nearest, halves up.
+        let scaled = |value: i128| -> Result<i128, Error> {
+            let twice = value
+                .checked_mul(base)
+                .and_then(|v| v.checked_mul(2))
+                .ok_or_else(beyond)?;
+            let rounded = twice.checked_add(total).ok_or_else(beyond)?;
+            Ok(rounded.div_euclid(2 * total))
         };
+        let narrow = |value: i128| i64::try_from(value).map_err(|_| beyond());
         self.rows.sort_by(|a, b| a.place.cmp(&b.place));
         let (mut sum, mut sum_scaled) = (0i128, 0i128);
         for row in &mut self.rows {
             sum += i128::from(row.flat.after);
-            let next = scaled(sum);
+            let next = scaled(sum)?;
             row.flat.after = narrow(next - sum_scaled)?;
             sum_scaled = next;
-            row.cum.after = narrow(scaled(i128::from(row.cum.after)))?;
+            row.cum.after = narrow(scaled(i128::from(row.cum.after))?)?;
         }
         self.normalized = Some(base as f64 / total as f64);
-        self.total.after = self.total.before;
-        for (_, change) in &mut self.types {
-            change.after = change.before;
-        }
+        self.total.after = narrow(scaled(i128::from(self.total.after))?)?;
         Ok(())
     }
 }

@@ -93,6 +93,7 @@ impl Compiled {
         compiled.mark(profile, frames, show_from.as_ref(), bit::SHOW_FROM, false);
         if let Some(show) = &show {
             let matches = Matches::new(profile, show);
+            compiled.bits(frames);
             for f in 0..frames.len() {
                 if !matches.frame(profile, frames.get(f as u32)) {
                     compiled.bits(frames)[f] |= bit::HIDDEN;

@@ -20,18 +20,33 @@ pub fn folded(
         [r#type],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
+    // The table gives frames stack by stack, leaf first; CROSS JOIN makes SQLite read it in that order.
     let sql = format!(
-        "SELECT {} FROM frame t JOIN function f ON f.id = t.function \
-         WHERE t.stack = ?1 ORDER BY t.position DESC",
+        "SELECT {}, t.stack FROM frame t CROSS JOIN function f ON f.id = t.function",
         place::columns(query.granularity, "t")
     );
-    for (stack, value) in sums {
-        let frames = session.rows(&sql, [stack], |row| Place::read(row, 0))?;
-        if value != 0
-            && let Err(error) = each(&frames, value)
-        {
-            return Ok(Err(error));
+    let mut sums = sums.into_iter().peekable();
+    let mut frames: Vec<Place> = Vec::new();
+    let mut current = 0;
+    let mut failed = Ok(());
+    let mut write = |stack: i64, frames: &mut Vec<Place>| {
+        frames.reverse();
+        while let Some((of, value)) = sums.next_if(|(of, _)| *of <= stack) {
+            if of == stack && value != 0 && failed.is_ok() {
+                failed = each(frames, value);
+            }
         }
-    }
-    Ok(Ok(header))
+        frames.clear();
+    };
+    session.rows(&sql, [], |row| {
+        let stack: i64 = row.get(4)?;
+        if stack != current {
+            write(current, &mut frames);
+            current = stack;
+        }
+        frames.push(Place::read(row, 0)?);
+        Ok(())
+    })?;
+    write(current, &mut frames);
+    Ok(failed.map(|()| header))
 }

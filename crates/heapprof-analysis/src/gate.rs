@@ -29,8 +29,8 @@ enum Subject {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Bound {
-    /// Growth as a share of what was there before.
-    Share(f64),
+    /// Growth in percent of what was there before.
+    Percent(f64),
     /// Growth in the unit given, or the sample type's.
     Growth(Amount),
     /// The value after.
@@ -98,7 +98,7 @@ impl Rule {
             }
         };
         let bound = bound(right).map_err(error)?;
-        if matches!((&subject, bound), (Subject::New, Bound::Share(_))) {
+        if matches!((&subject, bound), (Subject::New, Bound::Percent(_))) {
             return Err(error(
                 "what is new has no growth in percent; give a size".to_string(),
             ));
@@ -116,6 +116,17 @@ impl Rule {
         match &self.subject {
             Subject::Total(name) => Some(name),
             _ => None,
+        }
+    }
+
+    /// Whether there is anything that it could judge: a rule on functions may match none.
+    pub fn speaks_of_something(&self, diff: &Diff) -> bool {
+        match &self.subject {
+            Subject::Each(_, regex) => diff
+                .rows
+                .iter()
+                .any(|row| regex.is_match(&row.place.function)),
+            Subject::Total(_) | Subject::New => true,
         }
     }
 
@@ -173,12 +184,13 @@ impl Rule {
     fn breaks(&self, unit: &str, change: Change) -> Result<bool, String> {
         let delta = change.delta() as f64;
         let (value, bound) = match self.bound {
-            Bound::Share(share) => (delta, share * (change.before as f64).abs()),
+            // Percent are whole numbers more often than shares are: 7 % of 100 is 7.
+            Bound::Percent(percent) => (delta * 100.0, percent * (change.before as f64).abs()),
             Bound::Growth(amount) => (delta, amount.in_unit(unit)?),
             Bound::Value(amount) => (change.after as f64, amount.in_unit(unit)?),
         };
         // From nothing any growth is beyond every percentage; without growth none is.
-        let none = matches!(self.bound, Bound::Share(_)) && change.before == 0 && delta <= 0.0;
+        let none = matches!(self.bound, Bound::Percent(_)) && change.before == 0 && delta <= 0.0;
         Ok(!none
             && if self.or_equal {
                 value >= bound
@@ -222,7 +234,7 @@ fn bound(text: &str) -> Result<Bound, String> {
     let (digits, unit) = rest.split_at(split);
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     match unit.trim() {
-        "%" if grown => Ok(Bound::Share(number / 100.0)),
+        "%" if grown => Ok(Bound::Percent(number)),
         "%" => Err(format!("write +{number}% for growth of {number} percent")),
         unit => {
             let unit = match unit {
@@ -247,7 +259,7 @@ mod tests {
     fn bounds() {
         let mib = Unit::parse("MiB");
         let amount = |number, unit| Amount { number, unit };
-        assert_eq!(bound("+10%"), Ok(Bound::Share(0.1)));
+        assert_eq!(bound("+10%"), Ok(Bound::Percent(10.0)));
         assert_eq!(bound("+5MiB"), Ok(Bound::Growth(amount(5.0, mib))));
         assert_eq!(bound("1.5 MiB"), Ok(Bound::Value(amount(1.5, mib))));
         assert_eq!(bound("+1000"), Ok(Bound::Growth(amount(1000.0, None))));
@@ -286,6 +298,12 @@ mod tests {
         assert!(!breaks(0, 0));
         assert!(!breaks(100, 110));
         assert!(breaks(100, 111));
+        let rule = Rule::parse("inuse_space >= +7%").unwrap();
+        let change = Change {
+            before: 100,
+            after: 107,
+        };
+        assert!(rule.breaks("bytes", change).unwrap());
         assert!(!breaks(100, 50));
     }
 }

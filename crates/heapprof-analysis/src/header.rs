@@ -78,6 +78,7 @@ pub(crate) fn sample_type(
             })?,
         None => types
             .first()
+            .filter(|t| !t.2.is_empty())
             .and_then(|t| by_name(&t.2))
             .or_else(|| by_name("inuse_space"))
             .unwrap_or(types.len().saturating_sub(1)),

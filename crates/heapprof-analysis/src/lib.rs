@@ -48,7 +48,7 @@ pub use crate::{
     peek::{Peek, PeekRow, peek},
     place::Place,
     query::{Filters, Granularity, Query, Sort},
-    question::{Question, Source, TreeOptions, Types},
+    question::{Question, Source, TreeOptions, Types, agree_units},
     relation::documented as documented_tables,
     session::Session,
     statement::{ResultTable, Value, run as run_statement},

@@ -32,24 +32,34 @@ pub(crate) fn neighbours(
 ) -> Neighbours {
     let mut sums: HashMap<(u32, Side, u32), i64> = HashMap::new();
     let mut stack = Vec::new();
-    let mut seen: Vec<u32> = Vec::new();
+    // The wanted entities of a stack, each with its innermost and its outermost frame; and for each
+    // entity where in that list it is, valid when the entry names it.
+    let mut found: Vec<(u32, usize, usize)> = Vec::new();
+    let mut place = vec![0usize; wanted.len()];
     for i in 0..profile.samples.len() {
         let value = profile.samples.values(i)[column];
         if value == 0 || !view.stack(&profile.samples, i, &mut stack) {
             continue;
         }
-        for frame in &mut stack {
-            *frame = entity_of[*frame as usize];
-        }
-        seen.clear();
-        for (at, &entity) in stack.iter().enumerate() {
-            if !wanted[entity as usize] || seen.contains(&entity) {
+        found.clear();
+        for (at, frame) in stack.iter_mut().enumerate() {
+            let entity = entity_of[*frame as usize];
+            *frame = entity;
+            if !wanted[entity as usize] {
                 continue;
             }
-            seen.push(entity);
-            // Leaf first: this is the innermost frame of the entity.
-            let callee = at.checked_sub(1).map_or(NOBODY, |below| stack[below]);
-            let outermost = stack.iter().rposition(|&e| e == entity).unwrap_or(at);
+            match found.get_mut(place[entity as usize]) {
+                Some(known) if known.0 == entity => known.2 = at,
+                _ => {
+                    place[entity as usize] = found.len();
+                    found.push((entity, at, at));
+                }
+            }
+        }
+        for &(entity, innermost, outermost) in &found {
+            let callee = innermost
+                .checked_sub(1)
+                .map_or(NOBODY, |below| stack[below]);
             let caller = stack.get(outermost + 1).copied().unwrap_or(NOBODY);
             *sums.entry((entity, Side::Callee, callee)).or_default() += value;
             *sums.entry((entity, Side::Caller, caller)).or_default() += value;

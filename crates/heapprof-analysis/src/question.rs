@@ -38,6 +38,29 @@ impl Source {
     }
 }
 
+/// Brings the sample types that two profiles share to the finer of their units.
+pub fn agree_units(a: &mut Source, b: &mut Source) -> Result<(), Error> {
+    let units = |p: &Profile| -> Vec<String> {
+        p.sample_type
+            .iter()
+            .map(|t| p.text(t.unit).to_string())
+            .collect()
+    };
+    let (before_a, before_b) = (units(&a.profile), units(&b.profile));
+    if before_a == before_b {
+        return Ok(());
+    }
+    let (x, y) = (Arc::make_mut(&mut a.profile), Arc::make_mut(&mut b.profile));
+    heapprof_profile::agree_units(x, y)?;
+    for (source, before) in [(a, before_a), (b, before_b)] {
+        // Stored totals are in the old unit.
+        if units(&source.profile) != before {
+            source.totals = None;
+        }
+    }
+    Ok(())
+}
+
 /// Which sample types to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Types {
@@ -85,7 +108,17 @@ pub struct Question {
     tree: OnceLock<Result<CallTree, String>>,
     samples: OnceLock<SampleTable>,
     neighbours: OnceLock<Vec<Neighbours>>,
+    labels: OnceLock<Vec<LabelRow>>,
     wanted: Vec<bool>,
+}
+
+/// A label of a label set of a part.
+pub(crate) struct LabelRow {
+    pub(crate) part: usize,
+    /// Number of the set over all parts.
+    pub(crate) set: u32,
+    pub(crate) position: usize,
+    pub(crate) label: heapprof_profile::Label,
 }
 
 /// Distinct stacks, and for each block (a profile's sample type) its sums by stack and label set.
@@ -125,20 +158,24 @@ impl Question {
                 Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
                 None => totals::whole(&profile, &columns).map_err(within)?,
             };
-            let part_types = profile
-                .sample_type
-                .iter()
-                .map(|t| {
-                    let name = (
-                        profile.text(t.r#type).to_string(),
-                        profile.text(t.unit).to_string(),
-                    );
-                    names.iter().position(|n| *n == name).unwrap_or_else(|| {
-                        names.push(name);
-                        names.len() - 1
-                    })
-                })
-                .collect();
+            let part_types =
+                profile
+                    .sample_type
+                    .iter()
+                    .fold(Vec::new(), |mut types: Vec<usize>, t| {
+                        let name = (
+                            profile.text(t.r#type).to_string(),
+                            profile.text(t.unit).to_string(),
+                        );
+                        // Two types of one profile stay two, even when they have the same name.
+                        let known =
+                            (0..names.len()).find(|n| names[*n] == name && !types.contains(n));
+                        types.push(known.unwrap_or_else(|| {
+                            names.push(name);
+                            names.len() - 1
+                        }));
+                        types
+                    });
             let view = View::new(&profile, query)?;
             let mapped = table.add(&profile, &view.frames);
             parts.push(Part {
@@ -166,6 +203,7 @@ impl Question {
             tree: OnceLock::new(),
             samples: OnceLock::new(),
             neighbours: OnceLock::new(),
+            labels: OnceLock::new(),
             wanted: Vec::new(),
         })
     }
@@ -276,8 +314,15 @@ impl Question {
             let least: Vec<i64> = self
                 .blocks()
                 .map(|(p, c)| {
-                    let total = self.parts[p].whole[c].total;
-                    ((total as f64 * self.tree_options.least).ceil() as i64).max(0)
+                    // Of what the filters keep, or a narrow filter would leave nothing to see.
+                    let kept = match self.parts[p].view.keeps_all() {
+                        true => self.parts[p].whole[c].total,
+                        false => self.totals(p).kept[c].total,
+                    };
+                    match self.tree_options.least {
+                        0.0 => 0,
+                        least => ((kept as f64 * least).ceil() as i64).max(1),
+                    }
                 })
                 .collect();
             let shape = Shape {
@@ -339,6 +384,28 @@ impl Question {
                 base += part.profile.label_sets.len() as u32 - 1;
             }
             SampleTable { stacks, blocks }
+        })
+    }
+
+    /// All labels of all parts; a part's label sets are numbered behind those of the parts before it.
+    pub(crate) fn labels(&self) -> &[LabelRow] {
+        self.labels.get_or_init(|| {
+            let mut rows = Vec::new();
+            let mut base = 0;
+            for (part, p) in self.parts.iter().enumerate() {
+                let sets = &p.profile.label_sets;
+                for set in 1..sets.len() as u32 {
+                    let labels = sets.get(heapprof_profile::LabelSetIndex(set)).iter();
+                    rows.extend(labels.enumerate().map(|(position, &label)| LabelRow {
+                        part,
+                        set: base + set,
+                        position,
+                        label,
+                    }));
+                }
+                base += sets.len() as u32 - 1;
+            }
+            rows
         })
     }
 

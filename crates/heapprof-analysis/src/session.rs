@@ -1,6 +1,7 @@
 //! A connection that reports read from, and a record of what they asked.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Params, Row};
@@ -13,6 +14,8 @@ use crate::relation;
 pub struct Session {
     pub(crate) connection: Connection,
     statements: RefCell<Vec<String>>,
+    /// Texts that were run before: a loop over rows asks the same thing again and again.
+    seen: RefCell<HashSet<String>>,
     /// The column of `function_total` that tells its rows apart.
     pub(crate) total_key: &'static str,
     /// Where the virtual tables come from; `None` over a database.
@@ -26,6 +29,7 @@ impl Session {
         Ok(Self {
             connection: relation::connect(&question)?,
             statements: RefCell::default(),
+            seen: RefCell::default(),
             total_key: "entity",
             question: Some(question),
         })
@@ -36,12 +40,18 @@ impl Session {
         Self {
             connection,
             statements: RefCell::default(),
+            seen: RefCell::default(),
             total_key: "function",
             question: None,
         }
     }
 
-    /// The statements that were run, with their values filled in.
+    /// Whether the rows come from a database.
+    pub fn is_stored(&self) -> bool {
+        self.question.is_none()
+    }
+
+    /// The statements that were run, each as it was first, with its values filled in.
     pub fn statements(&self) -> Vec<String> {
         self.statements.borrow().clone()
     }
@@ -57,22 +67,16 @@ impl Session {
         let mut found = Vec::new();
         {
             let mut rows = statement.query(params)?;
-            if let Some(text) = rows.as_ref().and_then(|s| s.expanded_sql()) {
-                self.record(text);
+            if self.seen.borrow_mut().insert(sql.to_string())
+                && let Some(text) = rows.as_ref().and_then(|s| s.expanded_sql())
+            {
+                self.statements.borrow_mut().push(text);
             }
             while let Some(row) = rows.next()? {
                 found.push(map(row)?);
             }
         }
         Ok(found)
-    }
-
-    /// Keeps the first statement of each shape; a loop over rows asks the same thing again and again.
-    fn record(&self, text: String) {
-        let mut statements = self.statements.borrow_mut();
-        if statements.len() < 20 && !statements.contains(&text) {
-            statements.push(text);
-        }
     }
 
     /// The notes of the question's filters.

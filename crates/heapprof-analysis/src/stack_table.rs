@@ -51,10 +51,21 @@ impl StackTable {
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());
+            let entities = self
+                .entity
+                .iter()
+                .max()
+                .map_or(0, |&most| most as usize + 1);
+            // The stack that last held an entity, from 1.
+            let mut seen = vec![0; entities];
             for stack in 0..self.len() {
-                let (range, entities) = (self.range(stack), self.get(stack));
-                let first = |&at: &usize| !entities[..at].contains(&entities[at]);
-                frames.extend((0..entities.len()).filter(first).map(|at| range.start + at));
+                for at in self.range(stack) {
+                    let last = &mut seen[self.entity[at] as usize];
+                    if *last != stack + 1 {
+                        *last = stack + 1;
+                        frames.push(at);
+                    }
+                }
                 ends.push(frames.len());
             }
             (frames, ends)

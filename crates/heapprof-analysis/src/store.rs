@@ -5,10 +5,11 @@ mod remove;
 mod restore;
 mod schema;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heapprof_profile::Profile;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::Error;
@@ -38,19 +39,35 @@ pub struct StoredProfile {
     pub total: (String, String, i64),
 }
 
+/// A path that SQLite takes as one: `:memory:` and `file:` are names of files here.
+fn plain(path: &Path) -> PathBuf {
+    match path.is_absolute() {
+        true => path.to_path_buf(),
+        false => Path::new(".").join(path),
+    }
+}
+
 impl Store {
     /// Opens a database to read; it must be there.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
+        // Not read-only to SQLite: after a killed load the first reader must roll its journal back.
+        // A file that can't be written is opened to be read all the same.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(plain(path), flags)?;
         connection.busy_timeout(PATIENCE)?;
-        schema::check(&connection)?;
+        connection.pragma_update(None, "query_only", true)?;
+        // A statement of the user's must not make files.
+        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        schema::check_filled(&connection)?;
         Ok(Self { connection })
     }
 
     /// Opens a database to write; it is made if it is not there, and brought to the newest schema.
     pub fn open_or_create(path: &Path) -> Result<Self, Error> {
-        let mut connection = Connection::open(path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(plain(path), flags)?;
         connection.busy_timeout(PATIENCE)?;
         // References are written right, and checked by tests; SQLite would look each row's up again.
         connection.pragma_update(None, "foreign_keys", false)?;
@@ -60,9 +77,9 @@ impl Store {
 
     /// All profiles in the order they were loaded.
     pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT id, name, time_nanos, default_sample_type FROM profile ORDER BY id")?;
+        let mut statement = self.connection.prepare(
+            "SELECT id, name, time_nanos, default_sample_type, samples FROM profile ORDER BY id",
+        )?;
         let rows = statement.query_map([], |row| {
             Ok((
                 row.get::<_, i64>(0)?,
@@ -79,7 +96,7 @@ impl Store {
             let total = self.connection.query_row(
                 "SELECT s.type, s.unit, t.total FROM profile_total t \
                  JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 \
-                 ORDER BY s.type = ?2 DESC, s.type = 'inuse_space' DESC, t.position DESC LIMIT 1",
+                 ORDER BY (?2 != '' AND s.type = ?2) DESC, s.type = 'inuse_space' DESC, t.position DESC LIMIT 1",
                 (id, default),
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )?;

@@ -30,6 +30,8 @@ pub struct Other {
     pub rows: i64,
     /// Sum of their flat for every sample type, when asked for all.
     pub values: Vec<i64>,
+    /// What the filters left out of every sample type, when asked for all.
+    pub left_out: Vec<i64>,
 }
 
 /// The report.
@@ -55,11 +57,12 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         sort: query.sort,
         ..Top::default()
     };
-    let types = if wide {
-        all_types(session, profile)?
-    } else {
-        Vec::new()
+    let all = match wide {
+        true => all_types(session, profile)?,
+        false => Vec::new(),
     };
+    top.other.left_out = all.iter().map(|t| t.2).collect();
+    let types: Vec<(i64, SampleType)> = all.into_iter().map(|t| (t.0, t.1)).collect();
     let (places, order) = (
         place::columns(query.granularity, "t"),
         place::order(query.granularity, "t"),
@@ -164,18 +167,24 @@ fn wide_sql(
     sql
 }
 
-/// The sample types of a profile in its own order.
-fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType)>, Error> {
+/// The sample types of a profile in its own order, each with what the filters left out of it.
+fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType, i64)>, Error> {
+    let left_out = match session.is_stored() {
+        true => "0",
+        false => "t.net - t.kept_net",
+    };
     session.rows(
-        "SELECT s.id, s.type, s.unit FROM profile_total t JOIN sample_type s ON s.id = t.type \
-         WHERE t.profile = ?1 ORDER BY t.position",
+        &format!(
+            "SELECT s.id, s.type, s.unit, {left_out} FROM profile_total t \
+             JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position"
+        ),
         [profile],
         |row| {
             let sample_type = SampleType {
                 r#type: row.get(1)?,
                 unit: row.get(2)?,
             };
-            Ok((row.get(0)?, sample_type))
+            Ok((row.get(0)?, sample_type, row.get(3)?))
         },
     )
 }

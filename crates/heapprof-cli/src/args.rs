@@ -188,12 +188,6 @@ pub(crate) struct FilterArgs {
     /// No samples with a matching label
     #[arg(long, value_name = "LABEL")]
     tag_ignore: Option<String>,
-    /// Show only labels whose key matches
-    #[arg(long, value_name = "REGEX")]
-    tag_show: Option<String>,
-    /// Show no labels whose key matches
-    #[arg(long, value_name = "REGEX")]
-    tag_hide: Option<String>,
     /// Label keys whose values become frames at the root
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     tag_root: Vec<String>,
@@ -221,13 +215,33 @@ impl QuestionArgs {
                 prune_from: f.prune_from.clone(),
                 tag_focus: f.tag_focus.clone(),
                 tag_ignore: f.tag_ignore.clone(),
-                tag_show: f.tag_show.clone(),
-                tag_hide: f.tag_hide.clone(),
                 tag_root: f.tag_root.clone(),
                 tag_leaf: f.tag_leaf.clone(),
+                ..Filters::default()
             },
             ..Query::default()
         }
+    }
+}
+
+/// Which labels a report that shows labels shows.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Labels")]
+pub(crate) struct LabelArgs {
+    /// Show only labels whose key matches
+    #[arg(long, value_name = "REGEX")]
+    tag_show: Option<String>,
+    /// Show no labels whose key matches
+    #[arg(long, value_name = "REGEX")]
+    tag_hide: Option<String>,
+}
+
+impl LabelArgs {
+    /// The query with what is to be shown of labels.
+    pub(crate) fn applied(&self, mut query: Query) -> Query {
+        query.filters.tag_show = self.tag_show.clone();
+        query.filters.tag_hide = self.tag_hide.clone();
+        query
     }
 }
 
@@ -347,6 +361,8 @@ pub(crate) struct TracesArgs {
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]
+    pub(crate) labels: LabelArgs,
+    #[command(flatten)]
     pub(crate) question: QuestionArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -356,6 +372,8 @@ pub(crate) struct TracesArgs {
 pub(crate) struct TagsArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) labels: LabelArgs,
     #[command(flatten)]
     pub(crate) question: QuestionArgs,
     #[command(flatten)]

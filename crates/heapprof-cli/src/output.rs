@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
@@ -30,6 +30,9 @@ pub(crate) fn write(
         return Ok(stdout.flush()?);
     };
     let named = || format!("{}: cannot be written", path.display());
+    if path.is_dir() {
+        bail!("{}: is a folder; name a file in it", path.display());
+    }
     // What is no plain file (a pipe, /dev/stdout) can't be replaced, only written to.
     if let Ok(metadata) = std::fs::metadata(path)
         && !metadata.is_file()
@@ -39,6 +42,9 @@ pub(crate) fn write(
         body(&mut writer)?;
         return writer.flush().with_context(named);
     }
+    // A link stays a link: what it leads to is replaced.
+    let followed = std::fs::canonicalize(path);
+    let path = followed.as_deref().unwrap_or(path);
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -58,6 +64,13 @@ pub(crate) fn write(
         let mut writer = BufWriter::with_capacity(64 << 10, temporary.as_file_mut());
         body(&mut writer)?;
         writer.flush().with_context(named)?;
+    }
+    // What was there keeps its permissions.
+    if let Ok(metadata) = std::fs::metadata(path) {
+        temporary
+            .as_file()
+            .set_permissions(metadata.permissions())
+            .with_context(named)?;
     }
     temporary
         .persist(path)

@@ -1,10 +1,11 @@
 //! What a PROFILE argument means: a file, stdin, a URL, or a name in the database.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Session, Source, Store};
 use heapprof_profile::{Profile, ReadOptions, decode_with, merge_all};
 
@@ -16,6 +17,7 @@ use crate::{default_profile, fetch, messages};
 pub(crate) struct Sources {
     db: PathBuf,
     options: ReadOptions,
+    stdin_read: Cell<bool>,
 }
 
 impl Sources {
@@ -23,6 +25,7 @@ impl Sources {
         Self {
             db: cli.db.clone(),
             options: ReadOptions::default().max_inflated(cli.max_inflated),
+            stdin_read: Cell::new(false),
         }
     }
 
@@ -46,7 +49,6 @@ impl Sources {
             [] => bail!("no profile is named"),
             [one] => self.one(one)?,
             several => {
-                once(several, |name| name == "-").context("- (stdin) can be read only once")?;
                 let parts = several.iter().map(|name| Ok(unshared(self.one(name)?)));
                 let merged = merge_all(parts.map(|r: Result<Profile>| r.map_err(Failed)))
                     .map_err(|Failed(error)| error)?;
@@ -61,6 +63,9 @@ impl Sources {
 
     fn one(&self, name: &str) -> Result<Source> {
         if name == "-" {
+            if self.stdin_read.replace(true) {
+                bail!("- (stdin) can be read only once");
+            }
             let profile = self.decode("stdin", io::stdin().lock(), None)?;
             return Ok(Source::new("stdin", profile));
         }
@@ -133,13 +138,6 @@ impl Sources {
     fn decode(&self, name: &str, reader: impl Read, length: Option<u64>) -> Result<Profile> {
         let reader = Progress::new(reader, length);
         decode_with(reader, self.options).with_context(|| name.to_string())
-    }
-}
-
-fn once(names: &[String], is: impl Fn(&str) -> bool) -> Result<()> {
-    match names.iter().filter(|n| is(n)).count() {
-        0 | 1 => Ok(()),
-        _ => Err(anyhow!("it is named twice")),
     }
 }
 

@@ -15,6 +15,9 @@ use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
 use crate::wire::{Fields, Stream, Value};
 
+/// The most sample types: real profiles have up to a dozen, and everything is computed for each.
+const MOST_TYPES: usize = 1024;
+
 /// How much to accept.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -111,6 +114,14 @@ impl Decoder {
             1 => {
                 self.concatenated |= self.tables.strings_seen() > 0 && !self.samples.is_empty();
                 let object = Object::SampleType(self.sample_type.len() + 1);
+                if self.sample_type.len() == MOST_TYPES {
+                    return Err(Error::Invalid {
+                        offset: Some(offset),
+                        object,
+                        defect: format!("is beyond the {MOST_TYPES} that a profile may have"),
+                        hint: "",
+                    });
+                }
                 let body = whole.bytes(field, value)?;
                 self.sample_type.push(value_type(body, offset, object)?);
             }
@@ -129,7 +140,9 @@ impl Decoder {
             10 => self.duration_nanos = number(value)? as i64,
             11 => {
                 let body = whole.bytes(field, value)?;
-                self.period_type = Some(value_type(body, offset, Object::PeriodType)?);
+                let raw = value_type(body, offset, Object::PeriodType)?;
+                // Empty, it says as much as if it were not there.
+                self.period_type = (raw.r#type != 0 || raw.unit != 0).then_some(raw);
             }
             12 => self.period = number(value)? as i64,
             13 => whole.numbers(field, value, |n| self.comment.push(n))?,

@@ -3,7 +3,7 @@
 //! Messages, text and packing come in the order pprof writes them (facts from google/pprof's
 //! profile/encode.go), so that its output and ours can be compared.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
@@ -20,8 +20,8 @@ use crate::strings::StringId;
 pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut gzip: GzEncoder<_> = GzBuilder::new().write(writer, Compression::default());
     encode_plain(profile, &mut gzip)?;
-    gzip.finish()?.flush()?;
-    Ok(())
+    let finished = gzip.finish().and_then(|mut writer| writer.flush());
+    finished.map_err(Error::Write)
 }
 
 /// Writes `profile` without gzip.
@@ -35,7 +35,7 @@ pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> 
         label_sets: HashMap::new(),
     };
     encoder.text(StringId::EMPTY);
-    encoder.all()
+    encoder.all().map_err(Error::Write)
 }
 
 const FLUSH: usize = 64 << 10;
@@ -59,12 +59,12 @@ impl<W: Write> Encoder<'_, W> {
         })
     }
 
-    fn message(&mut self, field: u32, message: &impl Message) -> Result<(), Error> {
+    fn message(&mut self, field: u32, message: &impl Message) -> io::Result<()> {
         prost::encoding::message::encode(field, message, &mut self.buf);
         self.flush(FLUSH)
     }
 
-    fn flush(&mut self, at: usize) -> Result<(), Error> {
+    fn flush(&mut self, at: usize) -> io::Result<()> {
         if self.buf.len() >= at {
             self.writer.write_all(&self.buf)?;
             self.buf.clear();
@@ -79,7 +79,7 @@ impl<W: Write> Encoder<'_, W> {
         }
     }
 
-    fn all(mut self) -> Result<(), Error> {
+    fn all(mut self) -> io::Result<()> {
         let profile = self.profile;
         for &value_type in &profile.sample_type {
             let message = self.value_type(value_type);
@@ -118,7 +118,7 @@ impl<W: Write> Encoder<'_, W> {
         self.header()
     }
 
-    fn samples(&mut self) -> Result<(), Error> {
+    fn samples(&mut self) -> io::Result<()> {
         let samples = &self.profile.samples;
         let (mut body, mut ids) = (Vec::new(), Vec::new());
         for i in 0..samples.len() {
@@ -160,7 +160,7 @@ impl<W: Write> Encoder<'_, W> {
     }
 
     /// Everything after the functions, the string table first though its last texts come from what follows it.
-    fn header(mut self) -> Result<(), Error> {
+    fn header(mut self) -> io::Result<()> {
         let profile = self.profile;
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);

@@ -6,9 +6,12 @@ use std::fmt;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file could not be read at all.
-    #[error("cannot be read: {0}")]
+    /// The file could not be read; the source says why.
+    #[error("cannot be read")]
     Io(#[from] std::io::Error),
+    /// The file could not be written; the source says why.
+    #[error("cannot be written")]
+    Write(#[source] std::io::Error),
     /// There is nothing in the file.
     #[error("is empty; the program may have ended before its profile was written")]
     Empty,

@@ -45,7 +45,6 @@ pub use crate::{
         Mapping, MappingIndex, Profile, Samples, ValueType,
     },
     sample_type::SampleTypeError,
-    scale::normalize_ratio,
     strings::{StringId, StringTable},
     unit::{Family, Unit},
 };

@@ -157,7 +157,7 @@ impl Merger {
                 })
             })
             .collect();
-        // Tables hold only what samples use, so each is moved when a sample first needs it.
+        // Locations and label sets are moved when a sample first needs them: merging leaves the unused behind.
         let mut location: Vec<Option<LocationIndex>> = vec![None; profile.location.len()];
         let mut label_set: Vec<Option<LabelSetIndex>> = vec![None; profile.label_sets.len()];
         let mut stack = Vec::new();
@@ -240,11 +240,24 @@ impl Merger {
             }
             _ => {}
         }
-        if sum.period != 0 && other.period != 0 && sum.period != other.period {
+        // In the unit of the sum's period.
+        let factor =
+            |unit: StringId, p: &Profile| Unit::parse(p.text(unit)).map_or(1, |u| u.factor);
+        let theirs = match (sum.period_type, other.period_type) {
+            (Some(ours), Some(theirs)) => {
+                let (from, to) = (factor(theirs.unit, other), factor(ours.unit, sum));
+                i128::from(other.period) * i128::from(from) / i128::from(to)
+            }
+            _ => i128::from(other.period),
+        };
+        let theirs = i64::try_from(theirs).map_err(|_| Error::Overflow {
+            what: "a period".to_string(),
+        })?;
+        if sum.period != 0 && theirs != 0 && sum.period != theirs {
             sum.warnings.retain(|w| *w != Warning::Periods);
             sum.warnings.push(Warning::Periods);
         }
-        sum.period = sum.period.max(other.period);
+        sum.period = sum.period.max(theirs);
         for comment in comments {
             if !sum.comment.contains(&comment) {
                 sum.comment.push(comment);

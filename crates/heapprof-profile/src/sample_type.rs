@@ -49,14 +49,4 @@ impl Profile {
             .or_else(|| position("inuse_space"))
             .unwrap_or(self.sample_type.len().saturating_sub(1))
     }
-
-    /// Position of the type that counts the objects whose sizes `sample_type` adds up:
-    /// `inuse_objects` for `inuse_space`, and so on.
-    pub fn matching_count(&self, sample_type: usize) -> Option<usize> {
-        let name = self.text(self.sample_type[sample_type].r#type);
-        let count = format!("{}objects", name.strip_suffix("space")?);
-        self.sample_type
-            .iter()
-            .position(|t| self.text(t.r#type) == count)
-    }
 }

@@ -86,11 +86,3 @@ fn scaled(value: i64, ratio: f64) -> Option<i64> {
     // 2^63 is the first number too large; i64::MIN as a float is exact.
     (result >= i64::MIN as f64 && result < -(i64::MIN as f64)).then_some(result as i64)
 }
-
-/// The ratio that makes `total` equal `base`; 1 when there is nothing to scale.
-pub fn normalize_ratio(base: i64, total: i64) -> f64 {
-    match total {
-        0 => 1.0,
-        _ => base as f64 / total as f64,
-    }
-}

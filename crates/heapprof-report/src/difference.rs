@@ -51,21 +51,30 @@ type Spot = (usize, i64);
 
 /// Before and after of each frame with all it holds, by where inferno draws it.
 fn spots(tree: &Tree, sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)> {
-    let mut spots: HashMap<Spot, (i128, i128)> = HashMap::new();
-    let mut path: Vec<Spot> = Vec::new();
+    // The root of the picture, then the rows; each with where it is, its parent, its sums.
+    let mut frames: Vec<(Spot, usize, (i128, i128))> = vec![((0, 0), 0, (0, 0))];
+    let mut path: Vec<usize> = Vec::new();
     let mut cursor = 0;
     for TreeRow { depth, own, .. } in &tree.rows {
         path.truncate(*depth);
-        path.push((depth + 1, cursor));
+        let parent = path.last().copied().unwrap_or(0);
+        path.push(frames.len());
         let (before, after) = sides.of(own);
-        for spot in path.iter().chain([&(0, 0)]) {
-            let sums = spots.entry(*spot).or_default();
-            sums.0 += i128::from(before);
-            sums.1 += i128::from(after);
-        }
+        let sums = (i128::from(before), i128::from(after));
+        frames.push(((depth + 1, cursor), parent, sums));
         cursor += before.max(after) / divisor;
     }
-    spots
+    // Parents come before their children: from the end, each adds itself to its parent.
+    for at in (1..frames.len()).rev() {
+        let (_, parent, sums) = frames[at];
+        frames[parent].2.0 += sums.0;
+        frames[parent].2.1 += sums.1;
+    }
+    // Where two begin at one spot, all but the last are too thin to be drawn.
+    frames
+        .into_iter()
+        .map(|(spot, _, sums)| (spot, sums))
+        .collect()
 }
 
 /// The picture with colours and titles of differences, and a legend.

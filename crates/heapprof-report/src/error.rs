@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// Writing failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The unit does not exist, or does not fit the sample type.
     #[error("--unit {unit:?}: {why}")]
@@ -16,12 +16,25 @@ pub enum Error {
         why: String,
     },
     /// CSV could not be made.
-    #[error("{0}")]
-    Csv(#[from] csv::Error),
+    #[error(transparent)]
+    Csv(csv::Error),
     /// JSON could not be made.
-    #[error("{0}")]
+    #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// There is nothing a picture could show.
     #[error("{0}")]
     Empty(String),
+}
+
+impl From<csv::Error> for Error {
+    fn from(error: csv::Error) -> Self {
+        // What went wrong with the file is not CSV's business: callers look for a closed pipe.
+        match error.is_io_error() {
+            true => match error.into_kind() {
+                csv::ErrorKind::Io(error) => Error::Io(error),
+                kind => Error::Io(std::io::Error::other(format!("{kind:?}"))),
+            },
+            false => Error::Csv(error),
+        }
+    }
 }

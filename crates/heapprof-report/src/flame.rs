@@ -64,6 +64,11 @@ pub fn flame_svg(
     let measure = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
     let sides = Sides::new(tree);
     let two_sided = sides.two_sided();
+    if matches!(sides, Sides::Two) && tree.rows.iter().any(|row| row.own.iter().any(|&v| v < 0)) {
+        return Err(Error::Empty(
+            "a side holds negative values, which have no width in a comparison; draw it without --base".to_string(),
+        ));
+    }
     let widest: i128 = stacks(tree)
         .map(|(_, own)| {
             let (before, after) = sides.of(own);
@@ -98,15 +103,16 @@ pub fn flame_svg(
         .collect();
 
     let mut svg = Options::default();
-    svg.title = options
-        .title
-        .clone()
-        .unwrap_or_else(|| title(tree, &measure));
+    let given = options.title.clone();
+    svg.title = printable(&given.unwrap_or_else(|| title(tree, &measure))).into_owned();
     svg.subtitle = Some(subtitle(tree, &measure, two_sided));
-    svg.count_name = header.sample_type.unit.clone();
+    svg.count_name = printable(&header.sample_type.unit).into_owned();
     svg.name_type = "Function:".to_string();
     svg.factor = divisor as f64;
     svg.hash = true;
+    // Keeps the order of lines, the last one first: the tree's, in which equal prefixes are neighbours
+    // (in that of texts they need not be, for a blank sorts before `;`), and which differences go by.
+    svg.flame_chart = true;
     svg.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Orange);
     svg.bgcolors = "#ffffff".parse().ok();
     svg.text_truncate_direction = TextTruncateDirection::Right;
@@ -115,7 +121,7 @@ pub fn flame_svg(
         svg.direction = flamegraph::Direction::Inverted;
     }
     let mut drawn = Vec::new();
-    flamegraph::from_lines(&mut svg, lines.iter().map(String::as_str), &mut drawn)?;
+    flamegraph::from_lines(&mut svg, lines.iter().rev().map(String::as_str), &mut drawn)?;
     match two_sided {
         false => writer.write_all(&drawn)?,
         true => {
@@ -148,10 +154,7 @@ fn subtitle(tree: &Tree, measure: &Measure, two_sided: bool) -> String {
         None => parts.push(header.profile.clone()),
     }
     if two_sided {
-        parts.push(
-            "orange grew, blue shrank or vanished; width: the larger of before and after"
-                .to_string(),
-        );
+        parts.push("width: the larger side; orange grew, blue shrank".to_string());
     }
     if tree.reverse {
         parts.push("from the leaves".to_string());

@@ -5,6 +5,7 @@ use heapprof_analysis::Header;
 use crate::error::Error;
 use crate::measure::{Measure, percent};
 use crate::style::{Format, Style};
+use crate::table::printable;
 
 /// How values of this report are shown: with units for eyes, plain for programs.
 pub(crate) fn measure(header: &Header, style: &Style) -> Result<Measure, Error> {
@@ -27,8 +28,7 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
     }
     let mut lines = vec![format!(
         "{}: {}, total {total}",
-        crate::table::printable(&header.profile),
-        header.sample_type.r#type,
+        header.profile, header.sample_type.r#type,
     )];
     if let Some(period) = header.sampled {
         let period =
@@ -84,10 +84,11 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
 pub(crate) fn with_head(lines: &[String], body: &str, style: &Style) -> String {
     let mut text = String::new();
     for line in lines {
+        let line = printable(line);
         match style.format {
             Format::Markdown => text.push_str(&format!("{}\n\n", line.replace('_', "\\_"))),
             _ => {
-                text.push_str(line);
+                text.push_str(&line);
                 text.push('\n');
             }
         }

@@ -55,7 +55,7 @@ impl Measure {
             }
         };
         Ok(Self {
-            unit: unit.to_string(),
+            unit: crate::table::printable(unit).into_owned(),
             family: family.map(|of| (of, fixed)),
             raw: false,
         })

@@ -73,7 +73,7 @@ impl Table {
     /// Columns two blanks apart, as wide as their widest cell on a terminal.
     fn text(&self, color: bool) -> String {
         let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let mut widths: Vec<usize> = names.iter().map(|name| name.width()).collect();
+        let mut widths: Vec<usize> = names.iter().map(|name| printable(name).width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(printable(cell).width());
@@ -85,7 +85,7 @@ impl Table {
             let start = text.len();
             for (at, cell) in cells.enumerate() {
                 let cell = printable(cell);
-                let (blanks, align) = (widths[at] - cell.width(), self.columns[at].1);
+                let (blanks, align) = (widths[at].saturating_sub(cell.width()), self.columns[at].1);
                 if at > 0 {
                     text.push_str("  ");
                 }
@@ -93,7 +93,8 @@ impl Table {
                     text.extend(std::iter::repeat_n(' ', blanks));
                 }
                 text.push_str(&cell);
-                if align == Align::Left {
+                // Nothing is to the right of the last column.
+                if align == Align::Left && at + 1 < widths.len() {
                     text.extend(std::iter::repeat_n(' ', blanks));
                 }
             }
@@ -147,17 +148,22 @@ impl Table {
     }
 }
 
-/// A name as a terminal may show it: a profile can hold any text, also escape sequences.
+/// A name as terminals and XML may show it: a profile can hold any text, also escape sequences.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    // Control characters are below 0x20, 0x7f, or two bytes that begin with 0xc2.
-    if !text.bytes().any(|b| b < 0x20 || b == 0x7f || b == 0xc2) {
+    // Control characters are below 0x20, 0x7f, or two bytes that begin with 0xc2; what XML refuses
+    // beside them is U+FFFE and U+FFFF, which begin with 0xef.
+    if !text
+        .bytes()
+        .any(|b| b < 0x20 || matches!(b, 0x7f | 0xc2 | 0xef))
+    {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        match c {
+            '\u{fffe}' | '\u{ffff}' => shown.push('\u{fffd}'),
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
         }
     }
     Cow::Owned(shown)
@@ -186,6 +192,13 @@ mod tests {
     #[test]
     fn cells_cannot_break_out() {
         assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(printable("\u{ffff}é"), "\u{fffd}é");
+        let mut odd = Table::new(&[("a\nb", Align::Right), ("\u{1b}[31m", Align::Left)]);
+        odd.row(vec!["1".into(), "2".into()]);
+        assert_eq!(
+            odd.render(&Style::default()).unwrap(),
+            "a\\nb  \\u{1b}[31m\n   1  2\n"
+        );
         assert_eq!(markdown_cell("f<T>(a|b)"), "f\\<T\\>(a\\|b)");
         let mut table = Table::new(&[("n", Align::Right), ("name", Align::Left)]);
         table.row(vec!["1".into(), "a,\"b\"".into()]);

@@ -157,6 +157,10 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
         let values: Vec<_> = top.other.values.iter().map(|&f| (f, None)).collect();
         add(&named(heapprof_analysis::OTHER), &values);
     }
+    if top.other.left_out.iter().any(|&v| v != 0) {
+        let values: Vec<_> = top.other.left_out.iter().map(|&f| (f, None)).collect();
+        add(&named("(filtered out)"), &values);
+    }
     Ok(table)
 }
 

@@ -10,6 +10,9 @@ use crate::measure::percent;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table};
 
+/// How many steps a node is indented at most.
+const DEEPEST: usize = 100;
+
 /// Writes the report.
 pub fn tree(tree: &Tree, style: &Style) -> Result<String, Error> {
     let measure = head::measure(&tree.header, style)?;
@@ -33,9 +36,15 @@ pub fn tree(tree: &Tree, style: &Style) -> Result<String, Error> {
             true => row.depth.to_string(),
             false => percent(row.total[0], tree.header.total),
         };
+        // Deeper than any screen is wide, the depth is a number.
+        let steps = row.depth.min(DEEPEST);
+        let deeper = match row.depth {
+            depth if depth > DEEPEST => format!("({depth}) "),
+            _ => String::new(),
+        };
         let indent = match style.format {
-            Format::Text => "  ".repeat(row.depth),
-            Format::Markdown => "\u{a0}\u{a0}".repeat(row.depth),
+            Format::Text => "  ".repeat(steps) + &deeper,
+            Format::Markdown => "\u{a0}\u{a0}".repeat(steps) + &deeper,
             _ => String::new(),
         };
         table.row(vec![

@@ -279,13 +279,6 @@ pub(super) static FUNCTION: Relation = Relation {
     },
 };
 
-fn labels(q: &Question, part: usize) -> usize {
-    let sets = &q.parts[part].profile.label_sets;
-    (0..sets.len() as u32)
-        .map(|s| sets.get(heapprof_profile::LabelSetIndex(s)).len())
-        .sum()
-}
-
 pub(super) static LABEL: Relation = Relation {
     name: "label",
     about: "A label of a label set; sample.label_set says which sets a sample has. Set 0 is empty.",
@@ -298,31 +291,18 @@ pub(super) static LABEL: Relation = Relation {
         ("num_unit TEXT", "its unit, may be empty"),
     ],
     keys: 0,
-    rows: |q| Ok(before(q.parts.len(), |p| labels(q, p))),
+    rows: |q| Ok(q.labels().len()),
     narrow: all,
     cell: |q, row, column| {
-        let (p, mut rest) = in_part(q, row, |p| labels(q, p));
-        let profile = &q.parts[p].profile;
-        let mut number = before(p, |p| q.parts[p].profile.label_sets.len() - 1);
-        let mut set = 0;
-        let label = loop {
-            let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));
-            match labels.get(rest) {
-                Some(label) => break label,
-                None => {
-                    rest -= labels.len();
-                    set += 1;
-                }
-            }
-        };
-        number += set as usize;
+        let row = &q.labels()[row];
+        let profile = &q.parts[row.part].profile;
         match column {
-            0 => number.into(),
-            1 => rest.into(),
-            2 => profile.text(label.key).into(),
-            3 => profile.text(label.str).into(),
-            4 => label.num.into(),
-            _ => profile.text(label.num_unit).into(),
+            0 => row.set.into(),
+            1 => row.position.into(),
+            2 => profile.text(row.label.key).into(),
+            3 => profile.text(row.label.str).into(),
+            4 => row.label.num.into(),
+            _ => profile.text(row.label.num_unit).into(),
         }
     },
 };

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::ops::Range;
 use std::sync::Arc;
 
+use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::vtab::{
     Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
@@ -19,6 +20,8 @@ use crate::question::Question;
 pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
     const MODULE: Module<'_, Table> = Module::eponymous_only_module();
     let connection = Connection::open_in_memory()?;
+    // A statement of the user's must not make files.
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     for relation in RELATIONS {
         let aux = Some((Arc::clone(question), relation));
         connection.create_module(relation.name, &MODULE, aux)?;
@@ -107,6 +110,19 @@ struct Cursor {
     rows: Range<usize>,
 }
 
+impl Cursor {
+    /// No row equals what was asked for.
+    fn nothing(&mut self) -> Result<()> {
+        self.rows = 0..0;
+        Ok(())
+    }
+}
+
+/// The whole number that a text stands for.
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
 // SAFETY: `Cursor` is `repr(C)` and begins with `sqlite3_vtab_cursor`, as SQLite requires.
 unsafe impl VTabCursor for Cursor {
     fn filter(&mut self, keys: c_int, _: Option<&str>, args: &Filters<'_>) -> Result<()> {
@@ -117,11 +133,13 @@ unsafe impl VTabCursor for Cursor {
             match arg {
                 ValueRef::Integer(number) => numbers.push(number),
                 ValueRef::Real(number) if number.fract() == 0.0 => numbers.push(number as i64),
-                // A key is never NULL, text or a fraction: nothing equals it.
-                _ => {
-                    self.rows = 0..0;
-                    return Ok(());
-                }
+                // As a column of whole numbers compares with a text.
+                ValueRef::Text(text) => match number(text) {
+                    Some(number) => numbers.push(number),
+                    None => return self.nothing(),
+                },
+                // A key is never NULL or a fraction.
+                _ => return self.nothing(),
             }
         }
         self.rows = match numbers.is_empty() {

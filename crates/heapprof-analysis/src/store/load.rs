@@ -130,6 +130,12 @@ impl Loader<'_> {
             .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut types = Vec::new();
         for (position, t) in self.profile.sample_type.iter().enumerate() {
+            if self.profile.sample_type[..position].contains(t) {
+                return Err(Error::Sql(format!(
+                    "can't hold a profile with two sample types named {}; it could not tell them apart",
+                    self.profile.text(t.r#type)
+                )));
+            }
             let (name, unit) = (self.profile.text(t.r#type), self.profile.text(t.unit));
             let (id, new) = known.number((name.to_string(), unit.to_string()));
             if new {
@@ -366,7 +372,10 @@ impl Loader<'_> {
         }
         drop(known);
         let worth = |i: &usize| samples.values(*i).iter().any(|&v| v != 0);
-        let mut distinct: Vec<_> = (0..samples.len()).filter(worth).map(|i| placed[i]).collect();
+        let mut distinct: Vec<_> = (0..samples.len())
+            .filter(worth)
+            .map(|i| placed[i])
+            .collect();
         distinct.sort_unstable();
         distinct.dedup();
         self.transaction.execute(

@@ -59,8 +59,10 @@ fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
     }
     // A parent's number is smaller than its children's: one pass from the end marks all ancestors.
     for id in (1..parent.len()).rev() {
-        if used[id] && parent[id] > 0 {
-            used[parent[id] as usize] = true;
+        // A parent beyond the table is damage that this can't mend.
+        let up = usize::try_from(parent[id]).unwrap_or(0);
+        if used[id] && up > 0 && up < id {
+            used[up] = true;
         }
     }
     let unused = (1..parent.len()).filter(|&id| !used[id] && parent[id] >= 0);

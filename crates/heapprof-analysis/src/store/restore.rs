@@ -7,7 +7,7 @@ use heapprof_profile::{
     Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
     ProfileBuilder,
 };
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, Statement};
 
 use crate::error::Error;
 use crate::question::Source;
@@ -131,26 +131,6 @@ impl Reader<'_> {
         Ok(mappings)
     }
 
-    fn functions(
-        &self,
-        builder: &mut ProfileBuilder,
-    ) -> Result<HashMap<i64, FunctionIndex>, Error> {
-        let mut functions = HashMap::new();
-        self.each("SELECT * FROM function", [], |row| {
-            let mut text = |at| Ok::<_, rusqlite::Error>(builder.text(row.get_ref(at)?.as_str()?));
-            let function = Function {
-                id: 0,
-                name: text(1)?,
-                system_name: text(2)?,
-                filename: text(3)?,
-                start_line: row.get(4)?,
-            };
-            functions.insert(row.get(0)?, builder.function(function));
-            Ok(())
-        })?;
-        Ok(functions)
-    }
-
     fn samples(
         &self,
         builder: &mut ProfileBuilder,
@@ -170,18 +150,26 @@ impl Reader<'_> {
             },
         )?;
         let mut rows: Vec<((i64, i64), usize, i64)> = Vec::new();
+        let mut unknown = None;
         self.each(
             "SELECT type, stack, label_set, value FROM sample WHERE profile = ?1",
             [self.id],
             |row| {
-                let column = columns.get(&row.get(0)?).copied().unwrap_or(0);
-                rows.push(((row.get(1)?, row.get(2)?), column, row.get(3)?));
+                match columns.get(&row.get(0)?) {
+                    Some(&column) => {
+                        rows.push(((row.get(1)?, row.get(2)?), column, row.get(3)?));
+                    }
+                    None => unknown = Some(row.get(0)?),
+                }
                 Ok(())
             },
         )?;
+        if let Some(r#type) = unknown {
+            return Err(damaged("the total of sample type", r#type));
+        }
         rows.sort_unstable();
         let label_sets = self.label_sets(builder)?;
-        let mut locations = self.locations(builder, mappings)?;
+        let mut locations = self.locations(mappings)?;
         let mut values = vec![0; columns.len()];
         let mut stack = Vec::new();
         for run in rows.chunk_by(|a, b| a.0 == b.0) {
@@ -241,25 +229,14 @@ impl Reader<'_> {
             .collect())
     }
 
-    fn locations(
-        &self,
-        builder: &mut ProfileBuilder,
-        mappings: &HashMap<i64, MappingIndex>,
-    ) -> Result<Locations, Error> {
-        let functions = self.functions(builder)?;
-        let mut lines: HashMap<i64, Vec<Line>> = HashMap::new();
+    fn locations(&self, mappings: &HashMap<i64, MappingIndex>) -> Result<Locations<'_>, Error> {
+        let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
         self.each(
             "SELECT location, function, line, column FROM line ORDER BY location, position",
             [],
             |row| {
-                let Some(&function) = functions.get(&row.get(1)?) else {
-                    return Ok(());
-                };
-                lines.entry(row.get(0)?).or_default().push(Line {
-                    function,
-                    line: row.get(2)?,
-                    column: row.get(3)?,
-                });
+                let line = [row.get(1)?, row.get(2)?, row.get(3)?];
+                lines.entry(row.get(0)?).or_default().push(line);
                 Ok(())
             },
         )?;
@@ -277,33 +254,85 @@ impl Reader<'_> {
         Ok(Locations {
             stored,
             used: Vec::new(),
+            function: self.connection.prepare(
+                "SELECT name, system_name, filename, start_line FROM function WHERE id = ?1",
+            )?,
+            functions: HashMap::new(),
         })
     }
 }
 
-/// Locations of the database; those that a stack uses become the profile's.
-struct Locations {
-    stored: HashMap<i64, (Option<MappingIndex>, u64, bool, Vec<Line>)>,
+/// A location's mapping, address, folding, and lines as function, line and column.
+type Stored = (Option<MappingIndex>, u64, bool, Vec<[i64; 3]>);
+
+/// Locations of the database; those that a stack uses become the profile's, with their functions. What
+/// only other profiles use stays behind.
+struct Locations<'a> {
+    stored: HashMap<i64, Stored>,
     /// By number in the database.
     used: Vec<Option<LocationIndex>>,
+    function: Statement<'a>,
+    functions: HashMap<i64, FunctionIndex>,
 }
 
-impl Locations {
+impl Locations<'_> {
     fn get(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<LocationIndex, Error> {
         let at = usize::try_from(id).unwrap_or(usize::MAX);
         if let Some(&Some(index)) = self.used.get(at) {
             return Ok(index);
         }
-        let Some((mapping, address, is_folded, lines)) = self.stored.get(&id) else {
-            return Err(Error::Sql(format!(
-                "location {id} is missing: the database is damaged"
-            )));
+        let Some((mapping, address, is_folded, lines)) = self.stored.remove(&id) else {
+            return Err(damaged("location", id));
         };
-        let index = builder.location(*mapping, *address, *is_folded, lines);
+        let lines = lines
+            .into_iter()
+            .map(|[function, line, column]| {
+                let function = self.function(builder, function)?;
+                Ok(Line {
+                    function,
+                    line,
+                    column,
+                })
+            })
+            .collect::<Result<Vec<Line>, Error>>()?;
+        let index = builder.location(mapping, address, is_folded, &lines);
         if at >= self.used.len() {
             self.used.resize(at + 1, None);
         }
         self.used[at] = Some(index);
         Ok(index)
     }
+
+    fn function(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<FunctionIndex, Error> {
+        if let Some(&index) = self.functions.get(&id) {
+            return Ok(index);
+        }
+        let mut rows = self.function.query([id])?;
+        let Some(row) = rows.next()? else {
+            return Err(damaged("function", id));
+        };
+        let mut text = |at| {
+            Ok::<_, Error>(
+                builder.text(
+                    row.get_ref(at)?
+                        .as_str()
+                        .map_err(|_| damaged("function", id))?,
+                ),
+            )
+        };
+        let function = Function {
+            id: 0,
+            name: text(0)?,
+            system_name: text(1)?,
+            filename: text(2)?,
+            start_line: row.get(3)?,
+        };
+        let index = builder.function(function);
+        self.functions.insert(id, index);
+        Ok(index)
+    }
+}
+
+fn damaged(what: &str, id: i64) -> Error {
+    Error::Sql(format!("{what} {id} is missing: the database is damaged"))
 }

@@ -40,6 +40,17 @@ pub(super) fn check(connection: &Connection) -> Result<(), Error> {
     Ok(())
 }
 
+/// As [`check`], and refuses a file that no load has filled.
+pub(super) fn check_filled(connection: &Connection) -> Result<(), Error> {
+    check(connection)?;
+    match pragma(connection, "user_version")? {
+        0 => Err(Error::NotADatabase(
+            "; it is empty, and heapprof load fills it".to_string(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Brings a database to the newest version.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     check(connection)?;

@@ -1,16 +1,13 @@
 //! `heapprof diff BEFORE AFTER`: what changed; with `--fail-if` also whether that is too much.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Broken, Query, Rule, Session, Types, diff};
-
-use heapprof_profile::agree_units;
+use heapprof_analysis::{Broken, Error, Query, Rule, Session, Types, agree_units, diff};
 
 use super::Shared;
 use crate::args::DiffArgs;
-use crate::messages;
+use crate::{messages, output};
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     // Rules first: a rule that can't be read must not cost the reading of two profiles.
@@ -37,15 +34,33 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         limit: shared.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let (session, numbers) = sessions(shared, &before, &after, &query, &rules)?;
-    let report = diff(&session, numbers, &query, args.normalize)?;
+    let (mut session, numbers) = sessions(shared, &before, &after, &query, &rules, true)?;
+    let report = match diff(&session, numbers, &query, args.normalize) {
+        // Stored totals stay in their units; the profiles themselves can be brought to one.
+        Err(Error::Unlike(_)) if session.is_stored() => {
+            let (read, numbers) = sessions(shared, &before, &after, &query, &rules, false)?;
+            session = read;
+            diff(&session, numbers, &query, args.normalize)?
+        }
+        report => report?,
+    };
     let mut broken: Vec<Broken> = Vec::new();
-    for rule in &rules {
+    for (rule, text) in rules.iter().zip(&args.fail_if) {
         broken.extend(rule.broken(&report)?);
+        if !rule.speaks_of_something(&report) {
+            messages::note(&format!(
+                "--fail-if {text:?} matches no function on either side"
+            ));
+        }
     }
-    shared.finish(&args.report, &session, |style| {
+    let written = shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::diff(&report, query.limit, &broken, style)?)
-    })?;
+    });
+    match written {
+        // Who stops reading the report still gets the verdict.
+        Err(error) if output::is_broken_pipe(&error) => {}
+        written => written?,
+    }
     if broken.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -94,17 +109,15 @@ fn sessions(
     after: &[String],
     query: &Query,
     rules: &[Rule],
+    stored: bool,
 ) -> Result<(Session, [i64; 2])> {
-    if let ([b], [a], true) = (before, after, query.is_plain())
+    if let ([b], [a], true) = (before, after, stored && query.is_plain())
         && let Some((session, numbers)) = shared.sources.stored_session(&[b, a])?
     {
         return Ok((session, [numbers[0], numbers[1]]));
     }
     let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
-    agree_units(
-        Arc::make_mut(&mut before.profile),
-        Arc::make_mut(&mut after.profile),
-    )?;
+    agree_units(&mut before, &mut after)?;
     let sources = vec![before, after];
     let others = rules.iter().any(|rule| rule.sample_type().is_some());
     let types = if others { Types::All } else { Types::One };

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{TreeOptions, Types, tree};
+use heapprof_analysis::{TreeOptions, Types, agree_units, tree};
 use heapprof_report::{FlameOptions, Format, Style, flame_folded, flame_svg};
 
 use super::{Shared, statements};
@@ -25,6 +25,9 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
         sources.push(shared.sources.read(&args.base)?);
     }
     sources.push(shared.sources.read(&names)?);
+    if let [base, after] = &mut sources[..] {
+        agree_units(base, after)?;
+    }
     let options = TreeOptions {
         reverse: args.reverse,
         least: args.min_percent / 100.0,
@@ -35,11 +38,13 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
         && after.sample_type != report.header.sample_type
     {
         bail!(
-            "{} has {}, {} has {}; name one that both have with --sample-type",
+            "{} has {}/{}, {} has {}/{}; name one that both have with --sample-type",
             report.header.profile,
             report.header.sample_type.r#type,
+            report.header.sample_type.unit,
             after.profile,
-            after.sample_type.r#type
+            after.sample_type.r#type,
+            after.sample_type.unit
         );
     }
     if args.show_sql {

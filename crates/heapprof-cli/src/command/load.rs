@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::Store;
+use heapprof_analysis::{Error, Store};
 
 use super::Shared;
 use crate::args::LoadArgs;
@@ -14,7 +14,10 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     let open = || Store::open_or_create(db).with_context(|| db.display().to_string());
     let named = || db.display().to_string();
     if let Some(name) = &args.name {
-        // Read before the database is touched, and checked before a long reading.
+        if name.is_empty() || name == "-" || name.contains('/') {
+            bail!("--as {name:?}: such a name could not be asked for later; use one without /");
+        }
+        free(shared, name)?;
         let source = shared.sources.read(&args.profiles)?;
         open()?.load(name, &source.profile).with_context(named)?;
         messages::note(&format!("loaded {name} into {}", db.display()));
@@ -31,9 +34,22 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
         }
     }
     for (profile, name) in args.profiles.iter().zip(&names) {
+        free(shared, name)?;
         let source = shared.sources.read(std::slice::from_ref(profile))?;
         open()?.load(name, &source.profile).with_context(named)?;
         messages::note(&format!("loaded {name} into {}", db.display()));
+    }
+    Ok(())
+}
+
+/// Refuses a name that is taken before a long reading; loading itself looks again.
+fn free(shared: &Shared, name: &str) -> Result<()> {
+    let db = shared.sources.db();
+    if db.exists()
+        && let Ok(store) = Store::open(db)
+        && store.find(name).is_ok()
+    {
+        return Err(Error::NameTaken(name.to_string())).with_context(|| db.display().to_string());
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::Shared;
 use crate::args::TagsArgs;
 
 pub(super) fn run(shared: &Shared, args: &TagsArgs) -> Result<()> {
-    let query = args.question.query();
+    let query = args.labels.applied(args.question.query());
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
     let report = tags(&session, &query)?;

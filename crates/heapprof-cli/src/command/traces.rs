@@ -9,7 +9,7 @@ use crate::args::TracesArgs;
 pub(super) fn run(shared: &Shared, args: &TracesArgs) -> Result<()> {
     let query = Query {
         limit: shared.limit(&args.limit, &args.report),
-        ..args.question.query()
+        ..args.labels.applied(args.question.query())
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
