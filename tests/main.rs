@@ -31,5 +31,7 @@ mod golden;
 mod docs;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
+// Bugs that were found, and stay mended.
+mod regression;
 // The real pprof, where it was built (ignored unless asked for).
 mod oracle;

@@ -1,0 +1,361 @@
+//! Bugs that were found, each with the smallest input that showed it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use heapprof_profile::{FrameText, LabelSetIndex, Profile, ProfileBuilder, encode};
+
+use crate::harness::{command, run};
+
+fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
+    let mut builder = ProfileBuilder::new(types);
+    for (stack, values) in stacks {
+        builder.folded(stack, values);
+    }
+    builder.finish()
+}
+
+fn write(folder: &Path, name: &str, profile: &Profile) {
+    encode(profile, std::fs::File::create(folder.join(name)).unwrap()).unwrap();
+}
+
+fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let run = run(folder, args);
+    assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    serde_json::from_str(&run.out).unwrap()
+}
+
+/// A stored profile in kilobytes against a file in bytes kept its total in the old unit.
+#[test]
+fn both_sides_of_a_diff_are_in_one_unit_stored_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(
+        folder,
+        "kb.pb.gz",
+        &profile(&[("inuse_space", "kilobytes")], &[("main;a", &[10])]),
+    );
+    write(
+        folder,
+        "b.pb.gz",
+        &profile(&[("inuse_space", "bytes")], &[("main;a", &[2048])]),
+    );
+    assert_eq!(run(folder, &["load", "kb.pb.gz", "b.pb.gz"]).code, 0);
+    for (before, after) in [
+        ("kb.pb.gz", "b.pb.gz"),
+        ("kb", "b.pb.gz"),
+        ("kb.pb.gz", "b"),
+        ("kb", "b"),
+    ] {
+        let diff = json(folder, &["diff", before, after, "-f", "json"]);
+        assert_eq!(diff["total"]["before"], 10240, "{before} {after}");
+        assert_eq!(diff["total"]["after"], 2048, "{before} {after}");
+        assert_eq!(diff["rows"][0]["delta"], -8192, "{before} {after}");
+    }
+    assert_eq!(
+        run(folder, &["flame", "--base", "kb", "b", "-o", "d.svg"]).code,
+        0
+    );
+}
+
+/// A reader that closes the pipe turned a broken rule into exit code 0.
+#[test]
+fn a_closed_pipe_does_not_open_the_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let stacks: Vec<(String, i64)> = (0..5000).map(|i| (format!("main;f{i}"), 1)).collect();
+    let stacks: Vec<(&str, Vec<i64>)> =
+        stacks.iter().map(|(s, v)| (s.as_str(), vec![*v])).collect();
+    let stacks: Vec<(&str, &[i64])> = stacks.iter().map(|(s, v)| (*s, &v[..])).collect();
+    let types = [("inuse_space", "bytes")];
+    write(folder, "a.pb.gz", &profile(&types, &stacks[..1]));
+    write(folder, "b.pb.gz", &profile(&types, &stacks));
+    let mut child = command(folder)
+        .args([
+            "diff",
+            "a.pb.gz",
+            "b.pb.gz",
+            "--fail-if",
+            "inuse_space > +1%",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// A restored profile held every function of the database.
+#[test]
+fn a_stored_profile_holds_nothing_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("inuse_space", "bytes")];
+    write(
+        folder,
+        "mine.pb.gz",
+        &profile(&types, &[("main;mine", &[1])]),
+    );
+    write(
+        folder,
+        "other.pb.gz",
+        &profile(&types, &[("main;secret", &[1])]),
+    );
+    assert_eq!(run(folder, &["load", "mine.pb.gz", "other.pb.gz"]).code, 0);
+    assert_eq!(
+        run(
+            folder,
+            &["convert", "--to", "pprof", "mine", "-o", "out.pb.gz"]
+        )
+        .code,
+        0
+    );
+    let restored =
+        heapprof_profile::decode(std::fs::File::open(folder.join("out.pb.gz")).unwrap()).unwrap();
+    assert!(restored.strings.iter().all(|text| text != "secret"));
+}
+
+/// Normalizing by what a filter kept hid what the filter was meant to show.
+#[test]
+fn normalizing_is_by_whole_totals() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("inuse_space", "bytes")];
+    write(
+        folder,
+        "a.pb.gz",
+        &profile(&types, &[("main;a", &[100]), ("main;b", &[900])]),
+    );
+    write(
+        folder,
+        "b.pb.gz",
+        &profile(&types, &[("main;a", &[400]), ("main;b", &[600])]),
+    );
+    let args = [
+        "diff",
+        "a.pb.gz",
+        "b.pb.gz",
+        "--focus",
+        ";?^a$",
+        "--normalize",
+        "-f",
+        "json",
+    ];
+    let diff = json(folder, &args);
+    assert_eq!(
+        (
+            diff["total"]["before"].as_i64(),
+            diff["total"]["after"].as_i64()
+        ),
+        (Some(100), Some(400))
+    );
+    let negative = profile(&types, &[("a", &[-1]), ("b", &[-1]), ("c", &[-1])]);
+    write(folder, "n.pb.gz", &negative);
+    let diff = json(
+        folder,
+        &[
+            "diff",
+            "a.pb.gz",
+            "n.pb.gz",
+            "--normalize",
+            "-f",
+            "json",
+            "-n",
+            "0",
+        ],
+    );
+    let after: i64 = diff["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["after"].as_i64().unwrap())
+        .sum();
+    assert_eq!(Some(after), diff["total"]["after"].as_i64());
+}
+
+/// A narrow filter left only `(other)`, for the cut went by the whole profile.
+#[test]
+fn trees_are_cut_by_what_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("inuse_space", "bytes")];
+    write(
+        folder,
+        "p.pb.gz",
+        &profile(
+            &types,
+            &[("main;large", &[1_000_000]), ("main;small", &[5])],
+        ),
+    );
+    let tree = run(folder, &["tree", "--focus", "small", "p.pb.gz"]);
+    assert!(tree.out.contains("  small\n"), "{}", tree.out);
+}
+
+/// Time and memory of deep stacks grew with the square of the depth; so did those of many labels.
+#[test]
+fn deep_stacks_and_many_labels_cost_linear_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut deep = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    let mut stack = Vec::new();
+    for i in 0..50_000 {
+        let name = format!("f{}", i % 20_000);
+        stack.push(deep.frame(&[FrameText {
+            name: &name,
+            ..FrameText::default()
+        }]));
+    }
+    deep.profile.samples.push(stack, &[7], LabelSetIndex(0));
+    write(folder, "deep.pb.gz", &deep.finish());
+    let mut labels = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    for i in 0..30_000 {
+        let mut label = [labels.text_label("request", &i.to_string())];
+        labels.folded_with_labels("main", &[1], &mut label);
+    }
+    write(folder, "labels.pb.gz", &labels.finish());
+    // Each took minutes or gigabytes; now each takes seconds, even unoptimized.
+    for args in [
+        &["tree", "deep.pb.gz"][..],
+        &["peek", ".", "-n", "3", "deep.pb.gz"],
+        &["traces", "deep.pb.gz"],
+        &["flame", "-f", "folded", "deep.pb.gz"],
+        &[
+            "flame",
+            "--base",
+            "deep.pb.gz",
+            "deep.pb.gz",
+            "-f",
+            "folded",
+        ],
+        &["convert", "--to", "folded", "deep.pb.gz"],
+        &["tags", "labels.pb.gz"],
+        &["traces", "-n", "3", "labels.pb.gz"],
+    ] {
+        let run = run(folder, args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+        assert!(
+            run.out.len() < 50_000_000,
+            "{args:?} printed {} bytes",
+            run.out.len()
+        );
+    }
+}
+
+/// A sample type's name with a control character made the table's width underflow.
+#[test]
+fn odd_names_of_sample_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let odd = profile(
+        &[("a\nb", "\u{1b}[31m"), ("z\u{ffff}", "count")],
+        &[("main", &[1, 2])],
+    );
+    write(folder, "odd.pb.gz", &odd);
+    for args in [
+        &["top", "--wide"][..],
+        &["top"],
+        &["tree"],
+        &["info"],
+        &["flame"],
+        &["top", "-f", "markdown"],
+    ] {
+        let mut args = args.to_vec();
+        args.push("odd.pb.gz");
+        let run = run(folder, &args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+        assert!(
+            !run.out.contains('\u{1b}') && !run.out.contains('\u{ffff}'),
+            "{args:?}"
+        );
+    }
+    let twice = profile(&[("x", "bytes"), ("x", "bytes")], &[("main", &[1, 2])]);
+    write(folder, "twice.pb.gz", &twice);
+    assert_eq!(
+        json(folder, &["top", "-f", "json", "-t", "0", "twice.pb.gz"])["net"],
+        1
+    );
+    assert_eq!(
+        json(folder, &["top", "-f", "json", "-t", "1", "twice.pb.gz"])["net"],
+        2
+    );
+    let load = run(folder, &["load", "twice.pb.gz"]);
+    assert_eq!(load.code, 2);
+    assert!(
+        load.err.contains("two sample types named x"),
+        "{}",
+        load.err
+    );
+}
+
+/// Text that stands for a number, a statement that makes files, an empty file as a database.
+#[test]
+fn sql_is_read_only_and_compares_as_sqlite_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(
+        folder,
+        "p.pb.gz",
+        &profile(&[("inuse_space", "bytes")], &[("main;a", &[1])]),
+    );
+    let sql = |sql: &str| run(folder, &["sql", "-p", "p.pb.gz", "-f", "csv", sql]);
+    for key in ["1", "'1'", "' 1 '", "1.0"] {
+        let counted = sql(&format!(
+            "SELECT count(*) FROM function_total WHERE profile = {key}"
+        ));
+        assert_eq!(counted.out, "count(*)\n2\n", "{key}");
+    }
+    for key in ["'x'", "NULL", "1.5", "-1", "x'31'"] {
+        let counted = sql(&format!(
+            "SELECT count(*) FROM function_total WHERE profile = {key}"
+        ));
+        assert_eq!(counted.out, "count(*)\n0\n", "{key}");
+    }
+    assert_eq!(sql("ATTACH 'made.db' AS made").code, 2);
+    assert!(!folder.join("made.db").exists());
+    std::fs::write(folder.join("empty.db"), "").unwrap();
+    let empty = run(folder, &["--db", "empty.db", "ls"]);
+    assert_eq!(empty.code, 2);
+    assert!(
+        empty
+            .err
+            .contains("it is empty, and heapprof load fills it"),
+        "{}",
+        empty.err
+    );
+    assert_eq!(
+        run(folder, &["--db", ":memory:", "load", "p.pb.gz"]).code,
+        0
+    );
+    assert!(folder.join(":memory:").exists(), "a file like any other");
+}
+
+/// `-o` keeps links and permissions.
+#[cfg(unix)]
+#[test]
+fn output_files_stay_what_they_were() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(
+        folder,
+        "p.pb.gz",
+        &profile(&[("inuse_space", "bytes")], &[("main;a", &[1])]),
+    );
+    std::fs::write(folder.join("private.txt"), "old").unwrap();
+    std::fs::set_permissions(
+        folder.join("private.txt"),
+        std::fs::Permissions::from_mode(0o600),
+    )
+    .unwrap();
+    symlink("private.txt", folder.join("link.txt")).unwrap();
+    assert_eq!(run(folder, &["top", "p.pb.gz", "-o", "link.txt"]).code, 0);
+    assert!(folder.join("link.txt").is_symlink());
+    let private = std::fs::metadata(folder.join("private.txt")).unwrap();
+    assert_eq!(private.permissions().mode() & 0o777, 0o600);
+    assert!(
+        std::fs::read_to_string(folder.join("private.txt"))
+            .unwrap()
+            .contains("main")
+    );
+}
