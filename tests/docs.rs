@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::harness::{bless, command, root, sample_profiles};
+use crate::harness::{COMMANDS, bless, command, root, sample_profiles};
 
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![
@@ -142,26 +142,7 @@ fn examples_print_what_the_pages_say() {
 
 #[test]
 fn every_command_has_a_page_and_links_lead_somewhere() {
-    for command in [
-        "top",
-        "tree",
-        "peek",
-        "list",
-        "traces",
-        "tags",
-        "info",
-        "diff",
-        "flame",
-        "load",
-        "ls",
-        "rm",
-        "sql",
-        "schema",
-        "merge",
-        "convert",
-        "completions",
-        "man",
-    ] {
+    for command in COMMANDS {
         let page = root().join(format!("docs/commands/{command}.md"));
         assert!(page.is_file(), "{}", page.display());
     }

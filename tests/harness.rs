@@ -4,6 +4,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+/// Every command, each with its help, its man page and its page in the docs.
+pub(crate) const COMMANDS: [&str; 18] = [
+    "top",
+    "tree",
+    "peek",
+    "list",
+    "traces",
+    "tags",
+    "info",
+    "diff",
+    "flame",
+    "load",
+    "ls",
+    "rm",
+    "sql",
+    "schema",
+    "merge",
+    "convert",
+    "completions",
+    "man",
+];
+
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

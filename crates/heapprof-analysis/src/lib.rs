@@ -45,6 +45,7 @@ pub use crate::{
     header::{Header, SampleType},
     info::{Info, MappingInfo, TypeTotal, info},
     list::{List, Listing, list},
+    pattern::regex_error,
     peek::{Peek, PeekRow, peek},
     place::Place,
     query::{Filters, Granularity, Query, Sort},

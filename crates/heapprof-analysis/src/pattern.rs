@@ -5,7 +5,7 @@ use regex::Regex;
 use crate::error::Error;
 
 /// A regular expression's error without the picture that comes with it.
-pub(crate) fn regex_error(error: &regex::Error) -> String {
+pub fn regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or(&text).trim();
     format!(

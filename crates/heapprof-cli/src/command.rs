@@ -146,12 +146,6 @@ pub(crate) fn statements(session: &Session) -> String {
 
 /// A regular expression given as an argument.
 pub(crate) fn regex(text: &str) -> Result<Regex> {
-    Regex::new(text).map_err(|error| {
-        let error = error.to_string();
-        let last = error.lines().last().unwrap_or(&error).trim().to_string();
-        anyhow::anyhow!(
-            "{text:?} is not a regular expression: {}",
-            last.trim_start_matches("error: ")
-        )
-    })
+    Regex::new(text)
+        .map_err(|error| anyhow::anyhow!("{text:?}: {}", heapprof_analysis::regex_error(&error)))
 }

@@ -109,7 +109,7 @@ pub fn flame_svg(
     svg.count_name = printable(&header.sample_type.unit).into_owned();
     svg.name_type = "Function:".to_string();
     svg.factor = divisor as f64;
-    svg.hash = true;
+    svg.deterministic = true;
     // Keeps the order of lines, the last one first: the tree's, in which equal prefixes are neighbours
     // (in that of texts they need not be, for a blank sorts before `;`), and which differences go by.
     svg.flame_chart = true;
