@@ -71,7 +71,8 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         Sort::Flat => ("flat", "cum"),
         Sort::Cum => ("cum", "flat"),
     };
-    let limit = query.limit.map_or(-1, |n| n as i64);
+    // Without a limit SQLite sorts all rows at once, which takes half the time of keeping them ordered.
+    let limit = query.limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let read = |row: &Row<'_>| {
         let values = (0..types.len()).map(|i| Ok((row.get(6 + 2 * i)?, row.get(7 + 2 * i)?)));
         Ok(TopRow {
@@ -85,11 +86,11 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         false => format!(
             "SELECT {places}, t.flat, t.cum FROM function_total t \
              JOIN function f ON f.id = t.function WHERE t.profile = ?1 AND t.type = ?2 \
-             ORDER BY abs(t.{first}) DESC, abs(t.{second}) DESC, {order} LIMIT ?3"
+             ORDER BY abs(t.{first}) DESC, abs(t.{second}) DESC, {order}{limit}"
         ),
-        true => wide_sql(session, query, &types, [first, second]),
+        true => wide_sql(session, query, &types, [first, second]) + &limit,
     };
-    top.rows = session.rows(&sql, [profile, r#type, limit], read)?;
+    top.rows = session.rows(&sql, [profile, r#type], read)?;
 
     let sums = session.rows(
         "SELECT count(*), ifnull(sum(flat), 0) FROM function_total WHERE profile = ?1 AND type = ?2",
@@ -162,7 +163,7 @@ fn wide_sql(
         ));
     }
     sql.push_str(&format!(
-        " ORDER BY abs(ifnull(t.{first}, 0)) DESC, abs(ifnull(t.{second}, 0)) DESC, {order} LIMIT ?3"
+        " ORDER BY abs(ifnull(t.{first}, 0)) DESC, abs(ifnull(t.{second}, 0)) DESC, {order}"
     ));
     sql
 }
