@@ -71,7 +71,7 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         Sort::Flat => ("flat", "cum"),
         Sort::Cum => ("cum", "flat"),
     };
-    // Without a limit SQLite sorts all rows at once, which takes half the time of keeping them ordered.
+    // Without a limit SQLite sorts all rows at once instead of keeping them ordered one by one.
     let limit = query.limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let read = |row: &Row<'_>| {
         let values = (0..types.len()).map(|i| Ok((row.get(6 + 2 * i)?, row.get(7 + 2 * i)?)));
