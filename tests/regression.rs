@@ -58,6 +58,32 @@ fn both_sides_of_a_diff_are_in_one_unit_stored_or_not() {
     );
 }
 
+/// Lists of units that look alike hid that each type had another unit.
+#[test]
+fn units_are_compared_by_type_not_by_position() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (bytes, kilobytes) = ("bytes", "kilobytes");
+    let a = profile(
+        &[("inuse_space", bytes), ("alloc_space", kilobytes)],
+        &[("main", &[2048, 4])],
+    );
+    let b = profile(
+        &[("alloc_space", bytes), ("inuse_space", kilobytes)],
+        &[("main", &[4096, 2])],
+    );
+    write(folder, "a.pb.gz", &a);
+    write(folder, "b.pb.gz", &b);
+    for t in ["inuse_space", "alloc_space"] {
+        let diff = json(
+            folder,
+            &["diff", "a.pb.gz", "b.pb.gz", "-t", t, "-f", "json"],
+        );
+        assert_eq!(diff["total"]["delta"], 0, "{t}");
+        assert_eq!(diff["sample_type"]["unit"], "bytes");
+    }
+}
+
 /// A reader that closes the pipe turned a broken rule into exit code 0.
 #[test]
 fn a_closed_pipe_does_not_open_the_gate() {

@@ -47,9 +47,6 @@ pub fn agree_units(a: &mut Source, b: &mut Source) -> Result<(), Error> {
             .collect()
     };
     let (before_a, before_b) = (units(&a.profile), units(&b.profile));
-    if before_a == before_b {
-        return Ok(());
-    }
     let (x, y) = (Arc::make_mut(&mut a.profile), Arc::make_mut(&mut b.profile));
     heapprof_profile::agree_units(x, y)?;
     for (source, before) in [(a, before_a), (b, before_b)] {

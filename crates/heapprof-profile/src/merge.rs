@@ -339,45 +339,42 @@ pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
         let Some(j) = b.sample_type.iter().position(|t| b.text(t.r#type) == name) else {
             continue;
         };
-        let (ours, theirs) = (a.text(a.sample_type[i].unit), b.text(b.sample_type[j].unit));
-        let (x, y) = (Unit::parse(ours), Unit::parse(theirs));
-        let (ours, theirs) = (ours.to_string(), theirs.to_string());
-        match (x, y) {
-            (Some(x), Some(y)) if x.family == y.family && ours != theirs => {
-                match x.factor > y.factor {
-                    true => a.convert_unit(i, &theirs)?,
-                    false => b.convert_unit(j, &ours)?,
-                }
-            }
-            // What can't be converted is said where it is compared.
-            _ => {}
-        }
+        // What can't be converted is said where it is compared.
+        convert_coarser(a, i, b, j)?;
     }
     Ok(())
 }
 
-/// Converts whichever side has the coarser unit.
+/// Converts whichever of two sample types has the coarser unit; whether both have the same unit now.
+fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
+    let ours = a.text(a.sample_type[i].unit).to_string();
+    let theirs = b.text(b.sample_type[j].unit).to_string();
+    if ours == theirs {
+        return Ok(true);
+    }
+    match (Unit::parse(&ours), Unit::parse(&theirs)) {
+        (Some(x), Some(y)) if x.family == y.family => {
+            match x.factor > y.factor {
+                true => a.convert_unit(i, &theirs)?,
+                false => b.convert_unit(j, &ours)?,
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Brings the sample types at `i` of both profiles to the finer of their units.
 fn finer_unit(a: &mut Profile, b: &mut Profile, i: usize) -> Result<(), Error> {
-    let (name_a, name_b) = (
-        a.text(a.sample_type[i].unit).to_string(),
-        b.text(b.sample_type[i].unit).to_string(),
-    );
-    if name_a == name_b {
+    if convert_coarser(a, i, b, i)? {
         return Ok(());
     }
-    match (Unit::parse(&name_a), Unit::parse(&name_b)) {
-        (Some(x), Some(y)) if x.family == y.family => {
-            if x.factor > y.factor {
-                a.convert_unit(i, &name_b)
-            } else {
-                b.convert_unit(i, &name_a)
-            }
-        }
-        _ => Err(Error::Incompatible(format!(
-            "{} is in {name_a} in one and in {name_b} in another",
-            a.text(a.sample_type[i].r#type)
-        ))),
-    }
+    Err(Error::Incompatible(format!(
+        "{} is in {} in one and in {} in another",
+        a.text(a.sample_type[i].r#type),
+        a.text(a.sample_type[i].unit),
+        b.text(b.sample_type[i].unit)
+    )))
 }
 
 impl Profile {
