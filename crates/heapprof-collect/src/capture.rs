@@ -1,0 +1,395 @@
+//! The stack of an allocation, and how to get it again for less.
+//!
+//! A thread's next stack mostly shares its outer frames with the last one. So the last stack is kept, with the
+//! address of each return address. When unwinding reaches a frame that lies where one lay before, the older
+//! frames are compared with memory in place of being unwound: if every return address on the way (and every
+//! saved rbp that a frame address hangs on) is what it was, unwinding would read the same and end the same.
+//! A return address that differs, but whose rule is the same, is patched in place.
+//!
+//! The stack's identity is a sum of mixed (return address, distance from the root), so that a change costs
+//! as many terms as frames changed.
+
+use crate::modules;
+use crate::rule::{Kind, Rule};
+use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
+
+/// Frames that are kept of a stack: this many at each end, `CUT` between them.
+pub(crate) const KEPT: usize = 256;
+/// Stands for the frames that were left out.
+pub(crate) const CUT: u64 = 1;
+/// Frames of the last stack that are remembered for reuse.
+const REMEMBERED: usize = 4096;
+/// Frames after which unwinding gives up, in case that a stack loops.
+const ENDLESS: usize = 1 << 20;
+/// Return addresses compared in one go.
+const AT_ONCE: usize = 128;
+/// Broken reuses in one capture after which it is quicker to unwind.
+const PATIENCE: u32 = 2;
+
+/// Where the program called: the hook's return address, and rbp.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Address of the return address.
+    pub slot: usize,
+    /// rbp at the call.
+    pub bp: usize,
+}
+
+/// The last stack, root first.
+pub(crate) struct Record {
+    pub(crate) bounds: Bounds,
+    epoch: u32,
+    len: usize,
+    /// Number of entries of `check`.
+    checks: usize,
+    hash: u64,
+    /// Return addresses, by frame.
+    pc: [u64; REMEMBERED],
+    /// Where they lie.
+    slot: [usize; REMEMBERED],
+    rule: [Rule; REMEMBERED],
+    bp: [usize; REMEMBERED],
+    term: [u64; REMEMBERED],
+    /// Whether the frame's rbp decides where it or an older frame lies.
+    needs_bp: [bool; REMEMBERED],
+    /// How many `check`s belong to this frame and the older ones.
+    check_end: [u32; REMEMBERED],
+    /// Words besides return addresses that decided the walk.
+    check: [Check; 2 * REMEMBERED],
+    differing: [u16; AT_ONCE],
+    /// What [`walk`](Self::walk) found.
+    kept: [u64; 2 * KEPT + 1],
+    /// Frames found anew, leaf first.
+    fresh: [(Cursor, Rule); REMEMBERED],
+}
+
+#[derive(Clone, Copy)]
+struct Check {
+    at: usize,
+    expected: usize,
+    frame: u32,
+}
+
+/// What a capture found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Captured {
+    /// The same stack as the last one.
+    Same,
+    /// A stack with this hash, in the record.
+    Recorded(u64),
+    /// A stack that can't be remembered (deep, foreign, through a signal): ask [`Record::walk`].
+    Unrecorded,
+}
+
+fn term(pc: u64, index: usize) -> u64 {
+    let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 32;
+    x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+impl Record {
+    /// Forgets the last stack, and whose stack it was.
+    pub(crate) fn reset(&mut self) {
+        (self.len, self.checks, self.hash) = (0, 0, 0);
+        self.bounds = Bounds::default();
+    }
+
+    /// Gets the stack of the caller at `frame`.
+    #[inline]
+    pub(crate) fn capture(&mut self, frame: Frame) -> Captured {
+        if self.epoch != modules::unload_epoch() {
+            self.epoch = modules::unload_epoch();
+            (self.len, self.checks, self.hash) = (0, 0, 0);
+        }
+        if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
+            if self.bounds.end != 0 {
+                return Captured::Unrecorded;
+            }
+            self.bounds = crate::mappings::stack_around(frame.slot);
+            if self.bounds.end == 0 {
+                return Captured::Unrecorded;
+            }
+        }
+        let mut memory = Direct(Bounds {
+            start: frame.slot,
+            end: self.bounds.end,
+        });
+        let Some(pc) = memory.read(frame.slot) else {
+            return Captured::Unrecorded;
+        };
+        let mut cursor = Cursor {
+            slot: frame.slot,
+            bp: frame.bp,
+            pc,
+        };
+        let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
+        let before = self.hash;
+        loop {
+            while keep > 0 && self.slot[keep - 1] < cursor.slot {
+                keep -= 1;
+            }
+            if keep > 0
+                && self.slot[keep - 1] == cursor.slot
+                && patience > 0
+                && self.fits(keep - 1, cursor)
+            {
+                match self.verify(keep) {
+                    None => break,
+                    Some(broken) => {
+                        patience -= 1;
+                        // The frames newer than the broken one hold; they are carried over.
+                        let mut bp = cursor.bp;
+                        for i in (broken + 1..keep).rev() {
+                            if fresh == REMEMBERED {
+                                return self.give_up();
+                            }
+                            let held = Cursor {
+                                slot: self.slot[i],
+                                bp,
+                                pc: self.pc[i] as usize,
+                            };
+                            self.fresh[fresh] = (held, self.rule[i]);
+                            fresh += 1;
+                            match walk::step(&mut memory, held, self.rule[i]) {
+                                Some(caller) => bp = caller.bp,
+                                None => return self.give_up(),
+                            }
+                        }
+                        let slot = self.slot[broken];
+                        let Some(pc) = memory.read(slot) else {
+                            return self.give_up();
+                        };
+                        cursor = Cursor { slot, bp, pc };
+                        keep = broken;
+                        if pc == 0 {
+                            keep = 0;
+                            break;
+                        }
+                    }
+                }
+            }
+            let rule = walk::rule(cursor.pc);
+            if fresh == REMEMBERED || rule.kind() == Kind::Complex {
+                return self.give_up();
+            }
+            self.fresh[fresh] = (cursor, rule);
+            fresh += 1;
+            match walk::step(&mut memory, cursor, rule) {
+                Some(caller) => cursor = caller,
+                None => {
+                    keep = 0;
+                    break;
+                }
+            }
+        }
+        if keep == self.len && fresh == 0 && self.hash == before && self.len > 0 {
+            return Captured::Same;
+        }
+        if keep + fresh > REMEMBERED {
+            return self.give_up();
+        }
+        self.replace(keep, fresh);
+        if self.len > 2 * KEPT {
+            Captured::Unrecorded
+        } else {
+            Captured::Recorded(self.hash)
+        }
+    }
+
+    fn give_up(&mut self) -> Captured {
+        (self.len, self.checks, self.hash) = (0, 0, 0);
+        Captured::Unrecorded
+    }
+
+    #[inline]
+    fn fits(&self, i: usize, cursor: Cursor) -> bool {
+        !self.needs_bp[i] || self.bp[i] == cursor.bp
+    }
+
+    /// Compares the oldest `keep` frames with memory; patches what may be, and tells the newest frame that
+    /// is no longer what it was.
+    #[inline]
+    fn verify(&mut self, keep: usize) -> Option<usize> {
+        if keep > AT_ONCE {
+            // Deep stacks: one mismatch at a time.
+            for i in (0..keep).rev() {
+                if self.now(i) != self.pc[i] && !self.patch(i) {
+                    return Some(self.broken_check(keep).map_or(i, |c| c.max(i)));
+                }
+            }
+            return self.broken_check(keep);
+        }
+        // Without branches: where the differences are can't be predicted.
+        let (differing, mut count) = (&mut self.differing, 0);
+        for i in 0..keep {
+            differing[count] = i as u16;
+            // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
+            let now = unsafe { (self.slot[i] as *const u64).read() };
+            count += usize::from(now != self.pc[i]);
+        }
+        let check = self.broken_check(keep);
+        while count > 0 {
+            count -= 1;
+            let i = usize::from(self.differing[count]);
+            if check.is_some_and(|c| c >= i) {
+                return check;
+            }
+            if !self.patch(i) {
+                return Some(i);
+            }
+        }
+        check
+    }
+
+    /// The return address of frame `i` as it is in memory now.
+    #[inline(always)]
+    fn now(&self, i: usize) -> u64 {
+        // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
+        unsafe { (self.slot[i] as *const u64).read() }
+    }
+
+    /// The newest frame of which a word besides the return address changed.
+    #[inline]
+    fn broken_check(&self, keep: usize) -> Option<usize> {
+        let end = self.check_end[keep - 1] as usize;
+        let broken = self.check[..end].iter().rev().find(|check| {
+            // SAFETY: checked words lie in this thread's stack above the current frame, as slots do.
+            check.at < self.slot[0] + 8
+                && unsafe { (check.at as *const usize).read() } != check.expected
+        });
+        broken.map(|check| check.frame as usize)
+    }
+
+    /// Takes over frame `i`'s new return address if it leads to the same place.
+    #[inline]
+    fn patch(&mut self, i: usize) -> bool {
+        let pc = self.now(i);
+        let rule = walk::rule(pc as usize);
+        if rule != self.rule[i] || rule.kind() == Kind::Complex {
+            return false;
+        }
+        let new = term(pc, i);
+        self.hash = self.hash.wrapping_sub(self.term[i]).wrapping_add(new);
+        (self.pc[i], self.term[i]) = (pc, new);
+        true
+    }
+
+    /// The record becomes its oldest `keep` frames and the `fresh` ones.
+    fn replace(&mut self, keep: usize, fresh: usize) {
+        for i in keep..self.len {
+            self.hash = self.hash.wrapping_sub(self.term[i]);
+        }
+        self.len = keep + fresh;
+        self.checks = if keep == 0 {
+            0
+        } else {
+            self.check_end[keep - 1] as usize
+        };
+        for i in keep..self.len {
+            let (cursor, rule) = self.fresh[self.len - 1 - i];
+            self.pc[i] = cursor.pc as u64;
+            self.slot[i] = cursor.slot;
+            self.rule[i] = rule;
+            self.bp[i] = cursor.bp;
+            self.term[i] = term(cursor.pc as u64, i);
+            self.hash = self.hash.wrapping_add(self.term[i]);
+            let older_needs = i > 0 && self.needs_bp[i - 1];
+            self.needs_bp[i] = rule.uses_rbp() || (rule.saved_rbp().is_none() && older_needs);
+            if i > 0 {
+                let cfa = self.slot[i - 1] + 8;
+                let deref = rule.kind() == Kind::DerefRbp;
+                if deref {
+                    self.check(cursor.bp.wrapping_add(rule.cfa()), cfa, i);
+                }
+                if let (Some(offset), true) = (rule.saved_rbp(), older_needs) {
+                    let base = if deref { cursor.bp } else { cfa };
+                    self.check(base.wrapping_add(offset), self.bp[i - 1], i);
+                }
+            }
+            self.check_end[i] = self.checks as u32;
+        }
+    }
+
+    fn check(&mut self, at: usize, expected: usize, frame: usize) {
+        self.check[self.checks] = Check {
+            at,
+            expected,
+            frame: frame as u32,
+        };
+        self.checks += 1;
+    }
+
+    /// The recorded stack's hash.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The recorded return addresses, root first.
+    pub(crate) fn frames(&self) -> &[u64] {
+        &self.pc[..self.len]
+    }
+
+    /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
+    #[cold]
+    pub(crate) fn walk(&mut self, frame: Frame) -> &[u64] {
+        let kept = &mut self.kept;
+        let bounds = Bounds {
+            start: frame.slot,
+            end: self.bounds.end,
+        };
+        let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
+        let len = if own {
+            walk_with(&mut Mixed(Direct(bounds), Foreign::new()), frame, kept)
+        } else {
+            walk_with(&mut Foreign::new(), frame, kept)
+        };
+        &self.kept[..len]
+    }
+}
+
+/// The thread's own stack where possible, else checked by the kernel: a signal frame leads elsewhere.
+struct Mixed(Direct, Foreign);
+
+impl Memory for Mixed {
+    fn read(&mut self, at: usize) -> Option<usize> {
+        self.0.read(at).or_else(|| self.1.read(at))
+    }
+}
+
+fn walk_with(memory: &mut impl Memory, frame: Frame, kept: &mut [u64; 2 * KEPT + 1]) -> usize {
+    let mut total = 0;
+    let pc = memory.read(frame.slot).filter(|&pc| pc != 0);
+    let mut next = pc.map(|pc| Cursor {
+        slot: frame.slot,
+        bp: frame.bp,
+        pc,
+    });
+    while let Some(cursor) = next {
+        // The leaf's end stays, the root's goes round in a ring behind it.
+        let at = if total < KEPT {
+            total
+        } else {
+            KEPT + 1 + (total - KEPT) % KEPT
+        };
+        kept[at] = cursor.pc as u64;
+        total += 1;
+        if total == ENDLESS {
+            break;
+        }
+        next = walk::step(memory, cursor, walk::rule(cursor.pc));
+    }
+    if total <= 2 * KEPT {
+        kept.copy_within(KEPT + 1.., KEPT);
+        return total;
+    }
+    kept[KEPT] = CUT;
+    kept[KEPT + 1..].rotate_left((total - KEPT) % KEPT);
+    2 * KEPT + 1
+}
+
+/// The hash of a stack that was walked (leaf first).
+pub(crate) fn hash(kept: &[u64]) -> u64 {
+    let terms = kept.iter().rev().enumerate().map(|(i, &pc)| term(pc, i));
+    terms.fold(0, u64::wrapping_add)
+}

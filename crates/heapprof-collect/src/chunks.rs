@@ -1,0 +1,88 @@
+//! An array that grows without moving: chunks of doubling size, mapped when first touched.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::sys;
+
+const FIRST: usize = 256;
+
+/// Zero-initialized `T`s by index. `T` must be fine as all zero bytes.
+pub(crate) struct Chunks<T> {
+    chunk: [AtomicPtr<T>; 24],
+}
+
+impl<T> Chunks<T> {
+    /// Nothing mapped yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; 24],
+        }
+    }
+
+    #[inline]
+    fn place(index: usize) -> (usize, usize) {
+        let k = (index / FIRST + 1).ilog2() as usize;
+        (k, index - FIRST * ((1 << k) - 1))
+    }
+
+    /// The element, null when its chunk was never touched.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> *mut T {
+        let (k, offset) = Self::place(index);
+        match self.chunk.get(k).map(|c| c.load(Ordering::Acquire)) {
+            // SAFETY: chunk `k` has `FIRST << k` elements and `offset` is below that.
+            Some(chunk) if !chunk.is_null() => unsafe { chunk.add(offset) },
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// The element, its chunk mapped; null when there is no memory.
+    #[inline]
+    pub(crate) fn touch(&self, index: usize) -> *mut T {
+        let found = self.get(index);
+        if found.is_null() {
+            self.map(index)
+        } else {
+            found
+        }
+    }
+
+    #[cold]
+    fn map(&self, index: usize) -> *mut T {
+        let (k, _) = Self::place(index);
+        let Some(slot) = self.chunk.get(k) else {
+            return std::ptr::null_mut();
+        };
+        let bytes = (FIRST << k) * size_of::<T>();
+        let new = sys::map(bytes).cast::<T>();
+        if new.is_null() {
+            return new;
+        }
+        let none = std::ptr::null_mut();
+        if slot
+            .compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            // SAFETY: nobody saw this mapping: another thread was first.
+            unsafe { sys::unmap(new.cast(), bytes) };
+        }
+        self.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_a_place_of_its_own() {
+        let chunks = Chunks::<u64>::new();
+        assert!(chunks.get(0).is_null());
+        for index in 0..5_000 {
+            // SAFETY: touched elements are mapped.
+            unsafe { *chunks.touch(index) = index as u64 };
+        }
+        // SAFETY: as above.
+        assert!((0..5_000).all(|i| unsafe { *chunks.get(i) } == i as u64));
+    }
+}

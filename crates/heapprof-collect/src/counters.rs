@@ -1,0 +1,210 @@
+//! The sums: per thread and stack, and of the whole process, with the exact peak in constant time an event.
+//!
+//! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when it is
+//! touched for the first time after the heap began to fall from a new maximum, and only then.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::weak::single_threaded;
+
+/// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
+#[repr(C, align(64))]
+pub(crate) struct Cell {
+    pub(crate) allocated: Sum,
+    pub(crate) freed: Sum,
+    /// In use at the process's last peak, if `fall` is older than the process's.
+    pub(crate) at_peak: Sum,
+    pub(crate) fall: AtomicU64,
+}
+
+/// Objects and bytes.
+#[derive(Default)]
+pub(crate) struct Sum {
+    pub(crate) objects: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// Temporary allocations of one stack in one thread.
+#[derive(Default)]
+pub(crate) struct Temporary(pub(crate) Sum);
+
+/// What an event adds: objects and bytes, scaled by the period's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Sum {
+    /// Adds without a locked instruction: only the owner writes.
+    #[inline]
+    pub(crate) fn add(&self, weight: Weight) {
+        let add = |to: &AtomicU64, n: u64| {
+            to.store(
+                to.load(Ordering::Relaxed).wrapping_add(n),
+                Ordering::Relaxed,
+            )
+        };
+        add(&self.objects, weight.objects);
+        add(&self.bytes, weight.bytes);
+    }
+
+    pub(crate) fn get(&self) -> [i64; 2] {
+        [
+            self.objects.load(Ordering::Relaxed) as i64,
+            self.bytes.load(Ordering::Relaxed) as i64,
+        ]
+    }
+
+    pub(crate) fn set(&self, [objects, bytes]: [i64; 2]) {
+        self.objects.store(objects as u64, Ordering::Relaxed);
+        self.bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Cell {
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.allocated.get() == [0, 0] && self.freed.get() == [0, 0]
+    }
+
+    pub(crate) fn in_use(&self) -> [i64; 2] {
+        let (allocated, freed) = (self.allocated.get(), self.freed.get());
+        [
+            allocated[0].wrapping_sub(freed[0]),
+            allocated[1].wrapping_sub(freed[1]),
+        ]
+    }
+
+    /// Before a change: keeps the value of the last peak, if the heap has fallen from one since the last change.
+    #[inline]
+    fn settle(&self, fall: u64) {
+        if self.fall.load(Ordering::Relaxed) != fall {
+            self.at_peak.set(self.in_use());
+            self.fall.store(fall, Ordering::Relaxed);
+        }
+    }
+
+    /// In use at the peak of `process`.
+    pub(crate) fn peak(&self, process: &Process) -> [i64; 2] {
+        let epoch = process.epoch.load(Ordering::Relaxed);
+        if epoch & 1 == 1 || self.fall.load(Ordering::Relaxed) != epoch >> 1 {
+            self.in_use()
+        } else {
+            self.at_peak.get()
+        }
+    }
+}
+
+/// Sums of the whole process, in one cache line.
+#[repr(C, align(64))]
+pub(crate) struct Process {
+    pub(crate) in_use: AtomicI64,
+    pub(crate) peak: AtomicI64,
+    /// Odd while the heap rises to new maxima; half of it counts the falls from them.
+    epoch: AtomicU64,
+    /// In use at which the engine is to be told.
+    pub(crate) alarm: AtomicI64,
+}
+
+impl Process {
+    pub(crate) const fn new() -> Self {
+        Self {
+            in_use: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            epoch: AtomicU64::new(0),
+            alarm: AtomicI64::new(i64::MAX),
+        }
+    }
+
+    /// Counts an allocation; whether the alarm rings.
+    #[inline]
+    pub(crate) fn allocated(&self, cell: &Cell, weight: Weight) -> bool {
+        let bytes = weight.bytes as i64;
+        let now = if single_threaded() {
+            let now = self.in_use.load(Ordering::Relaxed) + bytes;
+            self.in_use.store(now, Ordering::Relaxed);
+            now
+        } else {
+            self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes
+        };
+        let mut epoch = self.epoch.load(Ordering::Acquire);
+        if now > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(now, Ordering::Relaxed);
+            if epoch & 1 == 0 {
+                let _ = self.epoch.compare_exchange(
+                    epoch,
+                    epoch + 1,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                );
+                epoch = self.epoch.load(Ordering::Acquire);
+            }
+        }
+        cell.settle(epoch >> 1);
+        cell.allocated.add(weight);
+        now > self.alarm.load(Ordering::Relaxed)
+    }
+
+    /// Counts a free.
+    #[inline]
+    pub(crate) fn freed(&self, cell: &Cell, weight: Weight) {
+        let bytes = weight.bytes as i64;
+        if single_threaded() {
+            let now = self.in_use.load(Ordering::Relaxed) - bytes;
+            self.in_use.store(now, Ordering::Relaxed);
+        } else {
+            self.in_use.fetch_sub(bytes, Ordering::AcqRel);
+        }
+        let mut epoch = self.epoch.load(Ordering::Acquire);
+        while epoch & 1 == 1 {
+            let next = epoch + 1;
+            match self
+                .epoch
+                .compare_exchange(epoch, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => epoch = next,
+                Err(now) => epoch = now,
+            }
+        }
+        cell.settle(epoch >> 1);
+        cell.freed.add(weight);
+    }
+
+    /// Starts the peak anew from what is in use now, after the cells were.
+    pub(crate) fn restart(&self, in_use: i64) {
+        self.in_use.store(in_use, Ordering::Relaxed);
+        self.peak.store(in_use, Ordering::Relaxed);
+        self.epoch.store(1, Ordering::Release);
+    }
+}
+
+/// How many events an allocation may live and still be temporary.
+pub(crate) const TEMPORARY: usize = 8;
+
+/// The thread's last few allocations.
+#[derive(Default)]
+pub(crate) struct Recent {
+    address: [usize; TEMPORARY],
+    next: usize,
+}
+
+impl Recent {
+    /// An allocation.
+    #[inline]
+    pub(crate) fn allocated(&mut self, address: usize) {
+        self.address[self.next % TEMPORARY] = address;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// A free: whether what is freed was among the last few events.
+    #[inline]
+    pub(crate) fn freed(&mut self, address: usize) -> bool {
+        let mut found = 0;
+        for &a in &self.address {
+            found |= usize::from(a == address);
+        }
+        self.address[self.next % TEMPORARY] = 0;
+        self.next = self.next.wrapping_add(1);
+        found != 0
+    }
+}

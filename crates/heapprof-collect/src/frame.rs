@@ -1,0 +1,49 @@
+//! Where an allocation is called from, for callers that are Rust functions and not hooks in assembly.
+
+use crate::capture::Frame;
+use crate::walk::{self, Cursor, Direct};
+
+impl Frame {
+    /// The frame that called the function this is inlined into.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn caller() -> Self {
+        let (pc, sp, bp): (usize, usize, usize);
+        // SAFETY: reads three registers.
+        unsafe {
+            std::arch::asm!(
+                "lea {pc}, [rip]", "mov {sp}, rsp", "mov {bp}, rbp",
+                pc = out(reg) pc, sp = out(reg) sp, bp = out(reg) bp,
+                options(nomem, nostack, preserves_flags));
+        }
+        Self::above(pc, sp, bp)
+    }
+
+    /// Elsewhere no stack is found; samples then have an empty one.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    pub fn caller() -> Self {
+        Self { slot: 0, bp: 0 }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn above(pc: usize, sp: usize, bp: usize) -> Self {
+        let cursor = Cursor {
+            slot: sp - 8,
+            bp,
+            pc: pc + 1,
+        };
+        // The frame is this thread's current one: all of it, and what lies above it, is there.
+        let mut memory = Direct(crate::walk::Bounds {
+            start: sp,
+            end: sp.saturating_add(1 << 20),
+        });
+        match walk::step(&mut memory, cursor, walk::rule(cursor.pc)) {
+            Some(caller) => Self {
+                slot: caller.slot,
+                bp: caller.bp,
+            },
+            None => Self { slot: sp, bp },
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The engine inside the profiled process: chooses allocations, gets their stacks, keeps the books, writes the profile.
+//!
+//! It knows nothing of which functions were hooked, nor of symbols. Whoever hooks (heapprof-preload,
+//! heapprof-alloc) calls [`charge`] for each allocation and [`allocate`] for those it chooses, and [`release`]
+//! before each free that [`may_hold`] lets through. Nothing here calls the program's allocator, takes the
+//! loader's lock on the way of an allocation, or touches errno.
+
+pub mod arena;
+mod capture;
+mod cfi;
+mod chunks;
+mod counters;
+mod engine;
+mod filter;
+mod frame;
+mod live;
+mod lock;
+mod mappings;
+mod modules;
+mod options;
+mod output;
+mod probe_table;
+mod recording;
+mod regions;
+mod rule;
+mod sampler;
+mod snapshot;
+mod stack_switch;
+mod stacks;
+mod status;
+pub mod sys;
+mod text;
+mod thread;
+mod tls;
+mod trigger;
+mod walk;
+mod weak;
+
+pub use crate::{
+    capture::Frame,
+    engine::{Mode, allocate, apart, charge, is_apart, mode, reallocate, release},
+    filter::may_hold,
+    mappings::around_unload,
+    options::{DEFAULT_PERIOD, Format, Options, Output, Triggers},
+    recording::{
+        Error, Reason, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
+        dump, dump_from_signal, dump_named, end_from_signal, is_running, profile, set_default,
+        start, stop, text_profile, was_started,
+    },
+    regions::{map, unmap},
+    thread::prepare,
+};

@@ -1,0 +1,109 @@
+//! A lock that allocates nothing and calls nothing of libc: waiting is a futex.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys;
+
+/// A lock without data of its own.
+pub(crate) struct Lock(AtomicU32);
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const AWAITED: u32 = 2;
+
+impl Lock {
+    /// A lock that nobody holds.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    /// Waits until nobody else holds it.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.acquire();
+        Guard(self)
+    }
+
+    /// The lock, if nobody holds it now.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        let swapped = self
+            .0
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+        swapped.is_ok().then_some(Guard(self))
+    }
+
+    /// Takes the lock without a guard; [`release`](Self::release) gives it back.
+    #[inline]
+    pub(crate) fn acquire(&self) {
+        let swapped =
+            self.0
+                .compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+        if swapped.is_err() {
+            self.wait();
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..100 {
+            if self.0.load(Ordering::Relaxed) == FREE
+                && self
+                    .0
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
+            sys::futex_wait(&self.0, AWAITED);
+        }
+    }
+
+    /// Gives back what [`acquire`](Self::acquire) took.
+    #[inline]
+    pub(crate) fn release(&self) {
+        if self.0.swap(FREE, Ordering::Release) == AWAITED {
+            sys::futex_wake(&self.0);
+        }
+    }
+}
+
+/// Holds a [`Lock`] until dropped.
+pub(crate) struct Guard<'a>(&'a Lock);
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// A value behind a [`Lock`].
+pub(crate) struct Locked<T> {
+    /// The lock, which fork takes too.
+    pub(crate) lock: Lock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only by whoever holds the lock.
+unsafe impl<T: Send> Sync for Locked<T> {}
+
+impl<T> Locked<T> {
+    /// `value`, not locked.
+    pub(crate) const fn new(value: T) -> Self {
+        Self {
+            lock: Lock::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Runs `use_it` with the value while holding the lock.
+    pub(crate) fn with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> R {
+        let _guard = self.lock.lock();
+        // SAFETY: the guard makes this the only reference.
+        use_it(unsafe { &mut *self.value.get() })
+    }
+}

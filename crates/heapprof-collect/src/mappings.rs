@@ -1,0 +1,345 @@
+//! What is mapped where: the stack around an address, the code of the process with build ids, also of what was closed.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::lock::Locked;
+use crate::modules::{self, Module};
+use crate::sys::{self, File};
+use crate::walk::{self, Bounds};
+
+/// Code that is or was mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) offset: u64,
+    pub(crate) path: Box<[u8]>,
+    pub(crate) build_id: Box<[u8]>,
+    /// The generations in which it was there.
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    closed: bool,
+}
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
+/// Ranges that were unloaded and not used again yet.
+static CLOSED: Locked<Vec<(usize, usize)>> = Locked::new(Vec::new());
+
+/// Counts up when an address comes to mean something else.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// Called when unwinding meets a module at an address without rules: it may lie where a closed one lay.
+pub(crate) fn touched(module: &Module) {
+    if modules::unload_epoch() == 0 {
+        return;
+    }
+    CLOSED.with(|closed| {
+        let before = closed.len();
+        closed.retain(|&(start, end)| end <= module.start || start >= module.end);
+        if closed.len() < before {
+            GENERATION.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+}
+
+/// Runs `close`, which may unload code, and remembers what lay where.
+pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
+    remember();
+    let result = close();
+    let now = parse(&sys::read_file(c"/proc/self/maps"));
+    let mut gone = Vec::new();
+    KNOWN.with(|known| {
+        for mapping in known.iter_mut().filter(|m| !m.closed) {
+            if !now
+                .iter()
+                .any(|m| m.start == mapping.start && m.path == mapping.path)
+            {
+                mapping.closed = true;
+                gone.push((mapping.start, mapping.end));
+            }
+        }
+    });
+    if !gone.is_empty() {
+        for &(start, end) in &gone {
+            walk::forget(start..end + 1);
+        }
+        CLOSED.with(|closed| closed.extend(gone));
+        modules::note_unload();
+    }
+    result
+}
+
+/// Adds what is mapped now to what is known.
+pub(crate) fn remember() {
+    let now = parse(&sys::read_file(c"/proc/self/maps"));
+    let generation = generation();
+    KNOWN.with(|known| {
+        for mut mapping in now {
+            let same = |m: &&mut Mapping| {
+                !m.closed
+                    && m.start == mapping.start
+                    && m.end == mapping.end
+                    && m.path == mapping.path
+            };
+            if let Some(old) = known.iter_mut().find(same) {
+                old.last = generation;
+                continue;
+            }
+            mapping.build_id = build_id(mapping.start, mapping.offset).unwrap_or_default();
+            (mapping.first, mapping.last) = (generation, generation);
+            known.push(mapping);
+        }
+    });
+}
+
+/// All code that is or was mapped, the program's own first.
+pub(crate) fn known() -> Vec<Mapping> {
+    remember();
+    KNOWN.with(|known| known.clone())
+}
+
+/// The locks that fork must hold.
+pub(crate) fn locks() -> [&'static crate::lock::Lock; 2] {
+    [&KNOWN.lock, &CLOSED.lock]
+}
+
+/// The executable mappings of files in the text of /proc/self/maps.
+fn parse(maps: &[u8]) -> Vec<Mapping> {
+    let mut all: Vec<Mapping> = Vec::new();
+    for line in maps.split(|&b| b == b'\n') {
+        let Some((start, end, rest)) = range(line) else {
+            continue;
+        };
+        // perms offset dev inode path
+        let mut fields = rest.splitn(5, |&b| b == b' ').skip_while(|f| f.is_empty());
+        let (Some(perms), Some(offset)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let path = fields.nth(2).unwrap_or_default().trim_ascii();
+        let path = path.split_once_inode();
+        let code = perms.get(2) == Some(&b'x');
+        if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
+            continue;
+        }
+        let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+        let (offset, _) = hex(offset);
+        // Neighbours that continue each other in the file are one mapping.
+        if let Some(last) = all.last_mut()
+            && last.end == start
+            && *last.path == *path
+            && last.offset + (last.end - last.start) as u64 == offset as u64
+        {
+            last.end = end;
+            continue;
+        }
+        all.push(Mapping {
+            start,
+            end,
+            offset: offset as u64,
+            path: path.into(),
+            build_id: Box::default(),
+            first: 0,
+            last: 0,
+            closed: false,
+        });
+    }
+    all
+}
+
+trait Inode {
+    fn split_once_inode(&self) -> &[u8];
+}
+
+impl Inode for [u8] {
+    /// What follows the inode number.
+    fn split_once_inode(&self) -> &[u8] {
+        let digits = self.iter().take_while(|b| b.is_ascii_digit()).count();
+        self[digits..].trim_ascii_start()
+    }
+}
+
+fn hex(text: &[u8]) -> (usize, usize) {
+    let mut value = 0usize;
+    for (i, byte) in text.iter().enumerate() {
+        match (*byte as char).to_digit(16) {
+            Some(digit) => value = value << 4 | digit as usize,
+            None => return (value, i),
+        }
+    }
+    (value, text.len())
+}
+
+/// `start-end rest`.
+fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
+    let (start, n) = hex(line);
+    let rest = line.get(n..)?.strip_prefix(b"-")?;
+    let (end, n) = hex(rest);
+    Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
+}
+
+/// The stack memory around `address`, empty when it can't be found. Allocates nothing.
+pub(crate) fn stack_around(address: usize) -> Bounds {
+    let Ok(file) = File::open(c"/proc/self/maps", libc::O_RDONLY, 0) else {
+        return Bounds::default();
+    };
+    // A line is read as start-end, then skipped to its end, keeping its last bytes for "[stack]".
+    let (mut buf, mut value, mut start, mut end) = ([0u8; 512], 0usize, 0, 0);
+    let (mut field, mut tail) = (0, [0u8; 7]);
+    loop {
+        let n = file.read(&mut buf);
+        if n == 0 {
+            return Bounds::default();
+        }
+        for &byte in &buf[..n] {
+            match (byte, field) {
+                (b'\n', _) => {
+                    if start <= address && address < end {
+                        return Bounds {
+                            start: if &tail == b"[stack]" {
+                                grown(end)
+                            } else {
+                                start
+                            },
+                            end,
+                        };
+                    }
+                    // The main thread's stack may have grown since the kernel wrote the line.
+                    if &tail == b"[stack]" && address < end && address >= grown(end) {
+                        return Bounds {
+                            start: grown(end),
+                            end,
+                        };
+                    }
+                    (field, value) = (0, 0);
+                }
+                (b'-', 0) => (field, start, value) = (1, value, 0),
+                (b' ', 1) => (field, end) = (2, value),
+                (_, 0 | 1) => {
+                    value = value << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize
+                }
+                _ => {
+                    tail.copy_within(1.., 0);
+                    tail[6] = byte;
+                }
+            }
+        }
+    }
+}
+
+/// How far down the main thread's stack may grow.
+fn grown(end: usize) -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid to write.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+    let limit = if known && limit.rlim_cur < 1 << 30 {
+        limit.rlim_cur as usize
+    } else {
+        8 << 20
+    };
+    end.saturating_sub(limit)
+}
+
+/// The build id of the ELF image that has file offset `offset` at `start`, read without trusting that it is there.
+fn build_id(start: usize, offset: u64) -> Option<Box<[u8]>> {
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+    };
+    // The image's first page lies as far in front as the code in the file, if it was mapped in one piece.
+    let base = image_start(start, offset)?;
+    let headers = base + word(base + 32)? as usize;
+    let counts = word(base + 54)?;
+    let (size, count) = ((counts & 0xffff) as usize, (counts >> 16 & 0xffff) as usize);
+    let mut first_load = None;
+    for i in 0..count {
+        let at = headers + i * size;
+        let kind = word(at)? as u32;
+        let vaddr = word(at + 16)? as usize;
+        if kind == libc::PT_LOAD && first_load.is_none() {
+            first_load = Some(vaddr & !4095);
+        }
+        if kind != libc::PT_NOTE {
+            continue;
+        }
+        let bias = base.wrapping_sub(first_load.unwrap_or(0));
+        let (mut at, len) = (bias.wrapping_add(vaddr), word(at + 40)? as usize);
+        let end = at + len;
+        while at + 12 <= end {
+            let sizes = word(at)?;
+            let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);
+            let kind = word(at + 8)? as u32;
+            let is_gnu = name == 4 && word(at + 12)? as u32 == u32::from_le_bytes(*b"GNU\0");
+            let desc_at = at + 12 + name.next_multiple_of(4);
+            if kind == 3 && is_gnu && desc <= 64 {
+                let mut id = vec![0; desc];
+                return (sys::read_memory(desc_at, &mut id) == desc).then(|| id.into());
+            }
+            at = desc_at + desc.next_multiple_of(4);
+        }
+    }
+    None
+}
+
+fn image_start(start: usize, offset: u64) -> Option<usize> {
+    let is_elf = |at: usize| {
+        let mut magic = [0; 5];
+        sys::read_memory(at, &mut magic) == 5 && magic == *b"\x7fELF\x02"
+    };
+    let direct = start.checked_sub(offset as usize)?;
+    if is_elf(direct) {
+        return Some(direct);
+    }
+    // Linkers may leave gaps of pages between file and memory: look a little further.
+    (1..64)
+        .filter_map(|pages| direct.checked_sub(pages * 4096))
+        .find(|&at| is_elf(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_text() {
+        let maps = b"55d0-55e0 r--p 00000000 08:01 77    /bin/a b\n\
+            55e0-55f0 r-xp 00000010 08:01 77    /bin/a b\n\
+            55f0-5600 r-xp 00000020 08:01 77    /bin/a b\n\
+            7f00-7f10 r-xp 00001000 08:01 78 /lib/x.so (deleted)\n\
+            7f20-7f30 rw-p 00000000 00:00 0\n\
+            7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
+        let found = parse(maps);
+        let brief: Vec<_> = found
+            .iter()
+            .map(|m| (m.start, m.end, m.offset, &*m.path))
+            .collect();
+        let expected: [(usize, usize, u64, &[u8]); 3] = [
+            (0x55e0, 0x5600, 0x10, b"/bin/a b"),
+            (0x7f00, 0x7f10, 0x1000, b"/lib/x.so"),
+            (0x7fff, 0x8fff, 0, b"[vdso]"),
+        ];
+        assert_eq!(brief, expected);
+    }
+
+    #[test]
+    fn finds_this_stack_and_this_program() {
+        let local = 0u8;
+        let address = &raw const local as usize;
+        let bounds = stack_around(address);
+        assert!(bounds.start <= address && address < bounds.end);
+        let code = finds_this_stack_and_this_program as fn() as usize;
+        let all = known();
+        let own = all
+            .iter()
+            .find(|m| m.start <= code && code < m.end)
+            .unwrap();
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
+    }
+}

@@ -1,0 +1,80 @@
+//! What a recording is asked to do.
+
+use std::time::Duration;
+
+use crate::engine::Mode;
+
+/// How a dump is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Gzipped pprof protobuf.
+    #[default]
+    Pprof,
+    /// gperftools' text (`heap profile: … @ heapprofile`).
+    Text,
+}
+
+/// When to dump besides at the end. Sizes are bytes; `None` is never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Triggers {
+    /// Each time this long has passed.
+    pub interval: Option<Duration>,
+    /// Each time the heap is this much larger than at the last dump.
+    pub growth: Option<u64>,
+    /// Each time the heap is at a new peak, a tenth above the last one dumped.
+    pub peak: bool,
+    /// Each time the heap's peak is this much above that of the last dump (gperftools' inuse interval).
+    pub peak_growth: Option<u64>,
+    /// Each time this much was allocated.
+    pub allocated: Option<u64>,
+    /// Each time this much was freed.
+    pub freed: Option<u64>,
+}
+
+/// Where dumps go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Path, with `%p` for the process, `%e` for the program and `%n` for the number of the dump. Without any
+    /// of them the process that `parent` started writes its last dump there, all others beside it.
+    /// Empty: nowhere.
+    pub pattern: Vec<u8>,
+    /// Process that started the recording; its child is the main process.
+    pub parent: Option<i32>,
+    /// File to which each dump's path is added as a line.
+    pub list: Vec<u8>,
+    /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
+    pub numbered_prefix: bool,
+}
+
+/// Options of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is recorded.
+    pub mode: Mode,
+    /// Average bytes between samples.
+    pub period: u64,
+    /// How dumps are written.
+    pub format: Format,
+    /// When.
+    pub triggers: Triggers,
+    /// Where to.
+    pub output: Output,
+    /// Whether forked children go on recording, each for itself.
+    pub follow_children: bool,
+}
+
+/// 512 KiB: what Go and jemalloc take.
+pub const DEFAULT_PERIOD: u64 = 512 << 10;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Sampled,
+            period: DEFAULT_PERIOD,
+            format: Format::Pprof,
+            triggers: Triggers::default(),
+            output: Output::default(),
+            follow_children: true,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Names of dumps, and writing them so that a reader never sees half a file.
+
+use std::ffi::{CStr, CString};
+use std::io::{BufWriter, Write};
+
+use crate::options::{Format, Output};
+use crate::recording::Reason;
+use crate::sys::{self, File};
+
+/// What a process knows about the names of its dumps.
+pub(crate) struct Naming {
+    /// Whether this is the process that the recording was started for.
+    is_main: bool,
+    program: Vec<u8>,
+    folder: Vec<u8>,
+    /// Dumps so far.
+    count: u32,
+    /// A dump made for an exec. If another dump follows, the exec failed, and this file should not be.
+    exec: Option<CString>,
+}
+
+impl Naming {
+    pub(crate) const fn new() -> Self {
+        Self {
+            is_main: false,
+            program: Vec::new(),
+            folder: Vec::new(),
+            count: 0,
+            exec: None,
+        }
+    }
+
+    /// At the start: who and where we are, before the program changes it.
+    pub(crate) fn prepare(&mut self, output: &Output) {
+        self.is_main = output
+            .parent
+            .is_some_and(|parent| parent == sys::parent_id());
+        self.program = program();
+        self.folder = working_folder();
+        self.count = 0;
+    }
+
+    /// In a forked child.
+    pub(crate) fn forked(&mut self) {
+        (self.is_main, self.count, self.exec) = (false, 0, None);
+    }
+
+    /// The path of the next dump; `None` when there is nowhere to write.
+    pub(crate) fn next(
+        &mut self,
+        output: &Output,
+        format: Format,
+        reason: Reason,
+    ) -> Option<CString> {
+        if let Some(failed) = self.exec.take() {
+            sys::unlink(&failed);
+            self.count = self.count.saturating_sub(1);
+        }
+        if output.pattern.is_empty() {
+            return None;
+        }
+        self.count += 1;
+        let mut path = if output.pattern.starts_with(b"/") {
+            Vec::new()
+        } else {
+            [&self.folder, &b"/"[..]].concat()
+        };
+        if output.numbered_prefix {
+            path.extend_from_slice(&output.pattern);
+            if !self.is_main {
+                path.extend_from_slice(format!("_{}", sys::process_id()).as_bytes());
+            }
+            path.extend_from_slice(format!(".{:04}", self.count).as_bytes());
+            path.extend_from_slice(if format == Format::Text {
+                b".heap"
+            } else {
+                b".pb.gz"
+            });
+        } else {
+            let numbered = self.expand(&output.pattern, &mut path);
+            let patterned = output.pattern.contains(&b'%');
+            if !patterned && !(self.is_main && reason != Reason::Exec) {
+                insert(&mut path, &sys::process_id().to_string());
+            }
+            if !numbered && !reason.is_last() {
+                insert(&mut path, &format!("{:04}", self.count));
+            } else if !numbered && reason == Reason::Exec
+                || (!(self.is_main && !patterned) && exists(&path))
+            {
+                // An earlier image of this process may have had the name.
+                let plain = path.clone();
+                for n in 1.. {
+                    path.clone_from(&plain);
+                    insert(&mut path, &n.to_string());
+                    if !exists(&path) {
+                        break;
+                    }
+                }
+            }
+        }
+        let path = CString::new(path).ok()?;
+        if reason == Reason::Exec {
+            self.exec = Some(path.clone());
+        }
+        Some(path)
+    }
+
+    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had a number.
+    fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> bool {
+        let (mut numbered, mut bytes) = (false, pattern.iter());
+        while let Some(&byte) = bytes.next() {
+            if byte != b'%' {
+                path.push(byte);
+                continue;
+            }
+            match bytes.next() {
+                Some(b'p') => path.extend_from_slice(sys::process_id().to_string().as_bytes()),
+                Some(b'e') => path.extend_from_slice(&self.program),
+                Some(b'n') => {
+                    numbered = true;
+                    path.extend_from_slice(format!("{:04}", self.count).as_bytes());
+                }
+                Some(&other) => path.push(other),
+                None => path.push(b'%'),
+            }
+        }
+        numbered
+    }
+}
+
+/// Puts `.part` in front of the file's extension.
+fn insert(path: &mut Vec<u8>, part: &str) {
+    let end = [&b".pb.gz"[..], b".heap"]
+        .into_iter()
+        .find(|e| path.ends_with(e))
+        .map_or(0, <[u8]>::len);
+    let at = path.len() - end;
+    path.splice(at..at, [b".", part.as_bytes()].concat());
+}
+
+fn exists(path: &[u8]) -> bool {
+    CString::new(path).is_ok_and(|path| File::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
+}
+
+/// Name of the running program's file.
+pub(crate) fn program() -> Vec<u8> {
+    let mut buf = [0u8; 4096];
+    let path = readlink(c"/proc/self/exe", &mut buf);
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    if name.is_empty() {
+        b"unknown".to_vec()
+    } else {
+        name.to_vec()
+    }
+}
+
+fn readlink<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
+    let args = [
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        buf.as_mut_ptr() as usize,
+        buf.len(),
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes at most `buf.len()` bytes.
+    let n = unsafe { sys::call(libc::SYS_readlinkat, args) };
+    &buf[..n.max(0) as usize]
+}
+
+fn working_folder() -> Vec<u8> {
+    let mut buf = [0u8; 4096];
+    readlink(c"/proc/self/cwd", &mut buf).to_vec()
+}
+
+/// Writes a file beside its place and moves it there when it is whole; the error is an errno.
+pub(crate) fn write(
+    path: &CStr,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), i32> {
+    let mut beside = path.to_bytes().to_vec();
+    beside.extend_from_slice(format!(".{}.tmp", sys::process_id()).as_bytes());
+    let beside = CString::new(beside).map_err(|_| libc::EINVAL)?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
+    let file = File::open(&beside, flags, 0o666)?;
+    let mut file = BufWriter::with_capacity(64 << 10, file);
+    let filled = fill(&mut file).and_then(|()| file.flush());
+    // What is left in a failed writer's buffer must not be tried again.
+    let (file, _) = file.into_parts();
+    drop(file);
+    let done = filled
+        .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+        .and_then(|()| sys::rename(&beside, path));
+    if done.is_err() {
+        sys::unlink(&beside);
+    }
+    done
+}
+
+/// Adds a line to the list of dumps, if there is one.
+pub(crate) fn add_to_list(list: &[u8], path: &CStr) {
+    if list.is_empty() {
+        return;
+    }
+    if let Ok(list) = CString::new(list)
+        && let Ok(file) = File::open(&list, libc::O_WRONLY | libc::O_APPEND, 0)
+    {
+        let line = [path.to_bytes(), b"\n"].concat();
+        let _ = file.write_all(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_pattern() {
+        let pid = sys::process_id();
+        let next = |naming: &mut Naming, pattern: &str, reason| {
+            let output = Output {
+                pattern: pattern.into(),
+                ..Output::default()
+            };
+            naming
+                .next(&output, Format::Pprof, reason)
+                .unwrap()
+                .into_string()
+                .unwrap()
+        };
+        let mut naming = Naming {
+            is_main: true,
+            program: b"app".to_vec(),
+            ..Naming::new()
+        };
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Interval),
+            "/no/a.0001.pb.gz"
+        );
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Exit),
+            "/no/a.pb.gz"
+        );
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Exec),
+            format!("/no/a.{pid}.1.pb.gz")
+        );
+        assert_eq!(
+            next(&mut naming, "/no/%e.%p.%n.pb.gz", Reason::Exit),
+            format!("/no/app.{pid}.0003.pb.gz")
+        );
+        naming.forked();
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Growth),
+            format!("/no/a.{pid}.0001.pb.gz")
+        );
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Exit),
+            format!("/no/a.{pid}.pb.gz")
+        );
+        assert_eq!(next(&mut naming, "/no/%e%%", Reason::Exit), "/no/app%");
+    }
+}

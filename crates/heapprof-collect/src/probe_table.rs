@@ -1,0 +1,170 @@
+//! A growing map from u64 to u64 that is read without locks: unwind rules by address, stacks by hash.
+//!
+//! Open addressing, 16 bytes an entry, from 32 KiB on: large sparse tables cost a TLB miss a lookup.
+//! A full table is copied into one twice its size; the old one stays mapped for readers still in it.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::lock::Lock;
+use crate::sys;
+
+const EMPTY: u64 = 0;
+const REMOVED: u64 = 1;
+const FIRST_BITS: u32 = 11;
+
+#[repr(C)]
+struct Header {
+    shift: u32,
+    used: AtomicUsize,
+    entry: [Entry; 0],
+}
+
+#[repr(C)]
+struct Entry {
+    key: AtomicU64,
+    value: AtomicU64,
+}
+
+/// The map. Keys 0 and 1 are taken.
+pub(crate) struct ProbeTable {
+    current: AtomicPtr<Header>,
+    /// Held by writers.
+    pub(crate) lock: Lock,
+}
+
+impl Header {
+    fn len(&self) -> usize {
+        1 << (64 - self.shift)
+    }
+
+    fn entry(&self, i: usize) -> &Entry {
+        // SAFETY: tables are mapped with `len()` entries behind the header, and `i` is masked to them.
+        unsafe { &*self.entry.as_ptr().add(i & (self.len() - 1)) }
+    }
+
+    #[inline]
+    fn find(&self, key: u64) -> Result<u64, usize> {
+        let mut i = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
+        loop {
+            let entry = self.entry(i);
+            match entry.key.load(Ordering::Acquire) {
+                found if found == key => return Ok(entry.value.load(Ordering::Relaxed)),
+                EMPTY => return Err(i),
+                _ => i += 1,
+            }
+        }
+    }
+
+    fn place(&self, key: u64, value: u64) {
+        if let Err(i) = self.find(key) {
+            let entry = self.entry(i);
+            entry.value.store(value, Ordering::Relaxed);
+            entry.key.store(key, Ordering::Release);
+            self.used.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl ProbeTable {
+    /// An empty table, not mapped yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            lock: Lock::new(),
+        }
+    }
+
+    fn current(&self) -> Option<&Header> {
+        // SAFETY: published tables are never unmapped.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The value of `key`.
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Option<u64> {
+        self.current()?.find(key).ok()
+    }
+
+    /// The value of `key`, made by `make` under the lock when there is none; `None` without memory.
+    #[cold]
+    pub(crate) fn find_or_insert(
+        &self,
+        key: u64,
+        make: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        let _guard = self.lock.lock();
+        if let Some(found) = self.find(key) {
+            return Some(found);
+        }
+        let mut table = self.current();
+        if table.is_none_or(|t| t.used.load(Ordering::Relaxed) * 2 > t.len()) {
+            table = self.grow();
+        }
+        let value = make()?;
+        table?.place(key, value);
+        Some(value)
+    }
+
+    fn grow(&self) -> Option<&Header> {
+        let old = self.current();
+        let bits = old.map_or(FIRST_BITS, |t| 65 - t.shift);
+        let bytes = size_of::<Header>() + (size_of::<Entry>() << bits);
+        let new = sys::map(bytes).cast::<Header>();
+        if new.is_null() {
+            // The old one serves until it is all but full.
+            return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);
+        }
+        // SAFETY: fresh zeroed memory of the right size, seen by nobody else yet.
+        let table = unsafe {
+            (*new).shift = 64 - bits;
+            &*new
+        };
+        for entry in old
+            .into_iter()
+            .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
+        {
+            let key = entry.key.load(Ordering::Relaxed);
+            if key > REMOVED {
+                table.place(key, entry.value.load(Ordering::Relaxed));
+            }
+        }
+        self.current.store(new, Ordering::Release);
+        Some(table)
+    }
+
+    /// Forgets the keys in a range.
+    pub(crate) fn remove_range(&self, range: std::ops::Range<u64>) {
+        let _guard = self.lock.lock();
+        let table = self.current();
+        for entry in table
+            .into_iter()
+            .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
+        {
+            if range.contains(&entry.key.load(Ordering::Relaxed)) {
+                entry.key.store(REMOVED, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_inserted_through_growth_and_removal() {
+        let table = ProbeTable::new();
+        assert_eq!(table.find(7), None);
+        for key in 2..20_000u64 {
+            assert_eq!(table.find_or_insert(key, || Some(key * 3)), Some(key * 3));
+        }
+        assert_eq!(table.find_or_insert(77, || unreachable!()), Some(231));
+        table.remove_range(100..200);
+        for key in 2..20_000u64 {
+            let expected = (!(100..200).contains(&key)).then_some(key * 3);
+            assert_eq!(table.find(key), expected);
+        }
+        assert_eq!(table.find_or_insert(150, || Some(1)), Some(1));
+        assert_eq!(table.find(150), Some(1));
+    }
+}

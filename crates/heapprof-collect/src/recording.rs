@@ -1,0 +1,374 @@
+//! A recording from start to stop: where its dumps go, why they are made, what forks and execs do to it.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use crate::engine::{self, Mode};
+use crate::lock::{Lock, Locked};
+use crate::options::{Format, Options, Triggers};
+use crate::output::{self, Naming};
+use crate::{mappings, snapshot, stack_switch, sys, text, thread, trigger, walk};
+
+/// Why a dump is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The program ends.
+    Exit = 0,
+    /// The program becomes another by exec.
+    Exec,
+    /// The interval has passed.
+    Interval,
+    /// The heap has grown.
+    Growth,
+    /// The heap is at a new peak.
+    Peak,
+    /// Much was allocated.
+    Allocated,
+    /// Much was freed.
+    Freed,
+    /// A signal asked.
+    Signal,
+    /// The program asked.
+    Request,
+    /// A signal that ends the program.
+    Terminated,
+}
+
+impl Reason {
+    const ALL: [(Self, &'static str); 10] = [
+        (Self::Exit, "exit"),
+        (Self::Exec, "exec"),
+        (Self::Interval, "interval"),
+        (Self::Growth, "growth"),
+        (Self::Peak, "peak"),
+        (Self::Allocated, "allocated"),
+        (Self::Freed, "freed"),
+        (Self::Signal, "signal"),
+        (Self::Request, "request"),
+        (Self::Terminated, "terminated by a signal"),
+    ];
+
+    pub(crate) fn from_number(n: u8) -> Self {
+        Self::ALL[usize::from(n) % Self::ALL.len()].0
+    }
+
+    /// As the profile's comment says it.
+    pub fn text(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Whether the program image ends with it.
+    pub(crate) fn is_last(self) -> bool {
+        matches!(self, Self::Exit | Self::Exec | Self::Terminated)
+    }
+}
+
+/// Why a dump was not written.
+#[derive(Debug)]
+pub enum Error {
+    /// Nothing was recorded since the program began.
+    NotStarted,
+    /// Another thread is dumping, or this is a child that shares its parent's memory.
+    Busy,
+    /// The recording writes no files.
+    NoOutput,
+    /// The file could not be written: its path, and the errno.
+    Write(String, i32),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotStarted => write!(f, "nothing is recorded: start first"),
+            Self::Busy => write!(f, "another dump is being written"),
+            Self::NoOutput => write!(f, "the recording has no output path"),
+            Self::Write(path, errno) => {
+                write!(f, "{path}: {}", std::io::Error::from_raw_os_error(*errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+static OPTIONS: Locked<Option<Options>> = Locked::new(None);
+static DEFAULT: Locked<Option<Options>> = Locked::new(None);
+static NAMING: Locked<Naming> = Locked::new(Naming::new());
+static DUMPING: Lock = Lock::new();
+static PROCESS_ID: AtomicI32 = AtomicI32::new(0);
+static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
+/// Signal to raise again once the pending dump is written.
+static RAISE: AtomicI32 = AtomicI32::new(0);
+
+/// Begins a recording. An earlier one is forgotten.
+pub fn start(options: Options) {
+    engine::apart(|| {
+        thread::prepare();
+        PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
+        NAMING.with(|naming| naming.prepare(&options.output));
+        let (mode, period, triggers) = (options.mode, options.period, options.triggers);
+        OPTIONS.with(|o| *o = Some(options));
+        snapshot::begin();
+        engine::begin(mode, period);
+        trigger::arm(triggers);
+        start_interval(&triggers);
+    });
+}
+
+/// Options for a recording that the program is to start itself.
+pub fn set_default(options: Options) {
+    DEFAULT.with(|d| *d = Some(options));
+}
+
+/// The options that [`set_default`] left, or none.
+pub fn default_options() -> Option<Options> {
+    engine::apart(|| DEFAULT.with(|d| d.clone()))
+}
+
+/// Whether a recording was started, be it stopped by now.
+pub fn was_started() -> bool {
+    engine::apart(|| OPTIONS.with(|o| o.is_some()))
+}
+
+/// Whether allocations are being recorded.
+pub fn is_running() -> bool {
+    engine::mode() != Mode::Off
+}
+
+fn start_interval(triggers: &Triggers) {
+    let Some(interval) = triggers.interval else {
+        return;
+    };
+    let ms = u32::try_from(interval.as_millis())
+        .unwrap_or(u32::MAX)
+        .max(1);
+    if INTERVAL_MS.swap(ms, Ordering::Relaxed) == 0 && !spawn_interval_thread() {
+        INTERVAL_MS.store(0, Ordering::Relaxed);
+        trigger::count_time_inline(triggers);
+    }
+}
+
+/// A thread of our own that takes no signals; false where threads are denied.
+fn spawn_interval_thread() -> bool {
+    let mask = sys::block_signals();
+    // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
+    let made = unsafe {
+        let mut attributes = std::mem::zeroed();
+        let mut id = 0;
+        libc::pthread_attr_init(&raw mut attributes) == 0
+            && libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED)
+                == 0
+            && libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10) == 0
+            && libc::pthread_create(
+                &raw mut id,
+                &raw const attributes,
+                interval_thread,
+                std::ptr::null_mut(),
+            ) == 0
+    };
+    sys::restore_signals(mask);
+    made
+}
+
+extern "C" fn interval_thread(_: *mut libc::c_void) -> *mut libc::c_void {
+    engine::apart(|| {
+        let process = sys::process_id();
+        loop {
+            let ms = INTERVAL_MS.load(Ordering::Relaxed);
+            if ms == 0 {
+                return std::ptr::null_mut();
+            }
+            let time = libc::timespec {
+                tv_sec: i64::from(ms / 1000),
+                tv_nsec: i64::from(ms % 1000) * 1_000_000,
+            };
+            // SAFETY: `time` is valid; being woken early only makes a dump early.
+            unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+            if sys::process_id() == process && is_running() {
+                let _ = dump(Reason::Interval);
+            }
+        }
+    })
+}
+
+/// Ends the recording; dumps still show what it recorded.
+pub fn stop() {
+    engine::stop();
+    INTERVAL_MS.store(0, Ordering::Relaxed);
+}
+
+/// Writes a dump; its path.
+///
+/// # Errors
+/// See [`Error`]. The program goes on in any case.
+pub fn dump(reason: Reason) -> Result<CString, Error> {
+    dump_named(reason, None)
+}
+
+/// Writes a dump to `path`, or to where the recording's pattern says; its path.
+///
+/// # Errors
+/// See [`Error`].
+pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    // A vfork child shares this memory; what it writes would be taken for the parent's.
+    if PROCESS_ID.load(Ordering::Relaxed) != sys::process_id() {
+        return Err(if PROCESS_ID.load(Ordering::Relaxed) == 0 {
+            Error::NotStarted
+        } else {
+            Error::Busy
+        });
+    }
+    engine::apart(|| {
+        let held = if reason.is_last() {
+            Some(DUMPING.lock())
+        } else {
+            DUMPING.try_lock()
+        };
+        let Some(_held) = held else {
+            return Err(Error::Busy);
+        };
+        // A handler that jumps out of a dump would leave its locks behind.
+        let mask = sys::block_signals();
+        let mut result = Err(Error::NotStarted);
+        stack_switch::on_own_stack(|| {
+            if let Some(options) = OPTIONS.with(|o| o.clone()) {
+                result = write(&options, reason, path);
+                trigger::rearm();
+            }
+        });
+        sys::restore_signals(mask);
+        result
+    })
+}
+
+fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    let path = match path {
+        Some(path) => CString::new(path).map_err(|_| Error::NoOutput)?,
+        None => NAMING
+            .with(|naming| naming.next(&options.output, options.format, reason))
+            .ok_or(Error::NoOutput)?,
+    };
+    let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
+    output::write(&path, |file| match options.format {
+        Format::Pprof => snapshot::write_profile(reason, file),
+        Format::Text => text::write(file),
+    })
+    .map_err(failed)?;
+    output::add_to_list(&options.output.list, &path);
+    Ok(path)
+}
+
+/// The profile as it is now, gzipped; empty when nothing was started.
+pub fn profile(reason: Reason) -> Vec<u8> {
+    render(|file| snapshot::write_profile(reason, file))
+}
+
+/// The profile as it is now in gperftools' text form.
+pub fn text_profile() -> Vec<u8> {
+    render(text::write)
+}
+
+fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    engine::apart(|| {
+        let _held = DUMPING.lock();
+        stack_switch::on_own_stack(|| {
+            let _ = write(&mut bytes);
+        });
+    });
+    bytes
+}
+
+/// After a dump that a signal asked for inside the collector: the signal's own work.
+pub(crate) fn after_pending(reason: Reason) {
+    let signal = RAISE.swap(0, Ordering::AcqRel);
+    if reason == Reason::Terminated && signal != 0 {
+        raise_default(signal);
+    }
+}
+
+/// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock of the program's.
+pub fn dump_from_signal() {
+    let mask = sys::block_signals();
+    trigger::from_signal(Reason::Signal);
+    sys::restore_signals(mask);
+}
+
+/// For the handler of a signal that ends the program: dumps, then lets the signal do what it does by default.
+pub fn end_from_signal(signal: i32) {
+    let _ = sys::block_signals();
+    RAISE.store(signal, Ordering::Release);
+    if engine::is_apart() {
+        trigger::from_signal(Reason::Terminated);
+        return;
+    }
+    let _ = dump(Reason::Terminated);
+    raise_default(signal);
+}
+
+fn raise_default(signal: i32) {
+    // SAFETY: plain libc calls; the default action of the signal ends the process.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut only = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, signal);
+        libc::raise(signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+    }
+}
+
+fn fork_locks() -> impl Iterator<Item = &'static Lock> {
+    let ours = [
+        &DUMPING,
+        &OPTIONS.lock,
+        &NAMING.lock,
+        trigger::lock(),
+        walk::lock(),
+    ];
+    let regions = [crate::regions::lock(), &DEFAULT.lock];
+    let [known, closed] = mappings::locks();
+    let [by_hash, arena] = engine::STACKS.locks();
+    // Outer locks before those taken while holding them.
+    ours.into_iter()
+        .chain(regions)
+        .chain([known, closed, by_hash, arena, crate::arena::lock()])
+}
+
+/// Before fork: no lock of ours is held by a thread that the child will not have.
+pub fn before_fork() {
+    engine::hold_apart();
+    fork_locks().for_each(Lock::acquire);
+    engine::LIVE.acquire_all();
+}
+
+/// After fork, in the parent.
+pub fn after_fork_in_parent() {
+    engine::LIVE.release_all();
+    fork_locks().for_each(Lock::release);
+    engine::end_apart();
+}
+
+/// After fork, in the child: its profile starts with what it inherited in use, as if it had allocated that itself.
+pub fn after_fork_in_child() {
+    engine::LIVE.release_all();
+    fork_locks().for_each(Lock::release);
+    thread::forget_other_threads();
+    PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
+    engine::rebase();
+    NAMING.with(Naming::forked);
+    let (triggers, follow) = OPTIONS
+        .with(|o| o.as_ref().map(|o| (o.triggers, o.follow_children)))
+        .unzip();
+    if follow == Some(false) {
+        engine::stop();
+    }
+    if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0 {
+        if let Some(triggers) = triggers {
+            // A thread made here would surprise the child; its allocations look at the clock instead.
+            trigger::count_time_inline(&triggers);
+        }
+    }
+    engine::end_apart();
+}

@@ -1,0 +1,68 @@
+//! What the program mapped itself, counted like allocations; unmapped piece by piece, as mmap allows.
+
+use std::collections::BTreeMap;
+
+use crate::capture::Frame;
+use crate::engine::{self, Mode};
+use crate::lock::Locked;
+
+/// A mapping of the program's, or what is left of one.
+#[derive(Clone, Copy)]
+struct Region {
+    end: usize,
+    stack: u32,
+}
+
+static REGIONS: Locked<BTreeMap<usize, Region>> = Locked::new(BTreeMap::new());
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static crate::lock::Lock {
+    &REGIONS.lock
+}
+
+/// Counts a new mapping. What lay there before is gone (MAP_FIXED).
+pub fn map(address: usize, len: usize, frame: Frame) {
+    if engine::mode() == Mode::Off || len == 0 {
+        return;
+    }
+    unmap(address, len);
+    engine::with_books(|books| {
+        if let Some(stack) = books.allocated(frame, len as u64) {
+            let end = address.saturating_add(len.next_multiple_of(4096));
+            REGIONS.with(|regions| regions.insert(address, Region { end, stack }));
+        }
+    });
+}
+
+/// Counts the end of whatever part of mappings lies in a range. The last part of a mapping takes its object along.
+pub fn unmap(address: usize, len: usize) {
+    if engine::mode() == Mode::Off || len == 0 {
+        return;
+    }
+    let end = address.saturating_add(len.next_multiple_of(4096));
+    engine::with_books(|books| {
+        REGIONS.with(|regions| {
+            let touching = regions
+                .range(..end)
+                .rev()
+                .take_while(|(_, r)| r.end > address);
+            let touching: Vec<(usize, Region)> = touching.map(|(&start, &r)| (start, r)).collect();
+            for (start, region) in touching {
+                regions.remove(&start);
+                let mut left = 0;
+                for (start, end) in [
+                    (start, region.end.min(address)),
+                    (start.max(end), region.end),
+                ] {
+                    if start < end {
+                        left += 1;
+                        regions.insert(start, Region { end, ..region });
+                    }
+                }
+                let gone = region.end.min(end) - start.max(address);
+                // Of a mapping cut in two each half counts as an object from then on.
+                books.freed(region.stack, 1 - left, gone as u64);
+            }
+        });
+    });
+}

@@ -1,0 +1,153 @@
+//! Which allocations are sampled, and what each stands for.
+//!
+//! Bytes until the next sample follow an exponential distribution, so an allocation of s bytes is sampled with
+//! p = 1 - e^(-(s+1)/T); it then counts 1/p objects of s bytes. Weighting each sample before summing is
+//! what keeps stacks of mixed sizes unbiased (jemalloc, doc_internal/PROFILING_INTERNALS.md).
+
+use crate::counters::Weight;
+
+/// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
+pub(crate) const OBJECT_BITS: u32 = 16;
+pub(crate) const BYTE_BITS: u32 = 8;
+
+/// xoshiro256** (Blackman and Vigna), zero until seeded.
+#[derive(Default)]
+pub(crate) struct Random([u64; 4]);
+
+impl Random {
+    /// Seeds from `seed` and the clock.
+    pub(crate) fn seed(&mut self, seed: u64) {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `time` is valid to write.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        self.seed_exactly(seed ^ (time.tv_nsec as u64).rotate_left(32) ^ time.tv_sec as u64);
+    }
+
+    fn seed_exactly(&mut self, mut x: u64) {
+        for word in &mut self.0 {
+            x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            *word = z ^ z >> 31;
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// Bytes until the next sample, `period` on average.
+    pub(crate) fn interval(&mut self, period: u64) -> u64 {
+        // In (0, 1]: never the logarithm of zero.
+        let u = ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        (-ln(u) * period as f64) as u64
+    }
+}
+
+/// What a sampled allocation of `size` bytes stands for.
+pub(crate) fn weight(size: u64, period: u64) -> Weight {
+    let p = one_minus_exp_minus((size as f64 + 1.0) / period as f64);
+    let round = |x: f64| (x + 0.5) as u64;
+    Weight {
+        objects: round((1u64 << OBJECT_BITS) as f64 / p),
+        bytes: round((1u64 << BYTE_BITS) as f64 * size as f64 / p),
+    }
+}
+
+/// ln x for x > 0. Written out, for libm would be one more library in every program.
+fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let mut exponent = (bits >> 52) as i64 - 1023;
+    let mut m = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    if m > std::f64::consts::SQRT_2 {
+        m /= 2.0;
+        exponent += 1;
+    }
+    // ln m = 2 artanh((m-1)/(m+1)), |argument| < 0.172
+    let s = (m - 1.0) / (m + 1.0);
+    let (s2, mut term, mut sum) = (s * s, s, 0.0);
+    for k in 0..12 {
+        sum += term / f64::from(2 * k + 1);
+        term *= s2;
+    }
+    2.0 * sum + exponent as f64 * std::f64::consts::LN_2
+}
+
+/// 1 - e^-x for x >= 0, to full precision near zero.
+fn one_minus_exp_minus(x: f64) -> f64 {
+    if x > 40.0 {
+        return 1.0;
+    }
+    if x > 0.25 {
+        let half = one_minus_exp_minus(x / 2.0);
+        return half * (2.0 - half);
+    }
+    let (mut term, mut sum) = (x, 0.0);
+    for k in 2..16 {
+        sum += term;
+        term *= -x / f64::from(k);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithm_and_exponential_are_precise() {
+        for i in 1..20_000 {
+            let x = f64::from(i) / 777.0;
+            assert!((ln(x) - x.ln()).abs() < 1e-13 * (1.0 + x.ln().abs()), "{x}");
+            let expected = -(-x).exp_m1();
+            assert!(
+                (one_minus_exp_minus(x) - expected).abs() < 1e-14 + 1e-13 * expected,
+                "{x}"
+            );
+        }
+        assert!((ln(1.0 / (1u64 << 53) as f64) + 53.0 * std::f64::consts::LN_2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn intervals_have_the_mean_and_spread_of_an_exponential() {
+        let (mut random, n, period) = (Random::default(), 400_000, 524_288.0);
+        random.seed_exactly(1);
+        let draws: Vec<f64> = (0..n).map(|_| random.interval(524_288) as f64).collect();
+        let mean = draws.iter().sum::<f64>() / f64::from(n);
+        let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / f64::from(n);
+        assert!((mean / period - 1.0).abs() < 0.006, "mean {mean}");
+        assert!(
+            (variance.sqrt() / period - 1.0).abs() < 0.01,
+            "deviation {}",
+            variance.sqrt()
+        );
+        // A third of the mean or less: 1 - e^(-1/3) of them.
+        let share = draws.iter().filter(|d| **d <= period / 3.0).count() as f64 / f64::from(n);
+        assert!((share - 0.283_469).abs() < 0.003, "{share}");
+    }
+
+    #[test]
+    fn weights_are_what_the_probability_says() {
+        let large = weight(1 << 30, 524_288);
+        assert_eq!(
+            (large.objects, large.bytes),
+            (1 << OBJECT_BITS, 1 << (30 + BYTE_BITS))
+        );
+        let small = weight(16, 524_288);
+        let objects = small.objects as f64 / f64::from(1 << OBJECT_BITS);
+        assert!((objects - 30_841.0).abs() < 1.0, "{objects}");
+        assert_eq!(weight(0, 524_288).bytes, 0);
+    }
+}

@@ -1,0 +1,288 @@
+//! The profile of this moment, made of the tables while the program goes on.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use heapprof_profile::{
+    FrameText, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
+    ProfileBuilder, encode_quickly,
+};
+
+use crate::capture::CUT;
+use crate::engine::{self, DROPPED, LIVE, PROCESS, STACKS};
+use crate::mappings::{self, Mapping};
+use crate::recording::Reason;
+use crate::sampler::{BYTE_BITS, OBJECT_BITS};
+use crate::{output, status, sys, thread};
+
+const TYPES: [(&str, &str); 8] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+    ("peak_objects", "count"),
+    ("peak_space", "bytes"),
+    ("temporary_objects", "count"),
+    ("temporary_space", "bytes"),
+];
+
+static STARTED: AtomicI64 = AtomicI64::new(0);
+
+fn now() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid to write.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Remembers when the recording began.
+pub(crate) fn begin() {
+    STARTED.store(now(), Ordering::Relaxed);
+}
+
+/// One stack's sums over all threads.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sums {
+    pub(crate) allocated: [i64; 2],
+    pub(crate) freed: [i64; 2],
+    pub(crate) peak: [i64; 2],
+    pub(crate) temporary: [i64; 2],
+}
+
+/// The sums of every stack, in objects and bytes.
+pub(crate) fn sums() -> Vec<Sums> {
+    let mut sums = vec![Sums::default(); STACKS.len() as usize];
+    let add = |to: &mut [i64; 2], what: [i64; 2]| {
+        *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
+    };
+    // Frees first: one whose allocation was seen is never without it.
+    for state in thread::all() {
+        for (stack, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: cells are mapped for good and made of atomics.
+            if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
+                add(&mut sum.freed, cell.freed.get());
+            }
+        }
+    }
+    for state in thread::all() {
+        for (stack, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: as above.
+            if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
+                add(&mut sum.allocated, cell.allocated.get());
+                add(&mut sum.peak, cell.peak(&PROCESS));
+            }
+            // SAFETY: as above.
+            if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
+                add(&mut sum.temporary, temporary.0.get());
+            }
+        }
+    }
+    if engine::period() != 1 {
+        let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
+        let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
+        for sum in &mut sums {
+            // In use is rounded as allocated minus freed, so that nothing in use is exactly zero.
+            let in_use = [
+                sum.allocated[0] - sum.freed[0],
+                sum.allocated[1] - sum.freed[1],
+            ];
+            let mut parts = [sum.allocated, in_use, sum.peak, sum.temporary];
+            parts.iter_mut().for_each(scale);
+            sum.allocated = parts[0];
+            sum.freed = [parts[0][0] - parts[1][0], parts[0][1] - parts[1][1]];
+            (sum.peak, sum.temporary) = (parts[2], parts[3]);
+        }
+    }
+    sums
+}
+
+impl Sums {
+    pub(crate) fn in_use(&self) -> [i64; 2] {
+        [
+            self.allocated[0] - self.freed[0],
+            self.allocated[1] - self.freed[1],
+        ]
+    }
+}
+
+/// Hashes addresses: they are spread well enough by one multiplication.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+}
+
+type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
+
+/// Writes the gzipped profile.
+pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<()> {
+    let exact = engine::period() == 1;
+    let width = if exact { 8 } else { 6 };
+    let mut builder = ProfileBuilder::new(&TYPES[..width]);
+    let known = mappings::known();
+    let indices: Vec<MappingIndex> = known
+        .iter()
+        .map(|mapping| add_mapping(&mut builder, mapping))
+        .collect();
+    let mut locations = ByAddress::default();
+    let cut = builder.frame(&[FrameText {
+        name: "[truncated]",
+        ..FrameText::default()
+    }]);
+    let sums = sums();
+    let mut stack = Vec::new();
+    for (id, sum) in sums.iter().enumerate() {
+        let in_use = sum.in_use();
+        let values = [
+            sum.allocated[0],
+            sum.allocated[1],
+            in_use[0],
+            in_use[1],
+            sum.peak[0],
+            sum.peak[1],
+            sum.temporary[0],
+            sum.temporary[1],
+        ];
+        if values.iter().all(|&v| v == 0) {
+            continue;
+        }
+        let (generation, frames) = STACKS.get(id as u32);
+        stack.clear();
+        for &pc in frames {
+            if pc == CUT {
+                stack.push(cut);
+                continue;
+            }
+            // The call, not what comes after it.
+            let address = pc - 1;
+            let location = locations.entry((generation, address)).or_insert_with(|| {
+                let mapping = find(&known, address as usize, generation);
+                builder.location(mapping.map(|i| indices[i]), address, false, &[])
+            });
+            stack.push(*location);
+        }
+        builder
+            .profile
+            .samples
+            .push(stack.iter().copied(), &values[..width], LabelSetIndex(0));
+    }
+    describe(&mut builder, reason, exact, &sums);
+    encode_quickly(&builder.finish(), writer).map_err(|error| match error {
+        heapprof_profile::Error::Write(error) => error,
+        other => io::Error::other(other.to_string()),
+    })
+}
+
+fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
+    let filename = builder.text(&String::from_utf8_lossy(&mapping.path));
+    let hex: String = mapping
+        .build_id
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let build_id = builder.text(&hex);
+    builder.mapping(ProfileMapping {
+        id: 0,
+        memory_start: mapping.start as u64,
+        memory_limit: mapping.end as u64,
+        file_offset: mapping.offset,
+        filename,
+        build_id,
+        has_functions: false,
+        has_filenames: false,
+        has_line_numbers: false,
+        has_inline_frames: false,
+    })
+}
+
+/// The mapping that held `address` in `generation`.
+fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
+    let holds = |m: &Mapping| m.start <= address && address < m.end;
+    let in_time = |m: &Mapping| m.first <= generation && generation <= m.last;
+    let best = known.iter().rposition(|m| holds(m) && in_time(m));
+    best.or_else(|| known.iter().rposition(holds))
+}
+
+fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[Sums]) {
+    let mut comments = vec![
+        format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
+        format!("program: {}", String::from_utf8_lossy(&output::program())),
+        format!("pid: {}", sys::process_id()),
+        if exact {
+            "mode: exact".to_string()
+        } else {
+            format!(
+                "mode: sampled, one in {} bytes; values are estimates",
+                engine::period()
+            )
+        },
+        format!("dump: {}", reason.text()),
+    ];
+    let (resident, peak_resident) = status::resident();
+    if resident != 0 {
+        comments.push(format!("rss: {resident} bytes"));
+        comments.push(format!("peak rss: {peak_resident} bytes"));
+    }
+    if !exact {
+        comments.push(format!("sampled blocks in use: {}", LIVE.len()));
+    }
+    for (counter, what) in [
+        (
+            &DROPPED.no_memory,
+            "events for lack of memory for the tables",
+        ),
+        (
+            &DROPPED.nested,
+            "events inside the collector or the allocator (signal handlers, fork handlers)",
+        ),
+        (
+            &DROPPED.unknown,
+            "frees of blocks allocated before the recording",
+        ),
+        (
+            &DROPPED.unseen,
+            "frees that were not seen before the address came again",
+        ),
+    ] {
+        let n = counter.load(Ordering::Relaxed);
+        if n != 0 {
+            comments.push(format!("dropped: {n} {what}"));
+        }
+    }
+    if sums.is_empty() {
+        comments.push("empty: nothing was allocated, or nothing was sampled".to_string());
+    }
+    for comment in comments {
+        let text = builder.text(&comment);
+        builder.profile.comment.push(text);
+    }
+    let (space, started) = (
+        builder.value_type("space", "bytes"),
+        STARTED.load(Ordering::Relaxed),
+    );
+    let default = builder.text("inuse_space");
+    let profile = &mut builder.profile;
+    profile.period_type = Some(space);
+    profile.period = engine::period() as i64;
+    profile.default_sample_type = default;
+    profile.time_nanos = started;
+    profile.duration_nanos = (now() - started).max(1);
+}

@@ -1,0 +1,19 @@
+//! What the kernel says about this process: resident memory now and at most.
+
+use crate::sys;
+
+/// Resident bytes now, and at the highest moment.
+pub(crate) fn resident() -> (u64, u64) {
+    let text = sys::read_file(c"/proc/self/status");
+    let field = |name: &[u8]| {
+        let line = text
+            .split(|&b| b == b'\n')
+            .find_map(|l| l.strip_prefix(name));
+        let digits = line
+            .unwrap_or_default()
+            .iter()
+            .filter(|b| b.is_ascii_digit());
+        digits.fold(0u64, |n, b| n * 10 + u64::from(b - b'0')) * 1024
+    };
+    (field(b"VmRSS:"), field(b"VmHWM:"))
+}

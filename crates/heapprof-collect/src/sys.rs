@@ -1,0 +1,300 @@
+//! The kernel's calls, made directly: libc's wrappers set errno, which belongs to the program.
+
+use std::ffi::CStr;
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::asm;
+
+/// One system call.
+///
+/// # Safety
+/// The kernel's contract for call number `n` with these arguments.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the caller vouches for the arguments; rcx and r11 are what `syscall` clobbers.
+    unsafe {
+        asm!("syscall", inlateout("rax") n as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// One system call; elsewhere than on x86-64 through libc, with errno put back.
+///
+/// # Safety
+/// The kernel's contract for call number `n` with these arguments.
+#[cfg(not(target_arch = "x86_64"))]
+pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
+    // SAFETY: the caller vouches for the arguments; errno is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let result = libc::syscall(n, args[0], args[1], args[2], args[3], args[4], args[5]);
+        let failed = *errno;
+        *errno = before;
+        if result == -1 {
+            -(failed as isize)
+        } else {
+            result as isize
+        }
+    }
+}
+
+/// Fresh zeroed private memory; null when the kernel refuses.
+pub fn map(len: usize) -> *mut u8 {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new anonymous mapping touches no memory that exists.
+    let at = unsafe { call(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]) };
+    if (-4095..0).contains(&at) {
+        return std::ptr::null_mut();
+    }
+    // Shown in /proc/PID/maps as [anon:heapprof], so that ours can be told from the program's.
+    const PR_SET_VMA: usize = 0x5356_4d41;
+    let name = c"heapprof".as_ptr() as usize;
+    // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
+    unsafe { call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]) };
+    at as *mut u8
+}
+
+/// Gives back what [`map`] gave.
+///
+/// # Safety
+/// `at..at+len` came from [`map`] and nothing refers to it any more.
+pub unsafe fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
+}
+
+/// Moves a mapping of ours to a new length; null when the kernel refuses.
+///
+/// # Safety
+/// As for [`unmap`].
+pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
+    let may_move = libc::MREMAP_MAYMOVE as usize;
+    // SAFETY: as the caller vouches.
+    let at = unsafe {
+        call(
+            libc::SYS_mremap,
+            [at as usize, len, new_len, may_move, 0, 0],
+        )
+    };
+    if (-4095..0).contains(&at) {
+        std::ptr::null_mut()
+    } else {
+        at as *mut u8
+    }
+}
+
+/// Sleeps until `word` is no longer `expected`, or for no reason at all.
+pub fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32) {
+    const WAIT_PRIVATE: usize = 128;
+    let at = word.as_ptr() as usize;
+    // SAFETY: the word outlives the call.
+    unsafe {
+        call(
+            libc::SYS_futex,
+            [at, WAIT_PRIVATE, expected as usize, 0, 0, 0],
+        )
+    };
+}
+
+/// Wakes one sleeper on `word`.
+pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
+    const WAKE_PRIVATE: usize = 129;
+    // SAFETY: the word outlives the call.
+    unsafe {
+        call(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, WAKE_PRIVATE, 1, 0, 0, 0],
+        )
+    };
+}
+
+/// This process.
+pub fn process_id() -> i32 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// The process that started this one.
+pub fn parent_id() -> i32 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_getppid, [0; 6]) as i32 }
+}
+
+/// An open file that closes itself.
+pub struct File(i32);
+
+impl File {
+    /// Opens `path`; the error is an errno.
+    pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
+        let flags = (flags | libc::O_CLOEXEC) as usize;
+        let at = libc::AT_FDCWD as usize;
+        // SAFETY: the path ends in a zero byte.
+        let fd = unsafe {
+            call(
+                libc::SYS_openat,
+                [at, path.as_ptr() as usize, flags, mode as usize, 0, 0],
+            )
+        };
+        if fd < 0 {
+            Err(-fd as i32)
+        } else {
+            Ok(Self(fd as i32))
+        }
+    }
+
+    /// Reads what comes next; 0 at the end and on errors.
+    pub fn read(&self, buf: &mut [u8]) -> usize {
+        loop {
+            // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
+            let n = unsafe {
+                let args = [
+                    self.0 as usize,
+                    buf.as_mut_ptr() as usize,
+                    buf.len(),
+                    0,
+                    0,
+                    0,
+                ];
+                call(libc::SYS_read, args)
+            };
+            if n != -libc::EINTR as isize {
+                return n.max(0) as usize;
+            }
+        }
+    }
+
+    /// Writes all of `bytes`; the error is an errno.
+    pub fn write_all(&self, mut bytes: &[u8]) -> Result<(), i32> {
+        while !bytes.is_empty() {
+            // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
+            let n = unsafe {
+                let args = [
+                    self.0 as usize,
+                    bytes.as_ptr() as usize,
+                    bytes.len(),
+                    0,
+                    0,
+                    0,
+                ];
+                call(libc::SYS_write, args)
+            };
+            match n {
+                0 => return Err(libc::EIO),
+                n if n > 0 => bytes = &bytes[n as usize..],
+                n if n == -libc::EINTR as isize => {}
+                n => return Err(-n as i32),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::io::Write for File {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        File::write_all(self, bytes).map_err(std::io::Error::from_raw_os_error)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes to a descriptor of the program's, once.
+pub fn write_to(fd: i32, bytes: &[u8]) {
+    // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
+    unsafe {
+        call(
+            libc::SYS_write,
+            [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+        )
+    };
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours.
+        unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// All of a small file such as those under /proc.
+pub fn read_file(path: &CStr) -> Vec<u8> {
+    let mut all = Vec::new();
+    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
+        return all;
+    };
+    loop {
+        let len = all.len();
+        all.resize(len + 16384, 0);
+        let n = file.read(&mut all[len..]);
+        all.truncate(len + n);
+        if n == 0 {
+            return all;
+        }
+    }
+}
+
+/// Renames a file; the error is an errno.
+pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: both paths end in a zero byte.
+    let n = unsafe {
+        let args = [at, from.as_ptr() as usize, at, to.as_ptr() as usize, 0, 0];
+        call(libc::SYS_renameat2, args)
+    };
+    if n < 0 { Err(-n as i32) } else { Ok(()) }
+}
+
+/// Removes a file, if it is there.
+pub fn unlink(path: &CStr) {
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: the path ends in a zero byte.
+    unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// Copies memory of this process that may not be there; how many bytes could be read.
+pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
+    let local = [buf.as_mut_ptr() as usize, buf.len()];
+    let remote = [at, buf.len()];
+    let pid = process_id() as usize;
+    let (local, remote) = (local.as_ptr() as usize, remote.as_ptr() as usize);
+    // SAFETY: the kernel checks `at`, and writes only into `buf`.
+    let n = unsafe { call(libc::SYS_process_vm_readv, [pid, local, 1, remote, 1, 0]) };
+    n.max(0) as usize
+}
+
+/// Blocks all signals of this thread; what was blocked before, for [`restore_signals`].
+pub fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0u64);
+    let args = [
+        libc::SIG_SETMASK as usize,
+        &raw const all as usize,
+        &raw mut before as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: both masks are 8 bytes, as the kernel's are.
+    unsafe { call(libc::SYS_rt_sigprocmask, args) };
+    before
+}
+
+/// Puts back the mask that [`block_signals`] found.
+pub fn restore_signals(before: u64) {
+    let args = [
+        libc::SIG_SETMASK as usize,
+        &raw const before as usize,
+        0,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: the mask is 8 bytes, as the kernel's is.
+    unsafe { call(libc::SYS_rt_sigprocmask, args) };
+}

@@ -1,0 +1,57 @@
+//! gperftools' text form of a heap profile: one line a stack, then the mappings.
+//!
+//! Format from gperftools, heap-profile-table.cc: `objects: bytes [allocated objects: bytes] @ addresses`, leaf
+//! first, return addresses as they are.
+
+use std::io::{self, Write};
+
+use crate::capture::CUT;
+use crate::engine::{self, STACKS};
+use crate::snapshot::{self, Sums};
+use crate::sys;
+
+/// Writes the profile as text.
+pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
+    let sums = snapshot::sums();
+    let mut order: Vec<usize> = (0..sums.len())
+        .filter(|&i| sums[i].allocated != [0, 0])
+        .collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(sums[i].in_use()[1]));
+    let total = sums.iter().fold(Sums::default(), |mut total, sum| {
+        for i in 0..2 {
+            total.allocated[i] += sum.allocated[i];
+            total.freed[i] += sum.freed[i];
+        }
+        total
+    });
+    write!(writer, "heap profile: ")?;
+    line(writer, &total)?;
+    // Estimates are unsampled already, so a reader must not do it again.
+    writeln!(writer, " @ heapprofile")?;
+    for id in order {
+        line(writer, &sums[id])?;
+        write!(writer, " @")?;
+        for &pc in STACKS.get(id as u32).1.iter().filter(|&&pc| pc != CUT) {
+            write!(writer, " {pc:#018x}")?;
+        }
+        writeln!(writer)?;
+    }
+    if engine::period() != 1 {
+        writeln!(
+            writer,
+            "# sampled, one in {} bytes; values are estimates",
+            engine::period()
+        )?;
+    }
+    write!(writer, "\nMAPPED_LIBRARIES:\n")?;
+    writer.write_all(&sys::read_file(c"/proc/self/maps"))
+}
+
+fn line(writer: &mut dyn Write, sums: &Sums) -> io::Result<()> {
+    let (in_use, allocated) = (sums.in_use(), sums.allocated);
+    write!(
+        writer,
+        "{:6}: {:8} [{:6}: {:8}]",
+        in_use[0], in_use[1], allocated[0], allocated[1]
+    )
+}

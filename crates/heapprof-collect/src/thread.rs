@@ -1,0 +1,142 @@
+//! What a thread owns while it lives: counters, its last stack, its random numbers.
+//!
+//! States are never freed. When a thread ends, the next new one takes over its state with the counters in
+//! it, which are sums and belong to no thread in particular.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::capture::Record;
+use crate::chunks::Chunks;
+use crate::counters::{Cell, Recent, Temporary};
+use crate::sampler::Random;
+use crate::sys;
+use crate::tls::{self, Block};
+
+/// Tables of one thread at a time.
+pub(crate) struct ThreadState {
+    /// The next in the list of all; set once.
+    next: *mut ThreadState,
+    taken: AtomicBool,
+    pub(crate) random: Random,
+    pub(crate) recent: Recent,
+    /// Bytes allocated and freed since they were last added to the process's.
+    pub(crate) unreported: [u64; 2],
+    pub(crate) cells: Chunks<Cell>,
+    pub(crate) temporary: Chunks<Temporary>,
+    /// The stack of the last event that had one.
+    pub(crate) last_stack: Option<u32>,
+    pub(crate) last_generation: u32,
+    pub(crate) record: Record,
+}
+
+static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Every state there is.
+pub(crate) fn all() -> impl Iterator<Item = &'static ThreadState> {
+    let mut at = ALL.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: states are never freed, and `next` never changes once a state is in the list.
+        let state = unsafe { at.as_ref()? };
+        at = state.next;
+        Some(state)
+    })
+}
+
+impl ThreadState {
+    /// A state for the current thread: a dead thread's, or a new one; null without memory.
+    #[cold]
+    pub(crate) fn acquire() -> *mut Self {
+        for state in all() {
+            let free = !state.taken.load(Ordering::Relaxed);
+            if free && !state.taken.swap(true, Ordering::Acquire) {
+                let state = std::ptr::from_ref(state).cast_mut();
+                // SAFETY: `taken` makes it ours alone.
+                unsafe { (*state).record.reset() };
+                return state;
+            }
+        }
+        let new = sys::map(size_of::<Self>()).cast::<Self>();
+        if new.is_null() {
+            return new;
+        }
+        // SAFETY: zeroed memory is a valid state; nobody else sees it until it is in the list.
+        unsafe {
+            (*new).taken = AtomicBool::new(true);
+            (*new).random.seed(new as u64);
+            (*new).record.reset();
+            let mut head = ALL.load(Ordering::Acquire);
+            loop {
+                (*new).next = head;
+                match ALL.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return new,
+                    Err(now) => head = now,
+                }
+            }
+        }
+    }
+
+    /// Gives the state to whoever needs one next.
+    pub(crate) fn release(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+}
+
+/// After fork: the other threads are gone, their states free.
+pub(crate) fn forget_other_threads() {
+    // SAFETY: the block is this thread's own.
+    let own = unsafe { (*tls::current()).state };
+    for state in all() {
+        if !std::ptr::eq(state, own) {
+            state.release();
+        }
+    }
+}
+
+/// Arranges for `block`'s state to be given back when its thread ends.
+pub(crate) fn watch_end(block: *mut Block) {
+    if let Some(key) = KEY.get() {
+        // SAFETY: the key exists. Keys made early are stored without allocating.
+        unsafe { libc::pthread_setspecific(key, block.cast()) };
+    }
+}
+
+/// Makes the key whose destructor tells of a thread's end. Once, as early as possible.
+pub fn prepare() {
+    KEY.make();
+}
+
+static KEY: Key = Key(std::sync::atomic::AtomicU32::new(u32::MAX));
+
+struct Key(std::sync::atomic::AtomicU32);
+
+impl Key {
+    fn get(&self) -> Option<libc::pthread_key_t> {
+        let key = self.0.load(Ordering::Acquire);
+        (key != u32::MAX).then_some(key)
+    }
+
+    fn make(&self) {
+        let mut key = 0;
+        // SAFETY: `key` receives the new key; the destructor is a function of this library, which is never unloaded.
+        if self.get().is_none()
+            && unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0
+        {
+            self.0.store(key, Ordering::Release);
+        }
+    }
+}
+
+/// Called by libc when a thread ends, in rounds: other destructors may allocate, so only the last round counts.
+unsafe extern "C" fn ended(block: *mut libc::c_void) {
+    let block = block.cast::<Block>();
+    // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
+    unsafe {
+        (*block).ended += 1;
+        if (*block).ended < 4 {
+            watch_end(block);
+        } else if let Some(state) = (*block).state.as_ref() {
+            (*block).state = std::ptr::null_mut();
+            state.release();
+        }
+    }
+}

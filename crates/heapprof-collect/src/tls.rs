@@ -1,0 +1,76 @@
+//! This thread's block, in initial-exec storage: reading it calls nothing, so it can't recurse into malloc.
+//!
+//! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
+
+/// What the hooks keep for each thread; zero when the thread starts.
+#[repr(C)]
+pub struct Block {
+    /// Bytes until the next sample. The hooks subtract; below zero they call in here.
+    pub countdown: u64,
+    /// The thread's tables, null until its first event.
+    pub(crate) state: *mut crate::thread::ThreadState,
+    /// Whether the thread is inside the collector.
+    pub(crate) busy: u32,
+    /// How often the thread's end was announced.
+    pub(crate) ended: u32,
+}
+
+/// A countdown that is not reached while the thread is busy.
+pub(crate) const QUIET: u64 = u64::MAX / 2;
+
+#[cfg(target_arch = "x86_64")]
+mod place {
+    use std::arch::{asm, global_asm};
+
+    global_asm!(
+        ".pushsection .tbss.heapprof_tls,\"awT\",@nobits",
+        ".balign 64",
+        ".globl heapprof_tls",
+        ".hidden heapprof_tls",
+        ".type heapprof_tls,@object",
+        "heapprof_tls:",
+        ".zero 64",
+        ".size heapprof_tls, 64",
+        ".popsection",
+    );
+
+    /// This thread's block.
+    #[inline(always)]
+    pub fn current() -> *mut super::Block {
+        let block;
+        // SAFETY: adds the variable's offset to the thread pointer, which fs:0 holds by the ABI.
+        unsafe {
+            asm!("mov {0}, qword ptr [rip + heapprof_tls@GOTTPOFF]",
+                 "add {0}, qword ptr fs:[0]",
+                 out(reg) block, options(pure, readonly, nostack));
+        }
+        block
+    }
+}
+
+/// Elsewhere the compiler's own thread-local storage (aarch64; not run here).
+#[cfg(not(target_arch = "x86_64"))]
+mod place {
+    use std::cell::UnsafeCell;
+
+    thread_local! {
+        static BLOCK: UnsafeCell<super::Block> = const {
+            UnsafeCell::new(super::Block {
+                countdown: 0,
+                state: std::ptr::null_mut(),
+                busy: 0,
+                ended: 0,
+            })
+        };
+    }
+
+    /// This thread's block.
+    #[inline(always)]
+    pub fn current() -> *mut super::Block {
+        BLOCK.with(UnsafeCell::get)
+    }
+}
+
+pub use place::current;
+
+const _: () = assert!(size_of::<Block>() <= 64);

@@ -1,0 +1,168 @@
+//! When to dump besides at the end: noticed inside an allocation, done just after it.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use crate::engine::PROCESS;
+use crate::lock::Locked;
+use crate::options::Triggers;
+use crate::recording::{self, Reason};
+use crate::sampler::BYTE_BITS;
+use crate::{engine, sys};
+
+/// Threads report what they allocated and freed each time it is this much.
+pub(crate) const REPORT: u64 = 1 << 20;
+
+static TRIGGERS: Locked<Triggers> = Locked::new(Triggers {
+    interval: None,
+    growth: None,
+    peak: false,
+    peak_growth: None,
+    allocated: None,
+    freed: None,
+});
+static PENDING: AtomicBool = AtomicBool::new(false);
+static REASON: AtomicU8 = AtomicU8::new(0);
+static ALLOCATED: AtomicU64 = AtomicU64::new(0);
+static FREED: AtomicU64 = AtomicU64::new(0);
+static ALLOCATED_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+static FREED_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Milliseconds since some moment at which the interval ends, when no thread of ours counts them.
+static DEADLINE: AtomicI64 = AtomicI64::new(i64::MAX);
+static LAST_PEAK: AtomicI64 = AtomicI64::new(0);
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static crate::lock::Lock {
+    &TRIGGERS.lock
+}
+
+/// Whether something is to be done after this event.
+#[inline(always)]
+pub(crate) fn pending() -> bool {
+    PENDING.load(Ordering::Relaxed)
+}
+
+fn unit() -> u32 {
+    if engine::period() == 1 { 0 } else { BYTE_BITS }
+}
+
+/// From now on.
+pub(crate) fn arm(triggers: Triggers) {
+    TRIGGERS.with(|t| *t = triggers);
+    LAST_PEAK.store(0, Ordering::Relaxed);
+    rearm();
+}
+
+/// After a dump: the limits move on.
+pub(crate) fn rearm() {
+    let triggers = TRIGGERS.with(|t| *t);
+    let scaled = |bytes: u64| {
+        i64::try_from(bytes)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1 << unit())
+    };
+    let (in_use, peak) = (
+        PROCESS.in_use.load(Ordering::Relaxed),
+        PROCESS.peak.load(Ordering::Relaxed),
+    );
+    let mut alarm = i64::MAX;
+    if let Some(growth) = triggers.growth {
+        alarm = alarm.min(in_use.saturating_add(scaled(growth)));
+    }
+    if let Some(growth) = triggers.peak_growth {
+        alarm = alarm.min(peak.saturating_add(scaled(growth)));
+    }
+    if triggers.peak {
+        let last = LAST_PEAK.swap(peak, Ordering::Relaxed).max(peak);
+        alarm = alarm.min(last.saturating_add((last / 10).max(scaled(64 << 10))));
+    }
+    PROCESS.alarm.store(alarm, Ordering::Relaxed);
+    let next = |limit: Option<u64>, so_far: &AtomicU64| {
+        limit.map_or(u64::MAX, |l| {
+            so_far.load(Ordering::Relaxed).saturating_add(l)
+        })
+    };
+    ALLOCATED_LIMIT.store(next(triggers.allocated, &ALLOCATED), Ordering::Relaxed);
+    FREED_LIMIT.store(next(triggers.freed, &FREED), Ordering::Relaxed);
+    if DEADLINE.load(Ordering::Relaxed) != i64::MAX {
+        count_time_inline(&triggers);
+    }
+}
+
+/// Lets allocations look at the clock, where no thread of ours can.
+pub(crate) fn count_time_inline(triggers: &Triggers) {
+    if let Some(interval) = triggers.interval {
+        DEADLINE.store(
+            now().saturating_add(interval.as_millis() as i64),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+fn now() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid to write.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+}
+
+fn ask(reason: Reason) {
+    REASON.store(reason as u8, Ordering::Relaxed);
+    PENDING.store(true, Ordering::Release);
+}
+
+/// The heap passed the alarm's limit.
+#[cold]
+pub(crate) fn alarm() {
+    // One dump a crossing, not one for each thread that sees it.
+    PROCESS.alarm.store(i64::MAX, Ordering::Relaxed);
+    let triggers = TRIGGERS.with(|t| *t);
+    ask(if triggers.growth.is_some() {
+        Reason::Growth
+    } else {
+        Reason::Peak
+    });
+}
+
+/// Adds what a thread allocated and freed.
+#[cold]
+pub(crate) fn report(unreported: &mut [u64; 2]) {
+    let [allocated, freed] = std::mem::take(unreported);
+    if ALLOCATED.fetch_add(allocated, Ordering::Relaxed) + allocated
+        > ALLOCATED_LIMIT.load(Ordering::Relaxed)
+    {
+        ALLOCATED_LIMIT.store(u64::MAX, Ordering::Relaxed);
+        ask(Reason::Allocated);
+    }
+    if FREED.fetch_add(freed, Ordering::Relaxed) + freed > FREED_LIMIT.load(Ordering::Relaxed) {
+        FREED_LIMIT.store(u64::MAX, Ordering::Relaxed);
+        ask(Reason::Freed);
+    }
+    let deadline = DEADLINE.load(Ordering::Relaxed);
+    if deadline != i64::MAX && now() >= deadline {
+        ask(Reason::Interval);
+    }
+}
+
+/// Asks for a dump from a signal handler: done at once if this thread is not inside the collector, else just after.
+pub(crate) fn from_signal(reason: Reason) {
+    if engine::is_apart() {
+        ask(reason);
+    } else {
+        let _ = recording::dump(reason);
+    }
+}
+
+/// Does what is pending.
+#[cold]
+pub(crate) fn run() {
+    if PENDING.swap(false, Ordering::AcqRel) {
+        let reason = Reason::from_number(REASON.load(Ordering::Relaxed));
+        let mask = sys::block_signals();
+        let _ = recording::dump(reason);
+        sys::restore_signals(mask);
+        recording::after_pending(reason);
+    }
+}

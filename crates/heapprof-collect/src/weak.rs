@@ -1,0 +1,71 @@
+//! Symbols of libc that older ones lack: found by the linker if they exist, null if they don't.
+
+use std::arch::global_asm;
+use std::ffi::c_void;
+
+global_asm!(
+    ".weak _dl_find_object",
+    ".weak __libc_single_threaded",
+    ".pushsection .data.rel.ro.heapprof_weak,\"aw\",@progbits",
+    ".balign 8",
+    ".globl heapprof_weak",
+    ".hidden heapprof_weak",
+    ".type heapprof_weak,@object",
+    "heapprof_weak:",
+    ".quad _dl_find_object",
+    ".quad __libc_single_threaded",
+    ".size heapprof_weak, 16",
+    ".popsection",
+);
+
+#[repr(C)]
+struct Weak {
+    dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
+    single_threaded: Option<&'static u8>,
+}
+
+unsafe extern "C" {
+    #[link_name = "heapprof_weak"]
+    static WEAK: Weak;
+}
+
+/// glibc's `struct dl_find_object` (2.35 and later).
+#[repr(C)]
+pub(crate) struct FoundObject {
+    flags: u64,
+    pub(crate) map_start: usize,
+    pub(crate) map_end: usize,
+    link_map: *mut c_void,
+    pub(crate) eh_frame: usize,
+    reserved: [u64; 7],
+}
+
+/// Whether glibc can find an object without taking the loader's lock.
+pub(crate) fn has_dl_find_object() -> bool {
+    // SAFETY: defined above, never written.
+    unsafe { WEAK.dl_find_object.is_some() }
+}
+
+/// The loaded object that holds `pc`, by `_dl_find_object`.
+pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
+    let mut found = std::mem::MaybeUninit::<FoundObject>::zeroed();
+    // SAFETY: the result is plain data, zeroed and large enough; the function reads only `pc`'s value.
+    unsafe {
+        let find = WEAK.dl_find_object?;
+        (find(pc as *const c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init())
+    }
+}
+
+/// Whether this process has one thread only, as glibc (2.32 and later) knows it. False in doubt.
+///
+/// It becomes false in the one thread before a second one starts, never in the middle of our work.
+#[inline(always)]
+pub(crate) fn single_threaded() -> bool {
+    // SAFETY: glibc's variable lives as long as the process; it is a byte, read volatile for others write it.
+    unsafe {
+        match WEAK.single_threaded {
+            Some(byte) => std::ptr::from_ref(byte).read_volatile() != 0,
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The functions that a program may call: gperftools' by their names, and ours. Declared in include/heapprof.h.
+
+use std::ffi::{c_char, c_int, c_ulong};
+
+use heapprof_collect::{self as collect, Format, Mode, Options, Output, Reason, Triggers};
+
+use crate::real::real;
+use crate::start::{status, text};
+
+/// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation when
+/// `period` is 0, else one in so many bytes. What was recorded before is forgotten. 0, or an errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) -> c_int {
+    let mode = if period == 0 {
+        Mode::Exact
+    } else {
+        Mode::Sampled
+    };
+    collect::apart(|| {
+        // SAFETY: the caller's contract.
+        let pattern = unsafe { text(output) }.unwrap_or_default().to_vec();
+        let parent = Some(collect::sys::parent_id());
+        let mut options = collect::default_options().unwrap_or_default();
+        if !pattern.is_empty() {
+            options.output = Output {
+                pattern,
+                parent,
+                ..options.output
+            };
+        }
+        collect::start(Options {
+            mode,
+            period,
+            ..options
+        });
+    });
+    0
+}
+
+/// Ends the recording. What it recorded can still be dumped.
+#[unsafe(no_mangle)]
+pub extern "C" fn heapprof_stop() {
+    collect::stop();
+}
+
+/// Whether allocations are being recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn heapprof_is_running() -> c_int {
+    c_int::from(collect::is_running())
+}
+
+/// Writes a profile to `path`, or where the pattern says when it is null. 0, or an errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
+    // SAFETY: the caller's contract.
+    let path = unsafe { text(path) };
+    status(collect::dump_named(Reason::Request, path))
+}
+
+/// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null without memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
+    give(len, || collect::profile(Reason::Request))
+}
+
+fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
+    collect::apart(|| {
+        let bytes = make();
+        // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final zero.
+        unsafe {
+            let block = (real().malloc)(bytes.len() + 1);
+            if !block.is_null() {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), block, bytes.len());
+                *block.add(bytes.len()) = 0;
+                if !len.is_null() {
+                    *len = bytes.len();
+                }
+            }
+            block
+        }
+    })
+}
+
+/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with its default intervals.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
+    if collect::is_running() {
+        return;
+    }
+    collect::apart(|| {
+        // SAFETY: the caller's contract.
+        let pattern = unsafe { text(prefix) }.unwrap_or_default().to_vec();
+        let triggers = Triggers {
+            allocated: Some(1 << 30),
+            peak_growth: Some(100 << 20),
+            ..Triggers::default()
+        };
+        let parent = Some(collect::sys::parent_id());
+        let output = Output {
+            pattern,
+            parent,
+            numbered_prefix: true,
+            ..Output::default()
+        };
+        let (mode, format) = (Mode::Exact, Format::Text);
+        collect::start(Options {
+            mode,
+            format,
+            triggers,
+            output,
+            ..Options::default()
+        });
+    });
+}
+
+/// gperftools: whether it records.
+#[unsafe(no_mangle)]
+pub extern "C" fn IsHeapProfilerRunning() -> c_int {
+    heapprof_is_running()
+}
+
+/// gperftools: ends the recording.
+#[unsafe(no_mangle)]
+pub extern "C" fn HeapProfilerStop() {
+    collect::stop();
+}
+
+/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is for its log, and we write none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
+    if collect::is_running() {
+        status(collect::dump(Reason::Request));
+    }
+}
+
+/// gperftools: the profile as text, in memory that the caller frees.
+#[unsafe(no_mangle)]
+pub extern "C" fn GetHeapProfile() -> *mut u8 {
+    give(std::ptr::null_mut(), collect::text_profile)
+}

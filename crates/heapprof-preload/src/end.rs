@@ -1,0 +1,242 @@
+//! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use heapprof_collect::{self as collect, Reason};
+
+use crate::{real, start};
+
+/// Whether the last dump was made.
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+fn last_dump() {
+    if collect::is_running() && !ENDED.swap(true, Ordering::AcqRel) {
+        start::report(&collect::dump(Reason::Exit));
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;
+
+extern "C" fn destructor() {
+    last_dump();
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    last_dump();
+    loop {
+        // SAFETY: ends the process, as libc's own does.
+        unsafe { collect::sys::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the same function by C's name.
+    unsafe { _exit(status) }
+}
+
+type Abort = unsafe extern "C" fn() -> !;
+type AssertFail = unsafe extern "C" fn(*const c_char, *const c_char, c_uint, *const c_char) -> !;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn abort() -> ! {
+    last_dump();
+    // SAFETY: libc's own, or what it comes down to.
+    unsafe {
+        if let Some(real) = real::next(c"abort") {
+            std::mem::transmute::<*const c_void, Abort>(real)();
+        }
+        libc::signal(libc::SIGABRT, libc::SIG_DFL);
+        libc::raise(libc::SIGABRT);
+        _exit(127)
+    }
+}
+
+/// assert's end: libc's calls its own abort, not ours.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __assert_fail(
+    assertion: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+    function: *const c_char,
+) -> ! {
+    last_dump();
+    // SAFETY: passed on as it came.
+    unsafe {
+        match real::next(c"__assert_fail") {
+            Some(real) => std::mem::transmute::<*const c_void, AssertFail>(real)(
+                assertion, file, line, function,
+            ),
+            None => abort(),
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), dso: *mut c_void) -> c_int;
+}
+
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    last_dump();
+}
+
+/// Registers for the ends that are announced. At the start, so that ours runs after the program's.
+pub fn prepare() {
+    // SAFETY: functions of this library, which is never unloaded.
+    unsafe {
+        __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
+        libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+    }
+}
+
+unsafe extern "C" fn before_fork() {
+    collect::before_fork();
+}
+
+unsafe extern "C" fn in_parent() {
+    collect::after_fork_in_parent();
+}
+
+unsafe extern "C" fn in_child() {
+    ENDED.store(false, Ordering::Relaxed);
+    collect::after_fork_in_child();
+}
+
+unsafe fn handle(signal: c_int, handler: extern "C" fn(c_int), flags: c_int) -> bool {
+    // SAFETY: plain libc calls with valid structures.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &raw mut old) != 0
+            || old.sa_sigaction != libc::SIG_DFL
+        {
+            return false;
+        }
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = handler as usize;
+        new.sa_flags = flags;
+        libc::sigfillset(&raw mut new.sa_mask);
+        libc::sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
+    }
+}
+
+extern "C" fn dump_signal(_: c_int) {
+    collect::dump_from_signal();
+}
+
+extern "C" fn end_signal(signal: c_int) {
+    if ENDED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    collect::end_from_signal(signal);
+}
+
+/// Takes `signal` for dumps, if the program left it at its default; whether it was taken.
+pub fn dump_on(signal: c_int) -> bool {
+    // SAFETY: the handler is async-signal-safe.
+    unsafe { handle(signal, dump_signal, libc::SA_RESTART) }
+}
+
+/// Catches the signals that end a program from a terminal or a service manager, where it left them.
+pub fn catch_ends() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: as above; the handler raises the signal again with its default action.
+        unsafe { handle(signal, end_signal, 0) };
+    }
+}
+
+/// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
+unsafe extern "C" fn before_exec() {
+    if collect::is_running() {
+        start::report(&collect::dump(Reason::Exec));
+    }
+}
+
+/// Where each exec goes on.
+unsafe extern "C" fn real_exec(index: usize) -> *const c_void {
+    const NAMES: [&std::ffi::CStr; 9] = [
+        c"execve",
+        c"execv",
+        c"execvp",
+        c"execvpe",
+        c"execl",
+        c"execlp",
+        c"execle",
+        c"fexecve",
+        c"execveat",
+    ];
+    // libc has them all; without it there is nothing to call.
+    collect::apart(|| real::next(NAMES[index]).unwrap_or(missing as *const c_void))
+}
+
+unsafe extern "C" fn missing() -> c_int {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
+}
+
+/// An exec: its arguments (which may be variadic) stay where they are, and libc's function gets them.
+macro_rules! exec {
+    ($name:ident, $index:literal) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() -> c_int {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "push rax",
+                ".cfi_adjust_cfa_offset 56",
+                "call {before}",
+                concat!("mov edi, ", $index),
+                "call {real}",
+                "mov r11, rax",
+                "pop rax",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -56",
+                "jmp r11",
+                ".cfi_endproc",
+                before = sym before_exec,
+                real = sym real_exec,
+            )
+        }
+    };
+}
+exec!(execve, 0);
+exec!(execv, 1);
+exec!(execvp, 2);
+exec!(execvpe, 3);
+exec!(execl, 4);
+exec!(execlp, 5);
+exec!(execle, 6);
+exec!(fexecve, 7);
+exec!(execveat, 8);
+
+/// dlclose: what is unmapped is remembered, so that stacks through it stay readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
+    let real = collect::apart(|| real::next(c"dlclose"));
+    let Some(real) = real else {
+        return -1;
+    };
+    // SAFETY: dlclose's contract, passed on.
+    let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
+    if collect::was_started() {
+        collect::around_unload(close)
+    } else {
+        close()
+    }
+}

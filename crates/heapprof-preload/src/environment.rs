@@ -1,0 +1,192 @@
+//! From environment variables to options.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use heapprof_collect::{Format, Mode, Options, Output, Triggers};
+
+/// What the environment asks for.
+pub struct Asked {
+    pub options: Options,
+    pub start: bool,
+    pub signal: Option<i32>,
+    pub mmap: bool,
+    pub verbose: bool,
+    /// Under `heapprof record`: ends by signals are caught.
+    pub recorded: bool,
+}
+
+/// A variable with a value that is not understood.
+pub struct Misunderstood {
+    pub name: &'static CStr,
+    pub expected: &'static str,
+}
+
+fn get(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the program does not change its environment while the library starts.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: a non-null result is a string that stays.
+    let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes())?;
+    (!value.is_empty()).then_some(value)
+}
+
+fn parsed<T>(
+    name: &'static CStr,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Misunderstood> {
+    let Some(value) = get(name) else {
+        return Ok(None);
+    };
+    let value = std::str::from_utf8(value)
+        .ok()
+        .map(str::trim)
+        .and_then(parse);
+    value.map(Some).ok_or(Misunderstood { name, expected })
+}
+
+fn yes(name: &'static CStr, default: bool) -> Result<bool, Misunderstood> {
+    let answer = |text: &str| match text {
+        "yes" | "1" | "true" | "on" => Some(true),
+        "no" | "0" | "false" | "off" => Some(false),
+        _ => None,
+    };
+    Ok(parsed(name, "yes or no", answer)?.unwrap_or(default))
+}
+
+/// Bytes with a unit: `512KiB`, `1m`, `4096`.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Time with a unit: `500ms`, `10s`, `2m`, `30`.
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.len()
+        - text
+            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+            .len();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim() {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let seconds = number.parse::<f64>().ok()? * seconds;
+    (seconds >= 0.001 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
+}
+
+fn positive(bytes: Option<u64>) -> Option<u64> {
+    bytes.filter(|&b| b > 0)
+}
+
+const BYTES: &str = "a size such as 1048576 or 1MiB";
+const TIME: &str = "a time such as 10, 500ms or 2m";
+const SIGNAL: &str = "a signal number";
+
+fn signal(text: &str) -> Option<i32> {
+    text.parse().ok().filter(|s| (1..=64).contains(s))
+}
+
+/// Reads the environment; `None` when it asks for nothing.
+pub fn read() -> Result<Option<Asked>, Misunderstood> {
+    let mut options = Options::default();
+    let mut found_signal = parsed(c"HEAPPROF_SIGNAL", SIGNAL, signal)?;
+    if let Some(pattern) = get(c"HEAPPROF_OUTPUT") {
+        options.output.pattern = pattern.to_vec();
+        options.output.parent = parsed(c"HEAPPROF_RECORD", "a process id", |t| t.parse().ok())?;
+        options.output.list = get(c"HEAPPROF_LIST").unwrap_or_default().to_vec();
+    } else if let Some(prefix) = get(c"HEAPPROFILE") {
+        options = gperftools(prefix)?;
+        if found_signal.is_none() {
+            found_signal = parsed(c"HEAPPROFILESIGNAL", SIGNAL, signal)?;
+        }
+    } else {
+        return Ok(None);
+    }
+    let mode = |text: &str| match text {
+        "sampled" => Some(Mode::Sampled),
+        "exact" => Some(Mode::Exact),
+        _ => None,
+    };
+    if let Some(mode) = parsed(c"HEAPPROF_MODE", "sampled or exact", mode)? {
+        options.mode = mode;
+    }
+    let format = |text: &str| match text {
+        "pprof" => Some(Format::Pprof),
+        "text" => Some(Format::Text),
+        _ => None,
+    };
+    if let Some(format) = parsed(c"HEAPPROF_FORMAT", "pprof or text", format)? {
+        options.format = format;
+    }
+    let period = |text: &str| bytes(text).filter(|&b| (2..=1 << 40).contains(&b));
+    if let Some(period) = parsed(
+        c"HEAPPROF_PERIOD",
+        "a size from 2 bytes to 1 TiB, such as 512KiB",
+        period,
+    )? {
+        options.period = period;
+    }
+    let triggers = &mut options.triggers;
+    triggers.interval = parsed(c"HEAPPROF_INTERVAL", TIME, time)?.or(triggers.interval);
+    triggers.growth = positive(parsed(c"HEAPPROF_GROWTH", BYTES, bytes)?);
+    triggers.peak = yes(c"HEAPPROF_PEAK", false)?;
+    options.follow_children = yes(c"HEAPPROF_FOLLOW", true)?;
+    Ok(Some(Asked {
+        start: yes(c"HEAPPROF_START", true)?,
+        signal: found_signal,
+        mmap: yes(c"HEAPPROF_MMAP", false)?,
+        verbose: yes(c"HEAPPROF_VERBOSE", false)?,
+        recorded: options.output.parent.is_some(),
+        options,
+    }))
+}
+
+/// gperftools' setup: every allocation, its intervals, its text.
+fn gperftools(prefix: &'static [u8]) -> Result<Options, Misunderstood> {
+    let size = |name, default: u64| {
+        Ok(positive(Some(
+            parsed(name, BYTES, bytes)?.unwrap_or(default),
+        )))
+    };
+    let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", "seconds", |t| {
+        t.parse::<u64>().ok()
+    })?;
+    // As gperftools does: the first character's upper bit tells children that they are not the first process.
+    let is_child = prefix[0] & 0x80 != 0;
+    let mut pattern = prefix.to_vec();
+    pattern[0] &= 0x7f;
+    if !is_child {
+        // SAFETY: the string is the program's environment, which is writable; only its first byte changes.
+        unsafe { prefix.as_ptr().cast_mut().write(prefix[0] | 0x80) };
+    }
+    Ok(Options {
+        mode: Mode::Exact,
+        format: Format::Text,
+        triggers: Triggers {
+            interval: positive(seconds).map(Duration::from_secs),
+            allocated: size(c"HEAP_PROFILE_ALLOCATION_INTERVAL", 1 << 30)?,
+            freed: size(c"HEAP_PROFILE_DEALLOCATION_INTERVAL", 0)?,
+            peak_growth: size(c"HEAP_PROFILE_INUSE_INTERVAL", 100 << 20)?,
+            ..Triggers::default()
+        },
+        output: Output {
+            pattern,
+            numbered_prefix: true,
+            parent: (!is_child).then(heapprof_collect::sys::parent_id),
+            ..Output::default()
+        },
+        ..Options::default()
+    })
+}

@@ -1,0 +1,182 @@
+//! The rest of malloc's family, each over its real function.
+
+use std::ffi::{c_int, c_void};
+
+use heapprof_collect::{self as collect, Frame};
+
+use crate::fast_path::hook;
+use crate::real::{Real, real};
+use crate::start;
+
+/// An allocation that is looked at.
+#[inline(always)]
+pub fn allocate(size: usize, frame: Frame, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
+    if !start::is_done() {
+        start::at_first_allocation();
+    }
+    collect::allocate(size, frame, || make(real()))
+}
+
+/// An allocation by a hook without assembly of its own.
+#[inline(always)]
+fn charged(size: usize, slot: usize, bp: usize, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
+    if collect::charge(size) {
+        allocate(size, Frame { slot, bp }, make)
+    } else {
+        make(real())
+    }
+}
+
+/// Before a free that is looked at.
+#[inline(always)]
+pub fn release(address: *mut u8) {
+    if !address.is_null() {
+        collect::release(address);
+    }
+}
+
+fn fail(errno: c_int) -> *mut u8 {
+    // SAFETY: errno is this thread's own; setting it is what the function that fails here does.
+    unsafe { *libc::__errno_location() = errno };
+    std::ptr::null_mut()
+}
+
+hook!(calloc(n: usize, each: usize) -> *mut u8, "rdx", "rcx" => chosen_calloc);
+unsafe extern "C" fn chosen_calloc(n: usize, each: usize, slot: usize, bp: usize) -> *mut u8 {
+    // The real one refuses products that overflow.
+    // SAFETY: calloc's contract, passed on.
+    charged(n.saturating_mul(each), slot, bp, |real| unsafe {
+        (real.calloc)(n, each)
+    })
+}
+
+hook!(realloc(old: *mut u8, size: usize) -> *mut u8, "rdx", "rcx" => chosen_realloc);
+unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: usize) -> *mut u8 {
+    if old.is_null() {
+        // SAFETY: realloc's contract, passed on; of nothing it is malloc, of another allocator's choice.
+        return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
+    }
+    // SAFETY: as above.
+    collect::reallocate(old, size, Frame { slot, bp }, || unsafe {
+        (real().realloc)(old, size)
+    })
+}
+
+hook!(reallocarray(old: *mut u8, n: usize, each: usize) -> *mut u8, "rcx", "r8" => chosen_reallocarray);
+unsafe extern "C" fn chosen_reallocarray(
+    old: *mut u8,
+    n: usize,
+    each: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    match n.checked_mul(each) {
+        // SAFETY: reallocarray's contract is realloc's.
+        Some(size) => unsafe { chosen_realloc(old, size, slot, bp) },
+        None => fail(libc::ENOMEM),
+    }
+}
+
+hook!(memalign(align: usize, size: usize) -> *mut u8, "rdx", "rcx" => chosen_memalign);
+unsafe extern "C" fn chosen_memalign(align: usize, size: usize, slot: usize, bp: usize) -> *mut u8 {
+    // SAFETY: memalign's contract, passed on.
+    charged(size, slot, bp, |real| unsafe {
+        (real.memalign)(align, size)
+    })
+}
+
+hook!(aligned_alloc(align: usize, size: usize) -> *mut u8, "rdx", "rcx" => chosen_aligned_alloc);
+unsafe extern "C" fn chosen_aligned_alloc(
+    align: usize,
+    size: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    charged(size, slot, bp, |real| match real.aligned_alloc {
+        // SAFETY: aligned_alloc's contract, passed on.
+        Some(aligned_alloc) => unsafe { aligned_alloc(align, size) },
+        // SAFETY: glibc's is its memalign.
+        None => unsafe { (real.memalign)(align, size) },
+    })
+}
+
+hook!(posix_memalign(result: *mut *mut u8, align: usize, size: usize) -> c_int, "rcx", "r8" => chosen_posix_memalign);
+unsafe extern "C" fn chosen_posix_memalign(
+    result: *mut *mut u8,
+    align: usize,
+    size: usize,
+    slot: usize,
+    bp: usize,
+) -> c_int {
+    if !align.is_power_of_two() || align % size_of::<*mut c_void>() != 0 {
+        return libc::EINVAL;
+    }
+    let mut status = 0;
+    let block = charged(size, slot, bp, |real| match real.posix_memalign {
+        Some(posix_memalign) => {
+            let mut block = std::ptr::null_mut();
+            // SAFETY: posix_memalign's contract, passed on.
+            status = unsafe { posix_memalign(&raw mut block, align, size) };
+            if status == 0 {
+                block
+            } else {
+                std::ptr::null_mut()
+            }
+        }
+        // SAFETY: errno is this thread's own: posix_memalign must leave it alone. memalign takes any power of two.
+        None => unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            let block = (real.memalign)(align, size);
+            if block.is_null() {
+                status = libc::ENOMEM;
+                *errno = before;
+            }
+            block
+        },
+    });
+    if status == 0 {
+        // SAFETY: the caller's pointer, by contract.
+        unsafe { *result = block };
+    }
+    status
+}
+
+hook!(valloc(size: usize) -> *mut u8, "rsi", "rdx" => chosen_valloc);
+unsafe extern "C" fn chosen_valloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
+    // SAFETY: valloc's contract, passed on.
+    charged(size, slot, bp, |real| unsafe { (real.valloc)(size) })
+}
+
+hook!(pvalloc(size: usize) -> *mut u8, "rsi", "rdx" => chosen_pvalloc);
+unsafe extern "C" fn chosen_pvalloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
+    // SAFETY: pvalloc's contract, passed on.
+    charged(size, slot, bp, |real| unsafe { (real.pvalloc)(size) })
+}
+
+/// free by its other names; sizes and alignments are hints for other allocators.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(address: *mut u8) {
+    // SAFETY: free's contract.
+    unsafe { released(address) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(address: *mut u8, _size: usize) {
+    // SAFETY: free's contract.
+    unsafe { released(address) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(address: *mut u8, _align: usize, _size: usize) {
+    // SAFETY: free's contract.
+    unsafe { released(address) }
+}
+
+unsafe fn released(address: *mut u8) {
+    if collect::may_hold(address as usize) {
+        release(address);
+    }
+    // SAFETY: free's contract, passed on.
+    unsafe { (real().free)(address) }
+}

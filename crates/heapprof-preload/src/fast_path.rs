@@ -1,0 +1,83 @@
+//! The way of an allocation that is not looked at: a few instructions, then the real function.
+//!
+//! malloc takes its size and one more (so that empty blocks count) off the thread's countdown and goes on
+//! unless that ran out. free looks up one byte by the address. Both keep the stack as they found it, so that
+//! the real function returns to the program, and both pass on where they were called from if they stop.
+
+use std::arch::naked_asm;
+
+use heapprof_collect::Frame;
+
+use crate::family;
+
+/// malloc.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
+        "stc",
+        "sbb qword ptr fs:[rax], rdi",
+        "jb 2f",
+        "jmp qword ptr [rip + heapprof_real]",
+        "2: mov rsi, rsp",
+        "mov rdx, rbp",
+        "jmp {chosen}",
+        ".cfi_endproc",
+        chosen = sym chosen_malloc,
+    )
+}
+
+/// free.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(address: *mut u8) {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "shr rax, 4",
+        "movzx eax, ax",
+        "lea rcx, [rip + heapprof_filter]",
+        "cmp byte ptr [rcx + rax], 0",
+        "jne 2f",
+        "jmp qword ptr [rip + heapprof_real + 8]",
+        "2: jmp {chosen}",
+        ".cfi_endproc",
+        chosen = sym chosen_free,
+    )
+}
+
+/// Defines an exported hook that passes its arguments on with the place of the call behind them.
+macro_rules! hook {
+    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $slot:literal, $bp:literal => $to:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $slot, ", rsp"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {to}",
+                ".cfi_endproc",
+                to = sym $to,
+            )
+        }
+    };
+}
+pub(crate) use hook;
+
+/// malloc, when the countdown ran out.
+unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
+    family::allocate(size, Frame { slot, bp }, |real| {
+        // SAFETY: malloc's contract, passed on.
+        unsafe { (real.malloc)(size) }
+    })
+}
+
+/// free, when the address may be that of a recorded block.
+unsafe extern "C" fn chosen_free(address: *mut u8) {
+    family::release(address);
+    // SAFETY: free's contract, passed on.
+    unsafe { (crate::real::real().free)(address) }
+}

@@ -1,0 +1,21 @@
+//! `libheapprof.so`: stands in front of malloc and its family in any program, by `LD_PRELOAD` or by linking.
+//!
+//! The hooks decide in a handful of instructions whether an allocation is looked at; everything else is
+//! heapprof-collect's. Nothing here prints, and nothing changes what the program does.
+
+// Exported functions are C's, documented in include/heapprof.h.
+#![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]
+
+mod api;
+mod end;
+mod environment;
+mod family;
+mod fast_path;
+mod mapped;
+mod real;
+mod start;
+mod thread_local;
+mod unwinder;
+
+#[global_allocator]
+static ARENA: heapprof_collect::arena::Arena = heapprof_collect::arena::Arena;

@@ -1,0 +1,113 @@
+//! mmap and its family, counted as allocations when asked for. libc's own mappings do not come this way.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use heapprof_collect::{self as collect, Frame};
+
+static ENABLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether mappings are counted from now on.
+pub fn enable(enabled: bool) {
+    ENABLED.store(enabled, Ordering::Relaxed);
+}
+
+fn counted() -> bool {
+    ENABLED.load(Ordering::Relaxed) && !collect::is_apart()
+}
+
+/// A system call with libc's convention: -1 and errno.
+unsafe fn call(n: libc::c_long, args: [usize; 6]) -> *mut c_void {
+    // SAFETY: the program's own call, passed on to the kernel as libc would.
+    let result = unsafe { collect::sys::call(n, args) };
+    if (-4095..0).contains(&result) {
+        // SAFETY: errno is this thread's own.
+        unsafe { *libc::__errno_location() = -result as c_int };
+        return libc::MAP_FAILED;
+    }
+    result as *mut c_void
+}
+
+// The arguments fill all six registers: the place of the call is found from the frame instead.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let args = [
+        at as usize,
+        len,
+        prot as usize,
+        flags as usize,
+        fd as usize,
+        offset as usize,
+    ];
+    // SAFETY: mmap's contract.
+    let mapped = unsafe { call(libc::SYS_mmap, args) };
+    if mapped != libc::MAP_FAILED && counted() {
+        collect::map(mapped as usize, len, Frame::caller());
+    }
+    mapped
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let args = [
+        at as usize,
+        len,
+        prot as usize,
+        flags as usize,
+        fd as usize,
+        offset as usize,
+    ];
+    // SAFETY: mmap's contract.
+    let mapped = unsafe { call(libc::SYS_mmap, args) };
+    if mapped != libc::MAP_FAILED && counted() {
+        collect::map(mapped as usize, len, Frame::caller());
+    }
+    mapped
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+    if counted() {
+        // Before the kernel: after it another thread may map there.
+        collect::unmap(at as usize, len);
+    }
+    // SAFETY: munmap's contract.
+    unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) as isize as c_int }
+}
+
+/// The fifth argument, where to move to, is variadic in C, and comes in the fifth register all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    at: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: mremap's contract.
+    let moved = unsafe {
+        call(
+            libc::SYS_mremap,
+            [at as usize, old, new, flags as usize, to as usize, 0],
+        )
+    };
+    if moved != libc::MAP_FAILED && counted() {
+        collect::unmap(at as usize, old);
+        collect::map(moved as usize, new, Frame::caller());
+    }
+    moved
+}

@@ -1,0 +1,134 @@
+//! The functions behind the hooks: glibc's own, or those of another allocator that comes after us.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where each hook goes on. Written before the first allocation passes, read by the hooks' assembly.
+#[repr(C)]
+pub struct Real {
+    pub malloc: unsafe extern "C" fn(usize) -> *mut u8,
+    pub free: unsafe extern "C" fn(*mut u8),
+    pub calloc: unsafe extern "C" fn(usize, usize) -> *mut u8,
+    pub realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8,
+    pub memalign: unsafe extern "C" fn(usize, usize) -> *mut u8,
+    pub valloc: unsafe extern "C" fn(usize) -> *mut u8,
+    pub pvalloc: unsafe extern "C" fn(usize) -> *mut u8,
+    pub posix_memalign: Option<unsafe extern "C" fn(*mut *mut u8, usize, usize) -> c_int>,
+    pub aligned_alloc: Option<unsafe extern "C" fn(usize, usize) -> *mut u8>,
+}
+
+// glibc's allocator by the names it has beside the ones we take (GLIBC_2.2.5), so that no lookup is needed
+// before the first allocation. The table lies in the assembly's reach.
+std::arch::global_asm!(
+    ".pushsection .data.heapprof_real,\"aw\",@progbits",
+    ".balign 64",
+    ".globl heapprof_real",
+    ".hidden heapprof_real",
+    ".type heapprof_real,@object",
+    "heapprof_real:",
+    ".quad __libc_malloc",
+    ".quad __libc_free",
+    ".quad __libc_calloc",
+    ".quad __libc_realloc",
+    ".quad __libc_memalign",
+    ".quad __libc_valloc",
+    ".quad __libc_pvalloc",
+    ".quad 0",
+    ".quad 0",
+    ".size heapprof_real, 72",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    #[link_name = "heapprof_real"]
+    static mut REAL: Real;
+}
+
+/// The real functions.
+#[inline(always)]
+pub fn real() -> &'static Real {
+    // SAFETY: written only by `find`, before any other thread exists or allocation passed.
+    unsafe { &*&raw const REAL }
+}
+
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// Looks whether another allocator stands behind us, and goes on to it.
+///
+/// Called at the first allocation of the process, before it is passed on: memory of one allocator must not be freed by another.
+pub fn find() {
+    if FOUND.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let Some(malloc) = next(c"malloc") else {
+        return;
+    };
+    if is_libc(malloc) {
+        return;
+    }
+    // SAFETY: the symbols have the types of the functions they are named after; nobody else uses the table yet.
+    unsafe {
+        let real = &mut *&raw mut REAL;
+        let function = |name: &CStr, old: *const c_void| next(name).unwrap_or(old);
+        real.malloc = std::mem::transmute::<*const c_void, _>(malloc);
+        real.free =
+            std::mem::transmute::<*const c_void, _>(function(c"free", real.free as *const c_void));
+        real.calloc = std::mem::transmute::<*const c_void, _>(function(
+            c"calloc",
+            real.calloc as *const c_void,
+        ));
+        real.realloc = std::mem::transmute::<*const c_void, _>(function(
+            c"realloc",
+            real.realloc as *const c_void,
+        ));
+        real.memalign = std::mem::transmute::<*const c_void, _>(function(
+            c"memalign",
+            real.memalign as *const c_void,
+        ));
+        real.valloc = std::mem::transmute::<*const c_void, _>(function(
+            c"valloc",
+            real.valloc as *const c_void,
+        ));
+        real.pvalloc = std::mem::transmute::<*const c_void, _>(function(
+            c"pvalloc",
+            real.pvalloc as *const c_void,
+        ));
+        // These two are the other allocator's only if they come from the same place; glibc's call glibc's malloc.
+        let same = |name: &CStr| next(name).filter(|f| object(*f) == object(malloc));
+        real.posix_memalign =
+            same(c"posix_memalign").map(|f| std::mem::transmute::<*const c_void, _>(f));
+        real.aligned_alloc =
+            same(c"aligned_alloc").map(|f| std::mem::transmute::<*const c_void, _>(f));
+    }
+}
+
+/// The next definition of a function after ours.
+pub fn next(name: &CStr) -> Option<*const c_void> {
+    // SAFETY: a name that ends in zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    (!found.is_null()).then_some(found.cast_const())
+}
+
+/// Where the object that holds `address` is loaded.
+pub fn object(address: *const c_void) -> usize {
+    // SAFETY: `info` is plain data that dladdr fills.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &raw mut info) == 0 {
+            0
+        } else {
+            info.dli_fbase as usize
+        }
+    }
+}
+
+fn is_libc(address: *const c_void) -> bool {
+    object(address) == object(libc::getpid as *const c_void)
+}
+
+/// Whether the program itself defines `name`, so that calls never come here.
+pub fn defined_elsewhere(name: &CStr) -> bool {
+    // SAFETY: a name that ends in zero.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    !first.is_null() && object(first) != object(find as *const c_void)
+}

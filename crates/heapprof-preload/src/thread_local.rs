@@ -1,0 +1,28 @@
+//! `__tls_get_addr` for this library alone: std's thread-locals compile to calls of it, and libc's may allocate.
+//!
+//! The library is loaded at the start, so its thread-local block lies at a fixed distance from the thread
+//! pointer. That distance is what initial-exec access to one variable of the block gives; the rest is the
+//! offset that the caller passes. So no call leaves the library, and nothing is allocated.
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.heapprof_tls_get_addr,\"ax\",@progbits",
+    ".globl __tls_get_addr",
+    ".hidden __tls_get_addr",
+    ".type __tls_get_addr,@function",
+    "__tls_get_addr:",
+    ".cfi_startproc",
+    // rdi: { module, offset in the module's block }
+    "mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
+    "add rax, qword ptr [rdi + 8]",
+    "add rax, qword ptr fs:[0]",
+    "sub rax, qword ptr [rip + 1f]",
+    "ret",
+    ".cfi_endproc",
+    ".size __tls_get_addr, . - __tls_get_addr",
+    ".popsection",
+    ".pushsection .data.rel.ro.heapprof_tls_offset,\"aw\",@progbits",
+    ".balign 8",
+    "1: .quad heapprof_tls@DTPOFF",
+    ".popsection",
+);

@@ -1,0 +1,36 @@
+//! The unwinder's functions that std refers to, for this library alone: panics abort here, so none is called.
+//!
+//! Without them the library would pull libgcc_s into every program.
+
+use std::arch::global_asm;
+
+macro_rules! never {
+    ($($name:literal),*) => {
+        $(global_asm!(
+            ".pushsection .text.heapprof_unwinder,\"ax\",@progbits",
+            concat!(".globl ", $name),
+            concat!(".hidden ", $name),
+            concat!(".type ", $name, ",@function"),
+            concat!($name, ":"),
+            // Answers 0: no frames, nothing found.
+            "xor eax, eax",
+            "ret",
+            concat!(".size ", $name, ", . - ", $name),
+            ".popsection",
+        );)*
+    };
+}
+never!(
+    "_Unwind_Backtrace",
+    "_Unwind_GetDataRelBase",
+    "_Unwind_GetIP",
+    "_Unwind_GetIPInfo",
+    "_Unwind_GetLanguageSpecificData",
+    "_Unwind_GetRegionStart",
+    "_Unwind_GetTextRelBase",
+    "_Unwind_Resume",
+    "_Unwind_RaiseException",
+    "_Unwind_DeleteException",
+    "_Unwind_SetGR",
+    "_Unwind_SetIP"
+);
