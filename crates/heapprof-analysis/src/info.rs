@@ -197,5 +197,5 @@ pub fn info(session: &Session) -> Result<Info, Error> {
 fn heap_bytes(types: &[TypeTotal], name: &str) -> Option<i64> {
     let found = types.iter().find(|t| t.sample_type.r#type == name)?;
     let unit = Unit::parse(&found.sample_type.unit).filter(|u| u.family == Family::Bytes)?;
-    found.total.checked_mul(i64::try_from(unit.factor).ok()?)
+    found.total.checked_mul(unit.factor)
 }

@@ -82,7 +82,7 @@ pub fn leaks(
     let (header, by) = header(session, 1, query)?;
     let question = session.question.as_deref();
     let question = question.ok_or_else(|| Error::Sql("leaks reads the profile".to_string()))?;
-    let types: Vec<(i64, SampleType, InUseTotal)> = session.rows(
+    let types: Vec<(i64, SampleType, NetTotal)> = session.rows(
         "SELECT s.id, s.type, s.unit, t.net, t.kept_net FROM profile_total t \
          JOIN sample_type s ON s.id = t.type WHERE t.profile = 1 ORDER BY t.position",
         [],
@@ -131,7 +131,7 @@ pub fn leaks(
 }
 
 /// Net sums before and after filters.
-type InUseTotal = [i64; 2];
+type NetTotal = [i64; 2];
 
 fn rows(
     session: &Session,
@@ -237,16 +237,17 @@ impl Leaks {
             Granularity::Files => "f.filename",
             _ => "f.name",
         };
-        let which = match sort {
-            Sort::Flat => " WHERE t.is_leaf = 1",
-            Sort::Cum => "",
+        let value = match sort {
+            Sort::Flat => "s.value * u.is_leaf",
+            Sort::Cum => "s.value",
         };
         // Lines and addresses of one function are one function here.
         session.rows(
             &format!(
-                "SELECT u.name, sum(s.value) FROM sample s JOIN \
-                 (SELECT DISTINCT t.stack, {name} AS name FROM stack_func t \
-                  JOIN function f ON f.id = t.function{which}) u ON u.stack = s.stack \
+                "SELECT u.name, sum({value}) FROM sample s JOIN \
+                 (SELECT t.stack, {name} AS name, max(t.is_leaf) AS is_leaf FROM stack_func t \
+                  JOIN function f ON f.id = t.function GROUP BY t.stack, {name}) u \
+                 ON u.stack = s.stack \
                  WHERE s.profile = 1 AND s.type = ?1 GROUP BY u.name ORDER BY u.name"
             ),
             [self.by],

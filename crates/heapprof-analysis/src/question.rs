@@ -66,7 +66,7 @@ pub enum Types {
     One,
     /// All of them.
     All,
-    /// Objects and space in use, in this order.
+    /// Objects and space in use, in this order; space where the query asks for none of them.
     InUse,
 }
 
@@ -165,6 +165,10 @@ impl Question {
                     .find_sample_type(asked)
                     .map_err(|e| within(e.into()))?,
                 None => profile.default_sample_type_index(),
+            };
+            let column = match in_use.last() {
+                Some(&space) if !in_use.contains(&column) => space,
+                _ => column,
             };
             let columns = match types {
                 Types::One => vec![column],
