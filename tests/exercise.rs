@@ -1,7 +1,8 @@
 //! What every input must survive: read, written again, asked. The mutation test and the fuzz target share it.
 
 use heapprof_analysis::{
-    Query, Question, Session, Source, TreeOptions, Types, tags, top, traces, tree,
+    Query, Question, Session, Source, Suppressions, TreeOptions, Types, leaks, tags, top, traces,
+    tree,
 };
 use heapprof_profile::{ReadOptions, decode_with, encode_plain};
 
@@ -22,6 +23,7 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) {
         return;
     }
     let source = Source::new("input", profile);
+    let in_use = source.clone();
     let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
         return;
     };
@@ -36,4 +38,11 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) {
     tree(&session, &Query::default()).expect("tree answers");
     traces(&session, &Query::default()).expect("traces answers");
     tags(&session, &Query::default()).expect("tags answers");
+    let Ok(question) = Question::new(vec![in_use], &Query::default(), Types::InUse) else {
+        return;
+    };
+    let mut rules = Suppressions::default();
+    rules.read("rules", "leak:a*e").expect("a rule");
+    let session = Session::new(question.with_suppressions(&rules)).expect("SQLite opens");
+    leaks(&session, &Query::default(), &rules).expect("leaks answers");
 }

@@ -21,6 +21,8 @@ mod mutation;
 mod arithmetic;
 // Small cases of flat, cum, filters and granularities, as folded text.
 mod questions;
+// What is in use, and what LeakSanitizer's rules suppress of it.
+mod leaks;
 // The database: sharing, removal, interruption, two processes at once.
 mod store;
 // The command line: exit codes, errors, output files, formats.

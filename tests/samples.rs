@@ -119,6 +119,59 @@ pub(crate) fn drop_frames() -> Profile {
     b.finish()
 }
 
+/// What our own collector writes at exit: six types, comments, RSS; sites that were freed, blocks of no
+/// size, inlined frames, a library without symbols.
+pub(crate) fn leaks() -> Profile {
+    let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
+    let peak = [("peak_objects", "count"), ("peak_space", "bytes")];
+    let mut b = ProfileBuilder::new(&[
+        alloc_objects,
+        alloc_space,
+        inuse_objects,
+        inuse_space,
+        peak[0],
+        peak[1],
+    ]);
+    b.folded(
+        "main@main.c:40;load_config@config.c:22;read_line@text.c:12>>copy@text.h:5",
+        &[10, 10_240, 4, 4096, 10, 10_240],
+    );
+    b.folded(
+        "main@main.c:41;serve@server.c:80;accept_one@server.c:61",
+        &[200, 409_600, 3, 6144, 8, 16_384],
+    );
+    b.folded(
+        "main@main.c:40;open_font@font.c:9;0x7f0000001200@/usr/lib/libfontconfig.so.1",
+        &[6, 1536, 6, 1536, 6, 1536],
+    );
+    b.folded(
+        "main@main.c:41;serve@server.c:80;parse@parse.c:30",
+        &[5000, 320_000, 0, 0, 20, 1280],
+    );
+    b.folded("main@main.c:42;lock_new@lock.c:7", &[2, 0, 2, 0, 2, 0]);
+    b.folded(
+        "start_thread@thread.c:3;worker@thread.c:18",
+        &[1, 512, 1, 512, 1, 512],
+    );
+    b.profile.default_sample_type = b.text("inuse_space");
+    b.profile.time_nanos = 1_760_000_000_000_000_000;
+    b.profile.duration_nanos = 12_000_000_000;
+    b.profile.period_type = Some(b.value_type("space", "bytes"));
+    b.profile.period = 1;
+    for comment in [
+        "program: server",
+        "pid: 4711",
+        "mode: exact",
+        "dump: exit",
+        "rss: 49152 bytes",
+        "peak rss: 65536 bytes",
+    ] {
+        let comment = b.text(comment);
+        b.profile.comment.push(comment);
+    }
+    b.finish()
+}
+
 /// A header with everything in it, a default type that is not the last, and types in odd units.
 pub(crate) fn header() -> Profile {
     let mut b = ProfileBuilder::new(&[
@@ -194,6 +247,7 @@ pub(crate) fn made() -> Vec<(&'static str, Vec<u8>)> {
         ("made.negative.pb.gz", gz(negative())),
         ("made.empty-stacks.pb.gz", gz(empty_stacks())),
         ("made.drop-frames.pb.gz", gz(drop_frames())),
+        ("made.leaks.pb.gz", gz(leaks())),
         ("made.header.pb.gz", gz(header())),
         ("made.odd-names.pb.gz", gz(odd_names())),
         ("made.plain.pb", small.clone()),

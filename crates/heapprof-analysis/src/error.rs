@@ -17,6 +17,24 @@ pub enum Error {
     /// The profile lacks the sample type.
     #[error(transparent)]
     SampleType(#[from] heapprof_profile::SampleTypeError),
+    /// The profile does not say what is in use.
+    #[error("has no {missing}, so it does not say what is in use; it has {}", listed(.present))]
+    NotInUse {
+        /// The sample type that was looked for.
+        missing: String,
+        /// What there is.
+        present: Vec<String>,
+    },
+    /// A line of a suppression file cannot be read.
+    #[error("{file}:{line}: {why}")]
+    Suppression {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Sums beyond 64 bits.
     #[error(
         "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; choose another --sample-type"

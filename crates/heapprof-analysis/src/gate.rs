@@ -2,14 +2,16 @@
 //!
 //! `TYPE > +10%` and `TYPE > +5MiB` speak of a total's growth, `TYPE > 1GiB` of the total after;
 //! `flat(REGEX)` and `cum(REGEX)` of each function that matches; `new > 1MiB` of functions that were
-//! not there. `>=` may stand for `>`.
+//! not there. `>=` may stand for `>`. Of one profile (`leaks`) only rules on values can be judged.
 
 use heapprof_profile::{Family, Unit};
 use regex::Regex;
 
 use crate::diff::{Change, Diff, Status};
 use crate::error::Error;
+use crate::leaks::Leaks;
 use crate::query::Sort;
+use crate::session::Session;
 
 /// A rule as read.
 #[derive(Debug)]
@@ -179,6 +181,73 @@ impl Rule {
             }
         }
         Ok(found)
+    }
+
+    /// Errors when it compares: one profile alone can't break it.
+    pub fn of_one_profile(&self) -> Result<(), Error> {
+        let compares = matches!(self.subject, Subject::New)
+            || matches!(self.bound, Bound::Percent(_) | Bound::Growth(_));
+        match compares {
+            false => Ok(()),
+            true => Err(Error::Rule {
+                rule: self.text.clone(),
+                why: "speaks of growth, and this is one profile; write a value, as in \
+                      'inuse_space > 1MiB', or compare two with heapprof diff"
+                    .to_string(),
+            }),
+        }
+    }
+
+    /// What of the blocks in use breaks it, suppressed ones aside; `None` where it speaks of nothing
+    /// that is there.
+    pub fn broken_by(
+        &self,
+        session: &Session,
+        leaks: &Leaks,
+    ) -> Result<Option<Vec<Broken>>, Error> {
+        self.of_one_profile()?;
+        let error = |why: String| Error::Rule {
+            rule: self.text.clone(),
+            why,
+        };
+        let in_use = leaks.in_use();
+        let values: Vec<(String, &str, i64)> = match &self.subject {
+            Subject::Total(name) => {
+                let sums = leaks.types.iter().zip([in_use.objects, in_use.space]);
+                let mut sums = sums.map(|(t, value)| (name.clone(), t.unit.as_str(), value, t));
+                let found = sums.find(|(_, _, _, t)| {
+                    t.r#type == *name || Some(t.r#type.as_str()) == name.strip_prefix("inuse_")
+                });
+                let (name, unit, value, _) = found.ok_or_else(|| {
+                    error(format!(
+                        "{name} is not judged here; inuse_space and inuse_objects are"
+                    ))
+                })?;
+                vec![(name, unit, value)]
+            }
+            Subject::Each(sort, regex) => {
+                let unit = &leaks.header.sample_type.unit;
+                let functions = leaks.by_function(session, *sort)?.into_iter();
+                let matching = functions.filter(|(name, _)| regex.is_match(name));
+                matching.map(|(name, v)| (name, unit.as_str(), v)).collect()
+            }
+            Subject::New => Vec::new(),
+        };
+        if values.is_empty() {
+            return Ok(None);
+        }
+        let mut broken = Vec::new();
+        for (subject, unit, after) in values {
+            let change = Change { before: 0, after };
+            if self.breaks(unit, change).map_err(error)? {
+                broken.push(Broken {
+                    rule: self.text.clone(),
+                    subject,
+                    change,
+                });
+            }
+        }
+        Ok(Some(broken))
     }
 
     fn breaks(&self, unit: &str, change: Change) -> Result<bool, String> {

@@ -1,5 +1,8 @@
 //! `info`: what a profile holds, what its numbers mean, and what of it has no symbols.
 
+use heapprof_profile::{Family, Unit};
+
+use crate::comment;
 use crate::error::Error;
 use crate::header::SampleType;
 use crate::session::Session;
@@ -36,6 +39,15 @@ pub struct MappingInfo {
     pub unsymbolized: i64,
 }
 
+/// What of the program was in memory, seen by the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Bytes.
+    pub bytes: i64,
+    /// Bytes of the heap at the same moment, where the profile says.
+    pub heap: Option<i64>,
+}
+
 /// The report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -61,6 +73,10 @@ pub struct Info {
     pub functions: i64,
     /// Mapped files.
     pub mappings: Vec<MappingInfo>,
+    /// RSS when the profile was dumped, beside what was in use.
+    pub rss: Option<Resident>,
+    /// The most RSS there was, beside the heap's peak.
+    pub peak_rss: Option<Resident>,
     /// Comments.
     pub comments: Vec<String>,
     /// Regular expression of frames that reports cut.
@@ -116,11 +132,16 @@ pub fn info(session: &Session) -> Result<Info, Error> {
             })
         },
     )?;
-    info.comments = session.rows(
-        "SELECT text FROM comment WHERE profile = 1 ORDER BY position",
-        [],
-        |row| row.get(0),
-    )?;
+    info.comments = comment::comments(session)?;
+    let resident = |key, heap| {
+        let bytes = comment::bytes(&info.comments, key)?;
+        let heap = heap_bytes(&info.types, heap);
+        Some(Resident { bytes, heap })
+    };
+    (info.rss, info.peak_rss) = (
+        resident("rss", "inuse_space"),
+        resident("peak rss", "peak_space"),
+    );
     // A location counts as symbolized when one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function \
                       WHERE n.location = l.id AND f.name != '')";
@@ -170,4 +191,11 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     )?;
     info.functions = count("SELECT count(DISTINCT function) FROM line")?;
     Ok(info)
+}
+
+/// The total of a sample type in bytes.
+fn heap_bytes(types: &[TypeTotal], name: &str) -> Option<i64> {
+    let found = types.iter().find(|t| t.sample_type.r#type == name)?;
+    let unit = Unit::parse(&found.sample_type.unit).filter(|u| u.family == Family::Bytes)?;
+    found.total.checked_mul(unit.factor)
 }

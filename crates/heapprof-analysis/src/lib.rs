@@ -6,6 +6,7 @@
 //! database with the same tables for real. Nothing here prints, formats units or opens other files.
 
 mod call_tree;
+mod comment;
 mod diff;
 mod entity;
 mod error;
@@ -16,6 +17,7 @@ mod gate;
 mod header;
 mod info;
 mod label_filter;
+mod leaks;
 mod list;
 mod neighbours;
 mod pattern;
@@ -28,6 +30,7 @@ mod session;
 mod stack_table;
 mod statement;
 mod store;
+mod suppression;
 mod tags;
 mod top;
 mod totals;
@@ -36,6 +39,7 @@ mod tree;
 mod view;
 
 pub use crate::{
+    comment::Dumped,
     diff::{Change, Diff, DiffRow, Status, diff},
     entity::EMPTY_STACK,
     error::Error,
@@ -43,7 +47,8 @@ pub use crate::{
     frames::address_name,
     gate::{Broken, Rule},
     header::{Header, SampleType},
-    info::{Info, MappingInfo, TypeTotal, info},
+    info::{Info, MappingInfo, Resident, TypeTotal, info},
+    leaks::{InUse, Leak, Leaks, leaks},
     list::{List, Listing, list},
     pattern::regex_error,
     peek::{Peek, PeekRow, peek},
@@ -54,6 +59,7 @@ pub use crate::{
     session::Session,
     statement::{ResultTable, Value, run as run_statement},
     store::{SCHEMA_VERSION, Store, StoredProfile},
+    suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     top::{Other, Top, TopRow, top},
     totals::Total,

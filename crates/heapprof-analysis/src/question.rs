@@ -13,6 +13,7 @@ use crate::filter::LabelKeys;
 use crate::neighbours::{self, Neighbours};
 use crate::query::Query;
 use crate::stack_table::StackTable;
+use crate::suppression::Suppressions;
 use crate::totals::{self, Total, Totals};
 use crate::view::View;
 
@@ -65,6 +66,20 @@ pub enum Types {
     One,
     /// All of them.
     All,
+    /// Objects and space in use, in this order; space where the query asks for none of them.
+    InUse,
+}
+
+/// The sample types of objects and space in use.
+fn in_use(profile: &Profile) -> Result<Vec<usize>, Error> {
+    let find = |name| match profile.find_sample_type(name) {
+        Ok(at) => Ok(at),
+        Err(error) => Err(Error::NotInUse {
+            missing: error.asked,
+            present: error.present,
+        }),
+    };
+    Ok(vec![find("inuse_objects")?, find("inuse_space")?])
 }
 
 /// One profile of a question.
@@ -141,15 +156,24 @@ impl Question {
                 name: source.name.clone(),
                 error: Box::new(error),
             };
+            let in_use = match types {
+                Types::InUse => in_use(&profile).map_err(within)?,
+                Types::One | Types::All => Vec::new(),
+            };
             let column = match &query.sample_type {
                 Some(asked) => profile
                     .find_sample_type(asked)
                     .map_err(|e| within(e.into()))?,
                 None => profile.default_sample_type_index(),
             };
+            let column = match in_use.last() {
+                Some(&space) if !in_use.contains(&column) => space,
+                _ => column,
+            };
             let columns = match types {
                 Types::One => vec![column],
                 Types::All => (0..profile.sample_type.len()).collect(),
+                Types::InUse => in_use,
             };
             let whole = match source.totals {
                 Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
@@ -208,6 +232,17 @@ impl Question {
     /// Sets what the tree will be like.
     pub fn with_tree(mut self, options: TreeOptions) -> Self {
         self.tree_options = options;
+        self
+    }
+
+    /// Leaves out what the rules suppress.
+    pub fn with_suppressions(mut self, suppressions: &Suppressions) -> Self {
+        if !suppressions.rules().is_empty() {
+            for part in &mut self.parts {
+                let rule = suppressions.of_locations(&part.profile);
+                part.view.suppress(rule);
+            }
+        }
         self
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct View {
     pub(crate) frames: FrameTable,
     filter: Compiled,
     identity: bool,
+    /// The rule that each location falls under; empty without suppressions.
+    rule: Vec<Option<u32>>,
 }
 
 impl View {
@@ -24,7 +26,24 @@ impl View {
             frames,
             filter,
             identity,
+            rule: Vec::new(),
         })
+    }
+
+    /// Leaves out samples that hold a location with a rule.
+    pub(crate) fn suppress(&mut self, rule: Vec<Option<u32>>) {
+        self.rule = rule;
+    }
+
+    /// The rule that suppresses sample `i`: that of the location nearest to the leaf which has one,
+    /// whatever the filters make of the stack.
+    #[inline]
+    pub(crate) fn rule(&self, samples: &Samples, i: usize) -> Option<usize> {
+        if self.rule.is_empty() {
+            return None;
+        }
+        let rule = samples.stack(i).iter().find_map(|l| self.rule[l.index()]);
+        rule.map(|rule| rule as usize)
     }
 
     pub(crate) fn notes(&self) -> &[String] {
@@ -34,12 +53,20 @@ impl View {
     /// Whether every sample counts.
     pub(crate) fn keeps_all(&self) -> bool {
         let f = &self.filter;
-        !(f.focus || f.ignore || f.hide || f.show_from) && f.label_set.is_empty()
+        !(f.focus || f.ignore || f.hide || f.show_from)
+            && f.label_set.is_empty()
+            && self.rule.is_empty()
     }
 
-    /// The frames of sample `i` in `stack`, leaf first. False when a filter leaves the sample out.
+    /// The frames of sample `i` in `stack`, leaf first. False when the sample is left out.
     #[inline]
     pub(crate) fn stack(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+        self.rule(samples, i).is_none() && self.visible(samples, i, stack)
+    }
+
+    /// As [`stack`](Self::stack), suppressions aside: false when a filter leaves the sample out.
+    #[inline]
+    pub(crate) fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         stack.clear();
         let locations = samples.stack(i);
         if self.identity {

@@ -1,10 +1,14 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
+mod leaks;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heapprof_analysis::{Filters, Granularity, Query, Sort};
 use heapprof_report::Format;
+
+pub(crate) use leaks::LeaksArgs;
 
 /// Where is the memory? Reads heap profiles (pprof's format) and says.
 #[derive(Debug, Parser)]
@@ -74,6 +78,15 @@ pub(crate) enum Command {
     /// What a profile holds: types, totals, period, time, mappings, comments, symbols
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
     Info(InfoArgs),
+    /// What is in use at exit, by stack, with objects and their mean size
+    #[command(
+        mut_arg("granularity", |arg| arg.default_value("lines")),
+        mut_arg("sample_type", |arg| arg.help("What to order by: inuse_space or inuse_objects")),
+        after_help = "Rules of --fail-if: 'inuse_space > 1MiB' or 'inuse_objects > 0' is about all that is not \
+suppressed, 'flat(REGEX) > 64KiB' and 'cum(REGEX) > 64KiB' about each function that matches.\n\n\
+Example: heapprof leaks --suppressions known.supp --fail-if 'inuse_objects > 0' profile.pb.gz"
+    )]
+    Leaks(LeaksArgs),
     /// What grew, shrank, is new or gone between two profiles
     #[command(
         after_help = "Rules of --fail-if: 'inuse_space > +10%' or '> +5MiB' is about the total's growth, \

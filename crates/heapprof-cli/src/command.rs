@@ -5,6 +5,7 @@ mod convert;
 mod diff;
 mod flame;
 mod info;
+mod leaks;
 mod list;
 mod load;
 mod ls;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Traces(args) => traces::run(&context, &args)?,
         Command::Tags(args) => tags::run(&context, &args)?,
         Command::Info(args) => info::run(&context, &args)?,
+        Command::Leaks(args) => return leaks::run(&context, &args),
         Command::Diff(args) => return diff::run(&context, &args),
         Command::Flame(args) => flame::run(&context, &args)?,
         Command::Load(args) => load::run(&context, &args)?,

@@ -30,12 +30,8 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
         "{}: {}, total {total}",
         header.profile, header.sample_type.r#type,
     )];
-    if let Some(period) = header.sampled {
-        let period =
-            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
-        lines[0].push_str(&format!(
-            " (estimated from samples, one every {period} on average)"
-        ));
+    if let Some(estimated) = estimated(header) {
+        lines[0].push_str(&estimated);
     }
     if !header.filters.is_empty() {
         lines.push(format!(
@@ -50,6 +46,16 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
         lines.push(why);
     }
     lines
+}
+
+/// That values are estimates, when they are: the end of a line.
+pub(crate) fn estimated(header: &Header) -> Option<String> {
+    let period = header.sampled?;
+    let period =
+        Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+    Some(format!(
+        " (estimated from samples, one every {period} on average)"
+    ))
 }
 
 /// Why there is nothing to see, when there is nothing.

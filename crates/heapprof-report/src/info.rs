@@ -1,6 +1,6 @@
 //! `info`: the facts about a profile, one a line.
 
-use heapprof_analysis::{Info, MappingInfo};
+use heapprof_analysis::{Info, MappingInfo, Resident};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -61,6 +61,14 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         }
         fact("Sample type", value);
     }
+    for (name, resident, heap) in [
+        ("RSS", info.rss, "inuse_space"),
+        ("Peak RSS", info.peak_rss, "peak_space"),
+    ] {
+        if let Some(resident) = resident {
+            fact(name, resident_text(resident, heap, style)?);
+        }
+    }
     fact(
         "Time",
         match info.time_nanos {
@@ -104,6 +112,19 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         }
     }
     Ok(facts)
+}
+
+/// RSS with the heap beside it. The heap may be the larger: pages nobody touched are not resident.
+fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String, Error> {
+    let wanted = style.unit.as_deref();
+    let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());
+    let measure = Measure::new("bytes", wanted)?;
+    let mut text = measure.show(resident.bytes);
+    if let Some(bytes) = resident.heap {
+        let (shown, share) = (measure.show(bytes), percent(bytes, resident.bytes));
+        text.push_str(&format!("; {heap} {shown} is {share} of it"));
+    }
+    Ok(text)
 }
 
 fn period(info: &Info) -> Result<String, Error> {
@@ -168,6 +189,12 @@ fn document(info: &Info) -> Value {
             })
         })
         .collect();
+    let resident = |resident: Option<Resident>| {
+        resident.map(|r| {
+            let ratio = r.heap.map(|heap| heap as f64 / r.bytes as f64);
+            json!({"bytes": r.bytes, "heap": r.heap, "heap_ratio": ratio})
+        })
+    };
     json!({
         "profile": info.profile,
         "sample_types": types,
@@ -181,6 +208,8 @@ fn document(info: &Info) -> Value {
         "locations": info.locations,
         "unsymbolized": info.unsymbolized,
         "mappings": mappings,
+        "rss": resident(info.rss),
+        "peak_rss": resident(info.peak_rss),
         "comments": info.comments,
         "drop_frames": info.drop_frames,
         "keep_frames": info.keep_frames,

@@ -12,6 +12,7 @@ mod flame;
 mod head;
 mod info;
 mod json;
+mod leaks;
 mod list;
 mod measure;
 mod names;
@@ -32,6 +33,7 @@ pub use crate::{
     error::Error,
     flame::{FlameOptions, flame_folded, flame_svg},
     info::info,
+    leaks::{leaks, leaks_broken_line},
     list::{SourceText, list},
     measure::{Measure, percent, time_utc},
     peek::peek,

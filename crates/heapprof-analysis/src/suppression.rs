@@ -1,0 +1,133 @@
+//! Suppressions: stacks that `leaks` counts but does not list, in LeakSanitizer's words.
+//!
+//! Files are read and patterns matched as LeakSanitizer does it, odd corners included, so that one file
+//! serves both tools.
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Profile, StringId};
+
+use crate::error::Error;
+
+/// A rule, `leak:PATTERN`, and where it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suppression {
+    /// What it matches: any part of a text; `*` is anything, `^` the beginning, `$` the end.
+    pub pattern: String,
+    /// The file it was read from.
+    pub file: String,
+    /// Its line there, from 1.
+    pub line: usize,
+}
+
+/// Rules in the order they are tried.
+#[derive(Clone, Debug, Default)]
+pub struct Suppressions {
+    rules: Vec<Suppression>,
+}
+
+impl Suppressions {
+    /// Adds the rules of a file's text.
+    pub fn read(&mut self, file: &str, text: &str) -> Result<(), Error> {
+        for (at, line) in text.split('\n').enumerate() {
+            // LeakSanitizer keeps blanks behind the colon: they are part of the pattern.
+            let line = line.trim_matches([' ', '\t', '\r']);
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let pattern = line
+                .strip_prefix("leak:")
+                .ok_or_else(|| Error::Suppression {
+                    file: file.to_string(),
+                    line: at + 1,
+                    why: match line.split_once(':') {
+                        Some((kind, _)) => {
+                            format!("{kind:?} is no kind of rule here; only leak:PATTERN is")
+                        }
+                        None => format!("{line:?} is no rule; write leak:PATTERN"),
+                    },
+                })?;
+            self.rules.push(Suppression {
+                pattern: pattern.to_string(),
+                file: file.to_string(),
+                line: at + 1,
+            });
+        }
+        Ok(())
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Suppression] {
+        &self.rules
+    }
+
+    /// The rule that each location of a profile falls under: the first that matches the module, else the
+    /// function or the file of a line, the innermost first.
+    pub(crate) fn of_locations(&self, profile: &Profile) -> Vec<Option<u32>> {
+        // Few texts stand in many locations.
+        let mut known: HashMap<StringId, Option<u32>> = HashMap::new();
+        let mut first = |id: StringId| {
+            *known
+                .entry(id)
+                .or_insert_with(|| self.first(profile.text(id)))
+        };
+        let unmapped = self.first("<unknown module>");
+        let of = |location: &heapprof_profile::Location| {
+            let module = location
+                .mapping
+                .map(|m| profile.mapping[m.index()].filename);
+            let by_module = match module.filter(|m| *m != StringId::EMPTY) {
+                Some(module) => first(module),
+                None => unmapped,
+            };
+            let lines = &profile.line[location.line.start as usize..location.line.end as usize];
+            by_module.or_else(|| {
+                lines.iter().find_map(|line| {
+                    let function = &profile.function[line.function.index()];
+                    first(function.name).or_else(|| first(function.filename))
+                })
+            })
+        };
+        profile.location.iter().map(of).collect()
+    }
+
+    fn first(&self, text: &str) -> Option<u32> {
+        let found = self.rules.iter().position(|r| r.matches(text));
+        found.map(|at| at as u32)
+    }
+}
+
+impl Suppression {
+    /// Whether the pattern matches. Each part between stars is taken where it first occurs, and is never
+    /// looked for again further on: `oo$` does not match `oodoo`.
+    pub fn matches(&self, text: &str) -> bool {
+        // Nothing matches a name that is not known, not even a pattern of nothing.
+        if text.is_empty() {
+            return false;
+        }
+        let (mut at_start, mut pattern) = match self.pattern.strip_prefix('^') {
+            Some(rest) => (true, rest),
+            None => (false, self.pattern.as_str()),
+        };
+        let (mut text, mut after_star) = (text, false);
+        loop {
+            if pattern.is_empty() {
+                return true;
+            }
+            if let Some(rest) = pattern.strip_prefix('*') {
+                (pattern, at_start, after_star) = (rest, false, true);
+                continue;
+            }
+            // An end is an end wherever it stands; what comes behind it is never looked at.
+            if pattern.starts_with('$') {
+                return after_star || text.is_empty();
+            }
+            let end = pattern.find(['*', '$']).unwrap_or(pattern.len());
+            let part = &pattern[..end];
+            match text.find(part) {
+                Some(at) if at == 0 || !at_start => text = &text[at + part.len()..],
+                _ => return false,
+            }
+            (pattern, at_start, after_star) = (&pattern[end..], false, false);
+        }
+    }
+}

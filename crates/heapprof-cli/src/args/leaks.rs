@@ -1,0 +1,25 @@
+//! The command line of `leaks`, the one report that reads rule files of another tool.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{LimitArg, Profiles, QuestionArgs, ReportArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct LeaksArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// Count but do not list what a rule of this LeakSanitizer suppression file matches; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) suppressions: Vec<PathBuf>,
+    /// Exit with 1 when this rule breaks, suppressed blocks aside; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}

@@ -1,0 +1,331 @@
+//! `leaks`: one row a stack that still holds memory, what was suppressed and left out beneath, so that
+//! the rows add up to the total.
+
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, InUse, Leak, Leaks, Place};
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::head::{self, with_head};
+use crate::json;
+use crate::measure::{Measure, percent};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, markdown_cell, printable};
+
+/// Writes the report, and the rules of `--fail-if` that broke.
+pub fn leaks(leaks: &Leaks, broken: &[Broken], style: &Style) -> Result<String, Error> {
+    let shown = Shown::new(leaks, style)?;
+    if style.format == Format::Json {
+        return json::text(document(leaks, broken));
+    }
+    let table = shown.table();
+    let mut text = with_head(&shown.lines(), "", style);
+    if !table.is_empty() || style.format == Format::Csv {
+        text.push_str(&table.render(style)?);
+    }
+    if style.format == Format::Csv {
+        return Ok(text);
+    }
+    if !leaks.rules.is_empty() {
+        text.push('\n');
+        text.push_str(&shown.rules().render(style)?);
+    }
+    for broken in broken {
+        let line = printable(&leaks_broken_line(broken, leaks)).into_owned();
+        match style.format {
+            Format::Markdown => text.push_str(&format!("\n**Failed:** {}\n", markdown_cell(&line))),
+            _ => text.push_str(&format!("Failed: {line}\n")),
+        }
+    }
+    Ok(text)
+}
+
+/// A rule that broke, in words.
+pub fn leaks_broken_line(broken: &Broken, leaks: &Leaks) -> String {
+    let own = leaks.types.iter().find(|t| t.r#type == broken.subject);
+    let unit = own.map_or(&leaks.header.sample_type.unit, |t| &t.unit);
+    let measure = Measure::new(unit, None).unwrap_or_else(|_| Measure::raw());
+    let value = measure.show(broken.change.after);
+    format!("{} on {}: {value}", broken.rule, broken.subject)
+}
+
+/// The report with the units that its values are shown in.
+struct Shown<'a> {
+    leaks: &'a Leaks,
+    style: &'a Style,
+    objects: Measure,
+    space: Measure,
+}
+
+impl<'a> Shown<'a> {
+    fn new(leaks: &'a Leaks, style: &'a Style) -> Result<Self, Error> {
+        let [objects, space] = &leaks.types;
+        let (objects, space) = (
+            Measure::new(&objects.unit, None)?,
+            Measure::new(&space.unit, style.unit.as_deref())?,
+        );
+        let raw = matches!(style.format, Format::Csv | Format::Json);
+        Ok(Self {
+            leaks,
+            style,
+            objects: if raw { Measure::raw() } else { objects },
+            space: if raw { Measure::raw() } else { space },
+        })
+    }
+
+    /// `4KiB in 2 objects`.
+    fn amount(&self, in_use: InUse) -> String {
+        let objects = plural(&self.objects.show(in_use.objects), "object");
+        format!("{} in {objects}", self.space.show(in_use.space))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let Leaks { header, dumped, .. } = self.leaks;
+        if !matches!(self.style.format, Format::Text | Format::Markdown) {
+            return Vec::new();
+        }
+        let at_exit = match dumped {
+            Dumped::Exit => " at exit",
+            Dumped::Before(_) | Dumped::Unknown => "",
+        };
+        let estimated = head::estimated(header).unwrap_or_default();
+        let total = self.amount(self.leaks.total);
+        let mut lines = vec![format!(
+            "{}: {total} in use{at_exit}{estimated}",
+            header.profile
+        )];
+        match dumped {
+            Dumped::Exit => {}
+            Dumped::Before(when) => lines.push(format!(
+                "Not dumped at exit ({when}): these are blocks in use at that moment, not leaks."
+            )),
+            Dumped::Unknown => lines.push(
+                "The profile does not say when it was dumped: what is in use need not be a leak."
+                    .to_string(),
+            ),
+        }
+        if !header.filters.is_empty() {
+            lines.push(format!(
+                "Filters: {}; left out {}",
+                header.filters.join(" "),
+                self.amount(self.leaks.filtered_out)
+            ));
+        }
+        if let Some(suppressed) = self.suppressed() {
+            lines.push(suppressed);
+        }
+        lines.extend(self.empty(at_exit));
+        let (_, rest) = self.leaks.other;
+        if rest > 0 {
+            let shown = self.leaks.rows.len();
+            lines.push(format!(
+                "{shown} of {} stacks, by {}; -n 0 shows all",
+                shown + rest,
+                header.sample_type.r#type
+            ));
+        }
+        lines
+    }
+
+    fn suppressed(&self) -> Option<String> {
+        let rules = &self.leaks.rules;
+        let used = rules.iter().filter(|(_, in_use)| !in_use.is_none()).count();
+        let amount = self.amount(self.leaks.suppressed);
+        match (used, rules.len()) {
+            (_, 0) => None,
+            (0, all) => Some(format!(
+                "Nothing suppressed: {} matched nothing",
+                plural(&all.to_string(), "rule")
+            )),
+            (used, all) if used == all => Some(format!(
+                "{amount} suppressed by {}",
+                plural(&used.to_string(), "rule")
+            )),
+            (used, all) => Some(format!("{amount} suppressed by {used} of {all} rules")),
+        }
+    }
+
+    /// Why there are no rows, when there are none.
+    fn empty(&self, at_exit: &str) -> Option<String> {
+        let leaks = self.leaks;
+        if !leaks.rows.is_empty() || leaks.other.1 > 0 {
+            return None;
+        }
+        let nothing = leaks.total.is_none() && leaks.header.total == 0;
+        Some(if nothing {
+            format!("Nothing in use{at_exit}.")
+        } else if !leaks.suppressed.is_none() {
+            format!("Nothing else in use{at_exit}: the rest is suppressed.")
+        } else if !leaks.header.filters.is_empty() {
+            "No sample passes the filters.".to_string()
+        } else {
+            "What is in use cancels out.".to_string()
+        })
+    }
+
+    fn table(&self) -> Table {
+        let leaks = self.leaks;
+        let mut table = Table::new(&[
+            ("objects", Align::Right),
+            ("space", Align::Right),
+            ("mean size", Align::Right),
+        ]);
+        if self.style.format != Format::Csv {
+            table.column("share", Align::Right);
+        }
+        table.column("stack", Align::Left);
+        for leak in &leaks.rows {
+            let mut frames = names(&leak.stack);
+            let mean = mean(leak.in_use);
+            if self.style.format != Format::Text {
+                // One line a stack: the folded form, root first.
+                frames.reverse();
+                table.row(self.cells(leak.in_use, mean, frames.join(";")));
+                continue;
+            }
+            let mut frames = frames.into_iter();
+            let leaf = frames.next().unwrap_or_default();
+            table.row(self.cells(leak.in_use, mean, leaf));
+            for frame in frames {
+                table.row(blank(frame));
+            }
+            table.row(blank(String::new()));
+        }
+        // Rows that stand for many stacks.
+        let (other, rest) = leaks.other;
+        if rest > 0 {
+            let stacks = plural(&rest.to_string(), "more stack");
+            let name = format!("{}: {stacks}", heapprof_analysis::OTHER);
+            table.row(self.cells(other, None, name));
+        }
+        for (in_use, name) in [
+            (leaks.suppressed, "(suppressed)"),
+            (leaks.filtered_out, "(filtered out)"),
+        ] {
+            if !in_use.is_none() {
+                table.row(self.cells(in_use, None, name.to_string()));
+            }
+        }
+        table
+    }
+
+    fn cells(&self, in_use: InUse, mean: Option<i64>, stack: String) -> Vec<String> {
+        let mut cells = vec![
+            self.objects.show(in_use.objects),
+            self.space.show(in_use.space),
+            mean.map(|m| self.space.show(m)).unwrap_or_default(),
+        ];
+        if self.style.format != Format::Csv {
+            cells.push(self.share(in_use));
+        }
+        cells.push(stack);
+        cells
+    }
+
+    fn share(&self, in_use: InUse) -> String {
+        let header = &self.leaks.header;
+        let by_objects = header.sample_type == self.leaks.types[0];
+        let value = if by_objects {
+            in_use.objects
+        } else {
+            in_use.space
+        };
+        percent(value, header.total)
+    }
+
+    /// Every rule with what it suppressed, so that rules nobody needs any more are seen.
+    fn rules(&self) -> Table {
+        let mut table = Table::new(&[
+            ("objects", Align::Right),
+            ("space", Align::Right),
+            ("suppressed by", Align::Left),
+        ]);
+        for (rule, in_use) in &self.leaks.rules {
+            table.row(vec![
+                self.objects.show(in_use.objects),
+                self.space.show(in_use.space),
+                format!("leak:{} ({}:{})", rule.pattern, rule.file, rule.line),
+            ]);
+        }
+        table
+    }
+}
+
+fn blank(frame: String) -> Vec<String> {
+    let mut cells = vec![String::new(); 4];
+    cells.push(frame);
+    cells
+}
+
+/// The frames' names, leaf first.
+fn names(stack: &[Place]) -> Vec<String> {
+    match stack {
+        [] => vec![EMPTY_STACK.to_string()],
+        stack => stack.iter().map(Place::label).collect(),
+    }
+}
+
+fn mean(in_use: InUse) -> Option<i64> {
+    let InUse { objects, space } = in_use;
+    (objects != 0).then(|| (space as f64 / objects as f64).round() as i64)
+}
+
+fn plural(number: &str, one: &str) -> String {
+    match number {
+        "1" => format!("1 {one}"),
+        number => format!("{number} {one}s"),
+    }
+}
+
+fn in_use(in_use: InUse) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("objects".into(), json!(in_use.objects));
+    object.insert("space".into(), json!(in_use.space));
+    object
+}
+
+fn document(leaks: &Leaks, broken: &[Broken]) -> Map<String, Value> {
+    let row = |leak: &Leak| {
+        let mut object = in_use(leak.in_use);
+        object.insert("mean_size".into(), json!(mean(leak.in_use)));
+        let stack = leak.stack.iter().map(|p| Value::Object(json::place(p)));
+        object.insert("stack".into(), stack.collect());
+        Value::Object(object)
+    };
+    let mut document = json::head(&leaks.header);
+    let [objects, space] = &leaks.types;
+    document.insert(
+        "units".into(),
+        json!({"objects": objects.unit, "space": space.unit}),
+    );
+    let dumped = match &leaks.dumped {
+        Dumped::Exit => Some("exit"),
+        Dumped::Before(when) => Some(when.as_str()),
+        Dumped::Unknown => None,
+    };
+    document.insert("dump".into(), json!(dumped));
+    document.insert("sampled".into(), json!(leaks.header.sampled));
+    document.insert("in_use".into(), in_use(leaks.total).into());
+    document.insert("rows".into(), leaks.rows.iter().map(row).collect());
+    let (other, rest) = leaks.other;
+    let mut other = in_use(other);
+    other.insert("rows".into(), json!(rest));
+    document.insert("other".into(), other.into());
+    let rule = |(rule, suppressed): &(heapprof_analysis::Suppression, InUse)| {
+        let mut object = in_use(*suppressed);
+        object.insert("pattern".into(), json!(rule.pattern));
+        object.insert("file".into(), json!(rule.file));
+        object.insert("line".into(), json!(rule.line));
+        Value::Object(object)
+    };
+    let mut suppressed = in_use(leaks.suppressed);
+    suppressed.insert("rules".into(), leaks.rules.iter().map(rule).collect());
+    document.insert("suppressed".into(), suppressed.into());
+    document.insert("filtered_out".into(), in_use(leaks.filtered_out).into());
+    if !broken.is_empty() {
+        let broken = broken
+            .iter()
+            .map(|b| json!({"rule": b.rule, "subject": b.subject, "value": b.change.after}));
+        document.insert("failed".into(), broken.collect());
+    }
+    document
+}
