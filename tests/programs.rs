@@ -281,6 +281,7 @@ struct Header {
     libs: Vec<(Vec<String>, String)>,
     link: Vec<String>,
     variants: Vec<Vec<String>>,
+    needs: String,
 }
 
 fn words(text: &str) -> Vec<String> {
@@ -303,7 +304,8 @@ fn header(file: &Path) -> Header {
                 let (source, library) = value.split_once(" -> ").expect("libs: SOURCE -> LIBRARY");
                 header.libs.push((words(source), library.to_string()));
             }
-            "scenario" | "needs" => {}
+            "needs" => header.needs = value.to_string(),
+            "scenario" => {}
             _ => panic!("{}: what is {key}?", file.display()),
         }
     }
@@ -325,6 +327,10 @@ fn build(program: &'static str) -> Option<Vec<PathBuf>> {
 fn compile_program(program: &str) -> Option<Vec<PathBuf>> {
     let source = folder().join(program);
     let header = header(&source);
+    if header.needs == "x86-64" && !cfg!(target_arch = "x86_64") {
+        eprintln!("SKIPPED {program}: is for x86-64");
+        return None;
+    }
     let stem = source.file_stem().unwrap().to_string_lossy().into_owned();
     let out = heapprof().parent().unwrap().join("programs").join(&stem);
     std::fs::create_dir_all(&out).unwrap();

@@ -1,5 +1,6 @@
 // scenario: stacks: functions written in assembler without unwind tables, one of them with rbp as a plain number
 // build: gcc -O2 -g
+// needs: x86-64
 #include "expect.h"
 
 static struct tally by_target = {.name = "asm_target"}, by_after = {.name = "asm_after"};

@@ -1,5 +1,6 @@
 // scenario: stacks: code made at run time, without unwind tables, calls into the program; its place is used again
 // build: gcc -O2 -g
+// needs: x86-64
 #include "expect.h"
 #include <sys/mman.h>
 
