@@ -344,7 +344,7 @@ fn compile_program(program: &str) -> Option<Vec<PathBuf>> {
         [] => &plain,
         _ => &header.variants,
     };
-    let binaries = variants.iter().map(|variant| {
+    let binaries = variants.iter().filter(|v| has_linker(v)).map(|variant| {
         let mut words = header.build.clone();
         words.extend(variant.iter().skip(1).cloned());
         if words[0] != "rustc" {
@@ -361,6 +361,22 @@ fn compile_program(program: &str) -> Option<Vec<PathBuf>> {
         Some(binary)
     });
     binaries.collect()
+}
+
+/// Whether the linker that a variant asks for is here; many a system has only one.
+fn has_linker(variant: &[String]) -> bool {
+    let asked = |word: &String| {
+        word.strip_prefix("-fuse-ld=")
+            .map(|name| format!("ld.{name}"))
+    };
+    let Some(linker) = variant.iter().find_map(asked) else {
+        return true;
+    };
+    let found = Command::new(&linker).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED a variant: there is no {linker}");
+    }
+    found
 }
 
 /// Compiles a file unless that is done already; nothing where the compiler is missing.
