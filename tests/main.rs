@@ -5,6 +5,7 @@
 
 // The tools of the tests.
 mod exercise;
+mod expectations;
 mod harness;
 mod samples;
 mod wire;
@@ -31,6 +32,8 @@ mod cli;
 mod golden;
 // The examples of the docs and of the README.
 mod docs;
+// Hostile programs under the collector: how they end, and whether their numbers are right.
+mod programs;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
 // Bugs that were found, and stay mended.
