@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub(crate) const COMMANDS: [&str; 18] = [
+pub(crate) const COMMANDS: [&str; 19] = [
     "top",
     "tree",
     "peek",
@@ -22,6 +22,7 @@ pub(crate) const COMMANDS: [&str; 18] = [
     "schema",
     "merge",
     "convert",
+    "symbolize",
     "completions",
     "man",
 ];

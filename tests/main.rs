@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 // The tools of the tests.
+mod built;
 mod exercise;
 mod harness;
 mod samples;
@@ -25,6 +26,8 @@ mod questions;
 mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
+// Names for addresses, compared with binutils on programs of every kind; files that must be refused.
+mod symbolize;
 // What reports print, on real profiles.
 mod golden;
 // The examples of the docs and of the README.

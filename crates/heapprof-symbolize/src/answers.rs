@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use heapprof_profile::{Function, FunctionIndex, Line, Profile, StringId};
 
-use crate::demangle::demangle;
+use crate::demangle::{demangle, is_mangled};
 use crate::dwarf::Frame;
 
 /// A line whose function is still a linker name.
 #[derive(Clone, Copy)]
 pub(crate) struct RawLine {
     name: StringId,
+    is_short: bool,
     file: StringId,
     line: i64,
     column: i64,
@@ -40,6 +41,7 @@ impl Answers {
         ask(&mut |frame| {
             lines.push(RawLine {
                 name: profile.strings.intern(frame.name),
+                is_short: frame.is_short,
                 file: profile.strings.intern(frame.file),
                 line: frame.line.into(),
                 column: frame.column.into(),
@@ -63,23 +65,30 @@ impl Answers {
         last.is_some_and(|line| !line.name.is_empty())
     }
 
-    /// Names a location's outermost function.
+    /// Whether no symbol table could name a location's outermost function better.
+    pub(crate) fn is_settled(&self, location: u32) -> bool {
+        let lines = &self.lines[location as usize];
+        let last = lines.as_ref().and_then(|lines| lines.last());
+        last.is_some_and(|line| !line.name.is_empty() && !line.is_short)
+    }
+
+    /// Names a location's outermost function as a symbol table does. A short name only gives way to a longer one.
     pub(crate) fn name(&mut self, profile: &mut Profile, location: u32, name: &str) {
-        let name = profile.strings.intern(name);
         let lines = &mut self.lines[location as usize];
-        match lines.as_mut().and_then(|lines| lines.last_mut()) {
-            Some(line) => line.name = name,
-            None => {
-                let file = StringId::EMPTY;
-                let (line, column) = (0, 0);
-                *lines = Some(Box::new([RawLine {
-                    name,
-                    file,
-                    line,
-                    column,
-                }]));
+        if let Some(line) = lines.as_mut().and_then(|lines| lines.last_mut()) {
+            if line.name.is_empty() || is_mangled(name) {
+                line.name = profile.strings.intern(name);
+                line.is_short = false;
             }
+            return;
         }
+        *lines = Some(Box::new([RawLine {
+            name: profile.strings.intern(name),
+            is_short: false,
+            file: StringId::EMPTY,
+            line: 0,
+            column: 0,
+        }]));
     }
 
     /// Puts the lines into the profile; locations without an answer stay as they are.

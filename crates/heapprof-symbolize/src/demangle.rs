@@ -20,6 +20,11 @@ pub(crate) fn demangle(symbol: &str) -> Option<String> {
     Some(name.0)
 }
 
+/// Whether a name has the look of C++'s or Rust's linker names.
+pub(crate) fn is_mangled(symbol: &str) -> bool {
+    symbol.starts_with("_Z") || symbol.starts_with("_R")
+}
+
 /// Legacy Rust borrows C++'s scheme; only the hash at the end, `17h` and 16 digits, tells them apart.
 fn is_legacy_rust(symbol: &str) -> bool {
     let hash = |at: usize| {
@@ -59,6 +64,10 @@ mod tests {
             ("_Z3fooi", Some("foo(int)")),
             ("_ZN3foo3barEv", Some("foo::bar()")),
             ("_ZN3foo3barE", Some("foo::bar")),
+            (
+                "_ZN4shop5OrderC2EOS0_",
+                Some("shop::Order::Order(shop::Order&&)"),
+            ),
             (
                 "_ZNSt6vectorIiSaIiEE9push_backEOi",
                 Some("std::vector<int, std::allocator<int> >::push_back(int&&)"),

@@ -10,6 +10,7 @@ use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{EndianSlice, RunTimeEndian, SectionId};
 use object::Object;
 
+use crate::demangle::is_mangled;
 use crate::elf::{Elf, hex};
 use crate::places::Places;
 use crate::storage::Storage;
@@ -31,6 +32,9 @@ pub(crate) struct Dwarf<'a> {
 pub(crate) struct Frame<'f> {
     /// Linker name; empty when it is not told.
     pub(crate) name: &'f str,
+    /// C++ and Rust functions have linker names, but of those that only their unit can call debug information
+    /// tells just the last part of the name.
+    pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,
     pub(crate) column: u32,
@@ -87,9 +91,12 @@ impl<'a> Dwarf<'a> {
         };
         while let Some(frame) = frames.next()? {
             let name = frame.function.as_ref().map(|f| f.raw_name()).transpose()?;
+            let name = name.as_deref().unwrap_or_default();
+            let language = frame.function.as_ref().and_then(|f| f.language);
             let location = frame.location.as_ref();
             each(Frame {
-                name: name.as_deref().unwrap_or_default(),
+                name,
+                is_short: language.is_some_and(mangles) && !is_mangled(name),
                 file: location.and_then(|l| l.file).unwrap_or_default(),
                 line: location.and_then(|l| l.line).unwrap_or_default(),
                 column: location.and_then(|l| l.column).unwrap_or_default(),
@@ -148,6 +155,16 @@ impl<'a> Dwarf<'a> {
         dwarf.make_dwo(&wanted.parent);
         Some(dwarf)
     }
+}
+
+fn mangles(language: gimli::DwLang) -> bool {
+    language == gimli::DW_LANG_C_plus_plus
+        || language == gimli::DW_LANG_C_plus_plus_03
+        || language == gimli::DW_LANG_C_plus_plus_11
+        || language == gimli::DW_LANG_C_plus_plus_14
+        || language == gimli::DW_LANG_C_plus_plus_17
+        || language == gimli::DW_LANG_C_plus_plus_20
+        || language == gimli::DW_LANG_Rust
 }
 
 fn endian(elf: &Elf<'_>) -> RunTimeEndian {

@@ -157,16 +157,13 @@ impl Asker<'_> {
     }
 
     fn symbols(&mut self, elf: &Elf<'_>, shift: u64, is_dynamic: bool, source: Source) {
-        let nameless = |p: &&Probe| !self.answers.is_named(p.location);
-        if !self.probes.iter().any(|p| nameless(&p)) {
+        let settled = |probe: &Probe| self.answers.is_settled(probe.location);
+        if self.probes.iter().all(settled) {
             return;
         }
         let symbols = Symbols::new(elf, is_dynamic);
-        if symbols.is_empty() {
-            return;
-        }
         for probe in &self.probes {
-            if self.answers.is_named(probe.location) {
+            if self.answers.is_settled(probe.location) {
                 continue;
             }
             if let Some(name) = symbols.find(elf, probe.address.wrapping_add(shift)) {

@@ -87,10 +87,6 @@ impl Symbols {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.functions.is_empty()
-    }
-
     /// The linker name of the function that holds `address`, without a version.
     pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64) -> Option<&'a str> {
         let after = self.functions.partition_point(|f| f.start <= address);
