@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use heapprof_profile::{Profile, ProfileBuilder, encode};
+use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
 use heapprof_symbolize::{Options, Source, Summary, Warning, symbolize};
 
 use crate::built::{C, CXX, RUST, build, have};
@@ -492,6 +492,72 @@ fn damaged_files_are_warnings() {
         check(&bytes);
     }
     assert!(kinds["damaged"] > 60 && kinds["no ELF"] > 0, "{kinds:?}");
+}
+
+/// `programs/basket` as a collector would have seen it run: three calls, and one in a library that is gone.
+fn basket() -> Profile {
+    let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    let mut mapped = |start: u64, filename: &str, build_id: &str| {
+        let mapping = Mapping {
+            id: 0,
+            memory_start: start,
+            memory_limit: start + 0x1000,
+            file_offset: 0,
+            filename: b.text(filename),
+            build_id: b.text(build_id),
+            has_functions: false,
+            has_filenames: false,
+            has_line_numbers: false,
+            has_inline_frames: false,
+        };
+        (start, Some(b.mapping(mapping)))
+    };
+    let (at, program) = mapped(
+        0x5581_2a40_0000,
+        "/opt/shop/bin/basket",
+        "0f650d2017687327776b92b8aba30d538450ea7d",
+    );
+    let (far, library) = mapped(0x7f03_9d60_0000, "/opt/shop/lib/libc.so.6", "");
+    // Return addresses less one, as objdump shows the calls.
+    let [malloc, strdup, fill] =
+        [0x790, 0x79b, 0x650].map(|returns| b.location(program, at + returns - 1, false, &[]));
+    let start = b.location(library, far + 0x249, false, &[]);
+    let none = b.label_set(&mut []);
+    b.profile
+        .samples
+        .push([malloc, fill, start], &[1000, 16000], none);
+    b.profile
+        .samples
+        .push([strdup, fill, start], &[1000, 8000], none);
+    b.finish()
+}
+
+#[test]
+fn the_sample_of_the_docs_is_current() {
+    let folder = harness::sample_profiles().join("programs");
+    let (before, options) = (
+        basket(),
+        Options {
+            debug_dirs: vec![folder.clone()],
+            ..Options::default()
+        },
+    );
+    let (after, summary) = symbolized(before.clone(), &options);
+    assert_eq!((summary.resolved(), summary.seen()), (3, 4));
+    for (name, profile) in [("basket", before), ("basket.symbolized", after)] {
+        let file = folder.join(format!("{name}.pb.gz"));
+        if harness::bless() {
+            let mut bytes = Vec::new();
+            encode(&profile, &mut bytes).unwrap();
+            std::fs::write(&file, bytes).unwrap();
+        }
+        let bytes = std::fs::read(&file).unwrap();
+        assert_eq!(
+            heapprof_profile::decode(&bytes[..]).unwrap(),
+            profile,
+            "{name}"
+        );
+    }
 }
 
 #[test]
