@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use heapprof_profile::{Mapping, Profile, ProfileBuilder};
-use heapprof_symbolize::Options;
+use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
 /// Lists, with functions inlined into each other.
 pub(crate) const C: &str = r#"
@@ -83,10 +83,7 @@ fn main() {
 
 /// Whether all these commands are here. Where HEAPPROF_REQUIRE is set, they have to be.
 pub(crate) fn have(tools: &[&str]) -> bool {
-    let missing: Vec<&&str> = tools
-        .iter()
-        .filter(|tool| Command::new(tool).arg("--version").output().is_err())
-        .collect();
+    let missing: Vec<&&str> = tools.iter().filter(|tool| !is_here(tool)).collect();
     if missing.is_empty() {
         return true;
     }
@@ -96,6 +93,11 @@ pub(crate) fn have(tools: &[&str]) -> bool {
     );
     eprintln!("SKIPPED a test of symbolize: there is no {missing:?}");
     false
+}
+
+/// Whether a command can be run.
+pub(crate) fn is_here(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
 }
 
 fn run(folder: &Path, line: &str) -> String {
@@ -244,4 +246,33 @@ impl Built {
         }
         found
     }
+}
+
+/// The frames of each location with their linker names, as [`Built::addr2line`] writes them.
+pub(crate) fn told(profile: &Profile) -> Vec<String> {
+    let locations = profile.location.iter().map(|location| {
+        let lines = profile.lines(location).iter().map(|line| {
+            let function = &profile.function[line.function.index()];
+            let (name, file) = (function.system_name, function.filename);
+            format!(
+                "{} {}:{}\n",
+                profile.text(name),
+                profile.text(file),
+                line.line
+            )
+        });
+        lines.collect()
+    });
+    locations.collect()
+}
+
+pub(crate) fn symbolized(mut profile: Profile, options: &Options) -> (Profile, Summary) {
+    let summary = symbolize(&mut profile, options);
+    (profile, summary)
+}
+
+/// The source that answered, of a profile with one file.
+pub(crate) fn source(summary: &Summary) -> Option<Source> {
+    assert_eq!(summary.files.len(), 1);
+    summary.files[0].source
 }

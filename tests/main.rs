@@ -26,8 +26,10 @@ mod questions;
 mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
-// Names for addresses, compared with binutils on programs of every kind; files that must be refused.
+// Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
+// Debug files: where they are found, and which are refused.
+mod debug_files;
 // What reports print, on real profiles.
 mod golden;
 // The examples of the docs and of the README.

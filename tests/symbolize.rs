@@ -1,42 +1,13 @@
-//! Names for addresses: equal to binutils' for programs in C, C++ and Rust, wherever their debug files lie;
-//! files of another build refused; damaged files survived.
+//! Names for addresses: equal to binutils' for programs in C, C++ and Rust, from debug information and symbol
+//! tables; damaged files survived; the command.
 
 use std::collections::BTreeMap;
 
 use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
-use heapprof_symbolize::{Options, Source, Summary, Warning, symbolize};
+use heapprof_symbolize::{Options, Source, Warning, symbolize};
 
-use crate::built::{C, CXX, RUST, build, have};
+use crate::built::{C, CXX, RUST, build, have, source, symbolized, told};
 use crate::harness;
-
-/// The frames of each location with their linker names, as [`Built::addr2line`] writes them.
-fn told(profile: &Profile) -> Vec<String> {
-    let locations = profile.location.iter().map(|location| {
-        let lines = profile.lines(location).iter().map(|line| {
-            let function = &profile.function[line.function.index()];
-            let (name, file) = (function.system_name, function.filename);
-            format!(
-                "{} {}:{}\n",
-                profile.text(name),
-                profile.text(file),
-                line.line
-            )
-        });
-        lines.collect()
-    });
-    locations.collect()
-}
-
-fn symbolized(mut profile: Profile, options: &Options) -> (Profile, Summary) {
-    let summary = symbolize(&mut profile, options);
-    (profile, summary)
-}
-
-/// The source that answered, of a profile with one file.
-fn source(summary: &Summary) -> Option<Source> {
-    assert_eq!(summary.files.len(), 1);
-    summary.files[0].source
-}
 
 #[test]
 fn frames_equal_binutils() {
@@ -162,105 +133,6 @@ fn names_only(full: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn debug_files_are_found_where_tools_put_them() {
-    if !have(&["gcc", "readelf", "nm", "objcopy", "strip"]) {
-        return;
-    }
-    // Each: how the program is built, what is done to it, where a debug folder is.
-    let split = "objcopy --only-keep-debug program PLACE";
-    let cases: &[(&str, &str, &[&str])] = &[
-        ("beside", "", &[split, "strip program", "LINK"]),
-        (".debug", "", &[split, "strip program", "LINK"]),
-        (
-            "--debug-dir, by link",
-            "",
-            &[split, "strip program", "LINK"],
-        ),
-        (
-            "--debug-dir, by path",
-            "",
-            &[split, "strip program", "LINK"],
-        ),
-        ("--debug-dir, by name", "", &[split, "strip program"]),
-        ("--debug-dir, by build id", "", &[split, "strip program"]),
-        ("by build id, the program gone", "", &[split, "rm program"]),
-        (
-            "beside, without build id",
-            "-Wl,--build-id=none",
-            &[split, "strip program", "LINK"],
-        ),
-        ("compressed", "-gz", &[split, "strip program", "LINK"]),
-    ];
-    for (case, flags, steps) in cases {
-        let built = build(C, &format!("gcc -g -O2 {flags}"));
-        let addresses = built.addresses("^(main|sum|fill)");
-        let profile = built.profile(&addresses);
-        let options = built.options("symbols");
-        let (full, _) = symbolized(profile.clone(), &options);
-        assert!(full.location.iter().all(|l| !l.line.is_empty()), "{case}");
-        let folder = built.folder.path().strip_prefix("/").unwrap();
-        let id = built.build_id();
-        let place = match *case {
-            ".debug" => ".debug/linked.debug".to_string(),
-            "--debug-dir, by link" => "symbols/linked.debug".to_string(),
-            "--debug-dir, by path" => format!("symbols/{}/linked.debug", folder.display()),
-            "--debug-dir, by name" => "symbols/program.debug".to_string(),
-            case if case.contains("by build id") => {
-                format!("symbols/.build-id/{}/{}.debug", &id[..2], &id[2..])
-            }
-            _ => "linked.debug".to_string(),
-        };
-        std::fs::create_dir_all(built.path(&place).parent().unwrap()).unwrap();
-        for step in *steps {
-            let link = format!("objcopy --add-gnu-debuglink={place} program");
-            built.run(&step.replace("LINK", &link).replace("PLACE", &place));
-        }
-        let (found, summary) = symbolized(profile, &options);
-        assert_eq!(source(&summary), Some(Source::Dwarf), "{case}: {summary:?}");
-        assert_eq!(summary.files[0].warnings, [], "{case}");
-        assert_eq!(
-            summary.files[0].debug_file,
-            Some(built.path(&place)),
-            "{case}"
-        );
-        assert_eq!(told(&found), told(&full), "{case}");
-    }
-}
-
-#[test]
-fn split_debug_information_is_followed() {
-    if !have(&["gcc", "readelf", "nm"]) {
-        return;
-    }
-    let whole = build(C, "gcc -g -O2 -gdwarf-5");
-    let built = build(C, "gcc -g -O2 -gdwarf-5 -gsplit-dwarf");
-    let addresses = whole.addresses("^(main|sum|fill)");
-    let strip = |built: &crate::built::Built, lines: Vec<String>| -> Vec<String> {
-        let folder = format!("{}/", built.folder.path().display());
-        lines.iter().map(|l| l.replace(&folder, "")).collect()
-    };
-    let (full, _) = symbolized(whole.profile(&addresses), &Options::default());
-    let (found, summary) = symbolized(built.profile(&addresses), &Options::default());
-    assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(strip(&built, told(&found)), strip(&whole, told(&full)));
-    // Moved away it is missed by name, and found again in a --debug-dir.
-    let options = built.options("symbols");
-    let entries = std::fs::read_dir(built.folder.path()).unwrap().flatten();
-    let is_split = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "dwo");
-    let split = entries.map(|e| e.path()).find(is_split).unwrap();
-    let moved = built.path("symbols").join(split.file_name().unwrap());
-    std::fs::rename(split, moved).unwrap();
-    let (_, summary) = symbolized(built.profile(&addresses), &Options::default());
-    let [Warning::Elsewhere { missing, .. }] = &summary.files[0].warnings[..] else {
-        panic!("{summary:?}");
-    };
-    assert!(missing.ends_with(".dwo"), "{missing}");
-    let (again, summary) = symbolized(built.profile(&addresses), &options);
-    assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(told(&again), told(&found));
-}
-
-#[test]
 fn symbol_tables_answer_when_there_is_no_debug_information() {
     if !have(&["gcc", "readelf", "nm", "objcopy", "strip", "xz"]) {
         return;
@@ -296,6 +168,21 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     assert_eq!(source(&summary), Some(Source::MiniDebugInfo));
     assert_eq!(told(&found), names);
 
+    // Assembly: names without sizes reach to the next one or the end, names within names do not hide them.
+    let bare = r#"
+__asm__(".globl bare\nbare: nop\nnop\nnext: nop\nnop\n"
+        ".type outer,@function\nouter: nop\ninner: nop\n.size inner,1\nnop\n.size outer,3\n");
+int main(void) { return 0; }
+"#;
+    let built = build(bare, "gcc -O0");
+    let nm = built.run("nm program");
+    let start = nm.lines().find_map(|line| line.strip_suffix(" T bare"));
+    let start = u64::from_str_radix(start.unwrap(), 16).unwrap();
+    let addresses: Vec<u64> = (start..start + 7).collect();
+    let (found, _) = symbolized(built.profile(&addresses), &Options::default());
+    let expected = ["bare", "bare", "next", "next", "outer", "inner", "outer"];
+    assert_eq!(told(&found), expected.map(|name| format!("{name} :0\n")));
+
     let hidden = build(C, "gcc -O2 -s -fvisibility=hidden");
     let mut profile = hidden.profile(&[hidden.code().1 + 64]);
     let summary = symbolize(&mut profile, &Options::default());
@@ -309,53 +196,6 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
         "{says}"
     );
     assert!(!profile.mapping[0].has_functions);
-}
-
-#[test]
-fn files_of_another_build_are_refused_by_name() {
-    if !have(&["gcc", "readelf", "nm", "objcopy", "strip"]) {
-        return;
-    }
-    let built = build(C, "gcc -g -O2");
-    let addresses = built.addresses("^(main|sum)");
-    let profile = built.profile(&addresses);
-    let (old, program) = (built.build_id(), built.program.display().to_string());
-    built.run("gcc -g -O1 -o program source.c");
-    let new = built.build_id();
-    let (found, summary) = symbolized(profile.clone(), &Options::default());
-    let says = summary.files[0].warnings[0].to_string();
-    assert_eq!(
-        says,
-        format!("{program}: build id {new}, the profile wants {old}: not used")
-    );
-    assert_eq!(summary.resolved(), 0);
-    assert!(found.location.iter().all(|l| l.line.is_empty()));
-
-    // Without a build id on one side, the file is taken.
-    built.run("objcopy --remove-section .note.gnu.build-id program");
-    let (_, summary) = symbolized(profile.clone(), &Options::default());
-    assert!(summary.resolved() > 0, "{summary:?}");
-
-    // But not when it is known to have been replaced.
-    let mut deleted = profile.clone();
-    deleted.mapping[0].filename = deleted.strings.intern(&format!("{program} (deleted)"));
-    let (_, summary) = symbolized(deleted, &Options::default());
-    let [Warning::Replaced { .. }] = summary.files[0].warnings[..] else {
-        panic!("{summary:?}");
-    };
-
-    // A debug file is checked by its sum where there are no build ids.
-    let built = build(C, "gcc -g -O2 -Wl,--build-id=none");
-    built.run("objcopy --only-keep-debug program program.debug");
-    built.run("strip program");
-    built.run("objcopy --add-gnu-debuglink=program.debug program");
-    let mut bytes = std::fs::read(built.path("program.debug")).unwrap();
-    bytes.push(0);
-    std::fs::write(built.path("program.debug"), bytes).unwrap();
-    let (_, summary) = symbolized(built.profile(&[built.code().1 + 99]), &Options::default());
-    let [Warning::Checksum { .. }] = summary.files[0].warnings[..] else {
-        panic!("{summary:?}");
-    };
 }
 
 #[test]

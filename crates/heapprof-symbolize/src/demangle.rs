@@ -17,7 +17,17 @@ pub(crate) fn demangle(symbol: &str) -> Option<String> {
     let mut name = Bounded(String::new());
     let options = cpp_demangle::DemangleOptions::default();
     parsed.structured_demangle(&mut name, &options).ok()?;
-    Some(name.0)
+    Some(without_empty_packs(name.0))
+}
+
+/// cpp_demangle writes the comma before a parameter pack, and then nothing when the pack is empty.
+fn without_empty_packs(mut name: String) -> String {
+    for (wrong, right) in [(", , ", ", "), (", >", ">"), (", )", ")")] {
+        while name.contains(wrong) {
+            name = name.replace(wrong, right);
+        }
+    }
+    name
 }
 
 /// Whether a name has the look of C++'s or Rust's linker names.
@@ -84,6 +94,7 @@ mod tests {
                 "_RNvCs15kBYyAo9fc_7mycrate7example",
                 Some("mycrate::example"),
             ),
+            ("_Z1fIJiEJEEvv", Some("void f<int>()")),
             // A C++ class whose name looks like a hash that is too short.
             ("_ZN3foo6h12345Ev", Some("foo::h12345()")),
         ];

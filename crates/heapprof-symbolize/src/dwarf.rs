@@ -182,11 +182,14 @@ fn load<'a>(
 ) -> Result<Reader<'a>, Damage> {
     use SectionId::{DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames, DebugTypes};
     let empty = EndianSlice::new(&[][..], endian(elf));
-    // Variables, macros and types say nothing of addresses; inflating them would take memory.
-    let aside = matches!(
-        id,
-        DebugLoc | DebugLocLists | DebugMacinfo | DebugMacro | DebugNames | DebugTypes
-    );
+    // Variables, macros and types say nothing of addresses; inflating them would take memory. In a package they
+    // have to be there, for its index counts on them.
+    let is_split = name != Some(id.name());
+    let aside = !is_split
+        && matches!(
+            id,
+            DebugLoc | DebugLocLists | DebugMacinfo | DebugMacro | DebugNames | DebugTypes
+        );
     let Some(section) = name.filter(|_| !aside) else {
         return Ok(empty);
     };

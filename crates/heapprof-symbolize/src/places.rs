@@ -104,19 +104,25 @@ impl<'o> Places<'o> {
             true => self.here(path),
             false => from.parent().unwrap_or(Path::new("")).join(path),
         }];
-        for folder in &self.options.debug_dirs {
-            places.push(folder.join(relative(path)));
+        let below = relative(path);
+        let below = below.strip_prefix(DEBUG_FOLDER).unwrap_or(&below);
+        for folder in self.folders() {
+            places.push(folder.join(below));
             places.extend(path.file_name().map(|name| folder.join(name)));
         }
         places
     }
 
+    /// Where debug files are below. A `--debug-dir` may be the root of an unpacked package.
     fn folders(&self) -> Vec<PathBuf> {
-        let mut folders = self.options.debug_dirs.clone();
-        folders.push(self.here(Path::new("/usr/lib/debug")));
-        folders
+        let own = self.options.debug_dirs.iter();
+        let own = own.flat_map(|folder| [folder.clone(), folder.join(DEBUG_FOLDER)]);
+        own.chain([self.here(&Path::new("/").join(DEBUG_FOLDER))])
+            .collect()
     }
 }
+
+const DEBUG_FOLDER: &str = "usr/lib/debug";
 
 /// A path that, joined to a folder, stays below it.
 fn relative(path: &Path) -> PathBuf {

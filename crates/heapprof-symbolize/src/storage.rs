@@ -25,6 +25,9 @@ impl Storage {
     pub(crate) fn map(&self, path: &Path) -> io::Result<&[u8]> {
         // A pipe would be waited for, a device has no end.
         let metadata = std::fs::metadata(path)?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if !metadata.is_file() {
             return Err(io::Error::other("is no plain file"));
         }
