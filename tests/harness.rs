@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub(crate) const COMMANDS: [&str; 19] = [
+pub(crate) const COMMANDS: [&str; 20] = [
     "top",
     "tree",
     "peek",
@@ -23,6 +23,7 @@ pub(crate) const COMMANDS: [&str; 19] = [
     "schema",
     "merge",
     "convert",
+    "symbolize",
     "completions",
     "man",
 ];

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 // The tools of the tests.
+mod built;
 mod exercise;
 mod expectations;
 mod harness;
@@ -28,6 +29,10 @@ mod leaks;
 mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
+// Names for addresses, compared with binutils on programs of every kind; damaged files.
+mod symbolize;
+// Debug files: where they are found, and which are refused.
+mod debug_files;
 // What reports print, on real profiles.
 mod golden;
 // The examples of the docs and of the README.

@@ -125,6 +125,13 @@ Example: heapprof sql -p profile.pb.gz 'SELECT name, flat FROM function_total t 
     /// Write a profile in another form
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(ConvertArgs),
+    /// Give addresses functions, files, lines and inlined frames
+    #[command(
+        after_help = "Without -o the file is replaced. Debug files are looked for beside the binary, by build id \
+and .gnu_debuglink, in each --debug-dir and below /usr/lib/debug. A file whose build id is not the profile's is not used.\n\n\
+Example: heapprof symbolize heapprof.server.4711.pb.gz"
+    )]
+    Symbolize(SymbolizeArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example: heapprof completions bash > ~/.local/share/bash-completion/completions/heapprof"
@@ -560,6 +567,33 @@ pub(crate) struct ConvertArgs {
     pub(crate) granularity: Option<Granularity>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SymbolizeArgs {
+    /// The profile; with -o also - for stdin, a URL, or a name in the database
+    #[arg(value_name = "FILE")]
+    pub(crate) file: String,
+    /// A folder with debug files or binaries; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) debug_dir: Vec<PathBuf>,
+    /// The profiled machine's files are below this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sysroot: Option<PathBuf>,
+    /// Add this to each address that is looked up; -1 where they are return addresses
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
+    pub(crate) adjust: i64,
+    /// Look up what has names already, too
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Write to this file, - for stdout, and leave FILE as it is
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -15,6 +15,7 @@ mod peek;
 mod rm;
 mod schema;
 mod sql;
+mod symbolize;
 mod tags;
 mod top;
 mod traces;
@@ -55,6 +56,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Schema(args) => schema::run(&context, &args)?,
         Command::Merge(args) => merge::run(&context, &args)?,
         Command::Convert(args) => convert::run(&context, &args)?,
+        Command::Symbolize(args) => symbolize::run(&context, &args)?,
         Command::Completions { shell } => completions::run(shell)?,
         Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
     }

@@ -141,7 +141,8 @@ impl Sources {
     }
 }
 
-fn unshared(source: Source) -> Profile {
+/// The profile, to change it.
+pub(crate) fn unshared(source: Source) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 

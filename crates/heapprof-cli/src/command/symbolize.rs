@@ -1,0 +1,86 @@
+//! `heapprof symbolize`: names for the addresses of a profile, from the binaries and debug files of this machine.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use heapprof_profile::encode;
+use heapprof_symbolize::{Options, Source, Summary, symbolize};
+
+use super::Shared;
+use crate::args::SymbolizeArgs;
+use crate::{messages, output, source};
+
+pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
+    let target = target(args)?;
+    if target.is_none() && io::stdout().is_terminal() {
+        bail!("a profile is not for eyes; write it to a file with -o");
+    }
+    for folder in args.debug_dir.iter().chain(&args.sysroot) {
+        if !folder.is_dir() {
+            bail!("{}: there is no such folder", folder.display());
+        }
+    }
+    let source = shared.sources.read(std::slice::from_ref(&args.file))?;
+    let name = source.name.clone();
+    let mut profile = source::unshared(source);
+    let options = Options {
+        debug_dirs: args.debug_dir.clone(),
+        adjust: args.adjust,
+        force: args.force,
+        root: args.sysroot.clone(),
+    };
+    let summary = symbolize(&mut profile, &options);
+    for warning in summary.files.iter().flat_map(|file| &file.warnings) {
+        messages::note(&warning.to_string());
+    }
+    messages::note(&format!("{name}: {}", told(&summary)));
+    // A file that nothing was found for stays as it is, byte by byte.
+    if args.output.is_some() || target.is_none() || summary.resolved() > 0 {
+        output::write(target.as_deref(), |writer| Ok(encode(&profile, writer)?))?;
+    }
+    Ok(())
+}
+
+/// The file to write; `None` is stdout.
+fn target(args: &SymbolizeArgs) -> Result<Option<PathBuf>> {
+    match &args.output {
+        Some(path) if path == Path::new("-") => Ok(None),
+        Some(path) => Ok(Some(path.clone())),
+        None if args.file == "-" => Ok(None),
+        None if Path::new(&args.file).exists() => Ok(Some(args.file.clone().into())),
+        None => bail!(
+            "{}: there is no such file; to symbolize a URL or a loaded profile, say with -o where to write it",
+            args.file
+        ),
+    }
+}
+
+/// One line: how many addresses have names now, and from where.
+fn told(summary: &Summary) -> String {
+    let resolved = summary.resolved();
+    let lines = summary.files.iter();
+    let lines = lines.filter(|file| file.source == Some(Source::Dwarf));
+    let mut text = match (summary.seen(), summary.kept) {
+        (0, 0) => "has no addresses".to_string(),
+        (0, _) => "all addresses have names already; --force looks them up again".to_string(),
+        (seen, _) => format!("{resolved} of {seen} addresses have names now"),
+    };
+    if resolved > 0 {
+        let files = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
+        let named = summary
+            .files
+            .iter()
+            .filter(|file| file.resolved > 0)
+            .count();
+        text += &format!(
+            ", in {}, {} with debug information",
+            files(named),
+            lines.count()
+        );
+    }
+    if summary.seen() > 0 && summary.kept > 0 {
+        text += &format!("; {} had names already", summary.kept);
+    }
+    text
+}

@@ -1,0 +1,192 @@
+//! The lines found so far, by location, and how they get into the profile.
+
+use std::collections::HashMap;
+
+use heapprof_profile::{Function, FunctionIndex, Line, Profile, StringId};
+
+use crate::demangle::{demangle, is_mangled};
+use crate::dwarf::Frame;
+
+/// A line whose function is still a linker name.
+#[derive(Clone, Copy)]
+pub(crate) struct RawLine {
+    name: StringId,
+    is_short: bool,
+    file: StringId,
+    line: i64,
+    column: i64,
+}
+
+/// Lines of the locations that were asked.
+pub(crate) struct Answers {
+    lines: Vec<Option<Box<[RawLine]>>>,
+}
+
+impl Answers {
+    pub(crate) fn new(profile: &Profile) -> Self {
+        Self {
+            lines: vec![None; profile.location.len()],
+        }
+    }
+
+    /// Takes the frames of a location, innermost first. What has no name is kept only as the outermost one,
+    /// whose name the symbol table may have.
+    pub(crate) fn frames(
+        &mut self,
+        profile: &mut Profile,
+        location: u32,
+        ask: impl FnOnce(&mut dyn FnMut(Frame<'_>)),
+    ) {
+        let mut lines: Vec<RawLine> = Vec::new();
+        ask(&mut |frame| {
+            lines.push(RawLine {
+                name: profile.strings.intern(frame.name),
+                is_short: frame.is_short,
+                file: profile.strings.intern(frame.file),
+                line: frame.line.into(),
+                column: frame.column.into(),
+            });
+        });
+        let last = lines.len().saturating_sub(1);
+        let mut at = 0;
+        lines.retain(|line| {
+            at += 1;
+            at > last || !line.name.is_empty()
+        });
+        if !lines.is_empty() {
+            self.lines[location as usize] = Some(lines.into());
+        }
+    }
+
+    /// Whether a location's outermost function has a name.
+    pub(crate) fn is_named(&self, location: u32) -> bool {
+        let lines = &self.lines[location as usize];
+        let last = lines.as_ref().and_then(|lines| lines.last());
+        last.is_some_and(|line| !line.name.is_empty())
+    }
+
+    /// Whether no symbol table could name a location's outermost function better.
+    pub(crate) fn is_settled(&self, location: u32) -> bool {
+        let lines = &self.lines[location as usize];
+        let last = lines.as_ref().and_then(|lines| lines.last());
+        last.is_some_and(|line| !line.name.is_empty() && !line.is_short)
+    }
+
+    /// Names a location's outermost function as a symbol table does. A short name only gives way to a longer one.
+    pub(crate) fn name(&mut self, profile: &mut Profile, location: u32, name: &str) {
+        let lines = &mut self.lines[location as usize];
+        if let Some(line) = lines.as_mut().and_then(|lines| lines.last_mut()) {
+            if line.name.is_empty() || is_mangled(name) {
+                line.name = profile.strings.intern(name);
+                line.is_short = false;
+            }
+            return;
+        }
+        *lines = Some(Box::new([RawLine {
+            name: profile.strings.intern(name),
+            is_short: false,
+            file: StringId::EMPTY,
+            line: 0,
+            column: 0,
+        }]));
+    }
+
+    /// Puts the lines into the profile; locations without an answer stay as they are.
+    pub(crate) fn write(self, profile: &mut Profile) {
+        let mut functions = Functions::new(profile);
+        let old = std::mem::take(&mut profile.line);
+        let mut locations = std::mem::take(&mut profile.location);
+        for (location, answer) in locations.iter_mut().zip(self.lines) {
+            let start = profile.line.len() as u32;
+            // Nameless to the end: an address says more than a line without function.
+            let answer = answer.filter(|lines| lines.iter().all(|l| !l.name.is_empty()));
+            match answer {
+                Some(lines) => {
+                    for raw in &lines {
+                        let line = Line {
+                            function: functions.index(profile, raw),
+                            line: raw.line,
+                            column: raw.column,
+                        };
+                        profile.line.push(line);
+                    }
+                }
+                None => {
+                    let range = location.line.start as usize..location.line.end as usize;
+                    profile.line.extend_from_slice(&old[range]);
+                }
+            }
+            location.line = start..profile.line.len() as u32;
+        }
+        profile.location = locations;
+        drop_unused(profile);
+    }
+}
+
+/// The profile's functions, each once.
+struct Functions {
+    index: HashMap<(StringId, StringId), FunctionIndex>,
+    names: HashMap<StringId, StringId>,
+    next_id: u64,
+}
+
+impl Functions {
+    fn new(profile: &Profile) -> Self {
+        Self {
+            index: HashMap::new(),
+            names: HashMap::new(),
+            next_id: profile.function.iter().map(|f| f.id).max().unwrap_or(0),
+        }
+    }
+
+    fn index(&mut self, profile: &mut Profile, raw: &RawLine) -> FunctionIndex {
+        if let Some(&index) = self.index.get(&(raw.name, raw.file)) {
+            return index;
+        }
+        let name = match self.names.get(&raw.name) {
+            Some(&name) => name,
+            None => {
+                let name = demangle(profile.text(raw.name));
+                let name = name.map_or(raw.name, |name| profile.strings.intern(&name));
+                self.names.insert(raw.name, name);
+                name
+            }
+        };
+        self.next_id = self.next_id.wrapping_add(1);
+        let index = FunctionIndex(profile.function.len() as u32);
+        profile.function.push(Function {
+            id: self.next_id,
+            name,
+            system_name: raw.name,
+            filename: raw.file,
+            start_line: 0,
+        });
+        self.index.insert((raw.name, raw.file), index);
+        index
+    }
+}
+
+/// Functions that only replaced lines referred to would stay in the file for nothing.
+fn drop_unused(profile: &mut Profile) {
+    let mut used = vec![false; profile.function.len()];
+    for line in &profile.line {
+        used[line.function.index()] = true;
+    }
+    let mut moved = Vec::with_capacity(used.len());
+    let mut kept = 0;
+    for &is_used in &used {
+        moved.push(FunctionIndex(kept));
+        kept += u32::from(is_used);
+    }
+    let mut at = 0;
+    profile.function.retain(|_| {
+        at += 1;
+        used[at - 1]
+    });
+    for (function, id) in profile.function.iter_mut().zip(1..) {
+        function.id = id;
+    }
+    for line in &mut profile.line {
+        line.function = moved[line.function.index()];
+    }
+}

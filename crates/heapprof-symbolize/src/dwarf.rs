@@ -1,0 +1,238 @@
+//! Debug information: functions, lines and inlined frames through addr2line, with split and shared DWARF files.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
+use gimli::{EndianSlice, RunTimeEndian, SectionId};
+use object::Object;
+
+use crate::demangle::is_mangled;
+use crate::elf::{Elf, hex};
+use crate::places::Places;
+use crate::storage::Storage;
+use crate::summary::Warning;
+
+type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// The debug information of one file.
+pub(crate) struct Dwarf<'a> {
+    context: Context<Reader<'a>>,
+    package: Option<gimli::DwarfPackage<Reader<'a>>>,
+    path: PathBuf,
+    storage: &'a Storage,
+    places: &'a Places<'a>,
+    warnings: RefCell<Vec<Warning>>,
+}
+
+/// One function at an address, as debug information tells it.
+pub(crate) struct Frame<'f> {
+    /// Linker name; empty when it is not told.
+    pub(crate) name: &'f str,
+    /// C++ and Rust functions have linker names, but of those that only their unit can call debug information
+    /// tells just the last part of the name.
+    pub(crate) is_short: bool,
+    pub(crate) file: &'f str,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// Why debug information can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Damage {
+    #[error("{section}: {error}")]
+    Section {
+        section: &'static str,
+        error: object::Error,
+    },
+    #[error("debug information: {0}")]
+    Dwarf(#[from] gimli::Error),
+}
+
+impl<'a> Dwarf<'a> {
+    pub(crate) fn new(
+        elf: &Elf<'a>,
+        storage: &'a Storage,
+        places: &'a Places<'a>,
+    ) -> Result<Self, Damage> {
+        let mut warnings = Vec::new();
+        let mut dwarf = gimli::Dwarf::load(|id| load(elf, Some(id.name()), id, storage))?;
+        if let Some(shared) = shared(elf, storage, places, &mut warnings) {
+            dwarf.load_sup(|id| load(&shared, Some(id.name()), id, storage))?;
+        }
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        Ok(Self {
+            context: Context::from_dwarf(dwarf)?,
+            package: package(elf, storage),
+            path: elf.path.clone(),
+            storage,
+            places,
+            warnings: RefCell::new(warnings),
+        })
+    }
+
+    /// Calls `each` for the frames at an address, innermost first.
+    pub(crate) fn frames(
+        &self,
+        address: u64,
+        mut each: impl FnMut(Frame<'_>),
+    ) -> Result<(), gimli::Error> {
+        let mut result = self.context.find_frames(address);
+        let mut frames = loop {
+            match result {
+                LookupResult::Output(frames) => break frames?,
+                LookupResult::Load { load, continuation } => {
+                    result = continuation.resume(self.split(&load));
+                }
+            }
+        };
+        while let Some(frame) = frames.next()? {
+            let name = frame.function.as_ref().map(|f| f.raw_name()).transpose()?;
+            let name = name.as_deref().unwrap_or_default();
+            let language = frame.function.as_ref().and_then(|f| f.language);
+            let location = frame.location.as_ref();
+            each(Frame {
+                name,
+                is_short: language.is_some_and(mangles) && !is_mangled(name),
+                file: location.and_then(|l| l.file).unwrap_or_default(),
+                line: location.and_then(|l| l.line).unwrap_or_default(),
+                column: location.and_then(|l| l.column).unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+
+    /// What was missing or damaged so far.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        self.warnings.take()
+    }
+
+    /// The part of the debug information that the compiler left in a file of its own.
+    fn split(&self, wanted: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<gimli::Dwarf<Reader<'a>>>> {
+        if let Some(package) = &self.package
+            && let Ok(Some(dwarf)) = package.find_cu(wanted.dwo_id, &wanted.parent)
+        {
+            return Some(Arc::new(dwarf));
+        }
+        let path = |reader: &Option<Reader<'a>>| {
+            let bytes = reader.as_ref().map(|r| r.slice()).unwrap_or_default();
+            Path::new(OsStr::from_bytes(bytes))
+        };
+        let name = path(&wanted.comp_dir).join(path(&wanted.path));
+        for place in self.places.referred(&self.path, &name) {
+            if let Ok(Some(elf)) = Elf::open(&place, self.storage)
+                && let Some(dwarf) = self.split_file(&elf, wanted)
+            {
+                return Some(Arc::new(dwarf));
+            }
+        }
+        let mut warnings = self.warnings.borrow_mut();
+        // One is enough: where one file is missing, thousands are.
+        let said = |w: &Warning| matches!(w, Warning::Elsewhere { .. });
+        if !warnings.iter().any(said) {
+            warnings.push(Warning::Elsewhere {
+                file: self.path.clone(),
+                missing: name.display().to_string(),
+            });
+        }
+        None
+    }
+
+    fn split_file(
+        &self,
+        elf: &Elf<'a>,
+        wanted: &SplitDwarfLoad<Reader<'a>>,
+    ) -> Option<gimli::Dwarf<Reader<'a>>> {
+        let mut dwarf = gimli::Dwarf::load(|id| load(elf, id.dwo_name(), id, self.storage)).ok()?;
+        let header = dwarf.units().next().ok()??;
+        let unit = dwarf.unit(header).ok()?;
+        if unit.dwo_id != Some(wanted.dwo_id) {
+            return None;
+        }
+        dwarf.make_dwo(&wanted.parent);
+        Some(dwarf)
+    }
+}
+
+fn mangles(language: gimli::DwLang) -> bool {
+    language == gimli::DW_LANG_C_plus_plus
+        || language == gimli::DW_LANG_C_plus_plus_03
+        || language == gimli::DW_LANG_C_plus_plus_11
+        || language == gimli::DW_LANG_C_plus_plus_14
+        || language == gimli::DW_LANG_C_plus_plus_17
+        || language == gimli::DW_LANG_C_plus_plus_20
+        || language == gimli::DW_LANG_Rust
+}
+
+fn endian(elf: &Elf<'_>) -> RunTimeEndian {
+    match elf.object.is_little_endian() {
+        true => RunTimeEndian::Little,
+        false => RunTimeEndian::Big,
+    }
+}
+
+fn load<'a>(
+    elf: &Elf<'a>,
+    name: Option<&'static str>,
+    id: SectionId,
+    storage: &'a Storage,
+) -> Result<Reader<'a>, Damage> {
+    use SectionId::{DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames, DebugTypes};
+    let empty = EndianSlice::new(&[][..], endian(elf));
+    // Variables, macros and types say nothing of addresses; inflating them would take memory. In a package they
+    // have to be there, for its index counts on them.
+    let is_split = name != Some(id.name());
+    let aside = !is_split
+        && matches!(
+            id,
+            DebugLoc | DebugLocLists | DebugMacinfo | DebugMacro | DebugNames | DebugTypes
+        );
+    let Some(section) = name.filter(|_| !aside) else {
+        return Ok(empty);
+    };
+    match elf.section(section, storage) {
+        Ok(bytes) => Ok(EndianSlice::new(bytes, endian(elf))),
+        Err(error) => Err(Damage::Section { section, error }),
+    }
+}
+
+/// The file that dwz moved the parts to that several debug files share.
+fn shared<'a>(
+    elf: &Elf<'a>,
+    storage: &'a Storage,
+    places: &Places<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Option<Elf<'a>> {
+    let (name, build_id) = elf.object.gnu_debugaltlink().ok()??;
+    let path = Path::new(OsStr::from_bytes(name));
+    let mut candidates = places.referred(&elf.path, path);
+    // The link is relative to where the debug file really is.
+    if let Ok(real) = std::fs::canonicalize(&elf.path) {
+        candidates.extend(places.referred(&real, path));
+    }
+    candidates.extend(places.by_build_id(Some(build_id)));
+    for candidate in candidates {
+        match Elf::open(&candidate, storage) {
+            Ok(Some(shared)) if shared.build_id() == Some(build_id) => return Some(shared),
+            _ => {}
+        }
+    }
+    warnings.push(Warning::Elsewhere {
+        file: elf.path.clone(),
+        missing: format!("{} (build id {})", path.display(), hex(build_id)),
+    });
+    None
+}
+
+/// All split files in one, beside the binary.
+fn package<'a>(elf: &Elf<'a>, storage: &'a Storage) -> Option<gimli::DwarfPackage<Reader<'a>>> {
+    let mut path = elf.path.clone().into_os_string();
+    path.push(".dwp");
+    let package = Elf::open(Path::new(&path), storage).ok()??;
+    let empty = EndianSlice::new(&[][..], endian(&package));
+    let section = |id: SectionId| load(&package, id.dwo_name(), id, storage);
+    gimli::DwarfPackage::load(section, empty).ok()
+}

@@ -1,0 +1,158 @@
+//! Finds the binary behind a mapping and its debug file, and refuses those that are other ones.
+
+use std::path::Path;
+
+use object::Object;
+
+use crate::elf::{Elf, hex};
+use crate::places::Places;
+use crate::storage::Storage;
+use crate::summary::Warning;
+
+/// A mapped file as the profile describes it.
+pub(crate) struct Wanted<'w> {
+    /// Its path on the profiled machine.
+    pub(crate) path: &'w Path,
+    /// Its build id, where the profile has one.
+    pub(crate) build_id: Option<Vec<u8>>,
+    /// It was deleted while the program ran.
+    pub(crate) deleted: bool,
+}
+
+/// What was found of it.
+#[derive(Default)]
+pub(crate) struct Found<'a> {
+    pub(crate) binary: Option<Elf<'a>>,
+    pub(crate) debug: Option<Elf<'a>>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl<'a> Found<'a> {
+    /// Looks for both.
+    pub(crate) fn look(wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) -> Self {
+        let mut found = Self::default();
+        found.find_binary(wanted, places, storage);
+        let is_whole = |binary: &Elf<'_>| binary.has_section(".debug_info");
+        if !found.binary.as_ref().is_some_and(is_whole) {
+            found.find_debug(wanted, places, storage);
+        }
+        found
+    }
+
+    fn find_binary(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
+        for place in places.binary(wanted.path, wanted.build_id.as_deref()) {
+            let Some(elf) = self.open(&place, storage) else {
+                continue;
+            };
+            if !self.is_same(&elf, wanted.build_id.as_deref()) {
+                continue;
+            }
+            if wanted.deleted && (elf.build_id().is_none() || wanted.build_id.is_none()) {
+                self.warn(Warning::Replaced { file: place });
+                continue;
+            }
+            // In a folder of debug files the binary's name may be that of its debug file.
+            if !elf.is_debug_only() {
+                self.binary = Some(elf);
+                return;
+            }
+        }
+    }
+
+    fn find_debug(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
+        let own_id = self.binary.as_ref().and_then(Elf::build_id);
+        let build_id = own_id.map(<[u8]>::to_vec).or(wanted.build_id.clone());
+        let build_id = build_id.as_deref();
+        for place in places.by_build_id(build_id) {
+            if let Some(elf) = self.open_debug(&place, storage)
+                && self.is_same(&elf, build_id)
+            {
+                self.debug = Some(elf);
+                return;
+            }
+        }
+        let link = self.binary.as_ref().and_then(|binary| {
+            let (name, sum) = binary.object.gnu_debuglink().ok()??;
+            Some((binary.path.clone(), name, sum))
+        });
+        if let Some((binary, name, sum)) = link {
+            for place in places.by_link(wanted.path, &binary, name) {
+                // A link to itself is what a file without debug information may have.
+                if place == binary {
+                    continue;
+                }
+                if let Some(elf) = self.open_debug(&place, storage)
+                    && self.is_same(&elf, build_id)
+                    && self.is_linked(&elf, &binary, build_id, sum)
+                {
+                    self.debug = Some(elf);
+                    return;
+                }
+            }
+        }
+        for place in places.by_name(wanted.path) {
+            let is_binary = self.binary.as_ref().is_some_and(|b| b.path == place);
+            if !is_binary
+                && let Some(elf) = self.open_debug(&place, storage)
+                && self.is_same(&elf, build_id)
+            {
+                self.debug = Some(elf);
+                return;
+            }
+        }
+    }
+
+    fn open(&mut self, path: &Path, storage: &'a Storage) -> Option<Elf<'a>> {
+        match Elf::open(path, storage) {
+            Ok(elf) => elf,
+            Err(warning) => {
+                self.warn(warning);
+                None
+            }
+        }
+    }
+
+    /// A debug file that has something to say.
+    fn open_debug(&mut self, path: &Path, storage: &'a Storage) -> Option<Elf<'a>> {
+        let elf = self.open(path, storage)?;
+        (elf.has_section(".debug_info") || elf.has_section(".symtab")).then_some(elf)
+    }
+
+    /// Build ids decide where both have one.
+    fn is_same(&mut self, elf: &Elf<'_>, wanted: Option<&[u8]>) -> bool {
+        match (elf.build_id(), wanted) {
+            (Some(found), Some(wanted)) if found != wanted => {
+                self.warn(Warning::BuildId {
+                    file: elf.path.clone(),
+                    found: hex(found),
+                    wanted: hex(wanted),
+                });
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// The checksum decides where build ids can't; it means to read all of the file.
+    fn is_linked(&mut self, elf: &Elf<'_>, binary: &Path, id: Option<&[u8]>, wanted: u32) -> bool {
+        if elf.build_id().is_some() && id.is_some() {
+            return true;
+        }
+        let found = crc32fast::hash(elf.data);
+        if found != wanted {
+            self.warn(Warning::Checksum {
+                file: elf.path.clone(),
+                binary: binary.into(),
+                found,
+                wanted,
+            });
+        }
+        found == wanted
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Where binaries and debug files may lie: the layouts that distributions, debuggers and people use.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::Options;
+use crate::elf::hex;
+
+/// Candidate paths, the likeliest first. None of them need exist.
+pub(crate) struct Places<'o> {
+    options: &'o Options,
+}
+
+impl<'o> Places<'o> {
+    pub(crate) fn new(options: &'o Options) -> Self {
+        Self { options }
+    }
+
+    /// A path of the profiled machine, as it is here.
+    pub(crate) fn here(&self, path: &Path) -> PathBuf {
+        match &self.options.root {
+            Some(root) => root.join(relative(path)),
+            None => path.into(),
+        }
+    }
+
+    /// The binary that the profile names.
+    pub(crate) fn binary(&self, name: &Path, build_id: Option<&[u8]>) -> Vec<PathBuf> {
+        let mut places = vec![self.here(name)];
+        for folder in &self.options.debug_dirs {
+            places.push(folder.join(relative(name)));
+            places.extend(name.file_name().map(|name| folder.join(name)));
+            // Fedora links binaries by build id too; debuginfod's cache has them beside the debug files.
+            if let Some((first, rest)) = split(build_id) {
+                places.push(folder.join(".build-id").join(&first).join(&rest));
+                places.push(folder.join(first + &rest).join("executable"));
+            }
+        }
+        places
+    }
+
+    /// Debug files that a build id alone leads to.
+    pub(crate) fn by_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
+        let Some((first, rest)) = split(build_id) else {
+            return Vec::new();
+        };
+        let name = format!("{rest}.debug");
+        let mut places = Vec::new();
+        for folder in self.folders() {
+            places.push(folder.join(".build-id").join(&first).join(&name));
+            places.push(folder.join(&first).join(&name));
+            places.push(folder.join(format!("{first}{rest}")).join("debuginfo"));
+            places.push(folder.join(format!("{first}{rest}.debug")));
+        }
+        places
+    }
+
+    /// Debug files of the name in a binary's `.gnu_debuglink`. `binary` is its path on the profiled machine.
+    pub(crate) fn by_link(&self, binary: &Path, opened: &Path, link: &[u8]) -> Vec<PathBuf> {
+        let link = Path::new(OsStr::from_bytes(link));
+        // The name has no folder; one that has would lead anywhere.
+        let Some(link) = link.file_name() else {
+            return Vec::new();
+        };
+        let mut places = Vec::new();
+        for folder in [self.here(binary).parent(), opened.parent()] {
+            let folder = folder.unwrap_or(Path::new(""));
+            places.push(folder.join(link));
+            places.push(folder.join(".debug").join(link));
+        }
+        let folder = relative(binary.parent().unwrap_or(Path::new("")));
+        for root in self.folders() {
+            places.push(root.join(&folder).join(link));
+        }
+        for root in &self.options.debug_dirs {
+            places.push(root.join(link));
+        }
+        places.dedup();
+        places
+    }
+
+    /// Debug files beside which nothing but their name speaks for them.
+    pub(crate) fn by_name(&self, binary: &Path) -> Vec<PathBuf> {
+        let Some(name) = binary.file_name() else {
+            return Vec::new();
+        };
+        let mut debug = name.to_os_string();
+        debug.push(".debug");
+        let folder = relative(binary.parent().unwrap_or(Path::new("")));
+        let mut places = Vec::new();
+        for root in &self.options.debug_dirs {
+            places.push(root.join(&folder).join(&debug));
+            places.push(root.join(&debug));
+            places.push(root.join(name));
+        }
+        places
+    }
+
+    /// A file that debug information refers to, such as a `.dwo` file or dwz's shared one.
+    /// `from` is the file with the reference.
+    pub(crate) fn referred(&self, from: &Path, path: &Path) -> Vec<PathBuf> {
+        let mut places = vec![match path.is_absolute() {
+            true => self.here(path),
+            false => from.parent().unwrap_or(Path::new("")).join(path),
+        }];
+        let below = relative(path);
+        let below = below.strip_prefix(DEBUG_FOLDER).unwrap_or(&below);
+        for folder in self.folders() {
+            places.push(folder.join(below));
+            places.extend(path.file_name().map(|name| folder.join(name)));
+        }
+        places
+    }
+
+    /// Where debug files are below. A `--debug-dir` may be the root of an unpacked package.
+    fn folders(&self) -> Vec<PathBuf> {
+        let own = self.options.debug_dirs.iter();
+        let own = own.flat_map(|folder| [folder.clone(), folder.join(DEBUG_FOLDER)]);
+        own.chain([self.here(&Path::new("/").join(DEBUG_FOLDER))])
+            .collect()
+    }
+}
+
+const DEBUG_FOLDER: &str = "usr/lib/debug";
+
+/// A path that, joined to a folder, stays below it.
+fn relative(path: &Path) -> PathBuf {
+    let parts = path.components();
+    parts
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .collect()
+}
+
+/// The first byte of a build id and the others: folder and file.
+fn split(build_id: Option<&[u8]>) -> Option<(String, String)> {
+    let (first, rest) = build_id?.split_first()?;
+    (!rest.is_empty()).then(|| (hex(&[*first]), hex(rest)))
+}

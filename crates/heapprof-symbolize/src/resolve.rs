@@ -1,0 +1,195 @@
+//! One file at a time: its addresses go through the sources, the best first, until each has a name.
+
+use heapprof_profile::Profile;
+
+use crate::answers::Answers;
+use crate::dwarf::Dwarf;
+use crate::elf::{Elf, Place};
+use crate::files::{Found, Wanted};
+use crate::minidebug;
+use crate::places::Places;
+use crate::storage::Storage;
+use crate::summary::{FileSummary, Source, Warning};
+use crate::symbols::Symbols;
+
+/// A location to find lines for.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    /// Its index in the profile.
+    pub(crate) location: u32,
+    pub(crate) place: Place,
+    /// Already adjusted.
+    pub(crate) address: u64,
+}
+
+/// A question with the address as the file counts.
+struct Probe {
+    location: u32,
+    address: u64,
+}
+
+/// Debug information grows with each compilation unit that is asked. After so many addresses it is opened anew.
+const ADDRESSES_AT_ONCE: usize = 1 << 14;
+
+/// Finds lines for all locations of one file.
+pub(crate) fn resolve(
+    profile: &mut Profile,
+    answers: &mut Answers,
+    wanted: &Wanted<'_>,
+    questions: &[Question],
+    places: &Places<'_>,
+    summary: &mut FileSummary,
+) {
+    let storage = Storage::new();
+    let mut found = Found::look(wanted, places, &storage);
+    summary.warnings.append(&mut found.warnings);
+    summary.binary = found.binary.as_ref().map(|elf| elf.path.clone());
+    summary.debug_file = found.debug.as_ref().map(|elf| elf.path.clone());
+    let Some(layout) = found.binary.as_ref().or(found.debug.as_ref()) else {
+        if summary.warnings.is_empty() {
+            let file = summary.name.clone();
+            summary.warnings.push(Warning::Missing { file });
+        }
+        return;
+    };
+    let mut probes: Vec<Probe> = questions
+        .iter()
+        .filter_map(|q| {
+            let address = layout.virtual_address(q.place, q.address)?;
+            Some(Probe {
+                location: q.location,
+                address,
+            })
+        })
+        .collect();
+    probes.sort_unstable_by_key(|probe| (probe.address, probe.location));
+    let mut asker = Asker {
+        profile,
+        answers,
+        summary,
+        probes,
+    };
+    let (binary, debug) = (found.binary.as_ref(), found.debug.as_ref());
+    let shift = shift(binary, debug);
+    let whole = binary.filter(|elf| elf.has_section(".debug_info"));
+    match (whole, debug) {
+        (Some(elf), _) => asker.dwarf(elf, 0, &storage, places),
+        (None, Some(elf)) => asker.dwarf(elf, shift, &storage, places),
+        (None, None) => {}
+    }
+    if let Some(elf) = debug {
+        asker.symbols(elf, shift, false, Source::SymbolTable);
+    }
+    if let Some(elf) = binary {
+        asker.symbols(elf, 0, false, Source::SymbolTable);
+        asker.mini_debug_info(elf, &storage);
+        asker.symbols(elf, 0, true, Source::DynamicSymbols);
+    }
+    let answers = &*asker.answers;
+    let named = |q: &&Question| answers.is_named(q.location);
+    summary.resolved = questions.iter().filter(named).count();
+    if summary.resolved == 0 && summary.warnings.is_empty() {
+        let file = summary.name.clone();
+        summary.warnings.push(Warning::NoSymbols { file });
+    }
+}
+
+/// What to add to the binary's addresses to get the debug file's: not 0 where prelink moved the binary.
+fn shift(binary: Option<&Elf<'_>>, debug: Option<&Elf<'_>>) -> u64 {
+    let base = |elf: Option<&Elf<'_>>| elf.and_then(Elf::base);
+    match (base(binary), base(debug)) {
+        (Some(binary), Some(debug)) => debug.wrapping_sub(binary),
+        _ => 0,
+    }
+}
+
+struct Asker<'p> {
+    profile: &'p mut Profile,
+    answers: &'p mut Answers,
+    summary: &'p mut FileSummary,
+    probes: Vec<Probe>,
+}
+
+impl Asker<'_> {
+    fn dwarf<'a>(
+        &mut self,
+        elf: &Elf<'a>,
+        shift: u64,
+        storage: &'a Storage,
+        places: &'a Places<'a>,
+    ) {
+        if !elf.has_section(".debug_info") {
+            return;
+        }
+        let mut damage = None;
+        for probes in self.probes.chunks(ADDRESSES_AT_ONCE) {
+            let dwarf = match Dwarf::new(elf, storage, places) {
+                Ok(dwarf) => dwarf,
+                Err(error) => {
+                    damage = Some(error.to_string());
+                    break;
+                }
+            };
+            for probe in probes {
+                let address = probe.address.wrapping_add(shift);
+                // The library asks for the range up to the next address, and the last one has none.
+                if address == u64::MAX {
+                    continue;
+                }
+                self.answers.frames(self.profile, probe.location, |each| {
+                    if let Err(error) = dwarf.frames(address, each) {
+                        damage = Some(format!("debug information: {error}"));
+                    }
+                });
+                if self.answers.is_named(probe.location) {
+                    self.summary.source.get_or_insert(Source::Dwarf);
+                }
+            }
+            for warning in dwarf.warnings() {
+                if !self.summary.warnings.contains(&warning) {
+                    self.summary.warnings.push(warning);
+                }
+            }
+        }
+        if let Some(what) = damage {
+            self.damaged(elf, what);
+        }
+    }
+
+    fn symbols(&mut self, elf: &Elf<'_>, shift: u64, is_dynamic: bool, source: Source) {
+        let settled = |probe: &Probe| self.answers.is_settled(probe.location);
+        if self.probes.iter().all(settled) {
+            return;
+        }
+        let symbols = Symbols::new(elf, is_dynamic);
+        for probe in &self.probes {
+            if self.answers.is_settled(probe.location) {
+                continue;
+            }
+            if let Some(name) = symbols.find(elf, probe.address.wrapping_add(shift)) {
+                self.answers.name(self.profile, probe.location, name);
+                self.summary.source.get_or_insert(source);
+            }
+        }
+    }
+
+    fn mini_debug_info<'a>(&mut self, elf: &Elf<'a>, storage: &'a Storage) {
+        let table = match elf.section(".gnu_debugdata", storage) {
+            Ok([]) => return,
+            Ok(section) => minidebug::inflate(section),
+            Err(error) => Err(format!(".gnu_debugdata: {error}")),
+        };
+        match table {
+            Ok(table) => match Elf::parse(&elf.path, storage.keep(table)) {
+                Ok(inner) => self.symbols(&inner, 0, false, Source::MiniDebugInfo),
+                Err(error) => self.damaged(elf, format!(".gnu_debugdata: {error}")),
+            },
+            Err(what) => self.damaged(elf, what),
+        }
+    }
+
+    fn damaged(&mut self, elf: &Elf<'_>, what: String) {
+        let file = elf.path.clone();
+        self.summary.warnings.push(Warning::Damaged { file, what });
+    }
+}

@@ -1,0 +1,143 @@
+//! Symbol tables: the function around an address when there is no debug information.
+
+use object::{Object, ObjectSymbol, SymbolIndex, SymbolKind};
+
+use crate::elf::Elf;
+
+/// The functions of one table, by address. Names stay in the file.
+pub(crate) struct Symbols {
+    functions: Vec<Function>,
+    is_dynamic: bool,
+}
+
+struct Function {
+    start: u64,
+    end: u64,
+    index: SymbolIndex,
+    /// The nearest one before that reaches beyond this one's start; [`NONE`] without.
+    around: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Symbols {
+    /// Functions of `.symtab`, or of `.dynsym`.
+    pub(crate) fn new(elf: &Elf<'_>, is_dynamic: bool) -> Self {
+        let code_ends = elf.code_ends();
+        let symbols = match is_dynamic {
+            false => elf.object.symbols(),
+            true => elf.object.dynamic_symbols(),
+        };
+        let mut functions = Vec::new();
+        for symbol in symbols {
+            if !matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown) {
+                continue;
+            }
+            let section = symbol.section_index().and_then(|i| code_ends.get(i.0));
+            let limit = section.copied().unwrap_or(0);
+            let start = symbol.address();
+            if start >= limit || !is_name(symbol.name_bytes().unwrap_or_default()) {
+                continue;
+            }
+            functions.push(Function {
+                start,
+                // Those without a size get theirs below.
+                end: match symbol.size() {
+                    0 => start,
+                    size => start.saturating_add(size).min(limit),
+                },
+                index: symbol.index(),
+                around: NONE,
+            });
+        }
+        // Of names for one place the best comes last, and is the one found.
+        functions.sort_unstable_by_key(|f| f.start);
+        for same in functions.chunk_by_mut(|a, b| a.start == b.start) {
+            if same.len() > 1 {
+                same.sort_by_cached_key(|f| rank(elf, f.index, is_dynamic));
+            }
+        }
+        let mut next = u64::MAX;
+        let mut start = u64::MAX;
+        for function in functions.iter_mut().rev() {
+            if function.start != start {
+                next = start;
+                start = function.start;
+            }
+            if function.end == function.start {
+                let section = code_ends.iter().filter(|&&end| end > start).min();
+                function.end = next.min(section.copied().unwrap_or(next));
+            }
+        }
+        let mut open: Vec<u32> = Vec::new();
+        for i in 0..functions.len() {
+            let start = functions[i].start;
+            while open
+                .last()
+                .is_some_and(|&o| functions[o as usize].end <= start)
+            {
+                open.pop();
+            }
+            functions[i].around = open.last().copied().unwrap_or(NONE);
+            open.push(i as u32);
+        }
+        Self {
+            functions,
+            is_dynamic,
+        }
+    }
+
+    /// The linker name of the function that holds `address`, without a version.
+    pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64) -> Option<&'a str> {
+        let after = self.functions.partition_point(|f| f.start <= address);
+        let mut function = self.functions.get(after.checked_sub(1)?)?;
+        while function.end <= address {
+            function = self.functions.get(function.around as usize)?;
+        }
+        let name = name(elf, function.index, self.is_dynamic)?;
+        Some(name.split_once('@').map_or(name, |(name, _version)| name))
+    }
+}
+
+fn name<'a>(elf: &Elf<'a>, index: SymbolIndex, is_dynamic: bool) -> Option<&'a str> {
+    use object::ObjectSymbolTable;
+    let table = match is_dynamic {
+        false => elf.object.symbol_table(),
+        true => elf.object.dynamic_symbol_table(),
+    };
+    table?.symbol_by_index(index).ok()?.name().ok()
+}
+
+/// Not a section's or an assembler's mark (`$x`, `.L1`).
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, [] | [b'$' | b'.', ..])
+}
+
+/// Of several names the one that a reader knows: global, with few underscores, of a known size.
+fn rank(
+    elf: &Elf<'_>,
+    index: SymbolIndex,
+    is_dynamic: bool,
+) -> (bool, u8, std::cmp::Reverse<(usize, String)>) {
+    use object::ObjectSymbolTable;
+    let table = match is_dynamic {
+        false => elf.object.symbol_table(),
+        true => elf.object.dynamic_symbol_table(),
+    };
+    let symbol = table.and_then(|table| table.symbol_by_index(index).ok());
+    let Some(symbol) = symbol else {
+        return (false, 0, std::cmp::Reverse((0, String::new())));
+    };
+    let name = symbol.name().unwrap_or_default();
+    let underscores = name.bytes().take_while(|&b| b == b'_').count();
+    let binding = match (symbol.is_global(), symbol.is_weak()) {
+        (true, false) => 2,
+        (_, true) => 1,
+        _ => 0,
+    };
+    (
+        symbol.size() > 0,
+        binding,
+        std::cmp::Reverse((underscores, name.to_string())),
+    )
+}

@@ -1,0 +1,477 @@
+//! Names for addresses: equal to binutils' for programs in C, C++ and Rust, from debug information and symbol
+//! tables; damaged files survived; the command.
+
+use std::collections::BTreeMap;
+
+use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
+use heapprof_symbolize::{Options, Source, Warning, symbolize};
+
+use crate::built::{C, CXX, RUST, build, have, source, symbolized, told};
+use crate::harness;
+
+#[test]
+fn frames_equal_binutils() {
+    if !have(&["gcc", "g++", "rustc", "readelf", "nm", "addr2line"]) {
+        return;
+    }
+    let ours = "^(main|sum|fill)|shop|node";
+    let cases = [
+        (C, "gcc -g -O0"),
+        (C, "gcc -g -O2"),
+        (C, "gcc -g -O2 -no-pie"),
+        (C, "gcc -g -O3 -gdwarf-4 -gz"),
+        (C, "gcc -g -O2 -Wl,-z,noseparate-code"),
+        (CXX, "g++ -g -O0"),
+        (CXX, "g++ -g -O2"),
+        (
+            RUST,
+            "rustc -g -Copt-level=0 -Zunstable-options -Csymbol-mangling-version=legacy",
+        ),
+        (RUST, "rustc -g -Copt-level=2 -Csymbol-mangling-version=v0"),
+    ];
+    for (text, command) in cases {
+        let built = build(text, command);
+        let mut addresses = built.addresses(ours);
+        addresses.truncate(700);
+        let (profile, summary) = symbolized(built.profile(&addresses), &Options::default());
+        assert_eq!(source(&summary), Some(Source::Dwarf), "{command}");
+        let mapping = &profile.mapping[0];
+        assert!(mapping.has_functions && mapping.has_filenames, "{command}");
+        assert!(mapping.has_line_numbers && mapping.has_inline_frames);
+        let expected = built.addr2line(&addresses);
+        let found = told(&profile);
+        for ((address, expected), found) in addresses.iter().zip(&expected).zip(&found) {
+            let expected = without_fault(expected, found);
+            assert_eq!(*found, expected, "{command}: {address:#x}");
+        }
+        // Optimized programs have inlined frames, else this shows little.
+        let inlined = found.iter().filter(|f| f.lines().count() > 1).count();
+        assert!(inlined > 3 || command.contains("0"), "{command}: {inlined}");
+    }
+}
+
+/// binutils gives an inlined function that has no linker name that of the function it was inlined into.
+fn without_fault(expected: &str, found: &str) -> String {
+    let name = |line: &str| line.split(' ').next().unwrap_or_default().to_string();
+    let mut lines: Vec<String> = expected.lines().map(str::to_string).collect();
+    if let (Some(last), [first, _, ..]) = (lines.last().cloned(), &mut lines[..])
+        && name(first) == name(&last)
+    {
+        let plain = name(found);
+        if !plain.starts_with("_") {
+            *first = first.replacen(&name(&last), &plain, 1);
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// A name without blanks, parameters and what stands in `<>`: cpp_demangle and binutils write empty parameter
+/// packs and numbers in them differently.
+fn skeleton(name: &str) -> String {
+    let mut depth = 0;
+    let mut kept = String::new();
+    for c in name.chars().filter(|c| *c != ' ') {
+        match c {
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            '(' if depth == 0 && !kept.is_empty() && !kept.ends_with("operator") => break,
+            c if depth == 0 => kept.push(c),
+            _ => {}
+        }
+    }
+    kept
+}
+
+#[test]
+fn names_are_demangled_as_binutils_does() {
+    if !have(&["gcc", "g++", "rustc", "readelf", "nm", "c++filt"]) {
+        return;
+    }
+    let hash = regex::Regex::new(r"::h[0-9a-f]{16}$|\[[0-9a-f]{12,16}\]").unwrap();
+    let cases = [
+        (C, "gcc -g -O0"),
+        (CXX, "g++ -g -O2"),
+        (
+            RUST,
+            "rustc -g -Zunstable-options -Csymbol-mangling-version=legacy",
+        ),
+        (RUST, "rustc -g -Csymbol-mangling-version=v0"),
+    ];
+    for (text, command) in cases {
+        let built = build(text, command);
+        let mut addresses = built.addresses("main|sum|fill|shop|Shelf");
+        addresses.truncate(2000);
+        let (profile, _) = symbolized(built.profile(&addresses), &Options::default());
+        let names = profile.function.iter().map(|f| profile.text(f.system_name));
+        let names: Vec<&str> = names.filter(|name| !name.contains("lambda")).collect();
+        let expected = built.run(&format!("c++filt {}", names.join(" ")));
+        let demangled: BTreeMap<&str, &str> = names.iter().copied().zip(expected.lines()).collect();
+        for function in &profile.function {
+            let (name, system) = (
+                profile.text(function.name),
+                profile.text(function.system_name),
+            );
+            if let Some(expected) = demangled.get(system) {
+                // Older binutils leave Rust's hashes.
+                let expected = hash.replace_all(expected, "");
+                assert_eq!(skeleton(name), skeleton(&expected), "{command}: {system}");
+            }
+        }
+        let changed = demangled.iter().filter(|(from, to)| from != to).count();
+        assert_eq!(changed > 3, text != C, "{command}: {changed}");
+    }
+}
+
+/// Names of all addresses, with nothing but names.
+fn names_only(full: &[String]) -> Vec<String> {
+    let last = |frames: &String| {
+        let outermost = frames.lines().last().unwrap_or_default();
+        let name = outermost.rsplit_once(' ').map_or("", |(name, _)| name);
+        format!("{name} :0\n")
+    };
+    full.iter().map(last).collect()
+}
+
+#[test]
+fn symbol_tables_answer_when_there_is_no_debug_information() {
+    if !have(&["gcc", "readelf", "nm", "objcopy", "strip", "xz"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2 -rdynamic");
+    let addresses = built.addresses("^(main|sum|fill)$");
+    let profile = built.profile(&addresses);
+    let (full, _) = symbolized(profile.clone(), &Options::default());
+    let names = names_only(&told(&full));
+
+    built.run("strip -g program");
+    let (found, summary) = symbolized(profile.clone(), &Options::default());
+    assert_eq!(source(&summary), Some(Source::SymbolTable));
+    assert_eq!(told(&found), names);
+    let mapping = &found.mapping[0];
+    assert!(mapping.has_functions && !mapping.has_filenames);
+    assert!(!mapping.has_line_numbers && !mapping.has_inline_frames);
+
+    // As distributions make it: the functions' symbols, in xz, in a section.
+    built.run("cp program mini");
+    built.run("objcopy -S --remove-section .comment --keep-symbol=fill mini");
+    built.run("xz -q mini");
+    built.run("strip program");
+    let exported = |frames: &String| !frames.starts_with("fill ");
+    let (found, summary) = symbolized(profile.clone(), &Options::default());
+    assert_eq!(source(&summary), Some(Source::DynamicSymbols));
+    for (found, name) in told(&found).iter().zip(&names) {
+        let expected = if exported(name) { name } else { "" };
+        assert_eq!(found, expected);
+    }
+    built.run("objcopy --add-section .gnu_debugdata=mini.xz program");
+    let (found, summary) = symbolized(profile.clone(), &Options::default());
+    assert_eq!(source(&summary), Some(Source::MiniDebugInfo));
+    assert_eq!(told(&found), names);
+
+    // Assembly: names without sizes reach to the next one or the end, names within names do not hide them.
+    let bare = r#"
+__asm__(".globl bare\nbare: nop\nnop\nnext: nop\nnop\n"
+        ".type outer,@function\nouter: nop\ninner: nop\n.size inner,1\nnop\n.size outer,3\n");
+int main(void) { return 0; }
+"#;
+    let built = build(bare, "gcc -O0");
+    let nm = built.run("nm program");
+    let start = nm.lines().find_map(|line| line.strip_suffix(" T bare"));
+    let start = u64::from_str_radix(start.unwrap(), 16).unwrap();
+    let addresses: Vec<u64> = (start..start + 7).collect();
+    let (found, _) = symbolized(built.profile(&addresses), &Options::default());
+    let expected = ["bare", "bare", "next", "next", "outer", "inner", "outer"];
+    assert_eq!(told(&found), expected.map(|name| format!("{name} :0\n")));
+
+    let hidden = build(C, "gcc -O2 -s -fvisibility=hidden");
+    let mut profile = hidden.profile(&[hidden.code().1 + 64]);
+    let summary = symbolize(&mut profile, &Options::default());
+    assert_eq!(source(&summary), None);
+    let [warning @ Warning::NoSymbols { .. }] = &summary.files[0].warnings[..] else {
+        panic!("{summary:?}");
+    };
+    let says = warning.to_string();
+    assert!(
+        says.contains("has no symbols for these addresses"),
+        "{says}"
+    );
+    assert!(!profile.mapping[0].has_functions);
+}
+
+#[test]
+fn what_has_no_file_is_left_alone() {
+    let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    b.folded(
+        "0x10@[vdso];0x10@//anon;0x10@/no/such/program;0x20;main@m.c:1",
+        &[1],
+    );
+    let mut profile = b.finish();
+    let before = profile.clone();
+    let summary = symbolize(&mut profile, &Options::default());
+    assert_eq!(profile, before);
+    assert_eq!((summary.seen(), summary.kept, summary.unmapped), (4, 1, 1));
+    let warnings: Vec<String> = summary
+        .files
+        .iter()
+        .flat_map(|f| f.warnings.iter().map(ToString::to_string))
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            "/no/such/program: there is no such file, nor a debug file with its build id; \
+name a folder with --debug-dir"
+        ]
+    );
+}
+
+#[test]
+fn adjusted_forced_and_below_a_sysroot() {
+    if !have(&["gcc", "readelf", "nm"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2");
+    let addresses = built.addresses("^sum$");
+    let (full, _) = symbolized(built.profile(&addresses), &Options::default());
+
+    // Return addresses with --adjust -1 are what they would be without.
+    let returns: Vec<u64> = addresses.iter().map(|a| a + 1).collect();
+    let options = Options {
+        adjust: -1,
+        ..Options::default()
+    };
+    let (adjusted, _) = symbolized(built.profile(&returns), &options);
+    assert_eq!(told(&adjusted), told(&full));
+
+    // Names that are there stay, unless forced; then none of the old functions stays behind.
+    let mut named = full.clone();
+    let stale = named.strings.intern("stale");
+    for function in &mut named.function {
+        function.name = stale;
+    }
+    let (kept, summary) = symbolized(named.clone(), &Options::default());
+    assert_eq!((summary.seen(), kept == named), (0, true));
+    let force = Options {
+        force: true,
+        ..Options::default()
+    };
+    let (forced, _) = symbolized(named, &force);
+    assert_eq!(forced, full);
+
+    // Below a sysroot, and only there.
+    let root = tempfile::tempdir().unwrap();
+    let below = root.path().join(built.program.strip_prefix("/").unwrap());
+    let options = Options {
+        root: Some(root.path().into()),
+        ..Options::default()
+    };
+    let (_, summary) = symbolized(built.profile(&addresses), &options);
+    assert_eq!(summary.resolved(), 0);
+    std::fs::create_dir_all(below.parent().unwrap()).unwrap();
+    std::fs::rename(&built.program, &below).unwrap();
+    std::os::unix::fs::symlink(&below, &built.program).unwrap();
+    let profile = built.profile(&addresses);
+    std::fs::remove_file(&built.program).unwrap();
+    let (found, summary) = symbolized(profile, &options);
+    assert_eq!(summary.files[0].binary, Some(below));
+    assert_eq!(told(&found), told(&full));
+}
+
+#[test]
+fn damaged_files_are_warnings() {
+    if !have(&["gcc", "readelf", "nm", "objcopy"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2");
+    let addresses = built.addresses("^(main|sum)$");
+    let profile = built.profile(&addresses);
+    let (full, _) = symbolized(profile.clone(), &Options::default());
+    let whole = std::fs::read(&built.program).unwrap();
+    let names = names_only(&told(&full));
+
+    // Debug information that is nonsense: the symbol table answers.
+    std::fs::write(built.path("nonsense"), vec![0xff; 500]).unwrap();
+    built.run("objcopy --update-section .debug_info=nonsense program");
+    let (found, summary) = symbolized(profile.clone(), &Options::default());
+    assert_eq!(source(&summary), Some(Source::SymbolTable), "{summary:?}");
+    let [warning @ Warning::Damaged { .. }] = &summary.files[0].warnings[..] else {
+        panic!("{summary:?}");
+    };
+    assert!(
+        warning
+            .to_string()
+            .contains("program: is damaged: debug information: ")
+    );
+    assert_eq!(told(&found), names);
+
+    // Cut anywhere, and hit anywhere: a warning or wrong names, never a panic.
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    let mut check = |bytes: &[u8]| {
+        std::fs::write(&built.program, bytes).unwrap();
+        let (_, summary) = symbolized(profile.clone(), &Options::default());
+        let warnings = &summary.files[0].warnings;
+        let kind = match warnings.first() {
+            Some(Warning::Damaged { .. }) => "damaged",
+            Some(Warning::NotElf { .. }) => "no ELF",
+            Some(_) => "other",
+            None => "none",
+        };
+        *kinds.entry(kind.into()).or_default() += 1;
+    };
+    for part in 0..64 {
+        check(&whole[..whole.len() * part / 64]);
+    }
+    let mut seed = 1u64;
+    for _ in 0..1000 {
+        let mut bytes = whole.clone();
+        for _ in 0..20 {
+            // Knuth's generator: the same damage in every run.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (seed >> 33) as usize % bytes.len();
+            bytes[at] = (seed >> 24) as u8;
+        }
+        check(&bytes);
+    }
+    assert!(kinds["damaged"] > 60 && kinds["no ELF"] > 0, "{kinds:?}");
+}
+
+/// `programs/basket` as a collector would have seen it run: three calls, and one in a library that is gone.
+fn basket() -> Profile {
+    let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    let mut mapped = |start: u64, filename: &str, build_id: &str| {
+        let mapping = Mapping {
+            id: 0,
+            memory_start: start,
+            memory_limit: start + 0x1000,
+            file_offset: 0,
+            filename: b.text(filename),
+            build_id: b.text(build_id),
+            has_functions: false,
+            has_filenames: false,
+            has_line_numbers: false,
+            has_inline_frames: false,
+        };
+        (start, Some(b.mapping(mapping)))
+    };
+    let (at, program) = mapped(
+        0x5581_2a40_0000,
+        "/opt/shop/bin/basket",
+        "0f650d2017687327776b92b8aba30d538450ea7d",
+    );
+    let (far, library) = mapped(0x7f03_9d60_0000, "/opt/shop/lib/libc.so.6", "");
+    // Return addresses less one, as objdump shows the calls.
+    let [malloc, strdup, fill] =
+        [0x790, 0x79b, 0x650].map(|returns| b.location(program, at + returns - 1, false, &[]));
+    let start = b.location(library, far + 0x249, false, &[]);
+    let none = b.label_set(&mut []);
+    b.profile
+        .samples
+        .push([malloc, fill, start], &[1000, 16000], none);
+    b.profile
+        .samples
+        .push([strdup, fill, start], &[1000, 8000], none);
+    b.finish()
+}
+
+#[test]
+fn the_sample_of_the_docs_is_current() {
+    let folder = harness::sample_profiles().join("programs");
+    let (before, options) = (
+        basket(),
+        Options {
+            debug_dirs: vec![folder.clone()],
+            ..Options::default()
+        },
+    );
+    let (after, summary) = symbolized(before.clone(), &options);
+    assert_eq!((summary.resolved(), summary.seen()), (3, 4));
+    for (name, profile) in [("basket", before), ("basket.symbolized", after)] {
+        let file = folder.join(format!("{name}.pb.gz"));
+        if harness::bless() {
+            let mut bytes = Vec::new();
+            encode(&profile, &mut bytes).unwrap();
+            std::fs::write(&file, bytes).unwrap();
+        }
+        let bytes = std::fs::read(&file).unwrap();
+        assert_eq!(
+            heapprof_profile::decode(&bytes[..]).unwrap(),
+            profile,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_command_replaces_the_file_and_says_what_it_could_not() {
+    if !have(&["gcc", "readelf", "nm"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2");
+    let addresses = built.addresses("^(main|sum|fill)");
+    let profile = built.profile(&addresses);
+    let (full, _) = symbolized(profile.clone(), &Options::default());
+    let file = built.path("p.pb.gz");
+    let mut bytes = Vec::new();
+    encode(&profile, &mut bytes).unwrap();
+    std::fs::write(&file, &bytes).unwrap();
+    let folder = built.folder.path();
+
+    // To stdout; the file stays.
+    let mut command = harness::command(folder);
+    let output = command
+        .args(["symbolize", "p.pb.gz", "-o", "-"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(heapprof_profile::decode(&output.stdout[..]).unwrap(), full);
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+
+    let run = harness::run(folder, &["symbolize", "p.pb.gz"]);
+    let n = addresses.len();
+    assert_eq!((run.code, run.out.as_str()), (0, ""), "{}", run.err);
+    assert_eq!(
+        run.err,
+        format!(
+            "heapprof: p.pb.gz: {n} of {n} addresses have names now, in 1 file, 1 with debug information\n"
+        )
+    );
+    let written = std::fs::read(&file).unwrap();
+    assert_eq!(heapprof_profile::decode(&written[..]).unwrap(), full);
+    let left: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
+    assert!(
+        left.iter()
+            .all(|e| !e.file_name().to_string_lossy().ends_with(".tmp"))
+    );
+
+    // Nothing found: nothing written.
+    std::fs::write(&file, &bytes).unwrap();
+    built.run("gcc -g -O1 -o program source.c");
+    let run = harness::run(folder, &["symbolize", "p.pb.gz"]);
+    assert_eq!(run.code, 0);
+    assert!(run.err.contains("program: build id "), "{}", run.err);
+    assert!(
+        run.err
+            .ends_with(&format!("0 of {n} addresses have names now\n"))
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+
+    let errors: [(&[&str], &str); 3] = [
+        (
+            &["symbolize", "none.pb.gz"],
+            "none.pb.gz: there is no such file",
+        ),
+        (&["symbolize", "source.c"], "source.c: malformed "),
+        (
+            &["symbolize", "p.pb.gz", "--debug-dir", "nowhere"],
+            "nowhere: there is no such folder",
+        ),
+    ];
+    for (args, says) in errors {
+        let run = harness::run(folder, args);
+        assert_eq!((run.code, run.err.lines().count()), (2, 1), "{}", run.err);
+        assert!(
+            run.err.starts_with(&format!("heapprof: {says}")),
+            "{}",
+            run.err
+        );
+    }
+}
