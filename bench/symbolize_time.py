@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long does symbolizing take, and how much memory, when the debug information is small, missing or huge?
 
-usage: symbolize_time.py [--heapprof PATH] [--megabytes 500] [--runs 3] [--keep DIR]
+usage: symbolize_time.py [--heapprof PATH] [--megabytes 500] [--runs 3] [--limit 300] [--keep DIR]
 needs: g++ and binutils; elfutils, google-perftools, libgoogle-perftools4 (Debian packages) for the peers.
 
 One generated C++ unit (templates over the standard library, -g -O1, many inlined frames) is compiled once; its object
@@ -15,16 +15,17 @@ all is not counted: it brings the files into the page cache. Without --heapprof 
 import argparse, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"
-LIMIT = 300  # seconds for one symbolizer
 TYPES, SHARE = 40, 8
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 ap.add_argument("--heapprof")
 ap.add_argument("--megabytes", type=int, default=500)
 ap.add_argument("--runs", type=int, default=3)
+ap.add_argument("--limit", type=int, default=300, help="seconds that a symbolizer may take")
 ap.add_argument("--keep", help="build in this folder and leave it; programs found there are not built again")
 a = ap.parse_args()
 if a.heapprof:
     a.heapprof = os.path.abspath(shutil.which(a.heapprof) or a.heapprof)
+here = os.path.dirname(os.path.abspath(__file__))
 scratch = None if a.keep else tempfile.TemporaryDirectory(prefix="symbolize-")
 work = os.path.abspath(a.keep) if a.keep else scratch.name
 os.makedirs(work, exist_ok=True)
@@ -93,20 +94,18 @@ def timed(cmd, feed):
     """Seconds, MB and output; None where it did not end in time. Memory is the largest of the process and its children."""
     with open("feed", "w") as f:
         f.write(feed)
-    start = time.monotonic()
     with open("feed") as i, open("out", "w") as o, open("err", "w") as e:
-        child = subprocess.Popen(cmd, stdin=i, stdout=o, stderr=e, start_new_session=True)
-    alarm = threading.Timer(LIMIT, os.killpg, (child.pid, signal.SIGKILL))
+        child = subprocess.Popen(["./meter", "figures", "1", *cmd], stdin=i, stdout=o, stderr=e, start_new_session=True)
+    alarm = threading.Timer(a.limit, os.killpg, (child.pid, signal.SIGKILL))
     alarm.start()
-    _, status, usage = os.wait4(child.pid, 0)
-    seconds = time.monotonic() - start
+    code = child.wait()
     alarm.cancel()
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode == -signal.SIGKILL:
+    if code == -signal.SIGKILL:
         return None
-    if child.returncode and cmd[0] != "eu-addr2line":  # which ends with 1 where it knows nothing
-        sys.exit(f"{cmd[0]}: exit status {child.returncode}\n{open('err').read()[-2000:]}")
-    return seconds, usage.ru_maxrss / 1024, open("out").read()
+    if code and cmd[0] != "eu-addr2line":  # which ends with 1 where it knows nothing
+        sys.exit(f"{cmd[0]}: exit status {code}\n{open('err').read()[-2000:]}")
+    seconds, _, kilobytes = map(float, open("figures").read().split())
+    return seconds, kilobytes / 1024, open("out").read()
 
 
 def by_line(text):
@@ -148,6 +147,7 @@ def named_by_heapprof(_):
     return info["locations"] - info["unsymbolized"], info["locations"]
 
 
+sh("gcc", "-O2", "-o", "meter", os.path.join(here, "meter.c"))
 start = time.monotonic()
 if not all(os.path.exists(name) for name in ("one", "stripped", "large")):
     build()
@@ -161,7 +161,7 @@ for program, label in (("stripped", "stripped"), ("one", "-g, one unit"), ("larg
             runs.append(timed(cmd, feed))
         size = f"{debug_bytes(program)[0] / 1e6:.0f}"
         if not runs[-1]:
-            print(f"| {label} | {size} | {name} | over {LIMIT} | – | – |", flush=True)
+            print(f"| {label} | {size} | {name} | over {a.limit} | – | – |", flush=True)
             continue
         counted = runs[1:] or runs
         seconds, memory = (statistics.median(r[i] for r in counted) for i in (0, 1))
