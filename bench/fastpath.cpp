@@ -43,7 +43,10 @@ int main(int argc, char **argv) {
   int threads = argc > 2 ? atoi(argv[2]) : 1;
   const char *kind = argc > 3 ? argv[3] : "tight";
   if (argc > 4) live = strtoull(argv[4], nullptr, 10);
-  auto work = !strcmp(kind, "tight") ? tight : !strcmp(kind, "kept") ? kept : !strcmp(kind, "crossed") ? crossed : nullptr;
+  auto work = !strcmp(kind, "tight")     ? tight
+              : !strcmp(kind, "kept")    ? kept
+              : !strcmp(kind, "crossed") ? crossed
+                                         : nullptr;
   if (!work || !live) return 2;
   std::vector<std::thread> pool;
   for (int t = 0; t < threads; t++) pool.emplace_back(work, pairs / threads, t + 1);

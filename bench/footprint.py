@@ -4,13 +4,14 @@
 usage: footprint.py [--heapprof PATH] [--runs 5] [--starts 100] [--live 1000,200000,1000000]
 needs: g++; heaptrack, libjemalloc2, libgoogle-perftools4 (Debian packages); a tool that is not installed is left out.
 
-Memory: the largest resident set of fastpath.cpp itself (not of record, nor of heaptrack's second process), which keeps so many
-blocks of 16 to 256 bytes, the writing of the profile included; medians, and what a live block costs over the bare run
-(where they are many; with few it is the fixed part that shows).
-Start: CPU and wall time from start to end of a program that does nothing, in milliseconds, and the whole of `record` (or of
-heaptrack's script) around one such program; interleaved, medians, differences within a round. The process that measures
+Memory: the largest resident set of fastpath.cpp itself (not of record, nor of heaptrack's second process), which keeps so
+many blocks of 16 to 256 bytes, the writing of the profile included; medians, and what a live block costs over the bare
+run (where they are many; with few it is the fixed part that shows).
+Start: CPU and wall time from start to end of a program that does nothing, in milliseconds, and the whole of `record` (or
+of heaptrack's script) around one such program; interleaved, medians, differences within a round. The process that measures
 (meter.c) runs below the tool, so nothing is polled.
 """
+
 import argparse, os, shutil, statistics, subprocess, sys, tempfile
 
 LIB = "/usr/lib/x86_64-linux-gnu/"
@@ -43,9 +44,19 @@ def record(*options):
 TOOLS = {
     "bare": ([], {}, []),
     "jemalloc": preloaded(LIB + "libjemalloc.so.2"),
-    "jemalloc-sampled-512K": preloaded(LIB + "libjemalloc.so.2", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{out}/jemalloc"),
+    "jemalloc-sampled-512K": preloaded(
+        LIB + "libjemalloc.so.2", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{out}/jemalloc"
+    ),
     "tcmalloc-HEAPPROFILE": preloaded(LIB + "libtcmalloc.so.4", HEAPPROFILE=out + "/tcmalloc"),
-    "heaptrack": ([], dict(LD_PRELOAD=HEAPTRACK, DUMP_HEAPTRACK_OUTPUT=out + "/heaptrack"), ["heaptrack", "-r", "-o", out + "/script"]) if os.path.exists(HEAPTRACK) and shutil.which("heaptrack") else None,
+    "heaptrack": (
+        (
+            [],
+            dict(LD_PRELOAD=HEAPTRACK, DUMP_HEAPTRACK_OUTPUT=out + "/heaptrack"),
+            ["heaptrack", "-r", "-o", out + "/script"],
+        )
+        if os.path.exists(HEAPTRACK) and shutil.which("heaptrack")
+        else None
+    ),
     "heapprof-sampled": record(),
     "heapprof-exact": record("--exact"),
 }
@@ -55,7 +66,12 @@ def measured(tool, times, command):
     """Milliseconds of wall time and of CPU, and MB, of one process."""
     wrap, env, _ = TOOLS[tool]
     figures = os.path.join(out, "figures")
-    subprocess.run([*wrap, meter, figures, str(times), *(f"{k}={v}" for k, v in env.items()), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        [*wrap, meter, figures, str(times), *(f"{k}={v}" for k, v in env.items()), *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
     rows = [tuple(map(float, line.split())) for line in open(figures)]
     wall, cpu, kilobytes = (statistics.median(column) for column in zip(*rows))
     return wall * 1e3, cpu * 1e3, kilobytes / 1024
@@ -68,7 +84,10 @@ for live in map(int, a.live.split(",")):
     for tool in filter(TOOLS.get, TOOLS):
         mb = measured(tool, a.runs, [fastpath, str(3 * live), "1", "kept", str(live)])[2]
         bare = bare or mb
-        print(f"| {tool} | {live:,} | {mb:.1f} | {mb - bare:+.1f} | {f'{(mb - bare) * 2**20 / live:.0f}' if live >= 100_000 else '–'} |", flush=True)
+        print(
+            f"| {tool} | {live:,} | {mb:.1f} | {mb - bare:+.1f} | {f'{(mb - bare) * 2**20 / live:.0f}' if live >= 100_000 else '–'} |",
+            flush=True,
+        )
 print("\n| tool | CPU ms a process | over bare | wall ms | over bare | CPU ms of the command around it | wall ms |")
 print("| :--- | ---: | ---: | ---: | ---: | ---: | ---: |")
 used = [tool for tool in TOOLS if TOOLS[tool]]
@@ -81,4 +100,6 @@ for _ in range(a.runs):
 for tool in used:
     middle = lambda rows, i: f"{statistics.median(r[i] for r in rows):.2f}" if rows else "–"
     over = lambda i: f"{statistics.median(r[i] - b[i] for r, b in zip(alone[tool], alone['bare'])):+.2f}"
-    print(f"| {tool} | {middle(alone[tool], 1)} | {over(1)} | {middle(alone[tool], 0)} | {over(0)} | {middle(around.get(tool), 1)} | {middle(around.get(tool), 0)} |")
+    print(
+        f"| {tool} | {middle(alone[tool], 1)} | {over(1)} | {middle(alone[tool], 0)} | {over(0)} | {middle(around.get(tool), 1)} | {middle(around.get(tool), 0)} |"
+    )

@@ -10,7 +10,9 @@ program is many processes the totals are sums over their profiles, so peak_space
 --heapprof there are only bare runs: do they repeat, and how long do they take? Prints Markdown; exit code 1 where
 something differs or left no profile.
 """
-import argparse, dataclasses, glob, hashlib, http.client, json, os, random, re, shutil, signal, socket, statistics, subprocess, sys, tempfile, threading, time, typing
+
+import argparse, dataclasses, glob, hashlib, http.client, json, os, random, re, shutil, signal, socket, statistics
+import subprocess, sys, tempfile, threading, time, typing
 
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 ap.add_argument("--heapprof")
@@ -24,7 +26,8 @@ scratch = tempfile.TemporaryDirectory(prefix="real-")  # short: sockets are made
 work = scratch.name
 
 
-def path(name): return os.path.join(work, name)
+def path(name):
+    return os.path.join(work, name)
 
 
 def write(name, text):
@@ -35,23 +38,34 @@ def write(name, text):
 
 def text_of(*cmd):
     """What a helper prints, both ways: versions come on either."""
-    return subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True).stdout.strip()
+    return subprocess.run(
+        cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+    ).stdout.strip()
 
 
 # --- what the programs work on ---
 
+
 def words(count):
     choose = random.Random(7)
-    return "".join(choose.choice(("heap", "stack", "leaf", "root", "block", "peak", "byte", str(choose.randrange(9999)))) + " \n"[i % 12 == 0] for i in range(count))
+    return "".join(
+        choose.choice(("heap", "stack", "leaf", "root", "block", "peak", "byte", str(choose.randrange(9999))))
+        + " \n"[i % 12 == 0]
+        for i in range(count)
+    )
 
 
 def cpp():
     types = "".join(
         f"struct T{i} {{ std::map<std::string, std::vector<std::function<int(int)>>> by_name; int hits(const std::string &s) {{\n"
-        f"  std::regex r(\"t{i}[a-z]+\"); by_name[s].push_back([&](int x) {{ return x + {i}; }}); return std::regex_search(s, r) + by_name.size(); }} }};\n"
-        for i in range(4))
-    calls = " + ".join(f"T{i}().hits(\"t{i}abc\")" for i in range(4))
-    return write("many.cpp", f"#include <functional>\n#include <map>\n#include <regex>\n#include <string>\n#include <vector>\n{types}int main() {{ return ({calls}) != 8; }}\n")
+        f'  std::regex r("t{i}[a-z]+"); by_name[s].push_back([&](int x) {{ return x + {i}; }}); return std::regex_search(s, r) + by_name.size(); }} }};\n'
+        for i in range(4)
+    )
+    calls = " + ".join(f'T{i}().hits("t{i}abc")' for i in range(4))
+    return write(
+        "many.cpp",
+        f"#include <functional>\n#include <map>\n#include <regex>\n#include <string>\n#include <vector>\n{types}int main() {{ return ({calls}) != 8; }}\n",
+    )
 
 
 def repository():
@@ -59,7 +73,9 @@ def repository():
     repo, choose, blobs = path("repo"), random.Random(3), {}
     stream = []
     for commit in range(600):
-        stream.append(f"commit refs/heads/main\ncommitter A <a@example.org> {1700000000 + commit * 60} +0000\ndata 9\ncommit {commit % 100:02d}\n")
+        stream.append(
+            f"commit refs/heads/main\ncommitter A <a@example.org> {1700000000 + commit * 60} +0000\ndata 9\ncommit {commit % 100:02d}\n"
+        )
         for _ in range(4):
             name = f"file{choose.randrange(40)}.txt"
             lines = blobs.setdefault(name, [f"line {i} of {name}" for i in range(300)])
@@ -115,6 +131,7 @@ HTML = "data:text/html,<p id=p></p><script>let s=[];for(let i=0;i<30000;i++)s.pu
 
 # --- servers: what their clients do, and the answers ---
 
+
 def until(ready, child):
     for _ in range(int(LIMIT / 0.02)):
         if ready() or child.poll() is not None:
@@ -130,10 +147,31 @@ def connects(name):
 def ask_redis(child):
     until(lambda: connects("redis.sock"), child)
     at = ["-s", path("redis.sock")]
-    subprocess.run(["redis-benchmark", *at, "-q", "-n", "4000", "-c", "20", "--threads", "2", "-t", "set,get,incr,lpush,rpop,sadd,hset,zadd,mset"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    fill = "".join(f"SET key{i} {'v' * (i % 300)}\nRPUSH list{i % 50} {i}\nHSET hash{i % 50} field{i} {i}\n" for i in range(10000))
+    subprocess.run(
+        [
+            "redis-benchmark",
+            *at,
+            "-q",
+            "-n",
+            "4000",
+            "-c",
+            "20",
+            "--threads",
+            "2",
+            "-t",
+            "set,get,incr,lpush,rpop,sadd,hset,zadd,mset",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    fill = "".join(
+        f"SET key{i} {'v' * (i % 300)}\nRPUSH list{i % 50} {i}\nHSET hash{i % 50} field{i} {i}\n" for i in range(10000)
+    )
     subprocess.run(["redis-cli", *at], input=fill, stdout=subprocess.DEVNULL, text=True)
-    answers = [text_of("redis-cli", *at, *question.split()) for question in ("DBSIZE", "GET counter:__rand_int__", "LLEN list7", "HGET hash7 field7", "STRLEN key299")]
+    answers = [
+        text_of("redis-cli", *at, *question.split())
+        for question in ("DBSIZE", "GET counter:__rand_int__", "LLEN list7", "HGET hash7 field7", "STRLEN key299")
+    ]
     subprocess.run(["redis-cli", *at, "SHUTDOWN", "NOSAVE"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return answers
 
@@ -147,7 +185,11 @@ def ask_nginx(child):
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(path("nginx.sock"))
         for i in range(400):
-            connection.request("GET", ("/many.txt", "/small.txt", "/none")[i % 3], headers={"Accept-Encoding": ("gzip", "identity")[i % 2]})
+            connection.request(
+                "GET",
+                ("/many.txt", "/small.txt", "/none")[i % 3],
+                headers={"Accept-Encoding": ("gzip", "identity")[i % 2]},
+            )
             answer = connection.getresponse()
             digest.update(b"%d" % answer.status + answer.read())
         connection.close()
@@ -167,13 +209,19 @@ def nginx_conf():
     os.makedirs(path("www"), exist_ok=True)
     write("www/many.txt", words(20000))
     write("www/small.txt", words(200))
-    places = "".join(f"{kind}_temp_path {path(kind)}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    return write("nginx.conf", f"user root; daemon off; worker_processes 2; pid {path('nginx.pid')}; events {{}}\n"
-                 f"http {{ access_log off; keepalive_requests 9999; gzip on; gzip_types text/plain; default_type text/plain; {places}\n"
-                 f"server {{ listen unix:{path('nginx.sock')}; root {path('www')}; }} }}\n")
+    places = "".join(
+        f"{kind}_temp_path {path(kind)}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return write(
+        "nginx.conf",
+        f"user root; daemon off; worker_processes 2; pid {path('nginx.pid')}; events {{}}\n"
+        f"http {{ access_log off; keepalive_requests 9999; gzip on; gzip_types text/plain; default_type text/plain; {places}\n"
+        f"server {{ listen unix:{path('nginx.sock')}; root {path('www')}; }} }}\n",
+    )
 
 
 # --- the programs ---
+
 
 @dataclasses.dataclass
 class Program:
@@ -192,19 +240,101 @@ cc1plus = text_of("g++", "-print-prog-name=cc1plus") if shutil.which("g++") else
 PROGRAMS = [
     Program("perl", "perl", ["perl"], ("perl", "-e", "print $^V"), lambda: ["perl", write("index.pl", PERL)]),
     Program("python3", "python3", [python], (python, "-V"), lambda: [python, write("parse.py", PYTHON)]),
-    Program("python3, PYTHONMALLOC=malloc", "python3", [python], (python, "-V"), lambda: [python, write("parse.py", PYTHON)], env={"PYTHONMALLOC": "malloc"}),
-    Program("git log -p", "git", ["git"], ("git", "--version"), lambda: ["git", "-C", repository(), "log", "-p", "--stat"]),
+    Program(
+        "python3, PYTHONMALLOC=malloc",
+        "python3",
+        [python],
+        (python, "-V"),
+        lambda: [python, write("parse.py", PYTHON)],
+        env={"PYTHONMALLOC": "malloc"},
+    ),
+    Program(
+        "git log -p", "git", ["git"], ("git", "--version"), lambda: ["git", "-C", repository(), "log", "-p", "--stat"]
+    ),
     Program("sqlite3", "sqlite3", ["sqlite3"], ("sqlite3", "--version"), lambda: ["sqlite3", ":memory:", SQL]),
-    Program("cc1plus", "g++", ["g++", cc1plus], ("g++", "-dumpfullversion"), lambda: [cc1plus, "-quiet", "-imultiarch", text_of("g++", "-print-multiarch"), "-D_GNU_SOURCE", "-O1", cpp(), "-o", "-"]),
-    Program("g++ (with as and ld)", "g++", ["g++"], ("g++", "-dumpfullversion"), lambda: ["g++", "-O0", cpp(), "-o", path("many")], writes="many"),
+    Program(
+        "cc1plus",
+        "g++",
+        ["g++", cc1plus],
+        ("g++", "-dumpfullversion"),
+        lambda: [
+            cc1plus,
+            "-quiet",
+            "-imultiarch",
+            text_of("g++", "-print-multiarch"),
+            "-D_GNU_SOURCE",
+            "-O1",
+            cpp(),
+            "-o",
+            "-",
+        ],
+    ),
+    Program(
+        "g++ (with as and ld)",
+        "g++",
+        ["g++"],
+        ("g++", "-dumpfullversion"),
+        lambda: ["g++", "-O0", cpp(), "-o", path("many")],
+        writes="many",
+    ),
     Program("node", "nodejs", ["node"], ("node", "--version"), lambda: ["node", "-e", NODE]),
-    Program("xz -T2", "xz-utils", ["xz"], ("xz", "--version"), lambda: ["xz", "-T2", "-4", "--block-size=1MiB", "-k", "-c", write("words.txt", words(900000))]),
-    Program("redis-server", "redis-server redis-tools", ["redis-server", "redis-benchmark", "redis-cli"], ("redis-server", "--version"),
-            lambda: ["redis-server", "--port", "0", "--unixsocket", path("redis.sock"), "--save", "", "--io-threads", "2", "--dir", work], ask=ask_redis),
-    Program("nginx", "nginx-light", ["nginx"], ("nginx", "-v"), lambda: ["nginx", "-e", path("error.log"), "-p", work, "-c", nginx_conf()], ask=ask_nginx),
-    Program("java", "default-jdk-headless", ["java", "javac"], ("java", "-version"), lambda: ["java", write("Main.java", JAVA)]),
-    Program("chromium --headless", "chromium", ["chromium"], ("chromium", "--version"),
-            lambda: ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + path("chromium"), "--dump-dom", HTML]),
+    Program(
+        "xz -T2",
+        "xz-utils",
+        ["xz"],
+        ("xz", "--version"),
+        lambda: ["xz", "-T2", "-4", "--block-size=1MiB", "-k", "-c", write("words.txt", words(900000))],
+    ),
+    Program(
+        "redis-server",
+        "redis-server redis-tools",
+        ["redis-server", "redis-benchmark", "redis-cli"],
+        ("redis-server", "--version"),
+        lambda: [
+            "redis-server",
+            "--port",
+            "0",
+            "--unixsocket",
+            path("redis.sock"),
+            "--save",
+            "",
+            "--io-threads",
+            "2",
+            "--dir",
+            work,
+        ],
+        ask=ask_redis,
+    ),
+    Program(
+        "nginx",
+        "nginx-light",
+        ["nginx"],
+        ("nginx", "-v"),
+        lambda: ["nginx", "-e", path("error.log"), "-p", work, "-c", nginx_conf()],
+        ask=ask_nginx,
+    ),
+    Program(
+        "java",
+        "default-jdk-headless",
+        ["java", "javac"],
+        ("java", "-version"),
+        lambda: ["java", write("Main.java", JAVA)],
+    ),
+    Program(
+        "chromium --headless",
+        "chromium",
+        ["chromium"],
+        ("chromium", "--version"),
+        lambda: [
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--user-data-dir=" + path("chromium"),
+            "--dump-dom",
+            HTML,
+        ],
+    ),
 ]
 MODES = {"sampled": [], "exact": ["--exact"]}
 
@@ -220,14 +350,26 @@ class Run:
 def run(program, command, wrap=()):
     out, err = path("stdout"), path("stderr")
     with open(out, "wb") as o, open(err, "wb") as e:
-        child = subprocess.Popen([*wrap, *command], env=dict(os.environ, **program.env), cwd=work, stdin=subprocess.DEVNULL, stdout=o, stderr=e, start_new_session=True)
+        child = subprocess.Popen(
+            [*wrap, *command],
+            env=dict(os.environ, **program.env),
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=o,
+            stderr=e,
+            start_new_session=True,
+        )
     alarm = threading.Timer(LIMIT, os.killpg, (child.pid, signal.SIGKILL))
     alarm.start()
     answers = program.ask(child) if program.ask else None
     _, status, usage = os.wait4(child.pid, 0)
     alarm.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
-    digest = hashlib.sha256(repr(sorted(answers.items()) if isinstance(answers, dict) else answers).encode() if program.ask else open(out, "rb").read())
+    digest = hashlib.sha256(
+        repr(sorted(answers.items()) if isinstance(answers, dict) else answers).encode()
+        if program.ask
+        else open(out, "rb").read()
+    )
     if program.writes:
         digest.update(open(path(program.writes), "rb").read() if os.path.exists(path(program.writes)) else b"none")
         os.path.exists(path(program.writes)) and os.remove(path(program.writes))
@@ -243,7 +385,9 @@ def recorded(program, command, mode, *options):
 
 
 def read(profiles):
-    ask = lambda *words: json.loads(subprocess.run([a.heapprof, *words, "-f", "json", *profiles], check=True, stdout=subprocess.PIPE).stdout)
+    ask = lambda *words: json.loads(
+        subprocess.run([a.heapprof, *words, "-f", "json", *profiles], check=True, stdout=subprocess.PIPE).stdout
+    )
     totals = {t["sample_type"]["type"]: t["total"] for t in ask("info")["sample_types"]}
     names = [row["function"] for row in ask("top", "-t", "alloc_space", "-n", "3")["rows"]]
     return totals, names
@@ -257,10 +401,16 @@ def size(n):
 
 
 missing, notes, failed = [], [], False
-print("| program | version | mode | exit code | output | profiles | alloc_objects | alloc_space | peak_space | most allocated by | bare CPU s | CPU ratio |")
+print(
+    "| program | version | mode | exit code | output | profiles | alloc_objects | alloc_space | peak_space | most allocated by | bare CPU s | CPU ratio |"
+)
 print("| :--- | :--- | :--- | :--- | :--- | ---: | ---: | ---: | ---: | :--- | ---: | ---: |")
 for program in PROGRAMS:
-    if a.only and program.name not in a.only.split(",") and program.name.split()[0].rstrip(",") not in a.only.split(","):
+    if (
+        a.only
+        and program.name not in a.only.split(",")
+        and program.name.split()[0].rstrip(",") not in a.only.split(",")
+    ):
         continue
     if any(not shutil.which(need) for need in program.needs):
         missing.append(f"* {program.name} is not installed: apt-get install {program.package}")
@@ -280,16 +430,27 @@ for program in PROGRAMS:
     if any((one.code, one.output) != (first.code, first.output) for one in bare):
         notes.append(f"* {program.name}: the bare runs differ among themselves, so the comparison says nothing")
     if not seen:
-        print(f"| {program.name} | {version and version[0]} | bare | {first.code} | {first.output[:8]} | | | | | | {seconds} | |", flush=True)
+        print(
+            f"| {program.name} | {version and version[0]} | bare | {first.code} | {first.output[:8]} | | | | | | {seconds} | |",
+            flush=True,
+        )
     for mode, runs in seen.items():
         codes = {one.code for one, _ in runs}
         same = all(one.output == first.output for one, _ in runs)
         count, totals, names = read_[mode]
-        numbers = [f"{totals['alloc_objects']:,}", size(totals["alloc_space"]), size(totals["peak_space"])] if totals else ["–"] * 3
+        numbers = (
+            [f"{totals['alloc_objects']:,}", size(totals["alloc_space"]), size(totals["peak_space"])]
+            if totals
+            else ["–"] * 3
+        )
         code = f"{first.code} =" if codes == {first.code} else f"{first.code} ≠ {', '.join(map(str, sorted(codes)))}"
         ratio = f"{statistics.median(took[mode]):.2f}" if a.runs else "–"
-        print(f"| {program.name} | {version and version[0]} | {mode} | {code} | {'=' if same else 'differs'} | {count} | " + " | ".join(numbers)
-              + f" | {', '.join(f'`{n}`' for n in names)} | {seconds} | {ratio} |", flush=True)
+        print(
+            f"| {program.name} | {version and version[0]} | {mode} | {code} | {'=' if same else 'differs'} | {count} | "
+            + " | ".join(numbers)
+            + f" | {', '.join(f'`{n}`' for n in names)} | {seconds} | {ratio} |",
+            flush=True,
+        )
         failed |= codes != {first.code} or not same or not count
         if not count:
             notes.append(f"* {program.name}, {mode}: no profile. {runs[0][0].complaint}")

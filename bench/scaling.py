@@ -10,6 +10,7 @@ Every tool and number of threads runs in turn, in an order shuffled anew each ro
 started, wall time stands beside it because waiting for a lock costs no CPU. Extra is against the bare run of the same
 round, medians over the rounds; to 2 threads is the whole cost of a pair there over that at 2 threads.
 """
+
 import argparse, os, random, resource, shutil, statistics, subprocess, sys, tempfile, time
 
 LIB = "/usr/lib/x86_64-linux-gnu/"
@@ -34,13 +35,25 @@ def preloaded(name, **env):
 TOOLS = {
     "bare": ([], {}),
     "jemalloc": preloaded("libjemalloc.so.2"),
-    "jemalloc-sampled-512K": preloaded("libjemalloc.so.2", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{out}/jemalloc"),
+    "jemalloc-sampled-512K": preloaded(
+        "libjemalloc.so.2", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{out}/jemalloc"
+    ),
     "tcmalloc-HEAPPROFILE": preloaded("libtcmalloc.so.4", HEAPPROFILE=f"{out}/tcmalloc"),
     "heaptrack": (["heaptrack", "-r", "-o", f"{out}/heaptrack"], {}) if shutil.which("heaptrack") else None,
-    "heapprof-sampled": ([a.heapprof, "record", "--no-symbolize", "-o", f"{out}/sampled.pb.gz", "--"], {}) if a.heapprof else None,
-    "heapprof-exact": ([a.heapprof, "record", "--exact", "--no-symbolize", "-o", f"{out}/exact.pb.gz", "--"], {}) if a.heapprof else None,
+    "heapprof-sampled": (
+        ([a.heapprof, "record", "--no-symbolize", "-o", f"{out}/sampled.pb.gz", "--"], {}) if a.heapprof else None
+    ),
+    "heapprof-exact": (
+        ([a.heapprof, "record", "--exact", "--no-symbolize", "-o", f"{out}/exact.pb.gz", "--"], {})
+        if a.heapprof
+        else None
+    ),
 }
-wanted = set(a.tools.split(",")) if a.tools else {"bare", "jemalloc-sampled-512K", "heaptrack", "heapprof-sampled", "heapprof-exact"}
+wanted = (
+    set(a.tools.split(","))
+    if a.tools
+    else {"bare", "jemalloc-sampled-512K", "heaptrack", "heapprof-sampled", "heapprof-exact"}
+)
 tools = {name: how for name, how in TOOLS.items() if how and (name in wanted or name == "bare")}
 threads = [int(t) for t in a.threads.split(",")]
 
@@ -49,8 +62,13 @@ def pair(tool, count, kind):
     """Nanoseconds of CPU and of wall time a pair."""
     wrap, env = tools[tool]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run([*wrap, program, str(a.pairs), str(count), *kind.split()], env=dict(os.environ, **env),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*wrap, program, str(a.pairs), str(count), *kind.split()],
+        env=dict(os.environ, **env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         print(f"{tool}, {count} threads, {kind}: exit status {done.returncode}", file=sys.stderr)
@@ -71,5 +89,7 @@ for kind in a.kinds.split(","):
             rounds = took[tool, count]
             cpu, wall = (statistics.median(r[i] for r in rounds) for i in (0, 1))
             extra = statistics.median(x[0] - b[0] for x, b in zip(rounds, took["bare", count]))
-            to_two = f"{statistics.median(x[0] / b[0] for x, b in zip(rounds, took[tool, 2])):.2f}" if 2 in threads else "–"
+            to_two = (
+                f"{statistics.median(x[0] / b[0] for x, b in zip(rounds, took[tool, 2])):.2f}" if 2 in threads else "–"
+            )
             print(f"| {kind} | {tool} | {count} | {cpu:.0f} | {extra:+.0f} | {wall:.0f} | {to_two} |", flush=True)

@@ -8,6 +8,7 @@ For each function of the program: objects and bytes allocated below it, and stil
 is = where all four equal the program's own count. Exit code 1 where heapprof differs, or a peer does and
 EXPLAINED does not say why.
 """
+
 import argparse, collections, json, os, re, shutil, subprocess, sys, tempfile
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"
@@ -31,8 +32,9 @@ known = os.path.join(out.name, "known")
 
 
 def run(*cmd, **env):
-    return subprocess.run(cmd, env=dict(os.environ, **env), check=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True).stdout
+    return subprocess.run(
+        cmd, env=dict(os.environ, **env), check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ).stdout
 
 
 def truth():
@@ -52,7 +54,10 @@ def heapprof():
     sums = collections.defaultdict(lambda: (0,) * 4)
     for row in rows:
         sums[row["function"]] = tuple(row["values"][f]["cum"] for f in FIELDS)
-    totals = {t["sample_type"]["type"]: t["total"] for t in json.loads(run(a.heapprof, "info", "-f", "json", profile))["sample_types"]}
+    totals = {
+        t["sample_type"]["type"]: t["total"]
+        for t in json.loads(run(a.heapprof, "info", "-f", "json", profile))["sample_types"]
+    }
     sums[""] = tuple(totals[f] for f in FIELDS)
     return sums
 
@@ -93,23 +98,34 @@ def tcmalloc():
     run(known, LD_PRELOAD=TCMALLOC, HEAPPROFILE=prefix)
     text = open(prefix + ".0001.heap").read()
     base = min(int(m, 16) for m in re.findall(r"^([0-9a-f]+)-.* " + re.escape(known) + "$", text, re.M))
-    symbols = [(int(start, 16), int(start, 16) + int(size, 16), name) for start, size, kind, name in
-               (line.split() for line in run("nm", "-S", "--defined-only", known).splitlines() if len(line.split()) == 4) if kind in "tT"]
+    symbols = [
+        (int(start, 16), int(start, 16) + int(size, 16), name)
+        for start, size, kind, name in (
+            line.split() for line in run("nm", "-S", "--defined-only", known).splitlines() if len(line.split()) == 4
+        )
+        if kind in "tT"
+    ]
     sums = collections.defaultdict(lambda: (0,) * 4)
-    for objects, space, all_objects, all_space, stack in re.findall(r"^ *(\d+): +(\d+) \[ *(\d+): +(\d+)\] @ (0x.*)$", text, re.M):
+    for objects, space, all_objects, all_space, stack in re.findall(
+        r"^ *(\d+): +(\d+) \[ *(\d+): +(\d+)\] @ (0x.*)$", text, re.M
+    ):
         addresses = [int(x, 16) - 1 - base for x in stack.split()]
         names = {name for at in addresses for start, end, name in symbols if start <= at < end}
         add(sums, names, tuple(map(int, (all_objects, all_space, objects, space))))
     return sums
 
 
-def cell(values): return "{:,} / {:,}; {:,} / {:,}".format(*values)
+def cell(values):
+    return "{:,} / {:,}; {:,} / {:,}".format(*values)
 
 
 subprocess.run(["g++", "-std=c++17", "-O2", "-g", "-o", known, os.path.join(here, "known.cpp"), "-pthread"], check=True)
 own = truth()
-tools = {"heapprof": a.heapprof and heapprof(), "heaptrack": shutil.which("heaptrack") and shutil.which("zstd") and heaptrack(),
-         "tcmalloc": os.path.exists(TCMALLOC) and tcmalloc()}
+tools = {
+    "heapprof": a.heapprof and heapprof(),
+    "heaptrack": shutil.which("heaptrack") and shutil.which("zstd") and heaptrack(),
+    "tcmalloc": os.path.exists(TCMALLOC) and tcmalloc(),
+}
 tools = {name: sums for name, sums in tools.items() if sums}
 print("Objects / bytes allocated; objects / bytes in use at the end.\n")
 print("| function | the program's own count |" + "".join(f" {tool} |" for tool in tools))

@@ -7,11 +7,12 @@ needs: g++ and binutils; elfutils, google-perftools, libgoogle-perftools4 (Debia
 One generated C++ unit (templates over the standard library, -g -O1, many inlined frames) is compiled once; its object
 file is copied, with its symbols made local in each copy, until the linked program has the wanted size of debug
 information. Each copy allocates in an eighth of its functions, so the addresses are spread over all units. The programs:
-one unit stripped, one unit with -g, and the large one. Each is recorded and its profile symbolized; beside it addr2line and
-eu-addr2line get the same addresses of the program (function, file, line, inlined frames), and google-pprof its own
+one unit stripped, one unit with -g, and the large one. Each is recorded and its profile symbolized; beside it addr2line
+and eu-addr2line get the same addresses of the program (function, file, line, inlined frames), and google-pprof its own
 profile of the same run. A process's seconds and largest resident memory, of its children too; medians. The first run of
 all is not counted: it brings the files into the page cache. Without --heapprof the addresses are tcmalloc's.
 """
+
 import argparse, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"
@@ -32,13 +33,23 @@ os.makedirs(work, exist_ok=True)
 os.chdir(work)
 
 
-def sh(*cmd, **more): return subprocess.run(cmd, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
+def sh(*cmd, **more):
+    return subprocess.run(cmd, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
 
 
 # --- the programs ---
 
+
 def unit():
-    text = ["#include <algorithm>", "#include <functional>", "#include <map>", "#include <memory>", "#include <set>", "#include <string>", "#include <vector>"]
+    text = [
+        "#include <algorithm>",
+        "#include <functional>",
+        "#include <map>",
+        "#include <memory>",
+        "#include <set>",
+        "#include <string>",
+        "#include <vector>",
+    ]
     for i in range(TYPES):
         text.append(f"""namespace unit {{
 struct Key{i} {{ long a, b; bool operator<(const Key{i} &other) const {{ return a < other.a; }} }};
@@ -55,8 +66,10 @@ template <class T> struct Holder{i} {{
   }}
 }};
 }}""")
-    cases = "\n".join(f"  if (share == {i % SHARE}) (new unit::Holder{i}<unit::Value{i}>)->keep(share);" for i in range(TYPES))
-    return "\n".join(text) + f"\nextern \"C\" void unit_entry(int share) {{\n{cases}\n}}\n"
+    cases = "\n".join(
+        f"  if (share == {i % SHARE}) (new unit::Holder{i}<unit::Value{i}>)->keep(share);" for i in range(TYPES)
+    )
+    return "\n".join(text) + f'\nextern "C" void unit_entry(int share) {{\n{cases}\n}}\n'
 
 
 def debug_bytes(file):
@@ -66,16 +79,31 @@ def debug_bytes(file):
 
 
 def link(program, objects):
-    calls = "".join(f"void unit_entry_{i}(int); " for i in range(objects)) + "int main() { " + "".join(f"unit_entry_{i}({i % SHARE}); " for i in range(objects)) + "}"
+    calls = (
+        "".join(f"void unit_entry_{i}(int); " for i in range(objects))
+        + "int main() { "
+        + "".join(f"unit_entry_{i}({i % SHARE}); " for i in range(objects))
+        + "}"
+    )
     open("main.c", "w").write(calls)
     sh("gcc", "-g", "-c", "main.c")
-    sh("g++", "-no-pie", *(["-fuse-ld=gold"] if shutil.which("ld.gold") else []), "-o", program, "main.o", *(f"unit{i}.o" for i in range(objects)))
+    sh(
+        "g++",
+        "-no-pie",
+        *(["-fuse-ld=gold"] if shutil.which("ld.gold") else []),
+        "-o",
+        program,
+        "main.o",
+        *(f"unit{i}.o" for i in range(objects)),
+    )
 
 
 def build():
     open("unit.cpp", "w").write(unit())
     sh("g++", "-std=c++17", "-fno-gnu-unique", "-g", "-O1", "-c", "unit.cpp")
-    sh("ld", "-r", "--force-group-allocation", "-o", "whole.o", "unit.o")  # else the linker would fold the copies' templates
+    sh(
+        "ld", "-r", "--force-group-allocation", "-o", "whole.o", "unit.o"
+    )  # else the linker would fold the copies' templates
     sh("objcopy", "--keep-global-symbol=unit_entry", "whole.o")
     copies = -(-a.megabytes * 1_000_000 // debug_bytes("whole.o")[1])
     for i in range(copies):
@@ -90,8 +118,9 @@ def build():
 
 # --- the symbolizers: each says how many addresses it named ---
 
+
 def timed(cmd, feed):
-    """Seconds, MB and output; None where it did not end in time. Memory is the largest of the process and its children."""
+    """Seconds, MB (the largest of the process and its children) and output; None where it did not end in time."""
     with open("feed", "w") as f:
         f.write(feed)
     with open("feed") as i, open("out", "w") as o, open("err", "w") as e:
@@ -116,30 +145,54 @@ def by_line(text):
 
 def addresses(program):
     """Of the program's own code, each inside its call instruction."""
-    ends = [(int(start, 16), int(end, 16)) for start, end in re.findall(r"LOAD\s+\S+ (0x\S+) \S+\s+\S+ (0x\S+)", sh("readelf", "-lW", program))]
+    ends = [
+        (int(start, 16), int(end, 16))
+        for start, end in re.findall(r"LOAD\s+\S+ (0x\S+) \S+\s+\S+ (0x\S+)", sh("readelf", "-lW", program))
+    ]
     top = max(start + size for start, size in ends)
     if a.heapprof:
-        rows = json.loads(sh(a.heapprof, "traces", "-n", "0", "-g", "addresses", "-f", "json", program + ".pb.gz"))["rows"]
+        rows = json.loads(sh(a.heapprof, "traces", "-n", "0", "-g", "addresses", "-f", "json", program + ".pb.gz"))[
+            "rows"
+        ]
         found = {int(frame["address"], 16) for row in rows for frame in row["stack"] if "address" in frame}
     else:
-        found = {int(x, 16) for line in open(program + ".0001.heap") if "] @ 0x" in line for x in line.split("@")[1].split()}
+        found = {
+            int(x, 16) for line in open(program + ".0001.heap") if "] @ 0x" in line for x in line.split("@")[1].split()
+        }
     return sorted(x - 1 for x in found if min(ends)[0] < x < top)
 
 
 def cases(program):
     """name, command, what it reads, how to count the named; and the addresses."""
     if os.path.exists(TCMALLOC):
-        subprocess.run(["./" + program], env=dict(os.environ, LD_PRELOAD=TCMALLOC, HEAPPROFILE=program), check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            ["./" + program],
+            env=dict(os.environ, LD_PRELOAD=TCMALLOC, HEAPPROFILE=program),
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
     if a.heapprof:
         sh(a.heapprof, "record", "--exact", "--no-symbolize", "-o", program + ".pb.gz", "--", "./" + program)
-        yield "heapprof symbolize", [a.heapprof, "symbolize", "-o", "named.pb.gz", program + ".pb.gz"], "", named_by_heapprof
+        yield "heapprof symbolize", [
+            a.heapprof,
+            "symbolize",
+            "-o",
+            "named.pb.gz",
+            program + ".pb.gz",
+        ], "", named_by_heapprof
     feed = "".join(f"{x:#x}\n" for x in addresses(program))
     if shutil.which("addr2line"):
         yield "addr2line", ["addr2line", "-a", "-f", "-i", "-C", "-e", program], feed, by_line
     if shutil.which("eu-addr2line"):
         yield "eu-addr2line", ["eu-addr2line", "-a", "-f", "-i", "-C", "-e", program], feed, by_line
     if shutil.which("google-pprof") and os.path.exists(TCMALLOC):
-        yield "google-pprof --text", ["google-pprof", "--text", "--lines", program, program + ".0001.heap"], "", lambda text: None
+        yield "google-pprof --text", [
+            "google-pprof",
+            "--text",
+            "--lines",
+            program,
+            program + ".0001.heap",
+        ], "", lambda text: None
 
 
 def named_by_heapprof(_):
@@ -166,5 +219,9 @@ for program, label in (("stripped", "stripped"), ("one", "-g, one unit"), ("larg
         counted = runs[1:] or runs
         seconds, memory = (statistics.median(r[i] for r in counted) for i in (0, 1))
         count = named(runs[-1][2])
-        count = "{:,} of {:,}".format(*(count if isinstance(count, tuple) else (count, feed.count("\n")))) if count is not None else "–"
+        count = (
+            "{:,} of {:,}".format(*(count if isinstance(count, tuple) else (count, feed.count("\n"))))
+            if count is not None
+            else "–"
+        )
         print(f"| {label} | {size} | {name} | {seconds:.2f} | {memory:.0f} | {count} |", flush=True)
