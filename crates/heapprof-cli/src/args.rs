@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
 mod leaks;
+pub(crate) mod record;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use heapprof_analysis::{Filters, Granularity, Query, Sort};
 use heapprof_report::Format;
 
 pub(crate) use leaks::LeaksArgs;
+pub(crate) use record::RecordArgs;
 
 /// Where is the memory? Reads heap profiles (pprof's format) and says.
 #[derive(Debug, Parser)]
@@ -55,6 +57,16 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a program and record its heap
+    #[command(
+        after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e the program, %n the \
+number of the dump. With a plain name the program's last image takes it, its children and earlier images get \
+NAME.PID.pb.gz, and dumps on the way their number. Anything else is a folder. Left out: heapprof.%e.%p.pb.gz here.\n\n\
+The exit code is the program's: 128 + N when signal N ended it, 127 when it is not found, 126 when it cannot be \
+executed.\n\n\
+Example: heapprof record -- ./server --port 8080"
+    )]
+    Record(RecordArgs),
     /// Functions by the memory they hold
     #[command(after_help = "Example: heapprof top --sort cum -n 10 profile.pb.gz")]
     Top(TopArgs),
@@ -132,6 +144,13 @@ and .gnu_debuglink, in each --debug-dir and below /usr/lib/debug. A file whose b
 Example: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
+    /// Print where libheapprof.so, or its C header, is on this machine
+    #[command(after_help = "Example: LD_PRELOAD=$(heapprof preload-path) HEAPPROF_OUTPUT=out.pb.gz ./server")]
+    PreloadPath {
+        /// The header's path in place of the library's
+        #[arg(long)]
+        header: bool,
+    },
     /// Print completions for a shell
     #[command(
         after_help = "Example: heapprof completions bash > ~/.local/share/bash-completion/completions/heapprof"

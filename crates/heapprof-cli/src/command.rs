@@ -12,6 +12,8 @@ mod ls;
 mod man;
 mod merge;
 mod peek;
+mod preload_path;
+mod record;
 mod rm;
 mod schema;
 mod sql;
@@ -39,6 +41,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         color: cli.color,
     };
     match cli.command {
+        Command::Record(args) => return record::run(&args),
+        Command::PreloadPath { header } => preload_path::run(header)?,
         Command::Top(args) => top::run(&context, &args)?,
         Command::Tree(args) => tree::run(&context, &args)?,
         Command::Peek(args) => peek::run(&context, &args)?,

@@ -9,6 +9,7 @@ mod default_profile;
 mod fetch;
 mod messages;
 mod output;
+mod preload;
 mod progress;
 mod source;
 

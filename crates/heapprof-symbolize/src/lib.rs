@@ -15,6 +15,7 @@ mod elf;
 mod files;
 mod minidebug;
 mod places;
+pub mod program;
 mod resolve;
 #[allow(unsafe_code)] // Mapping a file is.
 mod storage;

@@ -1,0 +1,80 @@
+//! The command line of `record`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Record every allocation, not a sample of them
+    #[arg(long, conflicts_with = "period")]
+    pub(crate) exact: bool,
+    /// Average bytes between samples
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = period)]
+    pub(crate) period: u64,
+    /// File pattern or folder for the profiles
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write a profile each time this long has passed, e.g. 10s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) interval: Option<Duration>,
+    /// Write a profile each time the heap has grown by this much since the last one
+    #[arg(long, value_name = "SIZE", value_parser = growth)]
+    pub(crate) on_growth: Option<u64>,
+    /// Write a profile at each new peak that is a tenth above the last one written
+    #[arg(long)]
+    pub(crate) on_peak: bool,
+    /// Whether children of the program are recorded too
+    #[arg(long, value_enum, default_value_t = Answer::Yes, value_name = "WHETHER")]
+    pub(crate) follow_children: Answer,
+    /// Count what the program maps itself (mmap) as allocations
+    #[arg(long)]
+    pub(crate) mmap: bool,
+    /// Leave addresses for heapprof symbolize, here or on another machine
+    #[arg(long)]
+    pub(crate) no_symbolize: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Answer {
+    Yes,
+    No,
+}
+
+fn period(text: &str) -> Result<u64, String> {
+    let bytes = super::size(text)?;
+    match bytes {
+        0 | 1 => Err("every allocation is --exact".to_string()),
+        bytes if bytes > 1 << 40 => Err("at most 1TiB".to_string()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn growth(text: &str) -> Result<u64, String> {
+    match super::size(text)? {
+        0 => Err("0 bytes are no growth".to_string()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let (number, unit) = text.split_at(text.len() - digits.len());
+    let seconds = match unit.trim() {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("{unit:?} is no unit of time; ms, s, m and h are")),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| format!("{number:?} is no number"))? * seconds;
+    if !(0.001..1e9).contains(&seconds) {
+        return Err("from 1ms on".to_string());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}

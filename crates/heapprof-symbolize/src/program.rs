@@ -1,0 +1,117 @@
+//! What of an executable decides whether a library can be preloaded into it and see its allocations.
+
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{ElfFile64, FileHeader};
+use object::{Object, ObjectSymbol};
+
+use crate::storage::Storage;
+
+/// Why recording a program by preloading finds less than all, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// There is no dynamic loader in it.
+    Static,
+    /// Built for another processor or word size; which.
+    OtherArchitecture(String),
+    /// Built with a sanitizer that replaces malloc itself; its name.
+    Sanitizer(&'static str),
+    /// Brings an allocator linked into it; a function of it.
+    OwnAllocator(String),
+}
+
+/// An executable, scripts followed to their interpreter, and what stands in the way of preloading into it.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file that the kernel will load.
+    pub file: PathBuf,
+    /// What stands in the way.
+    pub obstacles: Vec<Obstacle>,
+}
+
+const SANITIZERS: [(&str, &str); 4] = [
+    ("__asan_init", "AddressSanitizer"),
+    ("__tsan_init", "ThreadSanitizer"),
+    ("__msan_init", "MemorySanitizer"),
+    ("__hwasan_init", "HWAddressSanitizer"),
+];
+
+/// Allocators that are often linked in, by a function of each.
+const ALLOCATORS: [&str; 6] = ["malloc", "_rjem_malloc", "je_malloc", "mi_malloc", "tc_malloc", "rpmalloc"];
+
+/// Looks at an executable. A file that is no ELF file and no script has no obstacles: the kernel will say.
+pub fn inspect(path: &Path) -> Program {
+    let mut file = path.to_path_buf();
+    for _ in 0..4 {
+        match interpreter(&file) {
+            Some(next) => file = next,
+            None => break,
+        }
+    }
+    let storage = Storage::new();
+    let obstacles = storage.map(&file).map(look).unwrap_or_default();
+    Program { file, obstacles }
+}
+
+/// What `#!` names.
+fn interpreter(path: &Path) -> Option<PathBuf> {
+    use std::io::Read;
+    let mut start = Vec::new();
+    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let command = PathBuf::from(words.next()?);
+    if command.file_name()? == "env" {
+        let name = words.find(|w| !w.starts_with('-') && !w.contains('='))?;
+        let path = std::env::var_os("PATH")?;
+        return std::env::split_paths(&path).map(|d| d.join(name)).find(|f| f.is_file());
+    }
+    Some(command)
+}
+
+fn look(bytes: &[u8]) -> Vec<Obstacle> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Vec::new();
+    }
+    if bytes.get(4) != Some(&2) {
+        return vec![Obstacle::OtherArchitecture("32-bit".to_string())];
+    }
+    let Ok(elf) = ElfFile64::<object::Endianness>::parse(bytes) else {
+        return Vec::new();
+    };
+    let machine = elf.elf_header().e_machine(elf.endian());
+    let own = match std::env::consts::ARCH {
+        "x86_64" => object::elf::EM_X86_64,
+        "aarch64" => object::elf::EM_AARCH64,
+        _ => machine,
+    };
+    if machine != own {
+        return vec![Obstacle::OtherArchitecture(format!("{:?}", elf.architecture()))];
+    }
+    let mut obstacles = Vec::new();
+    let is_dynamic = elf.elf_program_headers().iter().any(|h| {
+        use object::read::elf::ProgramHeader;
+        h.p_type(elf.endian()) == object::elf::PT_INTERP
+    });
+    if !is_dynamic {
+        obstacles.push(Obstacle::Static);
+    }
+    let (mut allocator, mut sanitizer) = (None, None);
+    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+        let Ok(name) = symbol.name() else {
+            continue;
+        };
+        // Symbols of shared libraries carry their version in the symbol table: malloc@GLIBC_2.2.5.
+        if let Some((_, known)) = SANITIZERS.iter().find(|(function, _)| name == *function) {
+            sanitizer = Some(*known);
+        }
+        if symbol.is_definition() && ALLOCATORS.contains(&name) {
+            allocator.get_or_insert_with(|| name.to_string());
+        }
+    }
+    obstacles.extend(sanitizer.map(Obstacle::Sanitizer));
+    // What a static program has linked in is libc's.
+    obstacles.extend(allocator.filter(|_| is_dynamic).map(Obstacle::OwnAllocator));
+    obstacles
+}
