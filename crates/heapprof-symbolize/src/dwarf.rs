@@ -46,7 +46,7 @@ pub(crate) enum Damage {
     #[error("{section}: {error}")]
     Section {
         section: &'static str,
-        error: object::Error,
+        error: String,
     },
     #[error("debug information: {0}")]
     Dwarf(#[from] gimli::Error),
