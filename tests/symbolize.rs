@@ -276,6 +276,32 @@ fn adjusted_forced_and_below_a_sysroot() {
     assert_eq!(told(&found), told(&full));
 }
 
+/// A damaged header is no reason to ask for terabytes.
+#[test]
+fn compressed_sections_get_no_memory_on_their_word() {
+    if !have(&["gcc", "readelf", "nm"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2 -gz");
+    let sections = built.run("readelf -SW program");
+    let line = sections
+        .lines()
+        .find_map(|line| line.split_once(".debug_info"));
+    let offset = line.unwrap().1.split_whitespace().nth(2).unwrap();
+    let at = usize::from_str_radix(offset, 16).unwrap() + 8;
+    let mut bytes = std::fs::read(&built.program).unwrap();
+    bytes[at..at + 8].copy_from_slice(&(1u64 << 42).to_le_bytes());
+    std::fs::write(&built.program, bytes).unwrap();
+    let profile = built.profile(&built.addresses("^(main|sum)$"));
+    let (_, summary) = symbolized(profile, &Options::default());
+    let says = summary.files[0].warnings[0].to_string();
+    assert!(
+        says.ends_with(".debug_info: claims to inflate to 4398046511104 bytes"),
+        "{says}"
+    );
+    assert_eq!(source(&summary), Some(Source::SymbolTable));
+}
+
 #[test]
 fn damaged_files_are_warnings() {
     if !have(&["gcc", "readelf", "nm", "objcopy"]) {

@@ -20,7 +20,9 @@ type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// The debug information of one file.
 pub(crate) struct Dwarf<'a> {
-    context: Context<Reader<'a>>,
+    sections: Arc<gimli::Dwarf<Reader<'a>>>,
+    /// Always there, but while it is made anew: two at once would take twice the memory.
+    context: Option<Context<Reader<'a>>>,
     package: Option<gimli::DwarfPackage<Reader<'a>>>,
     path: PathBuf,
     storage: &'a Storage,
@@ -46,7 +48,7 @@ pub(crate) enum Damage {
     #[error("{section}: {error}")]
     Section {
         section: &'static str,
-        error: object::Error,
+        error: String,
     },
     #[error("debug information: {0}")]
     Dwarf(#[from] gimli::Error),
@@ -64,8 +66,10 @@ impl<'a> Dwarf<'a> {
             dwarf.load_sup(|id| load(&shared, Some(id.name()), id, storage))?;
         }
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        let sections = Arc::new(dwarf);
         Ok(Self {
-            context: Context::from_dwarf(dwarf)?,
+            context: Some(Context::from_arc_dwarf(sections.clone())?),
+            sections,
             package: package(elf, storage),
             path: elf.path.clone(),
             storage,
@@ -74,13 +78,23 @@ impl<'a> Dwarf<'a> {
         })
     }
 
+    /// Forgets what was read of each compilation unit so far; inflated sections stay.
+    pub(crate) fn forget(&mut self) -> Result<(), gimli::Error> {
+        self.context = None;
+        self.context = Some(Context::from_arc_dwarf(self.sections.clone())?);
+        Ok(())
+    }
+
     /// Calls `each` for the frames at an address, innermost first.
     pub(crate) fn frames(
         &self,
         address: u64,
         mut each: impl FnMut(Frame<'_>),
     ) -> Result<(), gimli::Error> {
-        let mut result = self.context.find_frames(address);
+        let Some(context) = &self.context else {
+            return Ok(());
+        };
+        let mut result = context.find_frames(address);
         let mut frames = loop {
             match result {
                 LookupResult::Output(frames) => break frames?,

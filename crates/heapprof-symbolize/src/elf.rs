@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSection, ObjectSegment, SectionFlags, SegmentFlags, elf};
+use object::{
+    CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, SegmentFlags, elf,
+};
 
 use crate::storage::Storage;
 use crate::summary::Warning;
@@ -14,6 +16,9 @@ pub(crate) struct Elf<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) object: object::File<'a>,
 }
+
+/// zlib can't pack tighter than this, and nobody's debug information does. Memory is taken as claimed.
+const MOST_PACKED: u64 = 1032;
 
 /// The part of a mapping that addresses depend on.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +67,19 @@ impl<'a> Elf<'a> {
     }
 
     /// A section's content, inflated if need be; empty when it is not there or has no bytes in this file.
-    pub(crate) fn section(&self, name: &str, storage: &'a Storage) -> object::Result<&'a [u8]> {
+    pub(crate) fn section(&self, name: &str, storage: &'a Storage) -> Result<&'a [u8], String> {
         let Some(section) = self.object.section_by_name(name) else {
             return Ok(&[]);
         };
-        Ok(match section.uncompressed_data()? {
+        let packed = section.compressed_data().map_err(|e| e.to_string())?;
+        let is_packed = packed.format != CompressionFormat::None;
+        if is_packed && packed.uncompressed_size / MOST_PACKED > packed.data.len() as u64 {
+            return Err(format!(
+                "claims to inflate to {} bytes",
+                packed.uncompressed_size
+            ));
+        }
+        Ok(match packed.decompress().map_err(|e| e.to_string())? {
             Cow::Borrowed(bytes) => bytes,
             Cow::Owned(bytes) => storage.keep(bytes),
         })

@@ -28,7 +28,8 @@ struct Probe {
     address: u64,
 }
 
-/// Debug information grows with each compilation unit that is asked. After so many addresses it is opened anew.
+/// What is read of debug information grows with each compilation unit that is asked. After so many addresses it
+/// is forgotten.
 const ADDRESSES_AT_ONCE: usize = 1 << 14;
 
 /// Finds lines for all locations of one file.
@@ -121,36 +122,31 @@ impl Asker<'_> {
         if !elf.has_section(".debug_info") {
             return;
         }
+        let mut dwarf = match Dwarf::new(elf, storage, places) {
+            Ok(dwarf) => dwarf,
+            Err(error) => return self.damaged(elf, error.to_string()),
+        };
         let mut damage = None;
-        for probes in self.probes.chunks(ADDRESSES_AT_ONCE) {
-            let dwarf = match Dwarf::new(elf, storage, places) {
-                Ok(dwarf) => dwarf,
-                Err(error) => {
-                    damage = Some(error.to_string());
-                    break;
-                }
-            };
-            for probe in probes {
-                let address = probe.address.wrapping_add(shift);
-                // The library asks for the range up to the next address, and the last one has none.
-                if address == u64::MAX {
-                    continue;
-                }
-                self.answers.frames(self.profile, probe.location, |each| {
-                    if let Err(error) = dwarf.frames(address, each) {
-                        damage = Some(format!("debug information: {error}"));
-                    }
-                });
-                if self.answers.is_named(probe.location) {
-                    self.summary.source.get_or_insert(Source::Dwarf);
-                }
+        for (i, probe) in self.probes.iter().enumerate() {
+            if i > 0 && i % ADDRESSES_AT_ONCE == 0 && dwarf.forget().is_err() {
+                // It was read once, so it can be read again.
+                break;
             }
-            for warning in dwarf.warnings() {
-                if !self.summary.warnings.contains(&warning) {
-                    self.summary.warnings.push(warning);
+            let address = probe.address.wrapping_add(shift);
+            // The library asks for the range up to the next address, and the last one has none.
+            if address == u64::MAX {
+                continue;
+            }
+            self.answers.frames(self.profile, probe.location, |each| {
+                if let Err(error) = dwarf.frames(address, each) {
+                    damage = Some(format!("debug information: {error}"));
                 }
+            });
+            if self.answers.is_named(probe.location) {
+                self.summary.source.get_or_insert(Source::Dwarf);
             }
         }
+        self.summary.warnings.extend(dwarf.warnings());
         if let Some(what) = damage {
             self.damaged(elf, what);
         }
