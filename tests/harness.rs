@@ -5,7 +5,9 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub(crate) const COMMANDS: [&str; 20] = [
+pub(crate) const COMMANDS: [&str; 22] = [
+    "record",
+    "preload-path",
     "top",
     "tree",
     "peek",
