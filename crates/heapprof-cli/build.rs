@@ -5,14 +5,29 @@ use std::process::Command;
 
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-    let root = manifest.parent().and_then(Path::parent).expect("crates/heapprof-cli is two below the root");
-    for part in ["crates/heapprof-preload", "crates/heapprof-collect", "crates/heapprof-profile", "Cargo.toml"] {
+    let manifest = PathBuf::from(
+        std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"),
+    );
+    let root = manifest
+        .parent()
+        .and_then(Path::parent)
+        .expect("crates/heapprof-cli is two below the root");
+    for part in [
+        "crates/heapprof-preload",
+        "crates/heapprof-collect",
+        "crates/heapprof-profile",
+        "Cargo.toml",
+    ] {
         println!("cargo::rerun-if-changed={}", root.join(part).display());
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let library = out.join("libheapprof.so");
-    let supported = ["CARGO_CFG_TARGET_ARCH", "CARGO_CFG_TARGET_OS", "CARGO_CFG_TARGET_ENV"].map(variable);
+    let supported = [
+        "CARGO_CFG_TARGET_ARCH",
+        "CARGO_CFG_TARGET_OS",
+        "CARGO_CFG_TARGET_ENV",
+    ]
+    .map(variable);
     if supported != ["x86_64", "linux", "gnu"] {
         std::fs::write(library, b"").expect("OUT_DIR is writable");
         return;
@@ -21,7 +36,14 @@ fn main() {
     let target = out.ancestors().nth(4).unwrap_or(&out).join("preload-embed");
     let mut cargo = Command::new(std::env::var_os("CARGO").expect("cargo sets CARGO"));
     cargo
-        .args(["build", "--quiet", "--package", "heapprof-preload", "--profile", "preload"])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "heapprof-preload",
+            "--profile",
+            "preload",
+        ])
         .args(["--target", &variable("TARGET")])
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
@@ -29,13 +51,24 @@ fn main() {
         .arg(&target);
     // What the outer cargo says of this build script, of clippy or of coverage is not meant for the library.
     for (name, _) in std::env::vars() {
-        let outer = ["CARGO_CFG_", "CARGO_FEATURE_", "CARGO_PKG_", "CARGO_PROFILE_", "CARGO_ENCODED_RUSTFLAGS"];
-        if outer.iter().any(|o| name.starts_with(o)) || name.contains("RUSTC") || name == "RUSTFLAGS" {
+        let outer = [
+            "CARGO_CFG_",
+            "CARGO_FEATURE_",
+            "CARGO_PKG_",
+            "CARGO_PROFILE_",
+            "CARGO_ENCODED_RUSTFLAGS",
+        ];
+        if outer.iter().any(|o| name.starts_with(o))
+            || name.contains("RUSTC")
+            || name == "RUSTFLAGS"
+        {
             cargo.env_remove(name);
         }
     }
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "libheapprof.so does not build");
-    let built = target.join(variable("TARGET")).join("preload/libheapprof.so");
+    let built = target
+        .join(variable("TARGET"))
+        .join("preload/libheapprof.so");
     std::fs::copy(&built, &library).expect("the library was built");
 }

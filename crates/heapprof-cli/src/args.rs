@@ -145,7 +145,9 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
-    #[command(after_help = "Example: LD_PRELOAD=$(heapprof preload-path) HEAPPROF_OUTPUT=out.pb.gz ./server")]
+    #[command(
+        after_help = "Example: LD_PRELOAD=$(heapprof preload-path) HEAPPROF_OUTPUT=out.pb.gz ./server"
+    )]
     PreloadPath {
         /// The header's path in place of the library's
         #[arg(long)]

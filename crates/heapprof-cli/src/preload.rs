@@ -12,7 +12,9 @@ static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
 /// The library's path; it is unpacked at the first call of this version.
 pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY.is_empty() {
-        bail!("this heapprof was built for a machine that libheapprof.so does not support (x86-64 Linux with glibc is)");
+        bail!(
+            "this heapprof was built for a machine that libheapprof.so does not support (x86-64 Linux with glibc is)"
+        );
     }
     unpack("libheapprof.so", LIBRARY)
 }
@@ -24,28 +26,46 @@ pub(crate) fn header() -> Result<PathBuf> {
 
 /// Writes `content` to a folder named after it, unless it is there.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
-    let folder = cache()?.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hash(content)));
+    let folder = cache()?.join(format!(
+        "{}-{:016x}",
+        env!("CARGO_PKG_VERSION"),
+        hash(content)
+    ));
     let path = folder.join(name);
     if std::fs::read(&path).is_ok_and(|there| there == content) {
         return Ok(path);
     }
-    let failed = || format!("{}: cannot be written; set XDG_CACHE_HOME to a folder that can", path.display());
+    let failed = || {
+        format!(
+            "{}: cannot be written; set XDG_CACHE_HOME to a folder that can",
+            path.display()
+        )
+    };
     make(&folder).with_context(failed)?;
     let mut file = tempfile::NamedTempFile::new_in(&folder).with_context(failed)?;
     file.write_all(content).with_context(failed)?;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755)).with_context(failed)?;
+    file.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o755))
+        .with_context(failed)?;
     file.persist(&path).with_context(failed)?;
     Ok(path)
 }
 
 fn make(folder: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(folder)
 }
 
 /// A folder of this user's that the loader can name: LD_PRELOAD has no way to write a space or a colon.
 fn cache() -> Result<PathBuf> {
     let user = rustix::process::getuid();
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let set = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     let home = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     let shared = PathBuf::from(format!("/tmp/heapprof-{}", user.as_raw()));
     // Programs of root may become another user, who must still be able to read the library.
@@ -54,17 +74,22 @@ fn cache() -> Result<PathBuf> {
         false => home.map(|home| home.join("heapprof")),
     };
     for folder in preferred.into_iter().chain([shared]) {
-        let nameable = folder.to_str().is_some_and(|p| !p.contains([' ', ':', '\n', '\t', '$']));
+        let nameable = folder
+            .to_str()
+            .is_some_and(|p| !p.contains([' ', ':', '\n', '\t', '$']));
         if nameable && make(&folder).is_ok() && is_ours(&folder, user.as_raw()) {
             return Ok(folder);
         }
     }
-    bail!("no folder for libheapprof.so can be written; set XDG_CACHE_HOME to one whose path has no space or colon")
+    bail!(
+        "no folder for libheapprof.so can be written; set XDG_CACHE_HOME to one whose path has no space or colon"
+    )
 }
 
 /// Whether nobody else can put files there: what lies there is loaded into programs.
 fn is_ours(folder: &Path, user: u32) -> bool {
-    std::fs::symlink_metadata(folder).is_ok_and(|m| m.is_dir() && m.uid() == user && m.mode() & 0o022 == 0)
+    std::fs::symlink_metadata(folder)
+        .is_ok_and(|m| m.is_dir() && m.uid() == user && m.mode() & 0o022 == 0)
 }
 
 /// FNV-1a: tells versions apart; the content itself is compared.

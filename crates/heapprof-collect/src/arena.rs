@@ -15,6 +15,10 @@ struct Lists {
     free: [*mut u8; CLASSES],
     at: *mut u8,
     left: usize,
+    /// Memory for when the kernel gives no more: its end, and what is left of it.
+    reserve: *mut u8,
+    reserve_left: usize,
+    reserve_len: usize,
 }
 
 // SAFETY: reached under its lock only.
@@ -30,7 +34,50 @@ static LISTS: Locked<Lists> = Locked::new(Lists {
     free: [std::ptr::null_mut(); CLASSES],
     at: std::ptr::null_mut(),
     left: 0,
+    reserve: std::ptr::null_mut(),
+    reserve_left: 0,
+    reserve_len: 0,
 });
+
+impl Lists {
+    /// Pages from the kernel, else from the reserve.
+    fn pages(&mut self, len: usize) -> *mut u8 {
+        let mapped = sys::map(len);
+        if !mapped.is_null() || self.reserve_left < len {
+            return mapped;
+        }
+        self.reserve_left -= len;
+        // SAFETY: what is left of the reserve is at its start.
+        unsafe { self.reserve.add(self.reserve_left) }
+    }
+
+    fn is_reserve(&self, block: *mut u8) -> bool {
+        let start = self.reserve.addr();
+        start <= block.addr() && block.addr() < start + self.reserve_len
+    }
+}
+
+/// Sets memory aside, so that what follows can't fail for lack of it; false when there is not so much.
+///
+/// std aborts the process when an allocation fails, and the process is the program's.
+pub(crate) fn reserve(len: usize) -> bool {
+    let len = pages(len);
+    LISTS.with(|lists| {
+        if lists.reserve_left >= len {
+            return true;
+        }
+        let new = sys::map(len);
+        if new.is_null() {
+            return false;
+        }
+        if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
+            // SAFETY: nothing was ever taken from the old one.
+            unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
+        }
+        (lists.reserve, lists.reserve_left, lists.reserve_len) = (new, len, len);
+        true
+    })
+}
 
 /// The lock that fork must hold.
 pub(crate) fn lock() -> &'static crate::lock::Lock {
@@ -72,7 +119,7 @@ unsafe impl GlobalAlloc for Arena {
             // Powers of two in a page-aligned chunk: aligned to themselves when cut at multiples of themselves.
             let skip = lists.at.addr().next_multiple_of(size.min(PAGE)) - lists.at.addr();
             if lists.left < size + skip {
-                let chunk = sys::map(CHUNK);
+                let chunk = lists.pages(CHUNK);
                 if chunk.is_null() {
                     return chunk;
                 }
@@ -97,8 +144,12 @@ unsafe impl GlobalAlloc for Arena {
                 unsafe { block.cast::<*mut u8>().write(lists.free[class]) };
                 lists.free[class] = block;
             }),
-            // SAFETY: it was mapped by `alloc` with this size.
-            None => unsafe { sys::unmap(block, pages(layout.size())) },
+            None => LISTS.with(|lists| {
+                if !lists.is_reserve(block) {
+                    // SAFETY: it was mapped by `alloc` with this size.
+                    unsafe { sys::unmap(block, pages(layout.size())) };
+                }
+            }),
         }
     }
 
@@ -108,7 +159,12 @@ unsafe impl GlobalAlloc for Arena {
             let new_layout = Layout::from_size_align_unchecked(size, layout.align());
             match (class(layout), class(new_layout)) {
                 (Some(old), Some(new)) if old == new => return block,
-                (None, None) => return sys::remap(block, pages(layout.size()), pages(size)),
+                (None, None) if !LISTS.with(|lists| lists.is_reserve(block)) => {
+                    let moved = sys::remap(block, pages(layout.size()), pages(size));
+                    if !moved.is_null() {
+                        return moved;
+                    }
+                }
                 _ => {}
             }
             let new = self.alloc(new_layout);

@@ -50,7 +50,7 @@ pub(crate) fn touched(module: &Module) {
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
     remember();
     let result = close();
-    let now = parse(&sys::read_file(c"/proc/self/maps"));
+    let now = parse(&sys::read_file(c"/proc/thread-self/maps"));
     let mut gone = Vec::new();
     KNOWN.with(|known| {
         for mapping in known.iter_mut().filter(|m| !m.closed) {
@@ -75,7 +75,7 @@ pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
 
 /// Adds what is mapped now to what is known.
 pub(crate) fn remember() {
-    let now = parse(&sys::read_file(c"/proc/self/maps"));
+    let now = parse(&sys::read_file(c"/proc/thread-self/maps"));
     let generation = generation();
     KNOWN.with(|known| {
         for mut mapping in now {
@@ -107,7 +107,7 @@ pub(crate) fn locks() -> [&'static crate::lock::Lock; 2] {
     [&KNOWN.lock, &CLOSED.lock]
 }
 
-/// The executable mappings of files in the text of /proc/self/maps.
+/// The executable mappings of files in the text of /proc/thread-self/maps.
 fn parse(maps: &[u8]) -> Vec<Mapping> {
     let mut all: Vec<Mapping> = Vec::new();
     for line in maps.split(|&b| b == b'\n') {
@@ -183,7 +183,7 @@ fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
 
 /// The stack memory around `address`, empty when it can't be found. Allocates nothing.
 pub(crate) fn stack_around(address: usize) -> Bounds {
-    let Ok(file) = File::open(c"/proc/self/maps", libc::O_RDONLY, 0) else {
+    let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
         return Bounds::default();
     };
     // A line is read as start-end, then skipped to its end, keeping its last bytes for "[stack]".

@@ -145,7 +145,7 @@ fn exists(path: &[u8]) -> bool {
 /// Name of the running program's file.
 pub(crate) fn program() -> Vec<u8> {
     let mut buf = [0u8; 4096];
-    let path = readlink(c"/proc/self/exe", &mut buf);
+    let path = readlink(c"/proc/thread-self/exe", &mut buf);
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
     if name.is_empty() {
@@ -171,7 +171,7 @@ fn readlink<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
 
 fn working_folder() -> Vec<u8> {
     let mut buf = [0u8; 4096];
-    readlink(c"/proc/self/cwd", &mut buf).to_vec()
+    readlink(c"/proc/thread-self/cwd", &mut buf).to_vec()
 }
 
 /// Writes a file beside its place and moves it there when it is whole; the error is an errno.

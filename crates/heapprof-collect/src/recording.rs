@@ -7,7 +7,7 @@ use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
-use crate::{mappings, snapshot, stack_switch, sys, text, thread, trigger, walk};
+use crate::{arena, mappings, snapshot, stack_switch, sys, text, thread, trigger, walk};
 
 /// Why a dump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub enum Error {
     Busy,
     /// The recording writes no files.
     NoOutput,
+    /// There is no memory for it.
+    NoMemory,
     /// The file could not be written: its path, and the errno.
     Write(String, i32),
 }
@@ -82,6 +84,7 @@ impl std::fmt::Display for Error {
         match self {
             Self::NotStarted => write!(f, "nothing is recorded: start first"),
             Self::Busy => write!(f, "another dump is being written"),
+            Self::NoMemory => write!(f, "there is no memory to write a profile with"),
             Self::NoOutput => write!(f, "the recording has no output path"),
             Self::Write(path, errno) => {
                 write!(f, "{path}: {}", std::io::Error::from_raw_os_error(*errno))
@@ -104,6 +107,9 @@ static RAISE: AtomicI32 = AtomicI32::new(0);
 /// Begins a recording. An earlier one is forgotten.
 pub fn start(options: Options) {
     engine::apart(|| {
+        if !arena::reserve(1 << 20) {
+            return;
+        }
         thread::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
         NAMING.with(|naming| naming.prepare(&options.output));
@@ -198,6 +204,11 @@ pub fn stop() {
     INTERVAL_MS.store(0, Ordering::Relaxed);
 }
 
+/// Whether this is the process that records, and not a vfork child that only shares its memory.
+pub fn is_own_process() -> bool {
+    PROCESS_ID.load(Ordering::Relaxed) == sys::process_id()
+}
+
 /// Writes a dump; its path.
 ///
 /// # Errors
@@ -212,7 +223,7 @@ pub fn dump(reason: Reason) -> Result<CString, Error> {
 /// See [`Error`].
 pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     // A vfork child shares this memory; what it writes would be taken for the parent's.
-    if PROCESS_ID.load(Ordering::Relaxed) != sys::process_id() {
+    if !is_own_process() {
         return Err(if PROCESS_ID.load(Ordering::Relaxed) == 0 {
             Error::NotStarted
         } else {
@@ -228,6 +239,9 @@ pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error>
         let Some(_held) = held else {
             return Err(Error::Busy);
         };
+        if !arena::reserve(snapshot::memory_needed()) {
+            return Err(Error::NoMemory);
+        }
         // A handler that jumps out of a dump would leave its locks behind.
         let mask = sys::block_signals();
         let mut result = Err(Error::NotStarted);
@@ -273,6 +287,9 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
     let mut bytes = Vec::new();
     engine::apart(|| {
         let _held = DUMPING.lock();
+        if !arena::reserve(snapshot::memory_needed()) {
+            return;
+        }
         stack_switch::on_own_stack(|| {
             let _ = write(&mut bytes);
         });
@@ -333,7 +350,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     // Outer locks before those taken while holding them.
     ours.into_iter()
         .chain(regions)
-        .chain([known, closed, by_hash, arena, crate::arena::lock()])
+        .chain([known, closed, by_hash, arena, arena::lock()])
 }
 
 /// Before fork: no lock of ours is held by a thread that the child will not have.

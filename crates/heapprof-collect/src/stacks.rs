@@ -22,6 +22,8 @@ unsafe impl Sync for Stacks {}
 struct Arena {
     at: *mut u64,
     left: usize,
+    /// Words mapped so far.
+    mapped: usize,
 }
 
 // SAFETY: reached under its lock only.
@@ -36,6 +38,7 @@ impl Stacks {
             arena: Locked::new(Arena {
                 at: std::ptr::null_mut(),
                 left: 0,
+                mapped: 0,
             }),
         }
     }
@@ -79,6 +82,11 @@ impl Stacks {
         self.len.load(Ordering::Acquire)
     }
 
+    /// How much the frames of all stacks take, in words, or somewhat more.
+    pub(crate) fn words(&self) -> usize {
+        self.arena.with(|arena| arena.mapped)
+    }
+
     /// A stack's generation of mappings, and its return addresses, leaf first.
     pub(crate) fn get(&self, id: u32) -> (u32, &[u64]) {
         // SAFETY: numbers below `len` have a published, immutable record with its length in front.
@@ -106,6 +114,7 @@ impl Arena {
                 return None;
             }
             (self.at, self.left) = (new, CHUNK / 8);
+            self.mapped += CHUNK / 8;
         }
         let at = self.at;
         // SAFETY: `words` are left behind `at`.

@@ -4,7 +4,7 @@ use crate::sys;
 
 /// Resident bytes now, and at the highest moment.
 pub(crate) fn resident() -> (u64, u64) {
-    let text = sys::read_file(c"/proc/self/status");
+    let text = sys::read_file(c"/proc/thread-self/status");
     let field = |name: &[u8]| {
         let line = text
             .split(|&b| b == b'\n')

@@ -188,7 +188,10 @@ impl File {
                 0 => return Err(libc::EIO),
                 n if n > 0 => bytes = &bytes[n as usize..],
                 n if n == -libc::EINTR as isize => {}
-                n => return Err(-n as i32),
+                n => {
+                    take_back(-n as i32);
+                    return Err(-n as i32);
+                }
             }
         }
         Ok(())
@@ -203,6 +206,26 @@ impl std::io::Write for File {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we write.
+fn take_back(errno: i32) {
+    let signal = match errno {
+        libc::EFBIG => libc::SIGXFSZ,
+        libc::EPIPE => libc::SIGPIPE,
+        _ => return,
+    };
+    let (set, no_wait) = (1u64 << (signal - 1), [0u64; 2]);
+    let args = [
+        &raw const set as usize,
+        0,
+        no_wait.as_ptr() as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: set and time are valid; without a pending signal it answers EAGAIN at once.
+    unsafe { call(libc::SYS_rt_sigtimedwait, args) };
 }
 
 /// Writes to a descriptor of the program's, once.

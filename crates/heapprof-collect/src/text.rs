@@ -44,7 +44,7 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     write!(writer, "\nMAPPED_LIBRARIES:\n")?;
-    writer.write_all(&sys::read_file(c"/proc/self/maps"))
+    writer.write_all(&sys::read_file(c"/proc/thread-self/maps"))
 }
 
 fn line(writer: &mut dyn Write, sums: &Sums) -> io::Result<()> {

@@ -4,9 +4,9 @@
 
 /// What the hooks keep for each thread; zero when the thread starts.
 #[repr(C)]
-pub struct Block {
+pub(crate) struct Block {
     /// Bytes until the next sample. The hooks subtract; below zero they call in here.
-    pub countdown: u64,
+    pub(crate) countdown: u64,
     /// The thread's tables, null until its first event.
     pub(crate) state: *mut crate::thread::ThreadState,
     /// Whether the thread is inside the collector.
@@ -36,7 +36,7 @@ mod place {
 
     /// This thread's block.
     #[inline(always)]
-    pub fn current() -> *mut super::Block {
+    pub(crate) fn current() -> *mut super::Block {
         let block;
         // SAFETY: adds the variable's offset to the thread pointer, which fs:0 holds by the ABI.
         unsafe {
@@ -66,11 +66,11 @@ mod place {
 
     /// This thread's block.
     #[inline(always)]
-    pub fn current() -> *mut super::Block {
+    pub(crate) fn current() -> *mut super::Block {
         BLOCK.with(UnsafeCell::get)
     }
 }
 
-pub use place::current;
+pub(crate) use place::current;
 
 const _: () = assert!(size_of::<Block>() <= 64);

@@ -11,7 +11,7 @@ use crate::{real, start};
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 fn last_dump() {
-    if collect::is_running() && !ENDED.swap(true, Ordering::AcqRel) {
+    if collect::is_running() && collect::is_own_process() && !ENDED.swap(true, Ordering::AcqRel) {
         start::report(&collect::dump(Reason::Exit));
     }
 }
@@ -150,7 +150,7 @@ pub fn catch_ends() {
 
 /// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
 unsafe extern "C" fn before_exec() {
-    if collect::is_running() {
+    if collect::is_running() && collect::is_own_process() {
         start::report(&collect::dump(Reason::Exec));
     }
 }

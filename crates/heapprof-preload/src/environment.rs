@@ -1,6 +1,6 @@
 //! From environment variables to options.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
 use heapprof_collect::{Format, Mode, Options, Output, Triggers};
@@ -22,12 +22,60 @@ pub struct Misunderstood {
     pub expected: &'static str,
 }
 
+unsafe extern "C" {
+    safe static environ: *const *const c_char;
+}
+
+// The loader's: where the kernel put the number of arguments, the arguments and the environment.
+std::arch::global_asm!(
+    ".weak __libc_stack_end",
+    ".pushsection .data.rel.ro.heapprof_stack_end,\"aw\",@progbits",
+    ".balign 8",
+    ".globl heapprof_stack_end",
+    ".hidden heapprof_stack_end",
+    "heapprof_stack_end: .quad __libc_stack_end",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    #[link_name = "heapprof_stack_end"]
+    safe static STACK_END: Option<&'static *const usize>;
+}
+
+/// The environment's variables: libc's, or before libc has set itself up what the kernel passed.
+fn variables() -> *const *const c_char {
+    if !environ.is_null() {
+        return environ;
+    }
+    match STACK_END {
+        // SAFETY: the loader keeps the address of the kernel's argument block, which stays.
+        Some(&start) if !start.is_null() => unsafe { start.add(*start + 2).cast() },
+        _ => std::ptr::null(),
+    }
+}
+
+/// Whether the environment can be read yet.
+pub fn is_there() -> bool {
+    !variables().is_null()
+}
+
 fn get(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the program does not change its environment while the library starts.
-    let value = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: a non-null result is a string that stays.
-    let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes())?;
-    (!value.is_empty()).then_some(value)
+    let mut at = variables();
+    loop {
+        // SAFETY: the block is an array of strings that ends with null; the program does not change it while the
+        // library starts.
+        let variable = unsafe { at.as_ref()?.as_ref() }?;
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(variable) }.to_bytes();
+        let value = text
+            .strip_prefix(name.to_bytes())
+            .and_then(|rest| rest.strip_prefix(b"="));
+        if let Some(value) = value {
+            return (!value.is_empty()).then_some(value);
+        }
+        // SAFETY: not at the end yet.
+        at = unsafe { at.add(1) };
+    }
 }
 
 fn parsed<T>(

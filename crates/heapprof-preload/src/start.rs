@@ -14,10 +14,6 @@ const DONE: u8 = 2;
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-unsafe extern "C" {
-    safe static environ: *const *const c_char;
-}
-
 /// Whether there is nothing left to begin.
 #[inline(always)]
 pub fn is_done() -> bool {
@@ -33,7 +29,7 @@ pub fn at_first_allocation() {
     collect::apart(|| {
         // The allocator behind us must be known before anything is passed on to it.
         real::find();
-        let ready = !environ.is_null();
+        let ready = environment::is_there();
         if ready
             && STATE
                 .compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire)
@@ -131,6 +127,7 @@ pub fn status(result: Result<std::ffi::CString, collect::Error>) -> c_int {
         Err(collect::Error::Busy) => libc::EBUSY,
         Err(collect::Error::NotStarted) => libc::EINVAL,
         Err(collect::Error::NoOutput) => libc::ENOENT,
+        Err(collect::Error::NoMemory) => libc::ENOMEM,
     }
 }
 

@@ -37,7 +37,14 @@ const SANITIZERS: [(&str, &str); 4] = [
 ];
 
 /// Allocators that are often linked in, by a function of each.
-const ALLOCATORS: [&str; 6] = ["malloc", "_rjem_malloc", "je_malloc", "mi_malloc", "tc_malloc", "rpmalloc"];
+const ALLOCATORS: [&str; 6] = [
+    "malloc",
+    "_rjem_malloc",
+    "je_malloc",
+    "mi_malloc",
+    "tc_malloc",
+    "rpmalloc",
+];
 
 /// Looks at an executable. A file that is no ELF file and no script has no obstacles: the kernel will say.
 pub fn inspect(path: &Path) -> Program {
@@ -57,7 +64,11 @@ pub fn inspect(path: &Path) -> Program {
 fn interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = Vec::new();
-    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+    std::fs::File::open(path)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut start)
+        .ok()?;
     let line = start.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
@@ -65,7 +76,9 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     if command.file_name()? == "env" {
         let name = words.find(|w| !w.starts_with('-') && !w.contains('='))?;
         let path = std::env::var_os("PATH")?;
-        return std::env::split_paths(&path).map(|d| d.join(name)).find(|f| f.is_file());
+        return std::env::split_paths(&path)
+            .map(|d| d.join(name))
+            .find(|f| f.is_file());
     }
     Some(command)
 }
@@ -87,7 +100,10 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         _ => machine,
     };
     if machine != own {
-        return vec![Obstacle::OtherArchitecture(format!("{:?}", elf.architecture()))];
+        return vec![Obstacle::OtherArchitecture(format!(
+            "{:?}",
+            elf.architecture()
+        ))];
     }
     let mut obstacles = Vec::new();
     let is_dynamic = elf.elf_program_headers().iter().any(|h| {

@@ -72,7 +72,10 @@ fn time(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         unit => return Err(format!("{unit:?} is no unit of time; ms, s, m and h are")),
     };
-    let seconds = number.parse::<f64>().map_err(|_| format!("{number:?} is no number"))? * seconds;
+    let seconds = number
+        .parse::<f64>()
+        .map_err(|_| format!("{number:?} is no number"))?
+        * seconds;
     if !(0.001..1e9).contains(&seconds) {
         return Err("from 1ms on".to_string());
     }

@@ -5,6 +5,10 @@ use anyhow::Result;
 use crate::{output, preload};
 
 pub(super) fn run(header: bool) -> Result<()> {
-    let path = if header { preload::header()? } else { preload::library()? };
+    let path = if header {
+        preload::header()?
+    } else {
+        preload::library()?
+    };
     output::text(None, &format!("{}\n", path.display()))
 }

@@ -29,7 +29,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     // Each process of the recording adds the paths of its profiles to this file.
     let list = tempfile::NamedTempFile::new().context("no temporary file can be made")?;
     // The program may become another user.
-    list.as_file().set_permissions(std::fs::Permissions::from_mode(0o666)).context("the list of profiles")?;
+    list.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o666))
+        .context("the list of profiles")?;
     let mut command = Command::new(program);
     command.args(&args.command[1..]);
     if preloaded {
@@ -44,7 +46,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
         }
     };
     let written = std::fs::read(list.path()).unwrap_or_default();
-    let written = written.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+    let written = written
+        .split(|&b| b == b'\n')
+        .filter(|line| !line.is_empty());
     let written: Vec<PathBuf> = written.map(|line| OsStr::from_bytes(line).into()).collect();
     outcome::report(&written, &ended, !args.no_symbolize);
     Ok(ExitCode::from(ended.code))
@@ -58,14 +62,19 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
     let folders = std::env::split_paths(&path).map(|folder| folder.join(program));
     folders.into_iter().find(|file| {
-        file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        file.metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     })
 }
 
 /// Says what of the program stands in the way of preloading; whether it is worth trying.
 fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
     let looked = inspect(path);
-    let name = if looked.file == path { program.display().to_string() } else { looked.file.display().to_string() };
+    let name = if looked.file == path {
+        program.display().to_string()
+    } else {
+        looked.file.display().to_string()
+    };
     let mut preloaded = true;
     for obstacle in &looked.obstacles {
         match obstacle {
@@ -75,7 +84,9 @@ fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
             )),
             Obstacle::OtherArchitecture(which) => {
                 preloaded = false;
-                messages::note(&format!("{name}: is built for another architecture ({which}); it runs unrecorded"));
+                messages::note(&format!(
+                    "{name}: is built for another architecture ({which}); it runs unrecorded"
+                ));
             }
             Obstacle::Sanitizer(which) => bail!(
                 "{name}: is built with {which}, which replaces malloc and must come first; record a build without it"
@@ -87,7 +98,10 @@ fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
         }
     }
     if let Ok(metadata) = looked.file.metadata() {
-        let (mode, user) = (metadata.permissions().mode(), rustix::process::geteuid().as_raw());
+        let (mode, user) = (
+            metadata.permissions().mode(),
+            rustix::process::geteuid().as_raw(),
+        );
         if mode & 0o4000 != 0 && metadata.uid() != user {
             messages::note(&format!(
                 "{name}: is setuid, so the loader preloads nothing; it runs unrecorded (record it as its owner)"
@@ -107,8 +121,13 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     let bytes = output.as_os_str().as_bytes();
     if bytes.ends_with(b".pb.gz") || bytes.contains(&b'%') {
         let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|f| !f.as_os_str().as_bytes().contains(&b'%') && !f.is_dir()) {
-            bail!("{}: there is no such folder; make it first", folder.display());
+        if let Some(folder) =
+            folder.filter(|f| !f.as_os_str().as_bytes().contains(&b'%') && !f.is_dir())
+        {
+            bail!(
+                "{}: there is no such folder; make it first",
+                folder.display()
+            );
         }
         return Ok(match output.is_absolute() {
             true => output.into(),
@@ -116,7 +135,8 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
             false => here()?.join(output).into(),
         });
     }
-    std::fs::create_dir_all(output).with_context(|| format!("{}: cannot be made", output.display()))?;
+    std::fs::create_dir_all(output)
+        .with_context(|| format!("{}: cannot be made", output.display()))?;
     let folder = std::fs::canonicalize(output).with_context(|| format!("{}", output.display()))?;
     Ok(escaped(&folder).join(DEFAULT).into())
 }
@@ -130,14 +150,26 @@ fn escaped(path: &Path) -> PathBuf {
     OsString::from_vec(doubled.collect()).into()
 }
 
-fn environment(command: &mut Command, args: &RecordArgs, library: &Path, pattern: &OsStr, list: &Path) {
+fn environment(
+    command: &mut Command,
+    args: &RecordArgs,
+    library: &Path,
+    pattern: &OsStr,
+    list: &Path,
+) {
     let mut preload = library.as_os_str().to_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|p| !p.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
     // What an earlier setup left would mix with the options of this recording.
-    for name in ["HEAPPROF_SIGNAL", "HEAPPROF_FORMAT", "HEAPPROF_START", "HEAPPROF_VERBOSE", "HEAPPROF_GROWTH"] {
+    for name in [
+        "HEAPPROF_SIGNAL",
+        "HEAPPROF_FORMAT",
+        "HEAPPROF_START",
+        "HEAPPROF_VERBOSE",
+        "HEAPPROF_GROWTH",
+    ] {
         command.env_remove(name);
     }
     let answer = |yes: bool| if yes { "yes" } else { "no" };
@@ -146,11 +178,17 @@ fn environment(command: &mut Command, args: &RecordArgs, library: &Path, pattern
         .env("HEAPPROF_OUTPUT", pattern)
         .env("HEAPPROF_LIST", list)
         .env("HEAPPROF_RECORD", std::process::id().to_string())
-        .env("HEAPPROF_MODE", if args.exact { "exact" } else { "sampled" })
+        .env(
+            "HEAPPROF_MODE",
+            if args.exact { "exact" } else { "sampled" },
+        )
         .env("HEAPPROF_PERIOD", args.period.to_string())
         .env("HEAPPROF_PEAK", answer(args.on_peak))
         .env("HEAPPROF_MMAP", answer(args.mmap))
-        .env("HEAPPROF_FOLLOW", answer(args.follow_children == Answer::Yes));
+        .env(
+            "HEAPPROF_FOLLOW",
+            answer(args.follow_children == Answer::Yes),
+        );
     match args.interval {
         Some(interval) => command.env("HEAPPROF_INTERVAL", format!("{}ms", interval.as_millis())),
         None => command.env_remove("HEAPPROF_INTERVAL"),

@@ -44,7 +44,11 @@ pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
     let status = status?;
     let signal = status.signal();
     let code = status.code().or(signal.map(|s| 128 + s)).unwrap_or(1);
-    Ok(Ended { code: code as u8, signal, process })
+    Ok(Ended {
+        code: code as u8,
+        signal,
+        process,
+    })
 }
 
 /// Whether the terminal's keys reach this process group.
@@ -58,5 +62,6 @@ fn is_foreground() -> bool {
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0)
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
+        .unwrap_or(0)
 }

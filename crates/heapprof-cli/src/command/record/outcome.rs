@@ -24,7 +24,8 @@ pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
     for &path in &paths {
         match finish(path, with_symbols) {
             Ok(profile) => {
-                let own = comment(&profile, "pid: ").and_then(|pid| pid.parse().ok()) == Some(ended.process);
+                let own = comment(&profile, "pid: ").and_then(|pid| pid.parse().ok())
+                    == Some(ended.process);
                 if own || main.is_none() {
                     main = Some((path, profile));
                 }
@@ -39,11 +40,15 @@ pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
     let mut line = format!("{}: {}", shown(path), summary(&profile));
     if paths.len() > 1 {
         let others = paths.len() - 1;
-        line += &format!(" (and {others} more profile{})", if others == 1 { "" } else { "s" });
+        line += &format!(
+            " (and {others} more profile{})",
+            if others == 1 { "" } else { "s" }
+        );
     }
     line += &format!("; next: heapprof top {}", quoted(&shown(path)));
     messages::note(&line);
-    let last = comment(&profile, "dump: ").is_some_and(|d| ["exit", "terminated by a signal"].contains(&d));
+    let last = comment(&profile, "dump: ")
+        .is_some_and(|d| ["exit", "terminated by a signal"].contains(&d));
     if let (Some(signal), false) = (ended.signal, last) {
         messages::note(&format!(
             "the program was ended by signal {signal} without a last profile; this is the last one it wrote before"
@@ -54,7 +59,8 @@ pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
 /// Symbolizes a profile in its place.
 fn finish(path: &Path, with_symbols: bool) -> Result<Profile> {
     let unreadable = || path.display().to_string();
-    let mut profile = decode(File::open(path).with_context(unreadable)?).with_context(unreadable)?;
+    let mut profile =
+        decode(File::open(path).with_context(unreadable)?).with_context(unreadable)?;
     if with_symbols {
         let summary = symbolize(&mut profile, &Options::default());
         if summary.resolved() > 0 {
@@ -65,7 +71,10 @@ fn finish(path: &Path, with_symbols: bool) -> Result<Profile> {
 }
 
 fn comment<'a>(profile: &'a Profile, key: &str) -> Option<&'a str> {
-    profile.comment.iter().find_map(|&c| profile.text(c).strip_prefix(key))
+    profile
+        .comment
+        .iter()
+        .find_map(|&c| profile.text(c).strip_prefix(key))
 }
 
 fn total(profile: &Profile, sample_type: &str) -> i128 {
@@ -73,7 +82,9 @@ fn total(profile: &Profile, sample_type: &str) -> i128 {
         return 0;
     };
     let samples = &profile.samples;
-    (0..samples.len()).map(|i| i128::from(samples.values(i)[column])).sum()
+    (0..samples.len())
+        .map(|i| i128::from(samples.values(i)[column]))
+        .sum()
 }
 
 fn summary(profile: &Profile) -> String {
@@ -109,11 +120,18 @@ fn nothing(ended: &Ended) -> String {
 /// The path from here, if it is below here.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
+    path.strip_prefix(here)
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 /// As a shell wants it.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    if path.chars().all(plain) { path.to_string() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+    if path.chars().all(plain) {
+        path.to_string()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
 }
