@@ -21,8 +21,6 @@ pub(crate) const CUT: u64 = 1;
 const REMEMBERED: usize = 4096;
 /// Frames after which unwinding gives up, in case that a stack loops.
 const ENDLESS: usize = 1 << 20;
-/// Return addresses compared in one go.
-const AT_ONCE: usize = 128;
 /// Broken reuses in one capture after which it is quicker to unwind.
 const PATIENCE: u32 = 2;
 
@@ -50,13 +48,15 @@ pub(crate) struct Record {
     rule: [Rule; REMEMBERED],
     bp: [usize; REMEMBERED],
     term: [u64; REMEMBERED],
+    /// The return address that the last patch replaced, with its term: loops alternate.
+    other_pc: [u64; REMEMBERED],
+    other_term: [u64; REMEMBERED],
     /// Whether the frame's rbp decides where it or an older frame lies.
     needs_bp: [bool; REMEMBERED],
     /// How many `check`s belong to this frame and the older ones.
     check_end: [u32; REMEMBERED],
     /// Words besides return addresses that decided the walk.
     check: [Check; 2 * REMEMBERED],
-    differing: [u16; AT_ONCE],
     /// What [`walk`](Self::walk) found.
     kept: [u64; 2 * KEPT + 1],
     /// Frames found anew, leaf first.
@@ -211,33 +211,31 @@ impl Record {
     /// is no longer what it was.
     #[inline]
     fn verify(&mut self, keep: usize) -> Option<usize> {
-        if keep > AT_ONCE {
-            // Deep stacks: one mismatch at a time.
-            for i in (0..keep).rev() {
-                if self.now(i) != self.pc[i] && !self.patch(i) {
-                    return Some(self.broken_check(keep).map_or(i, |c| c.max(i)));
-                }
-            }
-            return self.broken_check(keep);
-        }
-        // Without branches: where the differences are can't be predicted.
-        let (differing, mut count) = (&mut self.differing, 0);
-        for i in 0..keep {
-            differing[count] = i as u16;
-            // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
-            let now = unsafe { (self.slot[i] as *const u64).read() };
-            count += usize::from(now != self.pc[i]);
-        }
         let check = self.broken_check(keep);
-        while count > 0 {
-            count -= 1;
-            let i = usize::from(self.differing[count]);
-            if check.is_some_and(|c| c >= i) {
-                return check;
+        let mut newest = keep;
+        while newest > 0 {
+            let oldest = newest.saturating_sub(64);
+            // Without branches, for where differences are can't be predicted: the newest frame's bit is the lowest.
+            let mut differing = 0u64;
+            for (slot, &pc) in self.slot[oldest..newest]
+                .iter()
+                .zip(&self.pc[oldest..newest])
+            {
+                // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
+                let now = unsafe { (*slot as *const u64).read() };
+                differing = differing << 1 | u64::from(now != pc);
             }
-            if !self.patch(i) {
-                return Some(i);
+            while differing != 0 {
+                let i = newest - 1 - differing.trailing_zeros() as usize;
+                if check.is_some_and(|c| c >= i) {
+                    return check;
+                }
+                if !self.patch(i) {
+                    return Some(i);
+                }
+                differing &= differing - 1;
             }
+            newest = oldest;
         }
         check
     }
@@ -262,14 +260,19 @@ impl Record {
     }
 
     /// Takes over frame `i`'s new return address if it leads to the same place.
-    #[inline]
+    #[inline(always)]
     fn patch(&mut self, i: usize) -> bool {
         let pc = self.now(i);
-        let rule = walk::rule(pc as usize);
-        if rule != self.rule[i] || rule.kind() == Kind::Complex {
-            return false;
-        }
-        let new = term(pc, i);
+        let new = if pc == self.other_pc[i] {
+            self.other_term[i]
+        } else {
+            let rule = walk::rule(pc as usize);
+            if rule != self.rule[i] || rule.kind() == Kind::Complex {
+                return false;
+            }
+            term(pc, i)
+        };
+        (self.other_pc[i], self.other_term[i]) = (self.pc[i], self.term[i]);
         self.hash = self.hash.wrapping_sub(self.term[i]).wrapping_add(new);
         (self.pc[i], self.term[i]) = (pc, new);
         true
@@ -293,6 +296,7 @@ impl Record {
             self.rule[i] = rule;
             self.bp[i] = cursor.bp;
             self.term[i] = term(cursor.pc as u64, i);
+            self.other_pc[i] = 0;
             self.hash = self.hash.wrapping_add(self.term[i]);
             let older_needs = i > 0 && self.needs_bp[i - 1];
             self.needs_bp[i] = rule.uses_rbp() || (rule.saved_rbp().is_none() && older_needs);

@@ -3,9 +3,10 @@
 //! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when it is
 //! touched for the first time after the heap began to fall from a new maximum, and only then.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::weak::single_threaded;
+use crate::owner::{self, Access};
+use crate::thread::ThreadState;
 
 /// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
 #[repr(C, align(64))]
@@ -104,7 +105,12 @@ pub(crate) struct Process {
     epoch: AtomicU64,
     /// In use at which the engine is to be told.
     pub(crate) alarm: AtomicI64,
+    /// Whether `in_use` is exact, with no budget given out.
+    pub(crate) strict: AtomicBool,
 }
+
+/// Bytes that a thread takes in advance.
+const BUDGET: i64 = 16 << 10;
 
 impl Process {
     pub(crate) const fn new() -> Self {
@@ -113,31 +119,97 @@ impl Process {
             peak: AtomicI64::new(0),
             epoch: AtomicU64::new(0),
             alarm: AtomicI64::new(i64::MAX),
+            strict: AtomicBool::new(true),
         }
     }
 
-    /// Counts an allocation; whether the alarm rings.
-    #[inline]
-    pub(crate) fn allocated(&self, cell: &Cell, weight: Weight) -> bool {
-        let bytes = weight.bytes as i64;
-        let now = if single_threaded() {
-            let now = self.in_use.load(Ordering::Relaxed) + bytes;
-            self.in_use.store(now, Ordering::Relaxed);
-            now
+    /// How the books are open to a thread that shares them.
+    #[inline(always)]
+    pub(crate) fn shared_access(&self) -> Access {
+        if self.strict.load(Ordering::Relaxed) {
+            Access::Strict
         } else {
-            self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes
-        };
+            Access::Relaxed
+        }
+    }
+
+    /// Lets threads count in budgets, when the heap is far enough below its peak.
+    pub(crate) fn relax_if_low(&self) {
+        let in_use = self.in_use.load(Ordering::Relaxed);
+        let rising = self.epoch.load(Ordering::Relaxed) & 1 == 1;
+        if !rising && in_use + 4 * BUDGET < self.peak.load(Ordering::Relaxed) {
+            self.strict.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread's budget comes back.
+    pub(crate) fn give_back(&self, bytes: i64) {
+        if bytes != 0 {
+            self.in_use.fetch_sub(bytes, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes `bytes` from the thread's budget, a new one if it must; false when that might be a new peak.
+    #[inline]
+    fn spend(&self, state: &ThreadState, bytes: i64) -> bool {
+        let budget = state.budget.get();
+        if budget >= bytes {
+            state.budget.set(budget - bytes);
+            return true;
+        }
+        let wanted = bytes - budget + BUDGET;
+        let now = self.in_use.fetch_add(wanted, Ordering::AcqRel) + wanted;
+        if now <= self.peak.load(Ordering::Relaxed) {
+            state.budget.set(BUDGET);
+            return true;
+        }
+        self.in_use.fetch_sub(wanted, Ordering::AcqRel);
+        false
+    }
+
+    /// Counts an allocation; whether the alarm rings. The books are open, and may have to be opened otherwise.
+    #[inline]
+    pub(crate) fn allocated(
+        &self,
+        state: &ThreadState,
+        cell: &Cell,
+        weight: Weight,
+        access: &mut Access,
+    ) -> bool {
+        let bytes = weight.bytes as i64;
+        while *access == Access::Relaxed {
+            if self.spend(state, bytes) {
+                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.allocated.add(weight);
+                return false;
+            }
+            *access = owner::be_strict(state);
+        }
         let mut epoch = self.epoch.load(Ordering::Acquire);
-        if now > self.peak.load(Ordering::Relaxed) {
-            self.peak.fetch_max(now, Ordering::Relaxed);
-            if epoch & 1 == 0 {
-                let _ = self.epoch.compare_exchange(
-                    epoch,
-                    epoch + 1,
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                );
-                epoch = self.epoch.load(Ordering::Acquire);
+        let now;
+        if *access == Access::Alone {
+            now = self.in_use.load(Ordering::Relaxed) + bytes;
+            self.in_use.store(now, Ordering::Relaxed);
+            if now > self.peak.load(Ordering::Relaxed) {
+                self.peak.store(now, Ordering::Relaxed);
+                epoch |= 1;
+                self.epoch.store(epoch, Ordering::Relaxed);
+            }
+        } else {
+            now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
+            epoch = self.epoch.load(Ordering::Acquire);
+            if now > self.peak.load(Ordering::Relaxed) {
+                self.peak.fetch_max(now, Ordering::AcqRel);
+                if epoch & 1 == 0 {
+                    let rising = epoch + 1;
+                    let _ = self.epoch.compare_exchange(
+                        epoch,
+                        rising,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    );
+                    epoch = self.epoch.load(Ordering::Acquire);
+                }
             }
         }
         cell.settle(epoch >> 1);
@@ -147,23 +219,44 @@ impl Process {
 
     /// Counts a free.
     #[inline]
-    pub(crate) fn freed(&self, cell: &Cell, weight: Weight) {
+    pub(crate) fn freed(&self, state: &ThreadState, cell: &Cell, weight: Weight, access: Access) {
         let bytes = weight.bytes as i64;
-        if single_threaded() {
-            let now = self.in_use.load(Ordering::Relaxed) - bytes;
-            self.in_use.store(now, Ordering::Relaxed);
-        } else {
-            self.in_use.fetch_sub(bytes, Ordering::AcqRel);
-        }
         let mut epoch = self.epoch.load(Ordering::Acquire);
-        while epoch & 1 == 1 {
-            let next = epoch + 1;
-            match self
-                .epoch
-                .compare_exchange(epoch, next, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) => epoch = next,
-                Err(now) => epoch = now,
+        match access {
+            Access::Alone => {
+                self.in_use.store(
+                    self.in_use.load(Ordering::Relaxed) - bytes,
+                    Ordering::Relaxed,
+                );
+                if epoch & 1 == 1 {
+                    epoch += 1;
+                    self.epoch.store(epoch, Ordering::Relaxed);
+                }
+            }
+            Access::Relaxed => {
+                let budget = state.budget.get() + bytes;
+                if budget > 2 * BUDGET {
+                    self.in_use.fetch_sub(budget - BUDGET, Ordering::AcqRel);
+                    state.budget.set(BUDGET);
+                } else {
+                    state.budget.set(budget);
+                }
+            }
+            Access::Strict => {
+                self.in_use.fetch_sub(bytes, Ordering::AcqRel);
+                epoch = self.epoch.load(Ordering::Acquire);
+                while epoch & 1 == 1 {
+                    let next = epoch + 1;
+                    match self.epoch.compare_exchange(
+                        epoch,
+                        next,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    ) {
+                        Ok(_) => epoch = next,
+                        Err(now) => epoch = now,
+                    }
+                }
             }
         }
         cell.settle(epoch >> 1);

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::capture::{self, Captured, Frame};
 use crate::counters::{Cell, Process, Weight};
 use crate::filter;
-use crate::live::{Block as LiveBlock, LiveTable};
+use crate::live::{Block as LiveBlock, Full, LiveTable, hint};
 use crate::mappings;
+use crate::owner::{self, Access};
 use crate::sampler;
 use crate::stacks::Stacks;
 use crate::thread::{self, ThreadState};
@@ -79,6 +80,10 @@ pub(crate) fn period() -> u64 {
 pub(crate) fn begin(mode: Mode, period: u64) {
     MODE.store(Mode::Off as u8, Ordering::SeqCst);
     reset_cells(|_| [0, 0]);
+    {
+        let _changing = owner::lock().lock();
+        owner::share();
+    }
     LIVE.clear();
     PROCESS.restart(0);
     PERIOD.store(
@@ -275,6 +280,14 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 };
                 enter(block);
                 let stack = stack(state, frame);
+                // Needed right after the real one.
+                hint(
+                    state
+                        .cells
+                        .get(stack.unwrap_or(0) as usize)
+                        .cast_const()
+                        .cast(),
+                );
                 let address = real();
                 if !address.is_null() {
                     let weight = Weight {
@@ -385,6 +398,7 @@ fn record(
     size: usize,
     weight: Weight,
 ) -> bool {
+    LIVE.prefetch(address as usize);
     let cell = stack.map_or(std::ptr::null_mut(), |stack| {
         state.cells.touch(stack as usize)
     });
@@ -397,25 +411,41 @@ fn record(
         stack,
         size: size as u64,
     };
-    match LIVE.insert(address as usize, block) {
-        Ok(None) => {}
-        Ok(Some(old)) => {
-            count(&DROPPED.unseen);
-            settle(state, old);
-        }
-        Err(_) => {
-            count(&DROPPED.no_memory);
-            return false;
-        }
-    }
-    if PROCESS.allocated(cell, weight) {
+    let mut access = owner::open(state);
+    let alarm = PROCESS.allocated(state, cell, weight, &mut access);
+    let inserted = LIVE.insert(address as usize, block, access == Access::Alone);
+    owner::close(state);
+    if alarm {
         trigger::alarm();
+    }
+    if !matches!(inserted, Ok(None)) {
+        not_as_expected(state, inserted, block);
     }
     state.unreported[0] = state.unreported[0].wrapping_add(size as u64);
     if state.unreported[0] >= trigger::REPORT {
         trigger::report(&mut state.unreported);
     }
-    true
+    inserted.is_ok()
+}
+
+/// A block that could not be remembered, or whose address was still taken.
+#[cold]
+fn not_as_expected(
+    state: &mut ThreadState,
+    inserted: Result<Option<LiveBlock>, Full>,
+    block: LiveBlock,
+) {
+    match inserted {
+        Ok(Some(old)) => {
+            count(&DROPPED.unseen);
+            settle(state, old);
+        }
+        Ok(None) => {}
+        Err(Full) => {
+            count(&DROPPED.no_memory);
+            settle(state, block);
+        }
+    }
 }
 
 /// What a block of `size` bytes counts.
@@ -433,18 +463,31 @@ fn weight_of(size: u64) -> Weight {
 /// Takes a block out of the books.
 #[inline]
 fn settle(state: &mut ThreadState, block: LiveBlock) {
+    let access = owner::open(state);
+    settle_open(state, block, access);
+    owner::close(state);
+    reported_free(state, block);
+}
+
+#[inline(always)]
+fn settle_open(state: &ThreadState, block: LiveBlock, access: Access) {
     // SAFETY: as in `record`.
     if let Some(cell) = unsafe { state.cells.touch(block.stack as usize).as_ref() } {
-        PROCESS.freed(cell, weight_of(block.size));
+        PROCESS.freed(state, cell, weight_of(block.size), access);
     }
+}
+
+#[inline(always)]
+fn reported_free(state: &mut ThreadState, block: LiveBlock) {
     state.unreported[1] = state.unreported[1].wrapping_add(block.size);
     if state.unreported[1] >= trigger::REPORT {
         trigger::report(&mut state.unreported);
     }
 }
 
-#[inline]
-fn settle_exact(state: &mut ThreadState, address: usize, block: LiveBlock) {
+/// In exact mode: whether a block that ends was temporary.
+#[inline(always)]
+fn note_end(state: &mut ThreadState, address: usize, block: LiveBlock) {
     if state.recent.freed(address)
         // SAFETY: as in `record`.
         && let Some(temporary) = unsafe { state.temporary.touch(block.stack as usize).as_ref() }
@@ -454,7 +497,15 @@ fn settle_exact(state: &mut ThreadState, address: usize, block: LiveBlock) {
             bytes: block.size,
         });
     }
-    settle(state, block);
+}
+
+/// Forgets a block without counting its end yet.
+#[inline(always)]
+fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
+    let alone = owner::open(state) == Access::Alone;
+    let block = LIVE.remove(address as usize, alone);
+    owner::close(state);
+    block
 }
 
 /// A free that the filter chose; before the real one, after which another thread may get the address.
@@ -472,14 +523,26 @@ pub fn release(address: *mut u8) {
             return;
         };
         enter(block);
-        match (LIVE.remove(address as usize), mode()) {
-            (Some(freed), Mode::Exact) => settle_exact(state, address as usize, freed),
-            (Some(freed), _) => {
-                filter::remove(address as usize);
-                settle(state, freed);
+        // The real free reads the block's header: its miss and ours overlap.
+        hint(address.wrapping_sub(16));
+        let exact = mode() == Mode::Exact;
+        let access = owner::open(state);
+        let freed = LIVE.remove(address as usize, access == Access::Alone);
+        if let Some(freed) = freed {
+            settle_open(state, freed, access);
+        }
+        owner::close(state);
+        match freed {
+            Some(freed) => {
+                if exact {
+                    note_end(state, address as usize, freed);
+                } else {
+                    filter::remove(address as usize);
+                }
+                reported_free(state, freed);
             }
-            (None, Mode::Exact) => count(&DROPPED.unknown),
-            (None, _) => {}
+            None if exact => count(&DROPPED.unknown),
+            None => {}
         }
         leave(block, countdown);
     }
@@ -525,15 +588,20 @@ pub fn reallocate(
             }
         }
         enter(block);
-        let freed = LIVE.remove(old as usize);
+        let freed = take(state, old);
         let stack = if chosen { stack(state, frame) } else { None };
         let address = real();
         match freed {
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
-                let _ = LIVE.insert(old as usize, freed);
+                let alone = owner::open(state) == Access::Alone;
+                let _ = LIVE.insert(old as usize, freed, alone);
+                owner::close(state);
             }
-            Some(freed) if exact => settle_exact(state, old as usize, freed),
+            Some(freed) if exact => {
+                note_end(state, old as usize, freed);
+                settle(state, freed);
+            }
             Some(freed) => {
                 filter::remove(old as usize);
                 settle(state, freed);
@@ -588,7 +656,10 @@ impl Books<'_> {
             objects: self.units.objects,
             bytes: bytes * self.units.bytes,
         };
-        if PROCESS.allocated(cell, weight) {
+        let mut access = owner::open(self.state);
+        let alarm = PROCESS.allocated(self.state, cell, weight, &mut access);
+        owner::close(self.state);
+        if alarm {
             trigger::alarm();
         }
         Some(stack)
@@ -599,13 +670,17 @@ impl Books<'_> {
         // SAFETY: as in `record`.
         if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {
             let objects = objects.wrapping_mul(self.units.objects as i64) as u64;
+            let access = owner::open(self.state);
             PROCESS.freed(
+                self.state,
                 cell,
                 Weight {
                     objects,
                     bytes: bytes * self.units.bytes,
                 },
+                access,
             );
+            owner::close(self.state);
         }
     }
 }

@@ -19,6 +19,7 @@ mod mappings;
 mod modules;
 mod options;
 mod output;
+mod owner;
 mod probe_table;
 mod recording;
 mod regions;

@@ -1,16 +1,18 @@
-//! Which blocks are in use, and where each was allocated: a hash table by address in 64 parts.
+//! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts.
 //!
-//! Each part has its lock, taken only while the process has more than one thread. 16 bytes an entry, at most
+//! A part holds regions of 64 KiB, not scattered addresses: threads with heaps of their own touch parts of their own.
+//! Each part has its lock, taken unless one thread has the books alone. 16 bytes an entry, at most
 //! two thirds full, so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
 //! every 32 of heap.
 
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::lock::Lock;
+use crate::lock::Spin;
 use crate::sys;
-use crate::weak::single_threaded;
 
-const PARTS: usize = 64;
+const PARTS: usize = 128;
+const REGION_BITS: u32 = 16;
 const FIRST_BITS: u32 = 8;
 const KEY_BITS: u32 = 45;
 const KEY: u64 = (1 << KEY_BITS) - 1;
@@ -31,7 +33,7 @@ struct Entry(u64, u64);
 
 #[repr(C, align(64))]
 struct Part {
-    lock: Lock,
+    lock: Spin,
     table: UnsafeCell<Table>,
 }
 
@@ -44,13 +46,15 @@ struct Table {
 /// All blocks in use that are known of.
 pub(crate) struct LiveTable {
     part: [Part; PARTS],
+    /// For each power of two, room for all parts' tables of that size side by side, where large pages may back them.
+    region: [AtomicPtr<u8>; 40],
 }
 
-// SAFETY: a part's table is reached under its lock, or by the process's only thread.
+// SAFETY: a part's table is reached under its lock, or by whoever has the books alone.
 unsafe impl Sync for LiveTable {}
 
 /// Why a block could not be remembered.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
 impl LiveTable {
@@ -63,24 +67,29 @@ impl LiveTable {
         Self {
             part: [const {
                 Part {
-                    lock: Lock::new(),
+                    lock: Spin::new(),
                     table: UnsafeCell::new(TABLE),
                 }
             }; PARTS],
+            region: [const { AtomicPtr::new(std::ptr::null_mut()) }; 40],
         }
     }
 
     #[inline(always)]
-    fn with<R>(&self, address: usize, work: impl FnOnce(&mut Table, u64, usize) -> R) -> R {
+    fn with<R>(
+        &self,
+        address: usize,
+        alone: bool,
+        work: impl FnOnce(&mut Table, u64, usize) -> R,
+    ) -> R {
         let key = (address >> 3) as u64;
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let part = &self.part[(hash >> 58) as usize];
+        let part = self.part(address);
         let start = (hash >> 20) as usize;
-        let alone = single_threaded();
         if !alone {
             part.lock.acquire();
         }
-        // SAFETY: the lock is held, or there is no other thread.
+        // SAFETY: the lock is held, or no other thread has the books open.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
         if !alone {
             part.lock.release();
@@ -88,33 +97,124 @@ impl LiveTable {
         result
     }
 
+    #[inline(always)]
+    fn index(&self, address: usize) -> usize {
+        let region = (address >> REGION_BITS) as u64;
+        (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PARTS.ilog2())) as usize
+    }
+
+    #[inline(always)]
+    fn part(&self, address: usize) -> &Part {
+        &self.part[self.index(address)]
+    }
+
     /// Remembers a block; what was known of that address before, if anything (its free was not seen).
     #[inline]
-    pub(crate) fn insert(&self, address: usize, block: Block) -> Result<Option<Block>, Full> {
-        self.with(address, |table, key, start| table.insert(key, start, block))
+    pub(crate) fn insert(
+        &self,
+        address: usize,
+        block: Block,
+        alone: bool,
+    ) -> Result<Option<Block>, Full> {
+        self.with(address, alone, |table, key, start| {
+            if table.len * 3 >= table.mask * 2 && !self.grow(table, address) {
+                return Err(Full);
+            }
+            table.insert(key, start, block)
+        })
     }
 
     /// Forgets a block.
     #[inline]
-    pub(crate) fn remove(&self, address: usize) -> Option<Block> {
-        self.with(address, |table, key, start| table.remove(key, start))
+    pub(crate) fn remove(&self, address: usize, alone: bool) -> Option<Block> {
+        self.with(address, alone, |table, key, start| table.remove(key, start))
     }
 
     /// How many blocks there are.
     pub(crate) fn len(&self) -> usize {
         let len = |part: &Part| {
-            let _guard = part.lock.lock();
-            // SAFETY: the lock is held.
-            unsafe { (*part.table.get()).len }
+            // SAFETY: one word, read while others may write it: as good as any moment's.
+            unsafe { (&raw const (*part.table.get()).len).read_volatile() }
         };
         self.part.iter().map(len).sum()
+    }
+
+    /// Gives a part a table of twice the size; false when it is all but full and there is no memory.
+    #[cold]
+    fn grow(&self, table: &mut Table, address: usize) -> bool {
+        let old_len = if table.entry.is_null() {
+            0
+        } else {
+            table.mask + 1
+        };
+        let len = (old_len * 2).max(1 << FIRST_BITS);
+        let bytes = len * size_of::<Entry>();
+        let region = self.region(len.ilog2() as usize, bytes * PARTS);
+        if region.is_null() {
+            // One slot stays empty, or searches would not end.
+            return table.len + 1 < old_len;
+        }
+        // SAFETY: the region has room for a table of this size for each part, used by this part only.
+        let entry = unsafe { region.add(self.index(address) * bytes) }.cast::<Entry>();
+        let old = std::mem::replace(
+            table,
+            Table {
+                entry,
+                mask: len - 1,
+                len: 0,
+            },
+        );
+        for i in 0..old_len {
+            // SAFETY: `i` is below the old table's length.
+            let entry = unsafe { *old.entry.add(i) };
+            if entry.key() != 0 {
+                let start = (entry.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize;
+                let _ = table.insert(entry.key(), start, entry.block());
+            }
+        }
+        if old_len != 0 {
+            // SAFETY: the old table is whole pages of a region of ours, never used again.
+            unsafe { sys::discard(old.entry.cast(), old_len * size_of::<Entry>()) };
+        }
+        true
+    }
+
+    /// The region of tables of size `2^bits`, mapped when first needed.
+    fn region(&self, bits: usize, bytes: usize) -> *mut u8 {
+        const LARGE: usize = 2 << 20;
+        let Some(slot) = self.region.get(bits) else {
+            return std::ptr::null_mut();
+        };
+        let found = slot.load(Ordering::Acquire);
+        if !found.is_null() {
+            return found;
+        }
+        let large = bytes >= LARGE;
+        let mapped = sys::map(bytes + if large { LARGE } else { 0 });
+        if mapped.is_null() {
+            return mapped;
+        }
+        let mut start = mapped;
+        if large {
+            start = mapped.wrapping_add(mapped.addr().next_multiple_of(LARGE) - mapped.addr());
+            sys::advise_huge(start, bytes);
+        }
+        let none = std::ptr::null_mut();
+        match slot.compare_exchange(none, start, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => start,
+            Err(other) => {
+                // SAFETY: nobody saw this mapping: another thread was first.
+                unsafe { sys::unmap(mapped, bytes + if large { LARGE } else { 0 }) };
+                other
+            }
+        }
     }
 
     /// Forgets all blocks.
     pub(crate) fn clear(&self) {
         for part in &self.part {
-            let _guard = part.lock.lock();
-            // SAFETY: the lock is held.
+            part.lock.acquire();
+            // SAFETY: the lock is held, and the books are shared.
             let table = unsafe { &mut *part.table.get() };
             if !table.entry.is_null() {
                 (0..=table.mask).for_each(|i| {
@@ -123,6 +223,23 @@ impl LiveTable {
                 });
             }
             table.len = 0;
+            part.lock.release();
+        }
+    }
+
+    /// Brings the place of an address into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, address: usize) {
+        let hash = ((address >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let part = self.part(address);
+        // SAFETY: the table's words are read as they may be; a stale pointer is only a useless hint.
+        unsafe {
+            let table = part.table.get();
+            let (entry, mask) = (
+                (&raw const (*table).entry).read_volatile(),
+                (&raw const (*table).mask).read_volatile(),
+            );
+            hint(entry.wrapping_add((hash >> 20) as usize & mask).cast());
         }
     }
 
@@ -135,6 +252,18 @@ impl LiveTable {
     pub(crate) fn release_all(&self) {
         self.part.iter().for_each(|p| p.lock.release());
     }
+}
+
+/// Asks for a cache line ahead of its use.
+#[inline(always)]
+pub(crate) fn hint(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is allowed.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 impl Entry {
@@ -169,9 +298,6 @@ impl Table {
 
     #[inline]
     fn insert(&mut self, key: u64, start: usize, block: Block) -> Result<Option<Block>, Full> {
-        if self.len * 3 >= self.mask * 2 && !self.grow() {
-            return Err(Full);
-        }
         if key > KEY || block.size >> (32 + 64 - KEY_BITS) != 0 {
             return Err(Full);
         }
@@ -237,42 +363,6 @@ impl Table {
         // SAFETY: as above.
         unsafe { *self.at(gap) = Entry(0, 0) };
     }
-
-    #[cold]
-    fn grow(&mut self) -> bool {
-        let old_len = if self.entry.is_null() {
-            0
-        } else {
-            self.mask + 1
-        };
-        let len = (old_len * 2).max(1 << FIRST_BITS);
-        let new = sys::map(len * size_of::<Entry>()).cast::<Entry>();
-        if new.is_null() {
-            // One slot stays empty, or searches would not end.
-            return self.len + 1 < old_len;
-        }
-        let old = std::mem::replace(
-            self,
-            Self {
-                entry: new,
-                mask: len - 1,
-                len: 0,
-            },
-        );
-        for i in 0..old_len {
-            // SAFETY: `i` is below the old table's length.
-            let entry = unsafe { *old.entry.add(i) };
-            if entry.key() != 0 {
-                let start = (entry.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize;
-                let _ = self.insert(entry.key(), start, entry.block());
-            }
-        }
-        if old_len != 0 {
-            // SAFETY: the old table was mapped with this length and is not referred to any more.
-            unsafe { sys::unmap(old.entry.cast(), old_len * size_of::<Entry>()) };
-        }
-        true
-    }
 }
 
 #[cfg(test)]
@@ -299,18 +389,18 @@ mod tests {
                     Ok(model.insert(address, block))
                 );
             } else {
-                assert_eq!(table.remove(address), model.remove(&address));
+                assert_eq!(table.remove(address, step % 3 == 0), model.remove(&address));
             }
         }
         assert_eq!(table.len(), model.len());
         for (address, block) in model {
-            assert_eq!(table.remove(address), Some(block));
+            assert_eq!(table.remove(address, true), Some(block));
         }
         assert_eq!(table.len(), 0);
         let huge = Block {
             stack: 1,
             size: 1 << 60,
         };
-        assert_eq!(table.insert(4096, huge), Err(Full));
+        assert_eq!(table.insert(4096, huge, true), Err(Full));
     }
 }

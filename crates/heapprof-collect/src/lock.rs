@@ -81,6 +81,51 @@ impl Drop for Guard<'_> {
     }
 }
 
+/// A lock for a few loads and stores: giving it back is a plain store.
+pub(crate) struct Spin(AtomicU32);
+
+impl Spin {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    #[inline]
+    pub(crate) fn acquire(&self) {
+        if self
+            .0
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            self.wait();
+        }
+    }
+
+    /// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
+    #[cold]
+    fn wait(&self) {
+        for tries in 0u32.. {
+            match tries {
+                0..64 => std::hint::spin_loop(),
+                64..512 => sys::yield_now(),
+                _ => sys::nap(),
+            }
+            if self.0.load(Ordering::Relaxed) == FREE
+                && self
+                    .0
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.0.store(FREE, Ordering::Release);
+    }
+}
+
 /// A value behind a [`Lock`].
 pub(crate) struct Locked<T> {
     /// The lock, which fork takes too.

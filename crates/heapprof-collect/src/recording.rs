@@ -7,7 +7,7 @@ use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
-use crate::{arena, mappings, snapshot, stack_switch, sys, text, thread, trigger, walk};
+use crate::{arena, mappings, owner, snapshot, stack_switch, sys, text, thread, trigger, walk};
 
 /// Why a dump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,7 @@ pub fn start(options: Options) {
             return;
         }
         thread::prepare();
+        owner::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
         NAMING.with(|naming| naming.prepare(&options.output));
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
@@ -344,7 +345,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
         trigger::lock(),
         walk::lock(),
     ];
-    let regions = [crate::regions::lock(), &DEFAULT.lock];
+    let regions = [owner::lock(), crate::regions::lock(), &DEFAULT.lock];
     let [known, closed] = mappings::locks();
     let [by_hash, arena] = engine::STACKS.locks();
     // Outer locks before those taken while holding them.
@@ -357,6 +358,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
 pub fn before_fork() {
     engine::hold_apart();
     fork_locks().for_each(Lock::acquire);
+    owner::share();
     engine::LIVE.acquire_all();
 }
 
@@ -372,6 +374,8 @@ pub fn after_fork_in_child() {
     engine::LIVE.release_all();
     fork_locks().for_each(Lock::release);
     thread::forget_other_threads();
+    owner::forget_other_threads();
+    owner::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     engine::rebase();
     NAMING.with(Naming::forked);

@@ -89,6 +89,59 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     }
 }
 
+/// Registers for [`barrier`]; whether the kernel has it.
+pub(crate) fn register_barrier() -> bool {
+    const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
+    // SAFETY: takes no memory.
+    unsafe {
+        call(
+            libc::SYS_membarrier,
+            [REGISTER_PRIVATE_EXPEDITED, 0, 0, 0, 0, 0],
+        ) == 0
+    }
+}
+
+/// Runs a memory barrier on every core that runs a thread of this process.
+pub(crate) fn barrier() {
+    const PRIVATE_EXPEDITED: usize = 1 << 3;
+    // SAFETY: takes no memory.
+    unsafe { call(libc::SYS_membarrier, [PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]) };
+}
+
+/// Lets another thread run.
+pub(crate) fn yield_now() {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// Sleeps a moment.
+pub(crate) fn nap() {
+    let time = [0u64, 50_000];
+    // SAFETY: the time is valid.
+    unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Gives the pages behind part of a mapping of ours back; the addresses stay.
+///
+/// # Safety
+/// As for [`unmap`].
+pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
+    let args = [at as usize, len, libc::MADV_DONTNEED as usize, 0, 0, 0];
+    // SAFETY: as the caller vouches.
+    unsafe { call(libc::SYS_madvise, args) };
+}
+
+/// Asks for large pages behind a mapping of ours: fewer misses in the TLB. A wish, no more.
+pub(crate) fn advise_huge(at: *mut u8, len: usize) {
+    // SAFETY: advice about our own mapping.
+    unsafe {
+        call(
+            libc::SYS_madvise,
+            [at as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0],
+        )
+    };
+}
+
 /// Sleeps until `word` is no longer `expected`, or for no reason at all.
 pub fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32) {
     const WAIT_PRIVATE: usize = 128;

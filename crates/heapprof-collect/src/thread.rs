@@ -17,6 +17,12 @@ pub(crate) struct ThreadState {
     /// The next in the list of all; set once.
     next: *mut ThreadState,
     taken: AtomicBool,
+    /// Whether the thread has the books open.
+    pub(crate) inside: AtomicBool,
+    /// Events in a row with the books shared. Its thread's own.
+    pub(crate) shared_events: std::cell::Cell<u32>,
+    /// Bytes that count as in use already but are not. Its thread's own, unless it is waited for.
+    pub(crate) budget: std::cell::Cell<i64>,
     pub(crate) random: Random,
     pub(crate) recent: Recent,
     /// Bytes allocated and freed since they were last added to the process's.
