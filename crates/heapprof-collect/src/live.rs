@@ -385,7 +385,7 @@ mod tests {
             };
             if x >> 40 & 1 == 0 {
                 assert_eq!(
-                    table.insert(address, block),
+                    table.insert(address, block, step % 2 == 0),
                     Ok(model.insert(address, block))
                 );
             } else {
