@@ -148,7 +148,8 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
     Symbolize(SymbolizeArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(
-        after_help = "Example: LD_PRELOAD=$(heapprof preload-path) HEAPPROF_OUTPUT=out.pb.gz ./server"
+        after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz LD_PRELOAD=$(heapprof preload-path) \
+./server\n\nExample: heapprof preload-path --header"
     )]
     PreloadPath {
         /// The header's path in place of the library's
