@@ -7,6 +7,8 @@ use std::process::Command;
 use heapprof_profile::{Mapping, Profile, ProfileBuilder};
 use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
+use crate::harness::root;
+
 /// Lists, with functions inlined into each other.
 pub(crate) const C: &str = r#"
 #include <stdlib.h>
@@ -91,7 +93,7 @@ pub(crate) fn have(tools: &[&str]) -> bool {
         std::env::var_os("HEAPPROF_REQUIRE").is_none(),
         "{missing:?} are required here"
     );
-    eprintln!("SKIPPED a test of symbolize: there is no {missing:?}");
+    eprintln!("SKIPPED a test: there is no {missing:?}");
     false
 }
 
@@ -112,6 +114,20 @@ fn run(folder: &Path, line: &str) -> String {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}: {told}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Compiles a program of docs/examples into `folder`; false where there is no compiler.
+pub(crate) fn example(folder: &Path, name: &str, options: &str) -> bool {
+    if !have(&["gcc"]) {
+        return false;
+    }
+    let source = root().join(format!("docs/examples/{name}.c"));
+    let source = source.display();
+    run(
+        folder,
+        &format!("gcc -Wall -Wextra -Werror -O1 -g -o {name} {source} {options}"),
+    );
+    true
 }
 
 /// A folder with a program in it.

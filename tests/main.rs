@@ -37,6 +37,12 @@ mod debug_files;
 mod golden;
 // The examples of the docs and of the README.
 mod docs;
+// The environment variables of libheapprof.so, and the page of them.
+mod environment;
+// The functions of include/heapprof.h, called by programs.
+mod c_api;
+// What libheapprof.so promises of its code: instructions, calls, exports, needs.
+mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
 // The rules of the architecture, the generated code, the house style.

@@ -2,6 +2,7 @@
 
 mod leaks;
 pub(crate) mod record;
+mod store;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use heapprof_report::Format;
 
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use record::RecordArgs;
+pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 
 /// Where is the memory? Reads heap profiles (pprof's format) and says.
 #[derive(Debug, Parser)]
@@ -146,7 +148,8 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
     Symbolize(SymbolizeArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(
-        after_help = "Example: LD_PRELOAD=$(heapprof preload-path) HEAPPROF_OUTPUT=out.pb.gz ./server"
+        after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz LD_PRELOAD=$(heapprof preload-path) \
+./server\n\nExample: heapprof preload-path --header"
     )]
     PreloadPath {
         /// The header's path in place of the library's
@@ -491,64 +494,6 @@ pub(crate) struct FlameArgs {
     pub(crate) show_sql: bool,
     #[command(flatten)]
     pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
-    /// Files to load, each under its own name without endings
-    #[arg(value_name = "PROFILE", required = true)]
-    pub(crate) profiles: Vec<String>,
-    /// Add the files up and load the sum under this name
-    #[arg(long = "as", value_name = "NAME")]
-    pub(crate) name: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LsArgs {
-    /// text, json, csv or markdown
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
-    /// Unit of totals
-    #[arg(long, value_name = "UNIT")]
-    pub(crate) unit: Option<String>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RmArgs {
-    /// Names in the database
-    #[arg(value_name = "NAME", required = true)]
-    pub(crate) names: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SqlArgs {
-    /// One statement that reads
-    #[arg(value_name = "STATEMENT")]
-    pub(crate) statement: String,
-    /// Ask this profile instead of the database; may be repeated
-    #[arg(short, long, value_name = "PROFILE")]
-    pub(crate) profile: Vec<String>,
-    /// text, json, csv or markdown
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SchemaArgs {
-    /// The statements that made the database's tables, instead of the tables of profiles
-    #[arg(long)]
-    pub(crate) database: bool,
-    /// text, json, csv or markdown
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -54,7 +54,7 @@ pub extern "C" fn heapprof_is_running() -> c_int {
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
     let path = unsafe { text(path) };
-    status(collect::dump_named(Reason::Request, path))
+    collect::apart(|| status(collect::dump_named(Reason::Request, path)))
 }
 
 /// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null without memory.
@@ -129,7 +129,7 @@ pub extern "C" fn HeapProfilerStop() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     if collect::is_running() {
-        status(collect::dump(Reason::Request));
+        collect::apart(|| status(collect::dump(Reason::Request)));
     }
 }
 

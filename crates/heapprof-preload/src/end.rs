@@ -10,9 +10,15 @@ use crate::{real, start};
 /// Whether the last dump was made.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
+/// Dumps, and says so if that was asked for.
+fn dump(reason: Reason) {
+    // Apart to the end: the path is freed by our allocator, whose lock a signal that dumps must not find taken.
+    collect::apart(|| start::report(&collect::dump(reason)));
+}
+
 fn last_dump() {
     if collect::is_running() && collect::is_own_process() && !ENDED.swap(true, Ordering::AcqRel) {
-        start::report(&collect::dump(Reason::Exit));
+        dump(Reason::Exit);
     }
 }
 
@@ -151,7 +157,7 @@ pub fn catch_ends() {
 /// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
 unsafe extern "C" fn before_exec() {
     if collect::is_running() && collect::is_own_process() {
-        start::report(&collect::dump(Reason::Exec));
+        dump(Reason::Exec);
     }
 }
 

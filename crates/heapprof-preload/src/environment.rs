@@ -150,9 +150,11 @@ fn signal(text: &str) -> Option<i32> {
 pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let mut options = Options::default();
     let mut found_signal = parsed(c"HEAPPROF_SIGNAL", SIGNAL, signal)?;
+    let mut recorded = false;
     if let Some(pattern) = get(c"HEAPPROF_OUTPUT") {
         options.output.pattern = pattern.to_vec();
         options.output.parent = parsed(c"HEAPPROF_RECORD", "a process id", |t| t.parse().ok())?;
+        recorded = options.output.parent.is_some();
         options.output.list = get(c"HEAPPROF_LIST").unwrap_or_default().to_vec();
     } else if let Some(prefix) = get(c"HEAPPROFILE") {
         options = gperftools(prefix)?;
@@ -190,15 +192,43 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     triggers.interval = parsed(c"HEAPPROF_INTERVAL", TIME, time)?.or(triggers.interval);
     triggers.growth = positive(parsed(c"HEAPPROF_GROWTH", BYTES, bytes)?);
     triggers.peak = yes(c"HEAPPROF_PEAK", false)?;
-    options.follow_children = yes(c"HEAPPROF_FOLLOW", true)?;
+    options.follow_children = follow(&mut options.output)?;
     Ok(Some(Asked {
         start: yes(c"HEAPPROF_START", true)?,
         signal: found_signal,
         mmap: yes(c"HEAPPROF_MMAP", false)?,
         verbose: yes(c"HEAPPROF_VERBOSE", false)?,
-        recorded: options.output.parent.is_some(),
+        recorded,
         options,
     }))
+}
+
+/// Whether a recorded process handed `value` on to this one. As gperftools does: the first character's upper bit
+/// tells children that they are not the first process.
+fn inherited(value: &'static [u8]) -> bool {
+    let marked = value[0] & 0x80 != 0;
+    if !marked {
+        // SAFETY: the string is the program's environment, which is writable; only its first byte changes.
+        unsafe { value.as_ptr().cast_mut().write(value[0] | 0x80) };
+    }
+    marked
+}
+
+/// Whether children are recorded. Where they are not, the output learns whether this is the first process.
+fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
+    const NAME: &CStr = c"HEAPPROF_FOLLOW";
+    let Some(value) = get(NAME) else {
+        return Ok(true);
+    };
+    if value[0] & 0x80 != 0 {
+        return Ok(false);
+    }
+    let follow = yes(NAME, true)?;
+    // `record` and a gperftools setup tell it by other means.
+    if !follow && output.parent.is_none() && !output.numbered_prefix && !inherited(value) {
+        output.parent = Some(heapprof_collect::sys::parent_id());
+    }
+    Ok(follow)
 }
 
 /// gperftools' setup: every allocation, its intervals, its text.
@@ -211,14 +241,9 @@ fn gperftools(prefix: &'static [u8]) -> Result<Options, Misunderstood> {
     let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", "seconds", |t| {
         t.parse::<u64>().ok()
     })?;
-    // As gperftools does: the first character's upper bit tells children that they are not the first process.
-    let is_child = prefix[0] & 0x80 != 0;
+    let is_child = inherited(prefix);
     let mut pattern = prefix.to_vec();
     pattern[0] &= 0x7f;
-    if !is_child {
-        // SAFETY: the string is the program's environment, which is writable; only its first byte changes.
-        unsafe { prefix.as_ptr().cast_mut().write(prefix[0] | 0x80) };
-    }
     Ok(Options {
         mode: Mode::Exact,
         format: Format::Text,

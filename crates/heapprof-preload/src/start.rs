@@ -84,10 +84,10 @@ fn begin() {
         return;
     }
     mapped::enable(asked.mmap);
+    // What heapprof_start goes by when it is given no output.
+    collect::set_default(asked.options.clone());
     if asked.start {
         collect::start(asked.options);
-    } else {
-        collect::set_default(asked.options);
     }
     if let Some(signal) = asked.signal
         && !end::dump_on(signal)

@@ -11,29 +11,113 @@ pub struct Variable {
 }
 
 const fn variable(name: &'static str, value: &'static str, meaning: &'static str) -> Variable {
-    Variable { name, value, meaning }
+    Variable {
+        name,
+        value,
+        meaning,
+    }
 }
 
 /// All of them: ours, then those of gperftools that an existing setup may have.
 pub const VARIABLES: &[Variable] = &[
-    variable("HEAPPROF_OUTPUT", "path", "Records, and writes there. `%p` is the process id, `%e` the program's name, `%n` the number of the dump; with none of them, other processes than the first insert their process id, and dumps before the last their number. A relative path is taken from the folder the program starts in."),
-    variable("HEAPPROF_MODE", "`sampled` or `exact`", "What is recorded; `sampled` unless set."),
-    variable("HEAPPROF_PERIOD", "bytes, or with KiB, MiB", "Average bytes between samples; 512KiB unless set."),
-    variable("HEAPPROF_START", "`yes` or `no`", "`no` waits for the program to call `heapprof_start`."),
-    variable("HEAPPROF_INTERVAL", "seconds, or with ms, s, m, h", "Dumps each time this long has passed."),
-    variable("HEAPPROF_GROWTH", "bytes, or with KiB, MiB, GiB", "Dumps each time the heap is this much larger than at the last dump."),
-    variable("HEAPPROF_PEAK", "`yes` or `no`", "Dumps at new peaks, each a tenth above the last one dumped."),
-    variable("HEAPPROF_SIGNAL", "signal number", "Dumps when this signal comes, if the program left it at its default."),
-    variable("HEAPPROF_FOLLOW", "`yes` or `no`", "Whether children record as well; they do unless `no`."),
-    variable("HEAPPROF_MMAP", "`yes` or `no`", "Counts what the program maps itself (mmap, mremap, munmap) as allocations."),
-    variable("HEAPPROF_FORMAT", "`pprof` or `text`", "Gzipped pprof, or gperftools' text form; `pprof` unless HEAPPROFILE is set."),
-    variable("HEAPPROF_VERBOSE", "`yes` or `no`", "Says on stderr what was written where; nothing is said unless `yes`."),
-    variable("HEAPPROF_RECORD", "process id", "Set by `heapprof record`: its own process. Its child writes the plain output name, and SIGTERM and SIGINT end with a dump."),
-    variable("HEAPPROF_LIST", "path", "Set by `heapprof record`: a file that gets the path of each dump as a line."),
-    variable("HEAPPROFILE", "path prefix", "gperftools: records every allocation into `PREFIX.NNNN.heap`."),
-    variable("HEAP_PROFILE_ALLOCATION_INTERVAL", "bytes", "gperftools: dumps each time this much was allocated; 1 GiB unless set, 0 is never."),
-    variable("HEAP_PROFILE_DEALLOCATION_INTERVAL", "bytes", "gperftools: dumps each time this much was freed; 0 (never) unless set."),
-    variable("HEAP_PROFILE_INUSE_INTERVAL", "bytes", "gperftools: dumps each time the peak has grown by this much; 100 MiB unless set, 0 is never."),
-    variable("HEAP_PROFILE_TIME_INTERVAL", "seconds", "gperftools: dumps each time this long has passed; 0 (never) unless set."),
-    variable("HEAPPROFILESIGNAL", "signal number", "gperftools: as HEAPPROF_SIGNAL."),
+    variable(
+        "HEAPPROF_OUTPUT",
+        "path",
+        "Records, and writes there. `%p` is the process id, `%e` the program's name, `%n` the number of the dump; with none of them each process inserts its id (under `heapprof record` all but the first), and dumps before the last their number. A relative path is taken from the folder the program starts in.",
+    ),
+    variable(
+        "HEAPPROF_MODE",
+        "`sampled` or `exact`",
+        "What is recorded; `sampled` unless set.",
+    ),
+    variable(
+        "HEAPPROF_PERIOD",
+        "bytes, or with KiB, MiB",
+        "Average bytes between samples; 512KiB unless set.",
+    ),
+    variable(
+        "HEAPPROF_START",
+        "`yes` or `no`",
+        "`no` waits for the program to call `heapprof_start`.",
+    ),
+    variable(
+        "HEAPPROF_INTERVAL",
+        "seconds, or with ms, s, m, h",
+        "Dumps each time this long has passed.",
+    ),
+    variable(
+        "HEAPPROF_GROWTH",
+        "bytes, or with KiB, MiB, GiB",
+        "Dumps each time the heap is this much larger than at the last dump.",
+    ),
+    variable(
+        "HEAPPROF_PEAK",
+        "`yes` or `no`",
+        "Dumps at new peaks, each a tenth above the last one dumped.",
+    ),
+    variable(
+        "HEAPPROF_SIGNAL",
+        "signal number",
+        "Dumps when this signal comes, if the program left it at its default.",
+    ),
+    variable(
+        "HEAPPROF_FOLLOW",
+        "`yes` or `no`",
+        "Whether children record as well; they do unless `no`.",
+    ),
+    variable(
+        "HEAPPROF_MMAP",
+        "`yes` or `no`",
+        "Counts what the program maps itself (mmap, mremap, munmap) as allocations.",
+    ),
+    variable(
+        "HEAPPROF_FORMAT",
+        "`pprof` or `text`",
+        "Gzipped pprof, or gperftools' text form; `pprof` unless HEAPPROFILE is set.",
+    ),
+    variable(
+        "HEAPPROF_VERBOSE",
+        "`yes` or `no`",
+        "Says on stderr what was written where; nothing is said unless `yes`.",
+    ),
+    variable(
+        "HEAPPROF_RECORD",
+        "process id",
+        "Set by `heapprof record`: its own process. Its child writes the plain output name, and SIGTERM and SIGINT end with a dump.",
+    ),
+    variable(
+        "HEAPPROF_LIST",
+        "path",
+        "Set by `heapprof record`: a file that gets the path of each dump as a line.",
+    ),
+    variable(
+        "HEAPPROFILE",
+        "path prefix",
+        "gperftools: records every allocation into `PREFIX.NNNN.heap`.",
+    ),
+    variable(
+        "HEAP_PROFILE_ALLOCATION_INTERVAL",
+        "bytes",
+        "gperftools: dumps each time this much was allocated; 1 GiB unless set, 0 is never.",
+    ),
+    variable(
+        "HEAP_PROFILE_DEALLOCATION_INTERVAL",
+        "bytes",
+        "gperftools: dumps each time this much was freed; 0 (never) unless set.",
+    ),
+    variable(
+        "HEAP_PROFILE_INUSE_INTERVAL",
+        "bytes",
+        "gperftools: dumps each time the peak has grown by this much; 100 MiB unless set, 0 is never.",
+    ),
+    variable(
+        "HEAP_PROFILE_TIME_INTERVAL",
+        "seconds",
+        "gperftools: dumps each time this long has passed; 0 (never) unless set.",
+    ),
+    variable(
+        "HEAPPROFILESIGNAL",
+        "signal number",
+        "gperftools: as HEAPPROF_SIGNAL.",
+    ),
 ];

@@ -1,0 +1,186 @@
+//! docs/environment.md holds the library's own table of variables, and the table holds what the library reads.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::built::{build, example, have};
+use crate::harness::{expect_file, ok, root};
+
+// The library does not compile this file: it is only for us.
+#[path = "../crates/heapprof-preload/src/variables.rs"]
+#[allow(unreachable_pub)]
+mod variables;
+
+use variables::{VARIABLES, Variable};
+
+fn is_ours(variable: &Variable) -> bool {
+    variable.name.starts_with("HEAPPROF_")
+}
+
+fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
+    let rows = variables.map(|v| format!("| `{}` | {} | {} |\n", v.name, v.value, v.meaning));
+    format!(
+        "| Variable | Value | Meaning |\n| :--- | :--- | :--- |\n{}",
+        rows.collect::<String>()
+    )
+}
+
+/// The page with its tables, which begin at `| Variable |`, made anew.
+#[test]
+fn the_page_shows_the_table() {
+    let page = root().join("docs/environment.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let mut tables =
+        [true, false].map(|ours| table(VARIABLES.iter().filter(|v| is_ours(v) == ours)));
+    let mut tables = tables.iter_mut();
+    let mut made = String::new();
+    let mut in_table = false;
+    for line in text.lines() {
+        if line.starts_with("| Variable |") {
+            made.push_str(tables.next().expect("two tables"));
+            in_table = true;
+        }
+        in_table &= line.starts_with('|');
+        if !in_table {
+            made.push_str(line);
+            made.push('\n');
+        }
+    }
+    assert!(tables.next().is_none(), "there are two tables");
+    expect_file(&page, &made);
+}
+
+#[test]
+fn the_table_holds_what_the_library_reads() {
+    let read = regex::Regex::new(r#"c"(HEAP[A-Z_]*)""#).unwrap();
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("crates/heapprof-preload/src")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        found.extend(read.captures_iter(&text).map(|c| c[1].to_string()));
+    }
+    let table: BTreeSet<String> = VARIABLES.iter().map(|v| v.name.to_string()).collect();
+    assert_eq!(found, table);
+    assert_eq!(table.len(), VARIABLES.len(), "a variable stands twice");
+}
+
+/// `record` sets variables of the table and no others.
+#[test]
+fn the_table_holds_what_record_sets() {
+    let source = root().join("crates/heapprof-cli/src/command/record.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let set = regex::Regex::new(r#""(HEAPPROF_[A-Z_]*)""#).unwrap();
+    for found in set.captures_iter(&source) {
+        assert!(
+            VARIABLES.iter().any(|v| v.name == &found[1]),
+            "{}",
+            &found[1]
+        );
+    }
+}
+
+/// An existing gperftools setup: every allocation, in its text form, and silence.
+#[test]
+fn a_gperftools_setup_runs_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    if !example(folder.path(), "shop", "") {
+        return;
+    }
+    let output = Command::new(folder.path().join("shop"))
+        .env("HEAPPROFILE", folder.path().join("shop.hprof"))
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!((output.stdout.len(), output.stderr.len()), (0, 0));
+    let text = std::fs::read_to_string(folder.path().join("shop.hprof.0001.heap")).unwrap();
+    assert_eq!(
+        text.lines().next().unwrap(),
+        "heap profile:   2000:   224000 [  2001:   232000] @ heapprofile"
+    );
+    assert!(text.contains("\nMAPPED_LIBRARIES:\n"), "{text}");
+}
+
+/// SIGTERM and SIGINT are taken under `record` only.
+#[test]
+fn gperftools_setup_leaves_ending_signals_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sleep = Command::new("sleep")
+        .arg("60")
+        .env("HEAPPROFILE", folder.path().join("sleep.hprof"))
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", sleep.id());
+    let caught = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let name = text.lines().next().unwrap().to_string();
+        let mask = text
+            .lines()
+            .find_map(|l| l.strip_prefix("SigCgt:"))
+            .unwrap();
+        let asleep = text.contains("State:\tS");
+        (
+            asleep && name.ends_with("sleep"),
+            u64::from_str_radix(mask.trim(), 16).unwrap(),
+        )
+    };
+    while !caught().0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let (_, mask) = caught();
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
+    assert_eq!(mask & (1 << (2 - 1) | 1 << (15 - 1)), 0, "{mask:x}");
+}
+
+/// Without `record` nobody but the library knows which process is the first.
+#[test]
+fn follow_no_records_the_first_process_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "sleep 0; (exit 0); env true; exit 3"])
+        .env("HEAPPROF_OUTPUT", folder.path().join("sh.pb.gz"))
+        .env("HEAPPROF_MODE", "exact")
+        .env("HEAPPROF_FOLLOW", "no")
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let written = std::fs::read_dir(folder.path()).unwrap();
+    let written: Vec<_> = written.map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(written, ["sh.pb.gz"]);
+}
+
+/// Without an output of its own, heapprof_start takes the environment's.
+#[test]
+fn start_without_an_output_takes_the_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+int main(void) {
+    int (*start)(const char *, unsigned long);
+    *(void **)&start = dlsym(RTLD_DEFAULT, "heapprof_start");
+    return start(NULL, 0);
+}
+"#;
+    let built = build(source, "gcc -Wl,--no-as-needed -ldl");
+    for start in ["yes", "no"] {
+        let pattern = folder.path().join(format!("{start}.%e.pb.gz"));
+        let output = Command::new(&built.program)
+            .current_dir(folder.path())
+            .env("HEAPPROF_OUTPUT", pattern)
+            .env("HEAPPROF_START", start)
+            .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let written = folder.path().join(format!("{start}.program.pb.gz"));
+        assert!(written.is_file(), "{start}");
+    }
+}

@@ -1,0 +1,175 @@
+//! What libheapprof.so promises of its code: how short the way of an allocation is that is not looked at, and what
+//! the library calls, exports and needs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::built::have;
+use crate::harness::{expect_file, ok, root};
+
+/// The library as users get it: the one that the binary carries.
+fn library() -> PathBuf {
+    PathBuf::from(ok(&["preload-path"]).trim())
+}
+
+/// What a tool of binutils says of the library; nothing where it is missing.
+fn said(tool: &str, options: &[&str]) -> Option<String> {
+    if !cfg!(target_arch = "x86_64") || !have(&[tool]) {
+        return None;
+    }
+    let output = Command::new(tool).args(options).arg(library()).output();
+    let output = output.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{tool}: {told}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The instructions of a function up to its first jump that has no condition, that one included.
+fn straight_way(function: &str) -> Option<Vec<String>> {
+    let disassemble = format!("--disassemble={function}");
+    let text = said("objdump", &["-d", "--no-show-raw-insn", &disassemble])?;
+    let head = format!("<{function}>:");
+    let lines = text.lines().skip_while(|line| !line.ends_with(&head));
+    let mut way = Vec::new();
+    for line in lines.skip(1) {
+        let (_, instruction) = line.split_once('\t').expect("address, tab, instruction");
+        let instruction = instruction.trim();
+        way.push(instruction.to_string());
+        if instruction.starts_with("jmp") {
+            return Some(way);
+        }
+    }
+    panic!("{function} has no tail jump: {text}");
+}
+
+fn is_short(function: &str, most: usize) {
+    let Some(way) = straight_way(function) else {
+        return;
+    };
+    let text = way.join("\n");
+    assert!(way.len() <= most, "{} instructions\n{text}", way.len());
+    assert!(!text.contains("call"), "calls\n{text}");
+    // No memory of the stack is touched, so the real function returns to the program.
+    assert!(!text.contains("push") && !text.contains("rsp"), "{text}");
+    let last = way.last().unwrap();
+    assert!(last.starts_with("jmp    *"), "not to the real one: {last}");
+}
+
+#[test]
+fn malloc_that_is_not_sampled_takes_six_instructions() {
+    is_short("malloc", 6);
+}
+
+#[test]
+fn free_of_what_was_not_sampled_takes_eight_instructions() {
+    is_short("free", 8);
+}
+
+/// Names of the dynamic symbols, without their versions.
+fn symbols(which: &str) -> Option<BTreeSet<String>> {
+    let text = said("nm", &["-D", which])?;
+    let names = text.lines().filter_map(|l| l.split_whitespace().last());
+    let names = names.map(|name| name.split('@').next().unwrap().to_string());
+    Some(names.collect())
+}
+
+#[test]
+fn nothing_is_called_that_allocates_or_locks_behind_our_back() {
+    let Some(called) = symbols("--undefined-only") else {
+        return;
+    };
+    assert!(called.contains("__libc_malloc"), "{called:?}");
+    let never = [
+        "__tls_get_addr",
+        "pthread_mutex_lock",
+        "malloc",
+        "calloc",
+        "realloc",
+        "free",
+    ];
+    for name in never {
+        assert!(!called.contains(name), "{name}");
+    }
+    assert!(!called.iter().any(|name| name.starts_with("_Unwind")));
+}
+
+#[test]
+fn what_is_exported_is_on_the_list() {
+    let Some(exported) = symbols("--defined-only") else {
+        return;
+    };
+    let list: String = exported.iter().map(|name| format!("{name}\n")).collect();
+    expect_file(&root().join("tests/exports.txt"), &list);
+}
+
+/// What the header declares is there.
+#[test]
+fn the_headers_functions_are_exported() {
+    let Some(exported) = symbols("--defined-only") else {
+        return;
+    };
+    let header = std::fs::read_to_string(root().join("include/heapprof.h")).unwrap();
+    let declared = regex::Regex::new(r"(?m)^\w[\w ]*[ *](\w+)\(.*\);$").unwrap();
+    let declared: Vec<String> = declared
+        .captures_iter(&header)
+        .map(|c| c[1].to_string())
+        .collect();
+    assert_eq!(declared.len(), 10, "{declared:?}");
+    for name in declared {
+        assert!(exported.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn the_library_needs_libc_alone_and_no_text_relocations() {
+    let Some(text) = said("objdump", &["-p"]) else {
+        return;
+    };
+    let needed = text.lines().filter_map(|l| l.trim().strip_prefix("NEEDED"));
+    for library in needed.map(str::trim) {
+        assert!(
+            ["libc.so.6", "ld-linux-x86-64.so.2"].contains(&library),
+            "{library}"
+        );
+    }
+    assert!(!text.contains("TEXTREL"), "{text}");
+}
+
+/// The oldest glibc that the library loads on is the one that the architecture page says, or older.
+#[test]
+fn the_oldest_glibc_is_the_documented_one() {
+    let Some(text) = said("objdump", &["-p"]) else {
+        return;
+    };
+    let versions = text
+        .lines()
+        .filter_map(|l| l.trim().rsplit_once(" GLIBC_2."));
+    let newest = versions.map(|(_, n)| n.split('.').next().unwrap().parse::<u32>().unwrap());
+    let newest = newest.max().unwrap();
+    let page = std::fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
+    let stated = regex::Regex::new(r"glibc 2\.(\d+) or newer").unwrap();
+    let stated: u32 = stated.captures(&page).expect("the page says it")[1]
+        .parse()
+        .unwrap();
+    assert!(newest <= stated, "it needs 2.{newest}");
+}
+
+/// The header is C and C++ on its own.
+#[test]
+fn the_header_compiles() {
+    let header = ok(&["preload-path", "--header"]);
+    let header = Path::new(header.trim());
+    let name = header.file_name().unwrap().to_string_lossy();
+    assert_eq!(name, "heapprof.h");
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        if have(&[compiler]) {
+            let options = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"];
+            let mut command = Command::new(compiler);
+            let output = command.args(options).args(["-x", language]).arg(header);
+            let output = output.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{compiler}: {told}");
+        }
+    }
+}
