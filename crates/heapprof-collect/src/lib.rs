@@ -49,4 +49,5 @@ pub use crate::{
     },
     regions::{map, unmap},
     thread::prepare,
+    tls::rewind,
 };
