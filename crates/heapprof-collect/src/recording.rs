@@ -7,7 +7,7 @@ use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
-use crate::{mappings, snapshot, stack_switch, sys, text, thread, trigger, walk};
+use crate::{mappings, modules, snapshot, stack_switch, sys, text, thread, trigger, walk};
 
 /// Why a dump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,7 +333,8 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     // Outer locks before those taken while holding them.
     ours.into_iter()
         .chain(regions)
-        .chain([known, closed, by_hash, arena, crate::arena::lock()])
+        .chain([known, closed, modules::lock(), by_hash, arena])
+        .chain([crate::arena::lock()])
 }
 
 /// Before fork: no lock of ours is held by a thread that the child will not have.
