@@ -155,7 +155,8 @@ fn spawn_interval_thread() -> bool {
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
     let made = unsafe {
         let mut attributes = std::mem::zeroed();
-        let mut id = 0;
+        // A number with glibc, a pointer with musl.
+        let mut id: libc::pthread_t = std::mem::zeroed();
         libc::pthread_attr_init(&raw mut attributes) == 0
             && libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED)
                 == 0
