@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-report",
         &["heapprof-analysis", "heapprof-profile"],
     ),
+    ("heapprof-alloc", &["heapprof-collect"]),
     (
         "heapprof-cli",
         &[
@@ -172,6 +173,8 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
         if code.contains("unsafe ") {
             assert!(
                 is(&[
+                    "crates/heapprof-alloc/src/allocator.rs",
+                    "crates/heapprof-alloc/src/process.rs",
                     "crates/heapprof-analysis/src/relation/vtab.rs",
                     "crates/heapprof-symbolize/src/storage.rs",
                     "tests/"

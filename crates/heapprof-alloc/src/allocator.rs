@@ -52,6 +52,34 @@ fn chosen(size: usize) -> bool {
     }
 }
 
+// What is looked at has functions of its own: inlined, they would take registers that every allocation saves.
+
+#[cold]
+#[inline(never)]
+fn allocated(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *mut u8 {
+    collect::allocate(size, frame, real)
+}
+
+#[cold]
+#[inline(never)]
+fn reallocated(
+    block: *mut u8,
+    size: usize,
+    frame: Frame,
+    real: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    if collect::mode() == Mode::Exact {
+        collect::rewind();
+    }
+    collect::reallocate(block, size, frame, real)
+}
+
+#[cold]
+#[inline(never)]
+fn released(block: *mut u8) {
+    collect::release(block);
+}
+
 // `Frame::caller` is the caller of the function that it stands in, so it stands in each of them.
 // SAFETY: every block is the allocator's behind, asked for and given back with the layouts that came.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
@@ -62,7 +90,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if !chosen(layout.size()) {
             return real();
         }
-        collect::allocate(layout.size(), Frame::caller(), real)
+        allocated(layout.size(), Frame::caller(), real)
     }
 
     #[inline]
@@ -72,13 +100,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if !chosen(layout.size()) {
             return real();
         }
-        collect::allocate(layout.size(), Frame::caller(), real)
+        allocated(layout.size(), Frame::caller(), real)
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if collect::may_hold(block as usize) {
-            collect::release(block);
+            released(block);
         }
         // SAFETY: as above.
         unsafe { self.behind.dealloc(block, layout) }
@@ -94,7 +122,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if !collect::may_hold(block as usize) {
             // The old block is in no table, so there is a new one only.
             return if chosen(size) {
-                collect::allocate(size, Frame::caller(), real)
+                allocated(size, Frame::caller(), real)
             } else {
                 real()
             };
@@ -102,9 +130,6 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if collect::is_apart() {
             return real();
         }
-        if collect::mode() == Mode::Exact {
-            collect::rewind();
-        }
-        collect::reallocate(block, size, Frame::caller(), real)
+        reallocated(block, size, Frame::caller(), real)
     }
 }
