@@ -80,10 +80,11 @@ fn released(block: *mut u8) {
     collect::release(block);
 }
 
-// `Frame::caller` is the caller of the function that it stands in, so it stands in each of them.
+// `Frame::caller` is the caller of the function that it stands in, so it stands in each of them, and none is inlined:
+// the compiler would put them into the program's functions, which would be missing in their own stacks.
 // SAFETY: every block is the allocator's behind, asked for and given back with the layouts that came.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
-    #[inline]
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract, passed on.
         let real = || unsafe { self.behind.alloc(layout) };
@@ -93,7 +94,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         allocated(layout.size(), Frame::caller(), real)
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         let real = || unsafe { self.behind.alloc_zeroed(layout) };
@@ -112,7 +113,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         unsafe { self.behind.dealloc(block, layout) }
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         let real = || unsafe { self.behind.realloc(block, layout, size) };
