@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-report",
         &["heapprof-analysis", "heapprof-profile"],
     ),
+    ("heapprof-alloc", &["heapprof-collect"]),
     (
         "heapprof-cli",
         &[

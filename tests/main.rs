@@ -45,6 +45,8 @@ mod c_api;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
+// heapprof-alloc in Rust programs that count themselves.
+mod alloc;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
 // Bugs that were found, and stay mended.

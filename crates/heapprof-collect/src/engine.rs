@@ -27,6 +27,8 @@ pub enum Mode {
 }
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
+/// Which recording this is, from 1.
+static RECORDING: AtomicU64 = AtomicU64::new(0);
 static PERIOD: AtomicU64 = AtomicU64::new(1);
 pub(crate) static STACKS: Stacks = Stacks::new();
 pub(crate) static LIVE: LiveTable = LiveTable::new();
@@ -99,7 +101,9 @@ pub(crate) fn begin(mode: Mode, period: u64) {
     } else {
         0
     });
+    RECORDING.fetch_add(1, Ordering::SeqCst);
     MODE.store(mode as u8, Ordering::SeqCst);
+    thread::rewind_all();
 }
 
 /// Starts every sum anew, from what `in_use` says of each.
@@ -135,7 +139,7 @@ pub(crate) fn hold_apart() {
     // SAFETY: the block is this thread's own.
     unsafe {
         let block = tls::current();
-        HELD.store((*block).countdown, Ordering::Relaxed);
+        (*block).held = (*block).countdown;
         enter(block);
     }
 }
@@ -145,13 +149,10 @@ pub(crate) fn end_apart() {
     // SAFETY: the block is this thread's own.
     unsafe {
         let block = tls::current();
-        (*block).countdown = HELD.load(Ordering::Relaxed);
+        (*block).countdown = (*block).held;
         (*block).busy = 0;
     }
 }
-
-/// Countdown of the thread that forks; only one can hold the locks of fork.
-static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Ends recording; what was recorded can still be dumped.
 pub(crate) fn stop() {
@@ -164,11 +165,14 @@ pub fn apart<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the block is this thread's own.
     unsafe {
         let (busy, countdown) = ((*block).busy, (*block).countdown);
+        let recording = RECORDING.load(Ordering::Relaxed);
         (*block).busy = 1;
         (*block).countdown = QUIET;
         let result = work();
         (*block).busy = busy;
-        (*block).countdown = countdown;
+        let same = recording == RECORDING.load(Ordering::Relaxed);
+        // A recording that began meanwhile begins for this thread too.
+        (*block).countdown = if same || busy != 0 { countdown } else { 0 };
         result
     }
 }
@@ -213,6 +217,7 @@ unsafe fn first_event(block: *mut Block) {
         (*block).state = ThreadState::acquire();
         if (*block).ended == 0 && !(*block).state.is_null() {
             thread::watch_end(block);
+            thread::know(block);
         }
         (*block).busy = 0;
     }
@@ -310,6 +315,13 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
     }
 }
 
+/// Whether this is the thread's first countdown of this recording: it ran out for no allocation's sake.
+fn begins(block: *mut Block) -> bool {
+    let recording = RECORDING.load(Ordering::Relaxed);
+    // SAFETY: the block is this thread's own.
+    unsafe { std::mem::replace(&mut (*block).recording, recording) != recording }
+}
+
 #[cold]
 unsafe fn allocate_sampled(
     block: *mut Block,
@@ -319,7 +331,7 @@ unsafe fn allocate_sampled(
 ) -> *mut u8 {
     // SAFETY: as in `allocate`.
     unsafe {
-        let begins = (*block).state.is_null();
+        let begins = begins(block);
         let Some(state) = state_of(block).as_mut() else {
             (*block).countdown = period();
             count(&DROPPED.no_memory);
@@ -573,7 +585,7 @@ pub fn reallocate(
             return real();
         }
         let exact = mode() == Mode::Exact;
-        let begins = (*block).state.is_null();
+        let begins = !exact && chosen && begins(block);
         let countdown = (*block).countdown;
         let Some(state) = state_of(block).as_mut() else {
             count(&DROPPED.no_memory);

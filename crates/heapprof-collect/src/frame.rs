@@ -1,6 +1,7 @@
 //! Where an allocation is called from, for callers that are Rust functions and not hooks in assembly.
 
 use crate::capture::Frame;
+use crate::engine;
 use crate::walk::{self, Cursor, Direct};
 
 impl Frame {
@@ -38,7 +39,9 @@ impl Frame {
             start: sp,
             end: sp.saturating_add(1 << 20),
         });
-        match walk::step(&mut memory, cursor, walk::rule(cursor.pc)) {
+        // A rule that is not known yet may take memory: from the allocator that asks for this frame.
+        let caller = engine::apart(|| walk::step(&mut memory, cursor, walk::rule(cursor.pc)));
+        match caller {
             Some(caller) => Self {
                 slot: caller.slot,
                 bp: caller.bp,

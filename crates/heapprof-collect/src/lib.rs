@@ -50,4 +50,5 @@ pub use crate::{
     },
     regions::{map, unmap},
     thread::prepare,
+    tls::rewind,
 };

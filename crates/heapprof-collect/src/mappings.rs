@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::engine;
 use crate::lock::Locked;
 use crate::modules::{self, Module};
 use crate::sys::{self, File};
@@ -48,8 +49,14 @@ pub(crate) fn touched(module: &Module) {
 
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
-    remember();
+    engine::apart(remember);
     let result = close();
+    engine::apart(note_gone);
+    result
+}
+
+/// Marks what is no longer mapped as closed.
+fn note_gone() {
     let now = parse(&sys::read_file(c"/proc/thread-self/maps"));
     let mut gone = Vec::new();
     KNOWN.with(|known| {
@@ -70,7 +77,6 @@ pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
         CLOSED.with(|closed| closed.extend(gone));
         modules::note_unload();
     }
-    result
 }
 
 /// Adds what is mapped now to what is known.

@@ -18,11 +18,16 @@ pub(crate) struct Module {
 pub(crate) fn find(pc: usize) -> Option<Module> {
     if weak::has_dl_find_object() {
         let found = weak::dl_find_object(pc)?;
-        return Some(Module {
+        let module = Module {
             start: found.map_start,
             end: found.map_end,
             eh_frame_hdr: found.eh_frame,
-        });
+        };
+        // Of a static executable glibc tells where the code is; the tables lie outside of that.
+        let whole = module.start <= module.eh_frame_hdr && module.eh_frame_hdr < module.end;
+        if whole || module.eh_frame_hdr == 0 {
+            return Some(module);
+        }
     }
     let known = || SNAPSHOT.with(|s| s.iter().find(|m| m.start <= pc && pc < m.end).copied());
     known().or_else(|| {
@@ -55,7 +60,12 @@ static SNAPSHOT: Locked<Snapshot> = Locked::new(Snapshot {
     len: 0,
 });
 
-/// For libc without `_dl_find_object` (glibc before 2.35, musl): taken under the loader's lock, when an address is new.
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static crate::lock::Lock {
+    &SNAPSHOT.lock
+}
+
+/// For libc without `_dl_find_object` (glibc before 2.35, musl) and static executables: taken under the loader's lock, when an address is new.
 struct Snapshot {
     module: [Module; CAPACITY],
     len: usize,

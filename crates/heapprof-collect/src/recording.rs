@@ -7,7 +7,9 @@ use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
-use crate::{arena, mappings, owner, snapshot, stack_switch, sys, text, thread, trigger, walk};
+use crate::{
+    arena, mappings, modules, owner, snapshot, stack_switch, sys, text, thread, trigger, walk,
+};
 
 /// Why a dump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +164,8 @@ fn spawn_interval_thread() -> bool {
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
     let made = unsafe {
         let mut attributes = std::mem::zeroed();
-        let mut id = 0;
+        // A number with glibc, a pointer with musl.
+        let mut id: libc::pthread_t = std::mem::zeroed();
         libc::pthread_attr_init(&raw mut attributes) == 0
             && libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED)
                 == 0
@@ -345,13 +348,23 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
         trigger::lock(),
         walk::lock(),
     ];
-    let regions = [owner::lock(), crate::regions::lock(), &DEFAULT.lock];
+    let regions = [
+        owner::lock(),
+        thread::lock(),
+        crate::regions::lock(),
+        &DEFAULT.lock,
+    ];
     let [known, closed] = mappings::locks();
     let [by_hash, arena] = engine::STACKS.locks();
     // Outer locks before those taken while holding them.
-    ours.into_iter()
-        .chain(regions)
-        .chain([known, closed, by_hash, arena, arena::lock()])
+    ours.into_iter().chain(regions).chain([
+        known,
+        closed,
+        modules::lock(),
+        by_hash,
+        arena,
+        arena::lock(),
+    ])
 }
 
 /// Before fork: no lock of ours is held by a thread that the child will not have.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::capture::Record;
 use crate::chunks::Chunks;
 use crate::counters::{Cell, Recent, Temporary};
+use crate::lock::Lock;
 use crate::sampler::Random;
 use crate::sys;
 use crate::tls::{self, Block};
@@ -17,6 +18,8 @@ pub(crate) struct ThreadState {
     /// The next in the list of all; set once.
     next: *mut ThreadState,
     taken: AtomicBool,
+    /// The thread's block while the thread lives, for [`rewind_all`].
+    block: AtomicPtr<Block>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
     /// Events in a row with the books shared. Its thread's own.
@@ -93,8 +96,41 @@ pub(crate) fn forget_other_threads() {
     let own = unsafe { (*tls::current()).state };
     for state in all() {
         if !std::ptr::eq(state, own) {
+            state.block.store(std::ptr::null_mut(), Ordering::Relaxed);
             state.release();
         }
+    }
+}
+
+/// Held while a thread's block is reached from another thread, and when it ceases to be.
+static BLOCKS: Lock = Lock::new();
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static Lock {
+    &BLOCKS
+}
+
+/// Remembers where a living thread's block is.
+pub(crate) fn know(block: *mut Block) {
+    // SAFETY: the block and its state are this thread's own.
+    unsafe { (*(*block).state).block.store(block, Ordering::Release) };
+}
+
+/// Makes every thread's next allocation look what is recorded now: countdowns of an earlier recording end.
+pub(crate) fn rewind_all() {
+    let _blocks = BLOCKS.lock();
+    // A thread's own subtraction may overwrite one store, hardly three with a barrier between them.
+    for _ in 0..3 {
+        for state in all() {
+            let block = state.block.load(Ordering::Acquire);
+            // SAFETY: the lock keeps the thread from ending; a thread inside the collector sets the countdown itself.
+            unsafe {
+                if !block.is_null() && (&raw const (*block).busy).read_volatile() == 0 {
+                    (&raw mut (*block).countdown).write_volatile(0);
+                }
+            }
+        }
+        sys::barrier();
     }
 }
 
@@ -141,6 +177,10 @@ unsafe extern "C" fn ended(block: *mut libc::c_void) {
         if (*block).ended < 4 {
             watch_end(block);
         } else if let Some(state) = (*block).state.as_ref() {
+            {
+                let _blocks = BLOCKS.lock();
+                state.block.store(std::ptr::null_mut(), Ordering::Release);
+            }
             (*block).state = std::ptr::null_mut();
             state.release();
         }

@@ -13,6 +13,10 @@ pub(crate) struct Block {
     pub(crate) busy: u32,
     /// How often the thread's end was announced.
     pub(crate) ended: u32,
+    /// The countdown, while the thread forks.
+    pub(crate) held: u64,
+    /// The recording that the countdown belongs to.
+    pub(crate) recording: u64,
 }
 
 /// A countdown that is not reached while the thread is busy.
@@ -60,6 +64,8 @@ mod place {
                 state: std::ptr::null_mut(),
                 busy: 0,
                 ended: 0,
+                held: 0,
+                recording: 0,
             })
         };
     }
@@ -72,5 +78,18 @@ mod place {
 }
 
 pub(crate) use place::current;
+
+/// Puts this thread's countdown at its end, for a caller that must have the next event looked at: in exact mode
+/// an earlier sampled recording may have left something on it.
+#[inline]
+pub fn rewind() {
+    let block = current();
+    // SAFETY: the block is this thread's own.
+    unsafe {
+        if (*block).busy == 0 {
+            (*block).countdown = 0;
+        }
+    }
+}
 
 const _: () = assert!(size_of::<Block>() <= 64);

@@ -1,0 +1,41 @@
+//! Heap profiles of a Rust program from inside it: an allocator to put in front of the program's own.
+//!
+//! It is meant for what no library can be preloaded into (static executables, musl), and for programs that
+//! want to hand out their own profiles. Two lines record and dump on demand:
+//!
+//! ```no_run
+//! #[global_allocator]
+//! static ALLOCATOR: heapprof_alloc::HeapProf = heapprof_alloc::HeapProf::system();
+//!
+//! fn main() -> Result<(), heapprof_alloc::Error> {
+//!     heapprof_alloc::start(heapprof_alloc::Options::default());
+//!     let work: Vec<u64> = (0..1_000_000).collect();
+//!     let written = heapprof_alloc::dump_to("heap.pb.gz")?;
+//!     drop((work, written));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `heapprof top heap.pb.gz` shows the file, as does any reader of pprof's format. `heapprof symbolize` names
+//! its addresses and needs the executable for it; the profile itself holds build ids and addresses only.
+//!
+//! Nothing is recorded before [`start`]: until then an allocation costs a load and a branch more. In sampled
+//! mode, the default, it then costs a few instructions more, and one allocation in about 512 KiB is looked
+//! at. [`Mode::Exact`] looks at all of them.
+//!
+//! The recording is the process's, so what controls it are functions of this crate and not of the allocator.
+//! `examples/pprof_endpoint.rs` serves profiles at `/debug/pprof/heap`, as Go programs do.
+
+mod allocator;
+mod environment;
+mod process;
+mod recording;
+
+pub use crate::{
+    allocator::HeapProf,
+    environment::{Misunderstood, VARIABLES, Variable},
+    recording::{
+        dump, dump_at_exit, dump_to, is_running, profile, start, start_from_environment, stop,
+    },
+};
+pub use heapprof_collect::{DEFAULT_PERIOD, Error, Format, Mode, Options, Output, Triggers};
