@@ -103,12 +103,13 @@ impl Record {
             (self.len, self.checks, self.hash) = (0, 0, 0);
         }
         if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
+            // The record must go: whoever asks next would take its stack for the one that is walked now.
             if self.bounds.end != 0 {
-                return Captured::Unrecorded;
+                return self.give_up();
             }
             self.bounds = crate::mappings::stack_around(frame.slot);
             if self.bounds.end == 0 {
-                return Captured::Unrecorded;
+                return self.give_up();
             }
         }
         let mut memory = Direct(Bounds {
@@ -116,7 +117,7 @@ impl Record {
             end: self.bounds.end,
         });
         let Some(pc) = memory.read(frame.slot) else {
-            return Captured::Unrecorded;
+            return self.give_up();
         };
         let mut cursor = Cursor {
             slot: frame.slot,

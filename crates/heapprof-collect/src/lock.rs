@@ -30,7 +30,8 @@ impl Lock {
         let swapped = self
             .0
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        swapped.is_ok().then_some(Guard(self))
+        // Made only when it holds: a guard that is dropped gives the lock back, whosever it is.
+        swapped.is_ok().then(|| Guard(self))
     }
 
     /// Takes the lock without a guard; [`release`](Self::release) gives it back.
@@ -150,5 +151,20 @@ impl<T> Locked<T> {
         let _guard = self.lock.lock();
         // SAFETY: the guard makes this the only reference.
         use_it(unsafe { &mut *self.value.get() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trying_in_vain_leaves_the_lock_to_its_holder() {
+        let lock = Lock::new();
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
     }
 }
