@@ -39,6 +39,8 @@ mod golden;
 mod docs;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
+// Stacks beside those of libgcc's unwinder and of gdb.
+mod stacks;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
 // Bugs that were found, and stay mended.
