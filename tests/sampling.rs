@@ -82,7 +82,7 @@ impl Site {
         for &(size, made, held) in &self.blocks {
             let p = -(-(size + 1.0) / period).exp_m1();
             let count = if kind < 2 { made } else { held };
-            let value = if kind % 2 == 0 { 1.0 } else { size };
+            let value = if kind.is_multiple_of(2) { 1.0 } else { size };
             theory.mean += count * value;
             theory.variance += count * value * value * (1.0 - p) / p;
             let chance = p * (1.0 - p);
@@ -157,10 +157,10 @@ fn judge(binary: &Path, profiles: &[PathBuf], period: f64, precise: &Precise) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-type Functions = Vec<(String, std::ops::Range<u64>)>;
+pub(crate) type Functions = Vec<(String, std::ops::Range<u64>)>;
 
 /// Where the program's functions lie in its file, which a linker puts at the same place in memory.
-fn functions(binary: &Path) -> Functions {
+pub(crate) fn functions(binary: &Path) -> Functions {
     let output = Command::new("nm").arg("-S").arg(binary).output();
     let output = output.expect("nm comes with the compiler");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -176,7 +176,11 @@ fn functions(binary: &Path) -> Functions {
 }
 
 /// A profile's sums by the function that allocated.
-fn sums(path: &Path, binary: &Path, functions: &Functions) -> BTreeMap<String, Vec<i64>> {
+pub(crate) fn sums(
+    path: &Path,
+    binary: &Path,
+    functions: &Functions,
+) -> BTreeMap<String, Vec<i64>> {
     let profile = read(path);
     let mut sums: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for i in 0..profile.samples.len() {
