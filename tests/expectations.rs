@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use heapprof_profile::{Profile, decode};
 
 /// The profile's sums: of every function that has a name, and of all samples.
-struct Sums {
+pub(crate) struct Sums {
     types: Vec<String>,
     functions: BTreeMap<String, Vec<i64>>,
     total: Vec<i64>,
 }
 
 impl Sums {
-    fn of(profile: &Profile) -> Self {
+    pub(crate) fn of(profile: &Profile) -> Self {
         let types = profile.sample_type.iter();
         let mut sums = Self {
             types: types.map(|t| profile.text(t.r#type).to_string()).collect(),
@@ -46,13 +46,13 @@ impl Sums {
         sums
     }
 
-    fn value(&self, function: &str, kind: &str) -> Result<i64, String> {
+    pub(crate) fn value(&self, function: &str, kind: &str) -> Result<i64, String> {
         let has = || format!("no sample type {}; there are {:?}", kind, self.types);
         let at = self.types.iter().position(|t| t == kind).ok_or_else(has)?;
         Ok(self.functions.get(function).map_or(0, |values| values[at]))
     }
 
-    fn total(&self, kind: &str) -> i64 {
+    pub(crate) fn total(&self, kind: &str) -> i64 {
         let at = self.types.iter().position(|t| t == kind);
         at.map_or(0, |at| self.total[at])
     }

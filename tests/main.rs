@@ -47,6 +47,14 @@ mod gates;
 mod programs;
 // heapprof-alloc in Rust programs that count themselves.
 mod alloc;
+// Stacks beside those of libgcc's unwinder and of gdb.
+mod stacks;
+// Sampled values over many rounds, beside theory.
+mod sampling;
+// Exact values and the peak, beside a replay of the events.
+mod peak;
+// Profiles that are written on the way.
+mod dumps;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
 // Bugs that were found, and stay mended.

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -244,11 +245,13 @@ fn every_program_is_run_and_described() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README: {name}");
         let is_run = || TABLES.iter().any(|t| t.iter().any(|c| c.program == name));
-        assert!(name.starts_with("lib_") || is_run(), "{name} is never run");
+        // Libraries are part of programs; stacks.rs, sampling.rs, peak.rs and dumps.rs run the oracles.
+        let is_part = name.starts_with("lib_") || name.starts_with("oracle_");
+        assert!(is_part || is_run(), "{name} is never run");
     }
 }
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     root().join("tests/programs")
 }
 
@@ -284,7 +287,7 @@ struct Header {
     needs: String,
 }
 
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(String::from).collect()
 }
 
@@ -314,17 +317,18 @@ fn header(file: &Path) -> Header {
 }
 
 /// The program's binaries, one a variant, built once; none where there is no compiler.
-fn build(program: &'static str) -> Option<Vec<PathBuf>> {
+pub(crate) fn build(program: &'static str) -> Option<Vec<PathBuf>> {
     type Built = Arc<OnceLock<Option<Vec<PathBuf>>>>;
     static ALL: Mutex<BTreeMap<&str, Built>> = Mutex::new(BTreeMap::new());
     let built = {
         let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
         Arc::clone(all.entry(program).or_default())
     };
-    built.get_or_init(|| compile_program(program)).clone()
+    built.get_or_init(|| compile_program(program, &[])).clone()
 }
 
-fn compile_program(program: &str) -> Option<Vec<PathBuf>> {
+/// As [`build`], with variants of the caller's beside the program's own.
+pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBuf>> {
     let source = folder().join(program);
     let header = header(&source);
     if header.needs == "x86-64" && !cfg!(target_arch = "x86_64") {
@@ -339,11 +343,11 @@ fn compile_program(program: &str) -> Option<Vec<PathBuf>> {
         words.extend_from_slice(&source[1..]);
         compile(&words, &folder().join(&source[0]), &[], &out.join(library))?;
     }
-    let plain = vec![Vec::new()];
-    let variants = match &header.variants[..] {
-        [] => &plain,
-        _ => &header.variants,
+    let mut variants = match &header.variants[..] {
+        [] => vec![Vec::new()],
+        _ => header.variants.clone(),
     };
+    variants.extend(more.iter().map(|variant| words(variant)));
     let binaries = variants.iter().filter(|v| has_linker(v)).map(|variant| {
         let mut words = header.build.clone();
         words.extend(variant.iter().skip(1).cloned());
@@ -380,7 +384,7 @@ fn has_linker(variant: &[String]) -> bool {
 }
 
 /// Compiles a file unless that is done already; nothing where the compiler is missing.
-fn compile(words: &[String], source: &Path, link: &[String], out: &Path) -> Option<()> {
+pub(crate) fn compile(words: &[String], source: &Path, link: &[String], out: &Path) -> Option<()> {
     let written = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
     let newest: Option<SystemTime> = std::fs::read_dir(folder())
         .unwrap()
@@ -389,9 +393,11 @@ fn compile(words: &[String], source: &Path, link: &[String], out: &Path) -> Opti
     if written(out) > newest {
         return Some(());
     }
-    // Another run of the tests may be at it: each writes its own file and puts it in its place whole.
+    // Another run or thread of the tests may be at it: each writes its own file and puts it in its place whole.
     let mut own = OsString::from(out);
-    own.push(format!(".{}", std::process::id()));
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    own.push(format!(".{}.{number}", std::process::id()));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg("-o").arg(&own).arg(source);
     match command.args(link).output() {

@@ -65,8 +65,20 @@ pub(crate) struct Registers {
 pub(crate) fn rule(module: &Module, pc: usize) -> Rule {
     match find(module, pc) {
         Some(found) => compact(&found),
+        // No call leads back to where a function begins: makecontext put the address there, at a stack's end.
+        // rbp is then still that of whoever made the context.
+        None if begins(module, pc + 1) => Rule::END,
         None => Rule::FRAME_POINTER,
     }
+}
+
+/// Whether a function begins at `pc`.
+fn begins(module: &Module, pc: usize) -> bool {
+    let fde = fde_offset(module, pc).and_then(|(eh_frame, bases, offset)| {
+        let fde = eh_frame.fde_from_offset(&bases, offset, EhFrame::cie_from_offset);
+        fde.ok()
+    });
+    fde.is_some_and(|fde| fde.initial_address() == pc as u64)
 }
 
 fn compact(found: &Found) -> Rule {

@@ -1,0 +1,198 @@
+//! Every profile that is written on the way is whole, while threads allocate and free, and processes fork.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::expectations::{Sums, check};
+use crate::harness::command;
+use crate::programs::build;
+use crate::stacks::read;
+
+/// One profile: by whom, its number, why it was made, its sums of all samples.
+struct Dump {
+    process: String,
+    number: u64,
+    reason: String,
+    total: BTreeMap<&'static str, i64>,
+}
+
+const TYPES: [&str; 6] = [
+    "alloc_objects",
+    "alloc_space",
+    "inuse_objects",
+    "inuse_space",
+    "peak_objects",
+    "peak_space",
+];
+
+/// What holds for each profile by itself.
+fn look(path: &Path) -> Dump {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let profile = read(path);
+    assert!(
+        profile.warnings.is_empty(),
+        "{name}: {:?}",
+        profile.warnings
+    );
+    for i in 0..profile.samples.len() {
+        let values = profile.samples.values(i);
+        assert!(values.iter().all(|&v| v >= 0), "{name}: {values:?}");
+        let [made, made_bytes, used, used_bytes, ..] = values[..] else {
+            panic!("{name}: {values:?}");
+        };
+        assert!(
+            used <= made && used_bytes <= made_bytes,
+            "{name}: {values:?}"
+        );
+        assert!(
+            values[4] <= made && values[5] <= made_bytes,
+            "{name}: {values:?}"
+        );
+    }
+    let sums = Sums::of(&profile);
+    let comments = profile.comment.iter().map(|&text| profile.text(text));
+    let mut reasons = comments.filter_map(|text| text.strip_prefix("dump: "));
+    let mut parts = name.split('.').skip(1);
+    Dump {
+        process: parts.next().unwrap().to_string(),
+        number: parts.next().unwrap().parse().unwrap(),
+        reason: reasons.next().unwrap_or_default().to_string(),
+        total: TYPES.iter().map(|&kind| (kind, sums.total(kind))).collect(),
+    }
+}
+
+/// Runs the program with dumps on the way; how many there were of each reason.
+fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, usize> {
+    let Some(binaries) = build("oracle_dumps.c") else {
+        return BTreeMap::new();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path())
+        .args(["record", "--no-symbolize", "-o", "d.%p.%n.pb.gz"])
+        .args(options)
+        .arg("--")
+        .arg(&binaries[0])
+        .args([threads.to_string(), forks.to_string()])
+        .env("HEAPPROF_TEST_EXPECT", folder.path().join("expect"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut dumps = Vec::new();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.to_string_lossy().into_owned();
+        assert!(!name.ends_with(".tmp"), "{name} is left behind");
+        if name.ends_with(".pb.gz") {
+            dumps.push((look(&path), path));
+        }
+    }
+    dumps.sort_by(|(a, _), (b, _)| (&a.process, a.number).cmp(&(&b.process, b.number)));
+    for pair in dumps.windows(2) {
+        let [(before, _), (after, path)] = pair else {
+            unreachable!("windows of two");
+        };
+        // What was allocated only ever grows; so does the peak.
+        if before.process == after.process {
+            for kind in ["alloc_objects", "alloc_space"] {
+                assert!(
+                    after.total[kind] >= before.total[kind],
+                    "{}",
+                    path.display()
+                );
+            }
+        }
+    }
+    let mut last = BTreeMap::new();
+    for (dump, path) in &dumps {
+        last.insert(&dump.process, (dump, path));
+    }
+    assert_eq!(last.len(), forks + 1, "a profile of each process");
+    let exact = options.contains(&"--exact");
+    for (dump, path) in last.values() {
+        assert_eq!(dump.reason, "exit", "{}", path.display());
+        // Nobody allocates any more, so the peak is no lower than what is left.
+        let is_quiet = dump.total["peak_space"] >= dump.total["inuse_space"];
+        assert!(is_quiet || !exact, "{}: {:?}", path.display(), dump.total);
+    }
+    if exact {
+        final_numbers(folder.path(), last.values().map(|(_, path)| path.as_path()));
+    }
+    let mut reasons = BTreeMap::new();
+    for (dump, _) in &dumps {
+        *reasons.entry(dump.reason.clone()).or_default() += 1;
+    }
+    reasons
+}
+
+/// The last profile of each process has the numbers that the process knows.
+fn final_numbers<'a>(folder: &Path, profiles: impl Iterator<Item = &'a Path>) {
+    for path in profiles {
+        let pid = path.file_name().unwrap().to_str().unwrap();
+        let pid = pid.split('.').nth(1).unwrap();
+        let own = tempfile::tempdir().unwrap();
+        let child = folder.join(format!("expect.{pid}"));
+        let expect = if child.is_file() {
+            child
+        } else {
+            folder.join("expect")
+        };
+        std::fs::copy(expect, own.path().join("expect")).unwrap();
+        let mut profile = read(path);
+        heapprof_symbolize::symbolize(&mut profile, &heapprof_symbolize::Options::default());
+        let mut file = std::fs::File::create(own.path().join("out.pb.gz")).unwrap();
+        heapprof_profile::encode(&profile, &mut file).unwrap();
+        if let Err(what) = check(own.path(), true, "exact") {
+            panic!("{}: {what}", path.display());
+        }
+    }
+}
+
+fn at_least(reasons: &BTreeMap<String, usize>, reason: &str, count: usize) {
+    let found = reasons.get(reason).copied().unwrap_or(0);
+    assert!(
+        reasons.is_empty() || found >= count,
+        "{found} dumps of {reason}: {reasons:?}"
+    );
+}
+
+#[test]
+fn on_an_interval() {
+    for mode in [&["--exact"][..], &["--period", "4KiB"]] {
+        let reasons = dumped(4, 0, &[mode, &["--interval", "5ms"]].concat());
+        at_least(&reasons, "interval", 1);
+    }
+}
+
+#[test]
+fn on_growth() {
+    for mode in [&["--exact"][..], &["--period", "4KiB"]] {
+        let reasons = dumped(4, 0, &[mode, &["--on-growth", "256KiB"]].concat());
+        at_least(&reasons, "growth", 4);
+    }
+}
+
+#[test]
+fn on_new_peaks() {
+    for mode in [&["--exact"][..], &["--period", "4KiB"]] {
+        let reasons = dumped(4, 0, &[mode, &["--on-peak"]].concat());
+        at_least(&reasons, "peak", 4);
+    }
+}
+
+/// Forks in the midst of it, each child with profiles of its own, and dumps that the program asks for.
+#[test]
+fn with_forks_and_dumps_that_were_asked_for() {
+    for mode in [&["--exact"][..], &["--period", "4KiB"]] {
+        let reasons = dumped(4, 10, &[mode, &["--interval", "20ms"]].concat());
+        at_least(&reasons, "request", 10);
+    }
+}
+
+#[test]
+fn of_many_threads() {
+    for mode in [&["--exact"][..], &["--period", "4KiB"]] {
+        let options = [mode, &["--interval", "50ms", "--on-peak"]].concat();
+        let reasons = dumped(32, 3, &options);
+        at_least(&reasons, "request", 3);
+    }
+}
