@@ -79,13 +79,14 @@ impl Naming {
         } else {
             let numbered = self.expand(&output.pattern, &mut path);
             let patterned = output.pattern.contains(&b'%');
-            if !patterned && !(self.is_main && reason != Reason::Exec) {
+            let plain_name = self.is_main && reason != Reason::Exec;
+            if !patterned && !plain_name {
                 insert(&mut path, &sys::process_id().to_string());
             }
             if !numbered && !reason.is_last() {
                 insert(&mut path, &format!("{:04}", self.count));
             } else if !numbered && reason == Reason::Exec
-                || (!(self.is_main && !patterned) && exists(&path))
+                || ((!self.is_main || patterned) && exists(&path))
             {
                 // An earlier image of this process may have had the name.
                 let plain = path.clone();

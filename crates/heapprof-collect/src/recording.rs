@@ -398,11 +398,11 @@ pub fn after_fork_in_child() {
     if follow == Some(false) {
         engine::stop();
     }
-    if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0 {
-        if let Some(triggers) = triggers {
-            // A thread made here would surprise the child; its allocations look at the clock instead.
-            trigger::count_time_inline(&triggers);
-        }
+    if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
+        && let Some(triggers) = triggers
+    {
+        // A thread made here would surprise the child; its allocations look at the clock instead.
+        trigger::count_time_inline(&triggers);
     }
     engine::end_apart();
 }

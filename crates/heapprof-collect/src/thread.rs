@@ -159,10 +159,12 @@ impl Key {
 
     fn make(&self) {
         let mut key = 0;
+        if self.get().is_some() {
+            return;
+        }
         // SAFETY: `key` receives the new key; the destructor is a function of this library, which is never unloaded.
-        if self.get().is_none()
-            && unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0
-        {
+        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
+        if made == 0 {
             self.0.store(key, Ordering::Release);
         }
     }
