@@ -218,13 +218,19 @@ impl Record {
             let oldest = newest.saturating_sub(64);
             // Without branches, for where differences are can't be predicted: the newest frame's bit is the lowest.
             let mut differing = 0u64;
-            for (slot, &pc) in self.slot[oldest..newest]
-                .iter()
-                .zip(&self.pc[oldest..newest])
-            {
+            let (slots, pcs) = (&self.slot[oldest..newest], &self.pc[oldest..newest]);
+            let mut compare = |slot: usize, pc: u64| {
                 // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
-                let now = unsafe { (*slot as *const u64).read() };
+                let now = unsafe { (slot as *const u64).read() };
                 differing = differing << 1 | u64::from(now != pc);
+            };
+            let (slots_by_4, slots_left) = slots.as_chunks::<4>();
+            let (pcs_by_4, pcs_left) = pcs.as_chunks::<4>();
+            for (slot, pc) in slots_by_4.iter().zip(pcs_by_4) {
+                (0..4).for_each(|i| compare(slot[i], pc[i]));
+            }
+            for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
+                compare(slot, pc);
             }
             while differing != 0 {
                 let i = newest - 1 - differing.trailing_zeros() as usize;

@@ -278,6 +278,8 @@ pub(crate) const TEMPORARY: usize = 8;
 #[derive(Default)]
 pub(crate) struct Recent {
     address: [usize; TEMPORARY],
+    /// The lower half of each address / 16: compared all at once.
+    brief: [u32; TEMPORARY],
     next: usize,
 }
 
@@ -285,19 +287,26 @@ impl Recent {
     /// An allocation.
     #[inline]
     pub(crate) fn allocated(&mut self, address: usize) {
+        self.note(address);
+    }
+
+    #[inline(always)]
+    fn note(&mut self, address: usize) {
         self.address[self.next % TEMPORARY] = address;
+        self.brief[self.next % TEMPORARY] = (address >> 4) as u32;
         self.next = self.next.wrapping_add(1);
     }
 
     /// A free: whether what is freed was among the last few events.
     #[inline]
     pub(crate) fn freed(&mut self, address: usize) -> bool {
-        let mut found = 0;
-        for &a in &self.address {
-            found |= usize::from(a == address);
-        }
-        self.address[self.next % TEMPORARY] = 0;
-        self.next = self.next.wrapping_add(1);
-        found != 0
+        let brief = (address >> 4) as u32;
+        let found = self
+            .brief
+            .iter()
+            .fold(false, |found, &b| found | (b == brief));
+        let found = found && self.address.contains(&address);
+        self.note(0);
+        found
     }
 }

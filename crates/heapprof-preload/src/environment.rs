@@ -131,7 +131,9 @@ fn time(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let seconds = number.parse::<f64>().ok()? * seconds;
-    (seconds >= 0.001 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
+    (0.001..1e9)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
 }
 
 fn positive(bytes: Option<u64>) -> Option<u64> {

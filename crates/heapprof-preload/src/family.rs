@@ -108,7 +108,7 @@ unsafe extern "C" fn chosen_posix_memalign(
     slot: usize,
     bp: usize,
 ) -> c_int {
-    if !align.is_power_of_two() || align % size_of::<*mut c_void>() != 0 {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return libc::EINVAL;
     }
     let mut status = 0;

@@ -48,7 +48,10 @@ unsafe extern "C" {
 #[inline(always)]
 pub fn real() -> &'static Real {
     // SAFETY: written only by `find`, before any other thread exists or allocation passed.
-    unsafe { &*&raw const REAL }
+    unsafe {
+        let table = &raw const REAL;
+        &*table
+    }
 }
 
 static FOUND: AtomicBool = AtomicBool::new(false);
@@ -66,39 +69,37 @@ pub fn find() {
     if is_libc(malloc) {
         return;
     }
-    // SAFETY: the symbols have the types of the functions they are named after; nobody else uses the table yet.
+    /// Puts the function `name` into a slot of the table.
+    macro_rules! set {
+        ($real:ident, $($name:ident: $type:ty),*) => {
+            $(if let Some(function) = std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes())
+                .ok()
+                .and_then(next)
+            {
+                (*$real).$name = std::mem::transmute::<*const c_void, $type>(function);
+            })*
+        };
+    }
+    type OfSize = unsafe extern "C" fn(usize) -> *mut u8;
+    type OfTwo = unsafe extern "C" fn(usize, usize) -> *mut u8;
+    let real = &raw mut REAL;
+    // SAFETY: each symbol has the type of the function it is named after; nobody else uses the table yet.
     unsafe {
-        let real = &mut *&raw mut REAL;
-        let function = |name: &CStr, old: *const c_void| next(name).unwrap_or(old);
-        real.malloc = std::mem::transmute::<*const c_void, _>(malloc);
-        real.free =
-            std::mem::transmute::<*const c_void, _>(function(c"free", real.free as *const c_void));
-        real.calloc = std::mem::transmute::<*const c_void, _>(function(
-            c"calloc",
-            real.calloc as *const c_void,
-        ));
-        real.realloc = std::mem::transmute::<*const c_void, _>(function(
-            c"realloc",
-            real.realloc as *const c_void,
-        ));
-        real.memalign = std::mem::transmute::<*const c_void, _>(function(
-            c"memalign",
-            real.memalign as *const c_void,
-        ));
-        real.valloc = std::mem::transmute::<*const c_void, _>(function(
-            c"valloc",
-            real.valloc as *const c_void,
-        ));
-        real.pvalloc = std::mem::transmute::<*const c_void, _>(function(
-            c"pvalloc",
-            real.pvalloc as *const c_void,
-        ));
-        // These two are the other allocator's only if they come from the same place; glibc's call glibc's malloc.
-        let same = |name: &CStr| next(name).filter(|f| object(*f) == object(malloc));
-        real.posix_memalign =
-            same(c"posix_memalign").map(|f| std::mem::transmute::<*const c_void, _>(f));
-        real.aligned_alloc =
-            same(c"aligned_alloc").map(|f| std::mem::transmute::<*const c_void, _>(f));
+        set!(real, malloc: OfSize, free: unsafe extern "C" fn(*mut u8), calloc: OfTwo,
+            realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo, valloc: OfSize, pvalloc: OfSize);
+    }
+    // These two are the other allocator's only if they come from the same place; glibc's call glibc's malloc.
+    let same = |name: &CStr| next(name).filter(|f| object(*f) == object(malloc));
+    // SAFETY: as above.
+    unsafe {
+        (*real).posix_memalign = same(c"posix_memalign").map(|f| {
+            std::mem::transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*mut *mut u8, usize, usize) -> c_int,
+            >(f)
+        });
+        (*real).aligned_alloc =
+            same(c"aligned_alloc").map(|f| std::mem::transmute::<*const c_void, OfTwo>(f));
     }
 }
 
