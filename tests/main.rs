@@ -45,6 +45,8 @@ mod c_api;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
+// Over other allocators than libc's.
+mod allocators;
 // heapprof-alloc in Rust programs that count themselves.
 mod alloc;
 // Stacks beside those of libgcc's unwinder and of gdb.

@@ -75,6 +75,7 @@ const LINKAGE: &[Case] = &[
     case("linkage_address.c", &[], 0),
     case("linkage_deepbind.c", &[], 0),
     case("linkage_new.cc", &[], 0),
+    case("linkage_operators.cc", &[], 0),
     case("linkage_libc.c", &[], 0),
     perhaps("linkage_own_allocator.c", &[], 34),
 ];

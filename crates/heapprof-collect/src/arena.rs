@@ -101,12 +101,10 @@ fn pages(size: usize) -> usize {
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class(layout) else {
-            let aligned = layout.align() <= PAGE;
-            return if aligned {
-                sys::map(pages(layout.size()))
-            } else {
-                std::ptr::null_mut()
-            };
+            if layout.align() > PAGE {
+                return std::ptr::null_mut();
+            }
+            return LISTS.with(|lists| lists.pages(pages(layout.size())));
         };
         LISTS.with(|lists| {
             let head = lists.free[class];

@@ -137,7 +137,11 @@ impl Process {
     pub(crate) fn relax_if_low(&self) {
         let in_use = self.in_use.load(Ordering::Relaxed);
         let rising = self.epoch.load(Ordering::Relaxed) & 1 == 1;
-        if !rising && in_use + 4 * BUDGET < self.peak.load(Ordering::Relaxed) {
+        let limit = self
+            .peak
+            .load(Ordering::Relaxed)
+            .min(self.alarm.load(Ordering::Relaxed));
+        if !rising && in_use + 4 * BUDGET < limit {
             self.strict.store(false, Ordering::Relaxed);
         }
     }
@@ -159,7 +163,11 @@ impl Process {
         }
         let wanted = bytes - budget + BUDGET;
         let now = self.in_use.fetch_add(wanted, Ordering::AcqRel) + wanted;
-        if now <= self.peak.load(Ordering::Relaxed) {
+        let limit = self
+            .peak
+            .load(Ordering::Relaxed)
+            .min(self.alarm.load(Ordering::Relaxed));
+        if now <= limit {
             state.budget.set(BUDGET);
             return true;
         }
@@ -217,6 +225,22 @@ impl Process {
         now > self.alarm.load(Ordering::Relaxed)
     }
 
+    /// Ends a rise to a new peak, if there is one; the epoch after it.
+    #[inline(always)]
+    fn end_rise(&self, mut epoch: u64) -> u64 {
+        while epoch & 1 == 1 {
+            let next = epoch + 1;
+            match self
+                .epoch
+                .compare_exchange(epoch, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => epoch = next,
+                Err(now) => epoch = now,
+            }
+        }
+        epoch
+    }
+
     /// Counts a free.
     #[inline]
     pub(crate) fn freed(&self, state: &ThreadState, cell: &Cell, weight: Weight, access: Access) {
@@ -234,6 +258,7 @@ impl Process {
                 }
             }
             Access::Relaxed => {
+                epoch = self.end_rise(epoch);
                 let budget = state.budget.get() + bytes;
                 if budget > 2 * BUDGET {
                     self.in_use.fetch_sub(budget - BUDGET, Ordering::AcqRel);
@@ -244,19 +269,7 @@ impl Process {
             }
             Access::Strict => {
                 self.in_use.fetch_sub(bytes, Ordering::AcqRel);
-                epoch = self.epoch.load(Ordering::Acquire);
-                while epoch & 1 == 1 {
-                    let next = epoch + 1;
-                    match self.epoch.compare_exchange(
-                        epoch,
-                        next,
-                        Ordering::AcqRel,
-                        Ordering::Acquire,
-                    ) {
-                        Ok(_) => epoch = next,
-                        Err(now) => epoch = now,
-                    }
-                }
+                epoch = self.end_rise(self.epoch.load(Ordering::Acquire));
             }
         }
         cell.settle(epoch >> 1);

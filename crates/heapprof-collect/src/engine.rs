@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::capture::{self, Captured, Frame};
 use crate::counters::{Cell, Process, Weight};
+use crate::dropped::Dropped;
 use crate::filter;
 use crate::live::{Block as LiveBlock, Full, LiveTable, hint};
 use crate::mappings;
@@ -35,29 +36,6 @@ pub(crate) static LIVE: LiveTable = LiveTable::new();
 pub(crate) static PROCESS: Process = Process::new();
 pub(crate) static DROPPED: Dropped = Dropped::new();
 
-/// What could not be recorded, and why.
-pub(crate) struct Dropped {
-    /// Events inside the collector: a signal handler or the allocator itself allocated.
-    pub(crate) nested: AtomicU64,
-    /// Allocations without memory for our tables.
-    pub(crate) no_memory: AtomicU64,
-    /// Frees of blocks that were not known (allocated before the start).
-    pub(crate) unknown: AtomicU64,
-    /// Blocks whose address came again before their free was seen.
-    pub(crate) unseen: AtomicU64,
-}
-
-impl Dropped {
-    const fn new() -> Self {
-        Self {
-            nested: AtomicU64::new(0),
-            no_memory: AtomicU64::new(0),
-            unknown: AtomicU64::new(0),
-            unseen: AtomicU64::new(0),
-        }
-    }
-}
-
 #[cold]
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
@@ -81,11 +59,12 @@ pub(crate) fn period() -> u64 {
 /// Begins to record. What an earlier start recorded is forgotten.
 pub(crate) fn begin(mode: Mode, period: u64) {
     MODE.store(Mode::Off as u8, Ordering::SeqCst);
-    reset_cells(|_| [0, 0]);
     {
         let _changing = owner::lock().lock();
-        owner::share();
+        owner::collect_budgets();
     }
+    reset_cells(|_| [0, 0]);
+    crate::regions::clear();
     LIVE.clear();
     PROCESS.restart(0);
     PERIOD.store(
@@ -140,8 +119,15 @@ pub(crate) fn hold_apart() {
     unsafe {
         let block = tls::current();
         (*block).held = (*block).countdown;
+        (*block).forking = true;
         enter(block);
     }
+}
+
+/// Whether this thread is between [`hold_apart`] and [`end_apart`].
+pub(crate) fn is_held() -> bool {
+    // SAFETY: the block is this thread's own.
+    unsafe { (*tls::current()).forking }
 }
 
 /// Ends what [`hold_apart`] began.
@@ -150,7 +136,11 @@ pub(crate) fn end_apart() {
     unsafe {
         let block = tls::current();
         (*block).countdown = (*block).held;
+        (*block).forking = false;
         (*block).busy = 0;
+    }
+    if trigger::pending() {
+        trigger::run();
     }
 }
 
@@ -173,6 +163,9 @@ pub fn apart<R>(work: impl FnOnce() -> R) -> R {
         let same = recording == RECORDING.load(Ordering::Relaxed);
         // A recording that began meanwhile begins for this thread too.
         (*block).countdown = if same || busy != 0 { countdown } else { 0 };
+        if busy == 0 && trigger::pending() {
+            trigger::run();
+        }
         result
     }
 }
@@ -199,7 +192,7 @@ pub fn charge(size: usize) -> bool {
 
 /// This thread's tables; null when there is no memory for them.
 #[inline]
-unsafe fn state_of(block: *mut Block) -> *mut ThreadState {
+pub(crate) unsafe fn state_of(block: *mut Block) -> *mut ThreadState {
     // SAFETY: the block is this thread's own.
     unsafe {
         if (*block).state.is_null() {
@@ -213,13 +206,13 @@ unsafe fn state_of(block: *mut Block) -> *mut ThreadState {
 unsafe fn first_event(block: *mut Block) {
     // SAFETY: the block is this thread's own; busy keeps what libc allocates here out.
     unsafe {
-        (*block).busy = 1;
+        let busy = std::mem::replace(&mut (*block).busy, 1);
         (*block).state = ThreadState::acquire();
         if (*block).ended == 0 && !(*block).state.is_null() {
             thread::watch_end(block);
             thread::know(block);
         }
-        (*block).busy = 0;
+        (*block).busy = busy;
     }
 }
 
@@ -280,6 +273,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
         match mode() {
             Mode::Exact => {
                 let Some(state) = state_of(block).as_mut() else {
+                    (*block).countdown = 0;
                     count(&DROPPED.no_memory);
                     return real();
                 };
@@ -361,7 +355,7 @@ unsafe fn allocate_sampled(
 
 /// The number of the stack at `frame`.
 #[inline(always)]
-fn stack(state: &mut ThreadState, frame: Frame) -> Option<u32> {
+pub(crate) fn stack(state: &mut ThreadState, frame: Frame) -> Option<u32> {
     let captured = state.record.capture(frame);
     if captured == Captured::Same && state.last_generation == mappings::generation() {
         return state.last_stack;
@@ -433,7 +427,8 @@ fn record(
     if !matches!(inserted, Ok(None)) {
         not_as_expected(state, inserted, block);
     }
-    state.unreported[0] = state.unreported[0].wrapping_add(size as u64);
+    let bytes = weight.bytes >> if period() == 1 { 0 } else { sampler::BYTE_BITS };
+    state.unreported[0] = state.unreported[0].wrapping_add(bytes);
     if state.unreported[0] >= trigger::REPORT {
         trigger::report(&mut state.unreported);
     }
@@ -491,7 +486,8 @@ fn settle_open(state: &ThreadState, block: LiveBlock, access: Access) {
 
 #[inline(always)]
 fn reported_free(state: &mut ThreadState, block: LiveBlock) {
-    state.unreported[1] = state.unreported[1].wrapping_add(block.size);
+    let bytes = weight_of(block.size).bytes >> if period() == 1 { 0 } else { sampler::BYTE_BITS };
+    state.unreported[1] = state.unreported[1].wrapping_add(bytes);
     if state.unreported[1] >= trigger::REPORT {
         trigger::report(&mut state.unreported);
     }
@@ -633,66 +629,5 @@ pub fn reallocate(
         }
         leave(block, next);
         address
-    }
-}
-
-/// The books, for events that are counted one by one in either mode.
-pub(crate) struct Books<'a> {
-    state: &'a mut ThreadState,
-    units: Weight,
-}
-
-/// Runs `work` with the books; not at all without memory for them.
-pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
-    let block = tls::current();
-    let exact = mode() == Mode::Exact;
-    let units = Weight {
-        objects: if exact { 1 } else { 1 << sampler::OBJECT_BITS },
-        bytes: if exact { 1 } else { 1 << sampler::BYTE_BITS },
-    };
-    apart(|| {
-        // SAFETY: the block is this thread's own, and busy.
-        if let Some(state) = unsafe { state_of(block).as_mut() } {
-            work(&mut Books { state, units });
-        }
-    });
-}
-
-impl Books<'_> {
-    /// Counts an allocation that is not in the live table; its stack.
-    pub(crate) fn allocated(&mut self, frame: Frame, bytes: u64) -> Option<u32> {
-        let stack = stack(self.state, frame)?;
-        // SAFETY: as in `record`.
-        let cell = unsafe { self.state.cells.touch(stack as usize).as_ref()? };
-        let weight = Weight {
-            objects: self.units.objects,
-            bytes: bytes * self.units.bytes,
-        };
-        let mut access = owner::open(self.state);
-        let alarm = PROCESS.allocated(self.state, cell, weight, &mut access);
-        owner::close(self.state);
-        if alarm {
-            trigger::alarm();
-        }
-        Some(stack)
-    }
-
-    /// Counts the end of `bytes` of such allocations, and of `objects` of them (fewer than none, if one fell in two).
-    pub(crate) fn freed(&mut self, stack: u32, objects: i64, bytes: u64) {
-        // SAFETY: as in `record`.
-        if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {
-            let objects = objects.wrapping_mul(self.units.objects as i64) as u64;
-            let access = owner::open(self.state);
-            PROCESS.freed(
-                self.state,
-                cell,
-                Weight {
-                    objects,
-                    bytes: bytes * self.units.bytes,
-                },
-                access,
-            );
-            owner::close(self.state);
-        }
     }
 }

@@ -6,10 +6,12 @@
 //! loader's lock on the way of an allocation, or touches errno.
 
 pub mod arena;
+mod books;
 mod capture;
 mod cfi;
 mod chunks;
 mod counters;
+mod dropped;
 mod engine;
 mod filter;
 mod frame;
@@ -46,7 +48,7 @@ pub use crate::{
     recording::{
         Error, Reason, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
         dump, dump_from_signal, dump_named, end_from_signal, is_own_process, is_running, profile,
-        set_default, start, stop, text_profile, was_started,
+        raise_default, set_default, start, stop, text_profile, was_started,
     },
     regions::{map, unmap},
     thread::prepare,

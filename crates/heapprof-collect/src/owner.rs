@@ -1,15 +1,14 @@
-//! Who keeps the books alone: as long as one thread makes all events, it needs no locked instruction.
+//! How a thread has the books open: for itself, or with others.
 //!
-//! The owner marks itself inside, looks whether it still is the owner, and works; plain loads and stores. Another
-//! thread that has an event takes the ownership away, has the kernel run a barrier on every core (membarrier),
-//! and waits until the owner is not inside. So the rare side pays for both. Without an owner the books are
-//! shared, under locks; a thread that goes a thousand events without meeting another becomes the owner.
+//! The process's only thread needs no locked instruction: glibc says when it is alone, and stops saying so in that
+//! thread, before a second one starts.
 //!
 //! Shared, the heap's size in use would be one cache line that every event of every core writes. So threads take
 //! bytes in advance, a budget, as long as all budgets together stay below the known peak: then no event can
-//! be a new one. When one might be, all budgets are taken back the same way, and the size is exact again.
+//! be a new one. When one might be, the thread that sees it has the kernel run a barrier on every core
+//! (membarrier), waits until nobody is in the middle of an event, and takes all budgets back: the size is exact again.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use crate::engine::PROCESS;
 use crate::lock::Lock;
@@ -17,17 +16,15 @@ use crate::sys;
 use crate::thread::{self, ThreadState};
 use crate::weak::single_threaded;
 
-static OWNER: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
-/// Who last had a thousand shared events.
-static LAST: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
-/// Held while the ownership changes hands.
+/// Held while budgets are taken back.
 static CHANGING: Lock = Lock::new();
-static CAN_OWN: AtomicBool = AtomicBool::new(false);
+static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
+/// Events of a thread between two looks at whether the heap is low enough for budgets.
 const PATIENCE: u32 = 1024;
 
 /// Asks the kernel whether it can run barriers for us.
 pub(crate) fn prepare() {
-    CAN_OWN.store(sys::register_barrier(), Ordering::Release);
+    HAS_BARRIER.store(sys::register_barrier(), Ordering::Release);
 }
 
 /// The lock that fork must hold.
@@ -54,11 +51,18 @@ pub(crate) fn open(state: &ThreadState) -> Access {
     state.inside.store(true, Ordering::Relaxed);
     // The kernel's barrier makes this order hold on the processor too.
     compiler_fence(Ordering::SeqCst);
-    if std::ptr::eq(OWNER.load(Ordering::Relaxed), state) {
-        Access::Alone
-    } else {
-        open_shared(state)
+    if single_threaded() {
+        return Access::Alone;
     }
+    let events = state.shared_events.get() + 1;
+    state.shared_events.set(events);
+    if events >= PATIENCE {
+        state.shared_events.set(0);
+        if HAS_BARRIER.load(Ordering::Relaxed) {
+            PROCESS.relax_if_low();
+        }
+    }
+    PROCESS.shared_access()
 }
 
 /// Closes the books.
@@ -66,65 +70,6 @@ pub(crate) fn open(state: &ThreadState) -> Access {
 pub(crate) fn close(state: &ThreadState) {
     compiler_fence(Ordering::SeqCst);
     state.inside.store(false, Ordering::Release);
-}
-
-#[inline]
-fn open_shared(state: &ThreadState) -> Access {
-    let alone = state.shared_events.get() + 1;
-    if OWNER.load(Ordering::Relaxed).is_null() && alone < PATIENCE {
-        state.shared_events.set(alone);
-        return PROCESS.shared_access();
-    }
-    change(state)
-}
-
-/// The rare cases: somebody else owns the books, or this thread may come to own them.
-#[cold]
-fn change(state: &ThreadState) -> Access {
-    let this = std::ptr::from_ref(state).cast_mut();
-    loop {
-        if single_threaded() {
-            // Nobody else is there to be asked; but later threads must be able to take it away.
-            if CAN_OWN.load(Ordering::Relaxed) {
-                OWNER.store(this, Ordering::Relaxed);
-            }
-            return Access::Alone;
-        }
-        if OWNER.load(Ordering::Acquire).is_null() {
-            if !CAN_OWN.load(Ordering::Relaxed) {
-                state.shared_events.set(0);
-                return Access::Strict;
-            }
-            let alone = state.shared_events.get() + 1;
-            state.shared_events.set(alone % PATIENCE);
-            if alone < PATIENCE {
-                return PROCESS.shared_access();
-            }
-            if LAST.swap(this, Ordering::Relaxed) != this {
-                PROCESS.relax_if_low();
-                return PROCESS.shared_access();
-            }
-        }
-        close(state);
-        let changing = CHANGING.lock();
-        let owner = OWNER.load(Ordering::Acquire);
-        if owner.is_null() {
-            OWNER.store(this, Ordering::SeqCst);
-            collect_budgets();
-        } else if owner != this {
-            OWNER.store(std::ptr::null_mut(), Ordering::SeqCst);
-            sys::barrier();
-            // SAFETY: states are never freed.
-            wait_for(unsafe { &*owner });
-            LAST.store(std::ptr::null_mut(), Ordering::Relaxed);
-        }
-        drop(changing);
-        state.inside.store(true, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if std::ptr::eq(OWNER.load(Ordering::Relaxed), state) {
-            return Access::Alone;
-        }
-    }
 }
 
 /// From now on what is in use is counted event by event, and known exactly. The caller has the books open.
@@ -138,9 +83,13 @@ pub(crate) fn be_strict(state: &ThreadState) -> Access {
     open(state)
 }
 
-/// Waits until no thread is in the middle of an event of before, and takes back what they had in advance.
-fn collect_budgets() {
+/// Takes all budgets back, for fork and for a new recording. The caller holds [`lock`].
+pub(crate) fn collect_budgets() {
     PROCESS.strict.store(true, Ordering::SeqCst);
+    if !HAS_BARRIER.load(Ordering::Relaxed) {
+        // None was given out.
+        return;
+    }
     sys::barrier();
     for state in thread::all() {
         wait_for(state);
@@ -148,26 +97,25 @@ fn collect_budgets() {
     }
 }
 
-/// Takes the ownership from whoever has it, so that locks mean something. The caller holds [`lock`].
-pub(crate) fn share() {
-    let owner = OWNER.swap(std::ptr::null_mut(), Ordering::SeqCst);
-    if CAN_OWN.load(Ordering::Relaxed) {
-        collect_budgets();
-    }
-    // SAFETY: states are never freed.
-    if let Some(owner) = unsafe { owner.as_ref() } {
-        wait_for(owner);
-    }
+/// This thread's state, if it has one.
+fn own() -> *const ThreadState {
+    // SAFETY: the block is this thread's own.
+    unsafe { (*crate::tls::current()).state }
 }
 
 fn wait_for(state: &ThreadState) {
+    if std::ptr::eq(state, own()) {
+        // This thread is here, not inside: a signal handler jumped out of its event.
+        return;
+    }
     let mut tries = 0u32;
     while state.inside.load(Ordering::Acquire) {
-        tries += 1;
-        if tries.is_multiple_of(64) {
-            sys::yield_now()
-        } else {
-            std::hint::spin_loop()
+        tries = tries.saturating_add(1);
+        match tries {
+            // The other thread may be one that this one keeps from running.
+            512.. => sys::nap(),
+            _ if tries.is_multiple_of(64) => sys::yield_now(),
+            _ => std::hint::spin_loop(),
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
 use crate::{
-    arena, mappings, modules, owner, snapshot, stack_switch, sys, text, thread, trigger, walk,
+    arena, mappings, modules, owner, snapshot, stack_switch, status, sys, text, thread, trigger,
+    walk,
 };
 
 /// Why a dump is made.
@@ -103,13 +104,15 @@ static NAMING: Locked<Naming> = Locked::new(Naming::new());
 static DUMPING: Lock = Lock::new();
 static PROCESS_ID: AtomicI32 = AtomicI32::new(0);
 static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
+/// Which interval thread is the current one; the others end.
+static ROUND: AtomicU32 = AtomicU32::new(0);
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
 /// Begins a recording. An earlier one is forgotten.
 pub fn start(options: Options) {
     engine::apart(|| {
-        if !arena::reserve(1 << 20) {
+        if !arena::reserve(2 << 20) {
             return;
         }
         thread::prepare();
@@ -160,6 +163,8 @@ fn start_interval(triggers: &Triggers) {
 
 /// A thread of our own that takes no signals; false where threads are denied.
 fn spawn_interval_thread() -> bool {
+    let round = ROUND.fetch_add(1, Ordering::Relaxed) as usize + 1;
+    let round = round as *mut libc::c_void;
     let mask = sys::block_signals();
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
     let made = unsafe {
@@ -170,33 +175,40 @@ fn spawn_interval_thread() -> bool {
             && libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED)
                 == 0
             && libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10) == 0
-            && libc::pthread_create(
-                &raw mut id,
-                &raw const attributes,
-                interval_thread,
-                std::ptr::null_mut(),
-            ) == 0
+            && libc::pthread_create(&raw mut id, &raw const attributes, interval_thread, round) == 0
     };
     sys::restore_signals(mask);
     made
 }
 
-extern "C" fn interval_thread(_: *mut libc::c_void) -> *mut libc::c_void {
+extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
+    const SLICE: u32 = 100;
     engine::apart(|| {
         let process = sys::process_id();
+        let mut slept = 0;
         loop {
             let ms = INTERVAL_MS.load(Ordering::Relaxed);
-            if ms == 0 {
+            if ROUND.load(Ordering::Relaxed) as usize != round as usize {
                 return std::ptr::null_mut();
             }
+            let slice = SLICE.min(ms.saturating_sub(slept)).max(1);
             let time = libc::timespec {
-                tv_sec: i64::from(ms / 1000),
-                tv_nsec: i64::from(ms % 1000) * 1_000_000,
+                tv_sec: 0,
+                tv_nsec: i64::from(slice) * 1_000_000,
             };
             // SAFETY: `time` is valid; being woken early only makes a dump early.
             unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
-            if sys::process_id() == process && is_running() {
-                let _ = dump(Reason::Interval);
+            slept += slice;
+            if slept % SLICE == 0 && status::is_deserted() {
+                // The main thread is gone and so are all others: without us the process would have ended.
+                // SAFETY: what libc does when the last thread ends.
+                unsafe { libc::exit(0) };
+            }
+            if slept >= ms {
+                slept = 0;
+                if sys::process_id() == process && is_running() {
+                    let _ = dump(Reason::Interval);
+                }
             }
         }
     })
@@ -206,6 +218,7 @@ extern "C" fn interval_thread(_: *mut libc::c_void) -> *mut libc::c_void {
 pub fn stop() {
     engine::stop();
     INTERVAL_MS.store(0, Ordering::Relaxed);
+    ROUND.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Whether this is the process that records, and not a vfork child that only shares its memory.
@@ -235,29 +248,41 @@ pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error>
         });
     }
     engine::apart(|| {
-        let held = if reason.is_last() {
-            Some(DUMPING.lock())
-        } else {
-            DUMPING.try_lock()
-        };
-        let Some(_held) = held else {
-            return Err(Error::Busy);
-        };
-        if !arena::reserve(snapshot::memory_needed()) {
-            return Err(Error::NoMemory);
-        }
-        // A handler that jumps out of a dump would leave its locks behind.
+        // A handler that ended or left the dump half-way would leave its locks behind.
         let mask = sys::block_signals();
-        let mut result = Err(Error::NotStarted);
-        stack_switch::on_own_stack(|| {
-            if let Some(options) = OPTIONS.with(|o| o.clone()) {
-                result = write(&options, reason, path);
-                trigger::rearm();
-            }
-        });
+        let result = dump_held(reason, path);
         sys::restore_signals(mask);
         result
     })
+}
+
+fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    let held = if reason.is_last() {
+        Some(DUMPING.lock())
+    } else {
+        DUMPING.try_lock()
+    };
+    let Some(_held) = held else {
+        return Err(Error::Busy);
+    };
+    let reserved = arena::reserve(snapshot::memory_needed());
+    let mut result = Err(Error::NotStarted);
+    stack_switch::on_own_stack(|| {
+        if let Some(options) = OPTIONS.with(|o| o.clone()) {
+            result = if reserved {
+                write(&options, reason, path)
+            } else {
+                Err(Error::NoMemory)
+            };
+            if let Err(error) = &result {
+                // For whoever started the recording: why there is no profile.
+                let line = CString::new(format!("!{error}")).unwrap_or_default();
+                output::add_to_list(&options.output.list, &line);
+            }
+            trigger::rearm();
+        }
+    });
+    result
 }
 
 fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
@@ -290,13 +315,16 @@ pub fn text_profile() -> Vec<u8> {
 fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
     let mut bytes = Vec::new();
     engine::apart(|| {
-        let _held = DUMPING.lock();
-        if !arena::reserve(snapshot::memory_needed()) {
-            return;
+        let mask = sys::block_signals();
+        {
+            let _held = DUMPING.lock();
+            if arena::reserve(snapshot::memory_needed()) {
+                stack_switch::on_own_stack(|| {
+                    let _ = write(&mut bytes);
+                });
+            }
         }
-        stack_switch::on_own_stack(|| {
-            let _ = write(&mut bytes);
-        });
+        sys::restore_signals(mask);
     });
     bytes
 }
@@ -304,7 +332,8 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
 /// After a dump that a signal asked for inside the collector: the signal's own work.
 pub(crate) fn after_pending(reason: Reason) {
     let signal = RAISE.swap(0, Ordering::AcqRel);
-    if reason == Reason::Terminated && signal != 0 {
+    let _ = reason;
+    if signal != 0 {
         raise_default(signal);
     }
 }
@@ -312,13 +341,19 @@ pub(crate) fn after_pending(reason: Reason) {
 /// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock of the program's.
 pub fn dump_from_signal() {
     let mask = sys::block_signals();
-    trigger::from_signal(Reason::Signal);
+    if is_own_process() && is_running() {
+        trigger::from_signal(Reason::Signal);
+    }
     sys::restore_signals(mask);
 }
 
 /// For the handler of a signal that ends the program: dumps, then lets the signal do what it does by default.
 pub fn end_from_signal(signal: i32) {
     let _ = sys::block_signals();
+    if !is_own_process() || !is_running() {
+        raise_default(signal);
+        return;
+    }
     RAISE.store(signal, Ordering::Release);
     if engine::is_apart() {
         trigger::from_signal(Reason::Terminated);
@@ -328,10 +363,14 @@ pub fn end_from_signal(signal: i32) {
     raise_default(signal);
 }
 
-fn raise_default(signal: i32) {
-    // SAFETY: plain libc calls; the default action of the signal ends the process.
+/// Lets a signal do what it does by default: mostly, end the process.
+pub fn raise_default(signal: i32) {
+    // The kernel's structure: handler, flags, restorer, mask; all zero is the default. libc's way may be the program's.
+    let default = [0usize; 4];
+    let args = [signal as usize, default.as_ptr() as usize, 0, 8, 0, 0];
+    // SAFETY: a valid structure of the kernel's size, then plain libc calls.
     unsafe {
-        libc::signal(signal, libc::SIG_DFL);
+        sys::call(libc::SYS_rt_sigaction, args);
         let mut only = std::mem::zeroed();
         libc::sigemptyset(&raw mut only);
         libc::sigaddset(&raw mut only, signal);
@@ -349,9 +388,9 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
         walk::lock(),
     ];
     let regions = [
+        crate::regions::lock(),
         owner::lock(),
         thread::lock(),
-        crate::regions::lock(),
         &DEFAULT.lock,
     ];
     let [known, closed] = mappings::locks();
@@ -369,14 +408,21 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
 
 /// Before fork: no lock of ours is held by a thread that the child will not have.
 pub fn before_fork() {
+    if engine::is_apart() {
+        // A signal handler forks in the middle of an event: the locks are held, by ourselves.
+        return;
+    }
     engine::hold_apart();
     fork_locks().for_each(Lock::acquire);
-    owner::share();
+    owner::collect_budgets();
     engine::LIVE.acquire_all();
 }
 
 /// After fork, in the parent.
 pub fn after_fork_in_parent() {
+    if !engine::is_held() {
+        return;
+    }
     engine::LIVE.release_all();
     fork_locks().for_each(Lock::release);
     engine::end_apart();
@@ -384,6 +430,13 @@ pub fn after_fork_in_parent() {
 
 /// After fork, in the child: its profile starts with what it inherited in use, as if it had allocated that itself.
 pub fn after_fork_in_child() {
+    trigger::forget();
+    RAISE.store(0, Ordering::Release);
+    if !engine::is_held() {
+        // What the handler interrupted may be half written.
+        engine::stop();
+        return;
+    }
     engine::LIVE.release_all();
     fork_locks().for_each(Lock::release);
     thread::forget_other_threads();

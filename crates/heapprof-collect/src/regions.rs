@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::books;
 use crate::capture::Frame;
 use crate::engine::{self, Mode};
 use crate::lock::Locked;
@@ -20,13 +21,22 @@ pub(crate) fn lock() -> &'static crate::lock::Lock {
     &REGIONS.lock
 }
 
+/// Forgets all mappings, for a new recording.
+pub(crate) fn clear() {
+    REGIONS.with(BTreeMap::clear);
+}
+
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).
 pub fn map(address: usize, len: usize, frame: Frame) {
+    // The kernel maps whole pages.
+    let Some(len) = len.checked_next_multiple_of(4096) else {
+        return;
+    };
     if engine::mode() == Mode::Off || len == 0 {
         return;
     }
     unmap(address, len);
-    engine::with_books(|books| {
+    books::with_books(|books| {
         if let Some(stack) = books.allocated(frame, len as u64) {
             let end = address.saturating_add(len.next_multiple_of(4096));
             REGIONS.with(|regions| regions.insert(address, Region { end, stack }));
@@ -40,7 +50,7 @@ pub fn unmap(address: usize, len: usize) {
         return;
     }
     let end = address.saturating_add(len.next_multiple_of(4096));
-    engine::with_books(|books| {
+    books::with_books(|books| {
         REGIONS.with(|regions| {
             let touching = regions
                 .range(..end)

@@ -48,7 +48,7 @@ pub(crate) fn begin() {
 /// Bytes that a dump may take at most: sums and samples by stack, locations by frame, text, gzip.
 pub(crate) fn memory_needed() -> usize {
     let stacks = STACKS.len() as usize;
-    (4 << 20) + stacks * 512 + STACKS.words() * 24
+    (3 << 19) + stacks * 512 + STACKS.words() * 24
 }
 
 /// One stack's sums over all threads.

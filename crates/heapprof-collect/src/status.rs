@@ -17,3 +17,15 @@ pub(crate) fn resident() -> (u64, u64) {
     };
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
+
+/// Whether the main thread has ended and this one is the last.
+pub(crate) fn is_deserted() -> bool {
+    let text = sys::read_file(c"/proc/self/status");
+    let line = |name: &[u8]| {
+        text.split(|&b| b == b'\n')
+            .find_map(|l| l.strip_prefix(name))
+    };
+    let ended = line(b"State:").is_some_and(|state| state.trim_ascii().starts_with(b"Z"));
+    // The ended main thread is counted until the process ends.
+    ended && line(b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n.trim_ascii()))
+}

@@ -17,6 +17,8 @@ pub(crate) struct Block {
     pub(crate) held: u64,
     /// The recording that the countdown belongs to.
     pub(crate) recording: u64,
+    /// Whether the thread holds the locks of fork.
+    pub(crate) forking: bool,
 }
 
 /// A countdown that is not reached while the thread is busy.
@@ -66,6 +68,7 @@ mod place {
                 ended: 0,
                 held: 0,
                 recording: 0,
+                forking: false,
             })
         };
     }

@@ -109,6 +109,10 @@ fn now() -> i64 {
 }
 
 fn ask(reason: Reason) {
+    if PENDING.load(Ordering::Acquire) && REASON.load(Ordering::Relaxed) == Reason::Terminated as u8
+    {
+        return;
+    }
     REASON.store(reason as u8, Ordering::Relaxed);
     PENDING.store(true, Ordering::Release);
 }
@@ -155,13 +159,21 @@ pub(crate) fn from_signal(reason: Reason) {
     }
 }
 
+/// In a forked child: what was asked for is the parent's.
+pub(crate) fn forget() {
+    PENDING.store(false, Ordering::Release);
+}
+
 /// Does what is pending.
 #[cold]
 pub(crate) fn run() {
     if PENDING.swap(false, Ordering::AcqRel) {
         let reason = Reason::from_number(REASON.load(Ordering::Relaxed));
         let mask = sys::block_signals();
-        let _ = recording::dump(reason);
+        if recording::dump(reason).is_err() {
+            // The limits that asked were switched off.
+            rearm();
+        }
         sys::restore_signals(mask);
         recording::after_pending(reason);
     }

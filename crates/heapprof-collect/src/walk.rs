@@ -73,7 +73,8 @@ pub(crate) struct Direct(pub(crate) Bounds);
 impl Memory for Direct {
     #[inline(always)]
     fn read(&mut self, at: usize) -> Option<usize> {
-        if at < self.0.start || at.wrapping_add(8) > self.0.end || at & 7 != 0 {
+        if at < self.0.start || at.checked_add(8).is_none_or(|end| end > self.0.end) || at & 7 != 0
+        {
             return None;
         }
         // SAFETY: the bounds are those of a live stack.

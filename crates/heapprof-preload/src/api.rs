@@ -128,7 +128,8 @@ pub extern "C" fn HeapProfilerStop() {
 /// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is for its log, and we write none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
-    if collect::is_running() {
+    // tcmalloc, if it is there, calls this once more when the program has ended.
+    if collect::is_running() && !crate::end::has_ended() {
         collect::apart(|| status(collect::dump(Reason::Request)));
     }
 }

@@ -1,7 +1,7 @@
 //! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
@@ -14,6 +14,16 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 fn dump(reason: Reason) {
     // Apart to the end: the path is freed by our allocator, whose lock a signal that dumps must not find taken.
     collect::apart(|| start::report(&collect::dump(reason)));
+}
+
+/// Whether the last dump was made.
+pub fn has_ended() -> bool {
+    ENDED.load(Ordering::Acquire)
+}
+
+/// Says that the last dump is being made; whether it was already.
+pub fn mark_ended() -> bool {
+    ENDED.swap(true, Ordering::AcqRel)
 }
 
 fn last_dump() {
@@ -53,11 +63,13 @@ pub unsafe extern "C" fn abort() -> ! {
     last_dump();
     // SAFETY: libc's own, or what it comes down to.
     unsafe {
-        if let Some(real) = real::next(c"abort") {
-            std::mem::transmute::<*const c_void, Abort>(real)();
+        // A handler of the program's may jump out and go on: then there is another end to come.
+        ENDED.store(false, Ordering::Release);
+        let real = ABORT.load(Ordering::Acquire);
+        if !real.is_null() {
+            std::mem::transmute::<*mut c_void, Abort>(real)();
         }
-        libc::signal(libc::SIGABRT, libc::SIG_DFL);
-        libc::raise(libc::SIGABRT);
+        collect::raise_default(libc::SIGABRT);
         _exit(127)
     }
 }
@@ -73,12 +85,12 @@ pub unsafe extern "C" fn __assert_fail(
     last_dump();
     // SAFETY: passed on as it came.
     unsafe {
-        match real::next(c"__assert_fail") {
-            Some(real) => std::mem::transmute::<*const c_void, AssertFail>(real)(
-                assertion, file, line, function,
-            ),
-            None => abort(),
+        ENDED.store(false, Ordering::Release);
+        let real = ASSERT_FAIL.load(Ordering::Acquire);
+        if real.is_null() {
+            abort();
         }
+        std::mem::transmute::<*mut c_void, AssertFail>(real)(assertion, file, line, function)
     }
 }
 
@@ -92,6 +104,18 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 
 /// Registers for the ends that are announced. At the start, so that ours runs after the program's.
 pub fn prepare() {
+    let find = |name, slot: &AtomicPtr<c_void>| {
+        slot.store(
+            real::next(name).unwrap_or_default().cast_mut(),
+            Ordering::Release,
+        );
+    };
+    EXECS
+        .iter()
+        .zip(&EXEC)
+        .for_each(|(name, slot)| find(name, slot));
+    find(c"abort", &ABORT);
+    find(c"__assert_fail", &ASSERT_FAIL);
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {
         __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
@@ -112,48 +136,6 @@ unsafe extern "C" fn in_child() {
     collect::after_fork_in_child();
 }
 
-unsafe fn handle(signal: c_int, handler: extern "C" fn(c_int), flags: c_int) -> bool {
-    // SAFETY: plain libc calls with valid structures.
-    unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal, std::ptr::null(), &raw mut old) != 0
-            || old.sa_sigaction != libc::SIG_DFL
-        {
-            return false;
-        }
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = handler as usize;
-        new.sa_flags = flags;
-        libc::sigfillset(&raw mut new.sa_mask);
-        libc::sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
-    }
-}
-
-extern "C" fn dump_signal(_: c_int) {
-    collect::dump_from_signal();
-}
-
-extern "C" fn end_signal(signal: c_int) {
-    if ENDED.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    collect::end_from_signal(signal);
-}
-
-/// Takes `signal` for dumps, if the program left it at its default; whether it was taken.
-pub fn dump_on(signal: c_int) -> bool {
-    // SAFETY: the handler is async-signal-safe.
-    unsafe { handle(signal, dump_signal, libc::SA_RESTART) }
-}
-
-/// Catches the signals that end a program from a terminal or a service manager, where it left them.
-pub fn catch_ends() {
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: as above; the handler raises the signal again with its default action.
-        unsafe { handle(signal, end_signal, 0) };
-    }
-}
-
 /// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
 unsafe extern "C" fn before_exec() {
     if collect::is_running() && collect::is_own_process() {
@@ -161,21 +143,31 @@ unsafe extern "C" fn before_exec() {
     }
 }
 
+const EXECS: [&std::ffi::CStr; 9] = [
+    c"execve",
+    c"execv",
+    c"execvp",
+    c"execvpe",
+    c"execl",
+    c"execlp",
+    c"execle",
+    c"fexecve",
+    c"execveat",
+];
+
+/// libc's functions, looked up at the start: a forked child must not wait for the loader's lock.
+static EXEC: [AtomicPtr<c_void>; 9] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 9];
+static ABORT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static ASSERT_FAIL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
 /// Where each exec goes on.
 unsafe extern "C" fn real_exec(index: usize) -> *const c_void {
-    const NAMES: [&std::ffi::CStr; 9] = [
-        c"execve",
-        c"execv",
-        c"execvp",
-        c"execvpe",
-        c"execl",
-        c"execlp",
-        c"execle",
-        c"fexecve",
-        c"execveat",
-    ];
+    let known = EXEC[index].load(Ordering::Acquire).cast_const();
+    if !known.is_null() {
+        return known;
+    }
     // libc has them all; without it there is nothing to call.
-    collect::apart(|| real::next(NAMES[index]).unwrap_or(missing as *const c_void))
+    collect::apart(|| real::next(EXECS[index]).unwrap_or(missing as *const c_void))
 }
 
 unsafe extern "C" fn missing() -> c_int {

@@ -123,7 +123,8 @@ pub fn object(address: *const c_void) -> usize {
     }
 }
 
-fn is_libc(address: *const c_void) -> bool {
+/// Whether a function is glibc's.
+pub fn is_libc(address: *const c_void) -> bool {
     object(address) == object(libc::getpid as *const c_void)
 }
 

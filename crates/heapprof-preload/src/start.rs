@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use heapprof_collect as collect;
 
-use crate::{end, environment, mapped, real};
+use crate::{end, environment, mapped, real, signals};
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 const NEW: u8 = 0;
@@ -90,13 +90,13 @@ fn begin() {
         collect::start(asked.options);
     }
     if let Some(signal) = asked.signal
-        && !end::dump_on(signal)
+        && !signals::dump_on(signal)
         && asked.verbose
     {
         say(&[b"heapprof: the program handles the dump signal itself; not taken"]);
     }
     if asked.recorded {
-        end::catch_ends();
+        signals::catch_ends();
     }
 }
 

@@ -14,6 +14,13 @@ use crate::{messages, output};
 /// Reads, symbolizes and tells.
 pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
     let mut paths: Vec<&PathBuf> = Vec::new();
+    let failed = written
+        .iter()
+        .filter_map(|line| line.to_str()?.strip_prefix('!'));
+    let failed: std::collections::BTreeSet<&str> = failed.collect();
+    for error in &failed {
+        messages::note(&format!("a profile could not be written: {error}"));
+    }
     for path in written {
         // An exec that failed takes its profile back; a name that is written twice holds the last.
         if !paths.contains(&path) && path.exists() {
@@ -34,7 +41,9 @@ pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
         }
     }
     let Some((path, profile)) = main else {
-        messages::note(&nothing(ended));
+        if failed.is_empty() {
+            messages::note(&nothing(ended));
+        }
         return;
     };
     let mut line = format!("{}: {}", shown(path), summary(&profile));

@@ -1,0 +1,26 @@
+//! What could not be recorded, and why: counted, and said in the profile.
+
+use std::sync::atomic::AtomicU64;
+
+/// What could not be recorded, and why.
+pub(crate) struct Dropped {
+    /// Events inside the collector: a signal handler or the allocator itself allocated.
+    pub(crate) nested: AtomicU64,
+    /// Allocations without memory for our tables.
+    pub(crate) no_memory: AtomicU64,
+    /// Frees of blocks that were not known (allocated before the start).
+    pub(crate) unknown: AtomicU64,
+    /// Blocks whose address came again before their free was seen.
+    pub(crate) unseen: AtomicU64,
+}
+
+impl Dropped {
+    pub(crate) const fn new() -> Self {
+        Self {
+            nested: AtomicU64::new(0),
+            no_memory: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            unseen: AtomicU64::new(0),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! C++'s operators new and delete. Mostly they come down to malloc and free, and are passed on untouched; where the
+//! allocator behind us brings its own, which don't, they are looked at like malloc and free.
+//!
+//! Operators that throw are called in their form that doesn't, so that no exception crosses Rust; when that fails, the
+//! throwing form is jumped to, with the program's arguments and nothing of ours on the stack.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use heapprof_collect::{self as collect, Frame};
+
+use crate::family;
+use crate::real::{self, next, object, real as allocator};
+
+/// All of them, by the Itanium ABI's names: new and new[], then delete and delete[]. Each throwing new stands
+/// before the form of it that doesn't throw.
+const NAMES: [&CStr; COUNT] = [
+    c"_Znwm",
+    c"_ZnwmRKSt9nothrow_t",
+    c"_ZnwmSt11align_val_t",
+    c"_ZnwmSt11align_val_tRKSt9nothrow_t",
+    c"_Znam",
+    c"_ZnamRKSt9nothrow_t",
+    c"_ZnamSt11align_val_t",
+    c"_ZnamSt11align_val_tRKSt9nothrow_t",
+    c"_ZdlPv",
+    c"_ZdlPvRKSt9nothrow_t",
+    c"_ZdlPvm",
+    c"_ZdlPvSt11align_val_t",
+    c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    c"_ZdlPvmSt11align_val_t",
+    c"_ZdaPv",
+    c"_ZdaPvRKSt9nothrow_t",
+    c"_ZdaPvm",
+    c"_ZdaPvSt11align_val_t",
+    c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
+    c"_ZdaPvmSt11align_val_t",
+];
+const COUNT: usize = 20;
+const FIRST_DELETE: usize = 8;
+
+type Slots = [AtomicPtr<c_void>; COUNT];
+
+/// Where each operator goes: null until first used, then the real one or ours that looks.
+static TARGET: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
+/// The real ones.
+static REAL: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
+
+/// The real operator: the next one after us, or that of a C++ library that was loaded for a plugin only.
+fn find(name: &CStr) -> *mut c_void {
+    if let Some(found) = next(name) {
+        return found.cast_mut();
+    }
+    let mut found: *mut c_void = std::ptr::null_mut();
+    for library in [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"] {
+        // SAFETY: looks a library up that is loaded already, and a function in it.
+        unsafe {
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if !handle.is_null() && found.is_null() {
+                found = libc::dlsym(handle, name.as_ptr());
+            }
+        }
+    }
+    // SAFETY: what was not found is no error of the program's.
+    unsafe { libc::dlerror() };
+    found
+}
+
+/// Finds all operators; where the one asked for goes.
+extern "C" fn resolve(index: usize) -> *mut c_void {
+    collect::apart(|| {
+        let malloc = object(allocator().malloc as *const c_void);
+        let foreign = !real::is_libc(allocator().malloc as *const c_void);
+        for (i, name) in NAMES.iter().enumerate() {
+            let found = find(name);
+            let is_delete = i >= FIRST_DELETE;
+            let target = match found.is_null() {
+                true if is_delete => crate::fast_path::free as *mut c_void,
+                // No C++ library at all: the plugin has one linked in, and its throwing form is out of reach.
+                true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
+                true => aligned as *mut c_void,
+                false if foreign && object(found) == malloc => OURS[i] as *mut c_void,
+                false => found,
+            };
+            REAL[i].store(found, Ordering::Release);
+            TARGET[i].store(target, Ordering::Release);
+        }
+    });
+    TARGET[index].load(Ordering::Acquire)
+}
+
+extern "C" fn aligned(size: usize, align: usize) -> *mut u8 {
+    // SAFETY: memalign's contract, passed on.
+    unsafe { crate::family::memalign(align, size) }
+}
+
+/// An allocation by operator `I`, which was `new(size)` or `new(size, align)`, without throwing.
+unsafe extern "C" fn chosen_new<const I: usize>(
+    size: usize,
+    align: usize,
+    _: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    let make = || {
+        // The reference to std::nothrow only chooses the overload.
+        let nothrow = (&raw const TARGET).cast::<c_void>();
+        let function = REAL[I | 1].load(Ordering::Acquire);
+        // SAFETY: the operators' types, by their mangled names.
+        unsafe {
+            if I & 2 == 0 {
+                type New = unsafe extern "C" fn(usize, *const c_void) -> *mut u8;
+                std::mem::transmute::<*mut c_void, New>(function)(size, nothrow)
+            } else {
+                type New = unsafe extern "C" fn(usize, usize, *const c_void) -> *mut u8;
+                std::mem::transmute::<*mut c_void, New>(function)(size, align, nothrow)
+            }
+        }
+    };
+    if collect::charge(size) {
+        family::allocate(size, Frame { slot, bp }, |_| make())
+    } else {
+        make()
+    }
+}
+
+unsafe extern "C" fn chosen_delete(address: *mut u8) {
+    if collect::may_hold(address as usize) {
+        family::release(address);
+    }
+}
+
+macro_rules! operators {
+    ($($name:ident $index:literal $ours:ident $chosen:path;)*) => {
+        $(
+            /// Goes where its slot says.
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case)]
+            pub unsafe extern "C" fn $name() {
+                std::arch::naked_asm!(
+                    ".cfi_startproc",
+                    concat!("mov rax, qword ptr [rip + {target} + 8 * ", $index, "]"),
+                    "test rax, rax",
+                    "je 2f",
+                    "jmp rax",
+                    "2: push rdi",
+                    "push rsi",
+                    "push rdx",
+                    ".cfi_adjust_cfa_offset 24",
+                    concat!("mov edi, ", $index),
+                    "call {resolve}",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    ".cfi_adjust_cfa_offset -24",
+                    "jmp rax",
+                    ".cfi_endproc",
+                    target = sym TARGET,
+                    resolve = sym resolve,
+                )
+            }
+
+            /// Looks, then goes on; a new that failed goes on to the one that throws.
+            #[unsafe(naked)]
+            unsafe extern "C" fn $ours() {
+                std::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    ".cfi_adjust_cfa_offset 24",
+                    "lea rcx, [rsp + 24]",
+                    "mov r8, rbp",
+                    "call {chosen}",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    ".cfi_adjust_cfa_offset -24",
+                    concat!(".if ", $index, " < 8"),
+                    "test rax, rax",
+                    "je 2f",
+                    "ret",
+                    ".endif",
+                    concat!("2: jmp qword ptr [rip + {real} + 8 * ", $index, "]"),
+                    ".cfi_endproc",
+                    chosen = sym $chosen,
+                    real = sym REAL,
+                )
+            }
+        )*
+
+        /// Ours that look, by number.
+        static OURS: [unsafe extern "C" fn(); COUNT] = [$($ours),*];
+    };
+}
+operators! {
+    _Znwm 0 new_0 chosen_new::<0>;
+    _ZnwmRKSt9nothrow_t 1 new_1 chosen_new::<1>;
+    _ZnwmSt11align_val_t 2 new_2 chosen_new::<2>;
+    _ZnwmSt11align_val_tRKSt9nothrow_t 3 new_3 chosen_new::<3>;
+    _Znam 4 new_4 chosen_new::<4>;
+    _ZnamRKSt9nothrow_t 5 new_5 chosen_new::<5>;
+    _ZnamSt11align_val_t 6 new_6 chosen_new::<6>;
+    _ZnamSt11align_val_tRKSt9nothrow_t 7 new_7 chosen_new::<7>;
+    _ZdlPv 8 delete_0 chosen_delete;
+    _ZdlPvRKSt9nothrow_t 9 delete_1 chosen_delete;
+    _ZdlPvm 10 delete_2 chosen_delete;
+    _ZdlPvSt11align_val_t 11 delete_3 chosen_delete;
+    _ZdlPvSt11align_val_tRKSt9nothrow_t 12 delete_4 chosen_delete;
+    _ZdlPvmSt11align_val_t 13 delete_5 chosen_delete;
+    _ZdaPv 14 delete_6 chosen_delete;
+    _ZdaPvRKSt9nothrow_t 15 delete_7 chosen_delete;
+    _ZdaPvm 16 delete_8 chosen_delete;
+    _ZdaPvSt11align_val_t 17 delete_9 chosen_delete;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t 18 delete_10 chosen_delete;
+    _ZdaPvmSt11align_val_t 19 delete_11 chosen_delete;
+}

@@ -1,0 +1,167 @@
+//! Signals that make a dump, and those that end the program under `record`: caught where the program left them at
+//! their default, and still at their default for all that the program can see.
+//!
+//! An interpreter asks whether SIGINT is at its default before it installs its own handler. So sigaction and
+//! signal answer for ours as if it were not there, and give way to what the program sets.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use heapprof_collect as collect;
+
+use crate::{end, real};
+
+/// Signals that we take whenever the program has them at their default, a bit each.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+/// Signals for which our handler is in place.
+static OURS: AtomicU64 = AtomicU64::new(0);
+/// The signal that dumps; the others end the program.
+static DUMP: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" {
+    /// glibc's sigaction by its other name.
+    fn __sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+}
+
+fn bit(signal: c_int) -> u64 {
+    if (1..=64).contains(&signal) {
+        1 << (signal - 1)
+    } else {
+        0
+    }
+}
+
+extern "C" fn dump_signal(_: c_int) {
+    collect::dump_from_signal();
+}
+
+extern "C" fn end_signal(signal: c_int) {
+    if collect::is_own_process() && end::mark_ended() {
+        // The last profile is written: nothing is left to wait for.
+        collect::raise_default(signal);
+    } else {
+        collect::end_from_signal(signal);
+    }
+}
+
+/// Puts our handler in place.
+fn install(signal: c_int) -> bool {
+    let dumps = DUMP.load(Ordering::Relaxed) & bit(signal) != 0;
+    let handler: extern "C" fn(c_int) = if dumps { dump_signal } else { end_signal };
+    // SAFETY: a valid structure; the handlers are async-signal-safe.
+    let done = unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = handler as usize;
+        new.sa_flags = if dumps { libc::SA_RESTART } else { 0 };
+        libc::sigfillset(&raw mut new.sa_mask);
+        __sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
+    };
+    if done {
+        OURS.fetch_or(bit(signal), Ordering::AcqRel);
+    }
+    done
+}
+
+fn is_default(signal: c_int) -> bool {
+    // SAFETY: a valid structure to write to.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        __sigaction(signal, std::ptr::null(), &raw mut old) == 0
+            && old.sa_sigaction == libc::SIG_DFL
+    }
+}
+
+/// Takes `signal` for dumps, if the program left it at its default; whether it was taken.
+pub fn dump_on(signal: c_int) -> bool {
+    DUMP.fetch_or(bit(signal), Ordering::AcqRel);
+    take(signal)
+}
+
+fn take(signal: c_int) -> bool {
+    is_default(signal) && {
+        WANTED.fetch_or(bit(signal), Ordering::AcqRel);
+        install(signal)
+    }
+}
+
+/// Catches the signals that end a program from a terminal or a service manager, where it left them.
+pub fn catch_ends() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        take(signal);
+    }
+}
+
+/// sigaction, with our handlers looking like the default that they stand for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: sigaction's contract: null, or valid structures.
+    unsafe {
+        let bit = bit(signal);
+        if WANTED.load(Ordering::Acquire) & bit == 0 {
+            return __sigaction(signal, new, old);
+        }
+        let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
+        let ours = OURS.load(Ordering::Acquire) & bit != 0;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if !ours || to_default == Some(false) {
+            // `new` and `old` may be the same structure.
+            let status = __sigaction(signal, new, &raw mut before);
+            if status != 0 {
+                return status;
+            }
+        }
+        match to_default {
+            Some(false) => drop(OURS.fetch_and(!bit, Ordering::AcqRel)),
+            Some(true) if !ours => drop(install(signal)),
+            _ => {}
+        }
+        if !old.is_null() {
+            *old = if ours { std::mem::zeroed() } else { before };
+        }
+        0
+    }
+}
+
+/// signal and its like, by way of sigaction for the signals that we want.
+unsafe fn set(name: &CStr, signal: c_int, handler: usize, flags: c_int) -> usize {
+    type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
+    // SAFETY: signal's contract, passed on.
+    unsafe {
+        if WANTED.load(Ordering::Acquire) & bit(signal) == 0 {
+            return match collect::apart(|| real::next(name)) {
+                Some(real) => std::mem::transmute::<*const c_void, Signal>(real)(signal, handler),
+                None => libc::SIG_ERR,
+            };
+        }
+        let (mut new, mut old): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        new.sa_sigaction = handler;
+        new.sa_flags = flags;
+        match sigaction(signal, &raw const new, &raw mut old) {
+            0 => old.sa_sigaction,
+            _ => libc::SIG_ERR,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
+    // SAFETY: signal's contract.
+    unsafe { set(c"signal", signal, handler, libc::SA_RESTART) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: usize) -> usize {
+    // SAFETY: signal's contract.
+    unsafe {
+        set(
+            c"__sysv_signal",
+            signal,
+            handler,
+            libc::SA_RESETHAND | libc::SA_NODEFER,
+        )
+    }
+}
