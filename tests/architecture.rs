@@ -57,12 +57,14 @@ const UNSAFE: &[(&str, &[&str])] = &[
     (
         "crates/heapprof-collect/src/",
         &[
+            "access",
             "arena",
             "books",
             "capture",
             "cfi",
             "chunks",
             "engine",
+            "event",
             "filter",
             "frame",
             "live",
@@ -70,7 +72,6 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "mappings",
             "modules",
             "output",
-            "owner",
             "probe_table",
             "recording",
             "sampler",

@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::time::Duration;
 
-use heapprof_collect::{Format, Mode, Options};
+use heapprof_collect::{Options, setting};
 
 /// An environment variable that [`start_from_environment`](crate::start_from_environment) obeys.
 #[derive(Clone, Copy, Debug)]
@@ -33,94 +32,34 @@ impl std::fmt::Display for Misunderstood {
 
 impl std::error::Error for Misunderstood {}
 
-const fn variable(
-    name: &'static str,
-    expected: &'static str,
-    read: fn(&str, &mut Options) -> Option<()>,
-) -> Variable {
-    Variable {
-        name,
-        expected,
-        read,
-    }
+/// A variable of the form `$form`, and where its value goes.
+macro_rules! variable {
+    ($name:literal, $form:ident, |$to:ident, $value:ident| $set:expr) => {
+        Variable {
+            name: $name,
+            expected: setting::$form.expected,
+            read: |text, $to| {
+                let $value = (setting::$form.read)(text)?;
+                $set;
+                Some(())
+            },
+        }
+    };
 }
 
 /// The variables besides `HEAPPROF_OUTPUT`, which is a path pattern and must be set for the others to matter.
-#[rustfmt::skip]
 pub const VARIABLES: &[Variable] = &[
-    variable("HEAPPROF_MODE", "sampled or exact", |text, to| {
-        to.mode = match text { "sampled" => Mode::Sampled, "exact" => Mode::Exact, _ => return None };
-        Some(())
-    }),
-    variable("HEAPPROF_PERIOD", "a size from 2 bytes to 1 TiB, such as 512KiB", |text, to| {
-        to.period = bytes(text).filter(|b| (2..=1 << 40).contains(b))?;
-        Some(())
-    }),
-    variable("HEAPPROF_FORMAT", "pprof or text", |text, to| {
-        to.format = match text { "pprof" => Format::Pprof, "text" => Format::Text, _ => return None };
-        Some(())
-    }),
-    variable("HEAPPROF_INTERVAL", "a time such as 10, 500ms or 2m", |text, to| {
-        to.triggers.interval = Some(time(text)?);
-        Some(())
-    }),
-    variable("HEAPPROF_GROWTH", "a size such as 1048576 or 1MiB", |text, to| {
-        to.triggers.growth = Some(bytes(text)?).filter(|&b| b > 0);
-        Some(())
-    }),
-    variable("HEAPPROF_PEAK", "yes or no", |text, to| {
-        to.triggers.peak = yes(text)?;
-        Some(())
-    }),
-    variable("HEAPPROF_FOLLOW", "yes or no", |text, to| {
-        to.follow_children = yes(text)?;
-        Some(())
-    }),
+    variable!("HEAPPROF_MODE", MODE, |to, mode| to.mode = mode),
+    variable!("HEAPPROF_PERIOD", PERIOD, |to, period| to.period = period),
+    variable!("HEAPPROF_FORMAT", FORMAT, |to, format| to.format = format),
+    variable!("HEAPPROF_INTERVAL", TIME, |to, time| to.triggers.interval =
+        Some(time)),
+    variable!("HEAPPROF_GROWTH", SIZE, |to, size| to.triggers.growth =
+        Some(size).filter(|&b| b > 0)),
+    variable!("HEAPPROF_PEAK", ANSWER, |to, yes| to.triggers.peak = yes),
+    variable!("HEAPPROF_FOLLOW", ANSWER, |to, yes| to.follow_children =
+        yes),
 ];
-
-fn yes(text: &str) -> Option<bool> {
-    match text {
-        "yes" | "1" | "true" | "on" => Some(true),
-        "no" | "0" | "false" | "off" => Some(false),
-        _ => None,
-    }
-}
-
-/// The leading number of `text`, and the unit behind it.
-fn number_and_unit(text: &str) -> (&str, &str) {
-    let is_number = |c: char| c.is_ascii_digit() || c == '.';
-    let unit = text.trim_start_matches(is_number);
-    (&text[..text.len() - unit.len()], unit.trim())
-}
-
-/// Bytes with a unit: `512KiB`, `1m`, `4096`.
-fn bytes(text: &str) -> Option<u64> {
-    let (number, unit) = number_and_unit(text);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Time with a unit: `500ms`, `10s`, `2m`, `30`.
-fn time(text: &str) -> Option<Duration> {
-    let (number, unit) = number_and_unit(text);
-    let unit = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let seconds = number.parse::<f64>().ok()? * unit;
-    (0.001..1e9)
-        .contains(&seconds)
-        .then(|| Duration::from_secs_f64(seconds))
-}
 
 /// The options that the variables give; `None` when they ask for nothing, or ask the preloaded library.
 pub(crate) fn read(
@@ -158,6 +97,10 @@ fn contains(list: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use heapprof_collect::{Format, Mode};
+
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Result<Option<Options>, Misunderstood> {

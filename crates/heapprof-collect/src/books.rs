@@ -2,9 +2,10 @@
 
 use crate::capture::Frame;
 use crate::counters::Weight;
-use crate::engine::{Mode, PROCESS, apart, mode, stack, state_of};
+use crate::engine::{PROCESS, apart, is_exact, state_of};
+use crate::event::stack;
 use crate::thread::ThreadState;
-use crate::{owner, sampler, tls, trigger};
+use crate::{access, sampler, tls, trigger};
 
 /// The books, for events that are counted one by one in either mode.
 pub(crate) struct Books<'a> {
@@ -15,7 +16,7 @@ pub(crate) struct Books<'a> {
 /// Runs `work` with the books; not at all without memory for them.
 pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
     let block = tls::current();
-    let exact = mode() == Mode::Exact;
+    let exact = is_exact();
     let units = Weight {
         objects: if exact { 1 } else { 1 << sampler::OBJECT_BITS },
         bytes: if exact { 1 } else { 1 << sampler::BYTE_BITS },
@@ -38,9 +39,9 @@ impl Books<'_> {
             objects: self.units.objects,
             bytes: bytes * self.units.bytes,
         };
-        let mut access = owner::open(self.state);
+        let mut access = access::open(self.state);
         let alarm = PROCESS.allocated(self.state, cell, weight, &mut access);
-        owner::close(self.state);
+        access::close(self.state);
         if alarm {
             trigger::alarm();
         }
@@ -52,7 +53,7 @@ impl Books<'_> {
         // SAFETY: as in `record`.
         if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {
             let objects = objects.wrapping_mul(self.units.objects as i64) as u64;
-            let access = owner::open(self.state);
+            let access = access::open(self.state);
             PROCESS.freed(
                 self.state,
                 cell,
@@ -62,7 +63,7 @@ impl Books<'_> {
                 },
                 access,
             );
-            owner::close(self.state);
+            access::close(self.state);
         }
     }
 }

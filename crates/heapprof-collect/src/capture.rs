@@ -75,8 +75,8 @@ struct Check {
 pub(crate) enum Captured {
     /// The same stack as the last one.
     Same,
-    /// A stack with this hash, in the record.
-    Recorded(u64),
+    /// Another one, which is in the record.
+    Recorded,
     /// A stack that can't be remembered (deep, foreign, through a signal): ask [`Record::walk`].
     Unrecorded,
 }
@@ -194,7 +194,7 @@ impl Record {
         if self.len > 2 * KEPT {
             Captured::Unrecorded
         } else {
-            Captured::Recorded(self.hash)
+            Captured::Recorded
         }
     }
 

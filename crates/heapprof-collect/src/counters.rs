@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::owner::{self, Access};
+use crate::access::{self, Access};
 use crate::thread::ThreadState;
 
 /// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
@@ -191,7 +191,7 @@ impl Process {
                 cell.allocated.add(weight);
                 return false;
             }
-            *access = owner::be_strict(state);
+            *access = access::be_strict(state);
         }
         let mut epoch = self.epoch.load(Ordering::Acquire);
         let now;

@@ -5,6 +5,7 @@
 //! before each free that [`may_hold`] lets through. Nothing here calls the program's allocator, takes the
 //! loader's lock on the way of an allocation, or touches errno.
 
+mod access;
 pub mod arena;
 mod books;
 mod capture;
@@ -13,6 +14,7 @@ mod chunks;
 mod counters;
 mod dropped;
 mod engine;
+mod event;
 mod filter;
 mod frame;
 mod live;
@@ -21,12 +23,12 @@ mod mappings;
 mod modules;
 mod options;
 mod output;
-mod owner;
 mod probe_table;
 mod recording;
 mod regions;
 mod rule;
 mod sampler;
+pub mod setting;
 mod snapshot;
 mod stack_switch;
 mod stacks;
@@ -41,7 +43,8 @@ mod weak;
 
 pub use crate::{
     capture::Frame,
-    engine::{Mode, allocate, apart, charge, is_apart, mode, reallocate, release},
+    engine::{Mode, apart, charge, is_apart, mode},
+    event::{allocate, reallocate, release},
     filter::may_hold,
     mappings::around_unload,
     options::{DEFAULT_PERIOD, Format, Options, Output, Triggers},

@@ -53,6 +53,12 @@ pub(crate) struct LiveTable {
 // SAFETY: a part's table is reached under its lock, or by whoever has the books alone.
 unsafe impl Sync for LiveTable {}
 
+/// Where in its part's table the search for a key begins, before it is masked to the table.
+#[inline(always)]
+fn home(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
+}
+
 /// Why a block could not be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
@@ -83,9 +89,8 @@ impl LiveTable {
         work: impl FnOnce(&mut Table, u64, usize) -> R,
     ) -> R {
         let key = (address >> 3) as u64;
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let part = self.part(address);
-        let start = (hash >> 20) as usize;
+        let start = home(key);
         if !alone {
             part.lock.acquire();
         }
@@ -168,8 +173,7 @@ impl LiveTable {
             // SAFETY: `i` is below the old table's length.
             let entry = unsafe { *old.entry.add(i) };
             if entry.key() != 0 {
-                let start = (entry.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize;
-                let _ = table.insert(entry.key(), start, entry.block());
+                let _ = table.insert(entry.key(), home(entry.key()), entry.block());
             }
         }
         if old_len != 0 {
@@ -230,7 +234,6 @@ impl LiveTable {
     /// Brings the place of an address into the cache.
     #[inline(always)]
     pub(crate) fn prefetch(&self, address: usize) {
-        let hash = ((address >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let part = self.part(address);
         // SAFETY: the table's words are read as they may be; a stale pointer is only a useless hint.
         unsafe {
@@ -239,7 +242,11 @@ impl LiveTable {
                 (&raw const (*table).entry).read_volatile(),
                 (&raw const (*table).mask).read_volatile(),
             );
-            hint(entry.wrapping_add((hash >> 20) as usize & mask).cast());
+            hint(
+                entry
+                    .wrapping_add(home((address >> 3) as u64) & mask)
+                    .cast(),
+            );
         }
     }
 
@@ -352,7 +359,7 @@ impl Table {
             if entry.key() == 0 {
                 break;
             }
-            let home = (entry.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize;
+            let home = home(entry.key());
             // Whether the gap lies on the way from the entry's home to where it is.
             if i.wrapping_sub(home) & self.mask >= i.wrapping_sub(gap) & self.mask {
                 // SAFETY: as above.

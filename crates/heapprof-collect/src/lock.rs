@@ -12,6 +12,18 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
+/// Takes a free word; whether it was free.
+#[inline(always)]
+fn take(word: &AtomicU32) -> bool {
+    word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// As [`take`], for waiters: without disturbing the holder while it is not.
+fn take_if_free(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) == FREE && take(word)
+}
+
 impl Lock {
     /// A lock that nobody holds.
     pub(crate) const fn new() -> Self {
@@ -27,20 +39,14 @@ impl Lock {
 
     /// The lock, if nobody holds it now.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
-        let swapped = self
-            .0
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         // Made only when it holds: a guard that is dropped gives the lock back, whosever it is.
-        swapped.is_ok().then(|| Guard(self))
+        take(&self.0).then(|| Guard(self))
     }
 
     /// Takes the lock without a guard; [`release`](Self::release) gives it back.
     #[inline]
     pub(crate) fn acquire(&self) {
-        let swapped =
-            self.0
-                .compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        if swapped.is_err() {
+        if !take(&self.0) {
             self.wait();
         }
     }
@@ -48,12 +54,7 @@ impl Lock {
     #[cold]
     fn wait(&self) {
         for _ in 0..100 {
-            if self.0.load(Ordering::Relaxed) == FREE
-                && self
-                    .0
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if take_if_free(&self.0) {
                 return;
             }
             std::hint::spin_loop();
@@ -92,11 +93,7 @@ impl Spin {
 
     #[inline]
     pub(crate) fn acquire(&self) {
-        if self
-            .0
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if !take(&self.0) {
             self.wait();
         }
     }
@@ -110,12 +107,7 @@ impl Spin {
                 64..512 => sys::yield_now(),
                 _ => sys::nap(),
             }
-            if self.0.load(Ordering::Relaxed) == FREE
-                && self
-                    .0
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if take_if_free(&self.0) {
                 return;
             }
         }

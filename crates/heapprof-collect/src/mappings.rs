@@ -126,7 +126,7 @@ fn parse(maps: &[u8]) -> Vec<Mapping> {
             continue;
         };
         let path = fields.nth(2).unwrap_or_default().trim_ascii();
-        let path = path.split_once_inode();
+        let path = behind_number(path);
         let code = perms.get(2) == Some(&b'x');
         if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
             continue;
@@ -156,16 +156,10 @@ fn parse(maps: &[u8]) -> Vec<Mapping> {
     all
 }
 
-trait Inode {
-    fn split_once_inode(&self) -> &[u8];
-}
-
-impl Inode for [u8] {
-    /// What follows the inode number.
-    fn split_once_inode(&self) -> &[u8] {
-        let digits = self.iter().take_while(|b| b.is_ascii_digit()).count();
-        self[digits..].trim_ascii_start()
-    }
+/// What follows a number (the inode's).
+fn behind_number(text: &[u8]) -> &[u8] {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    text[digits..].trim_ascii_start()
 }
 
 fn hex(text: &[u8]) -> (usize, usize) {

@@ -8,7 +8,7 @@ use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
 use crate::{
-    arena, mappings, modules, owner, snapshot, stack_switch, status, sys, text, thread, trigger,
+    access, arena, mappings, modules, snapshot, stack_switch, status, sys, text, thread, trigger,
     walk,
 };
 
@@ -116,7 +116,7 @@ pub fn start(options: Options) {
             return;
         }
         thread::prepare();
-        owner::prepare();
+        access::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
         NAMING.with(|naming| naming.prepare(&options.output));
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
@@ -330,9 +330,8 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
 }
 
 /// After a dump that a signal asked for inside the collector: the signal's own work.
-pub(crate) fn after_pending(reason: Reason) {
+pub(crate) fn after_pending() {
     let signal = RAISE.swap(0, Ordering::AcqRel);
-    let _ = reason;
     if signal != 0 {
         raise_default(signal);
     }
@@ -389,7 +388,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     ];
     let regions = [
         crate::regions::lock(),
-        owner::lock(),
+        access::lock(),
         thread::lock(),
         &DEFAULT.lock,
     ];
@@ -414,7 +413,7 @@ pub fn before_fork() {
     }
     engine::hold_apart();
     fork_locks().for_each(Lock::acquire);
-    owner::collect_budgets();
+    access::collect_budgets();
     engine::LIVE.acquire_all();
 }
 
@@ -440,8 +439,7 @@ pub fn after_fork_in_child() {
     engine::LIVE.release_all();
     fork_locks().for_each(Lock::release);
     thread::forget_other_threads();
-    owner::forget_other_threads();
-    owner::prepare();
+    access::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     engine::rebase();
     NAMING.with(Naming::forked);

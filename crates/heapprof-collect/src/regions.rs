@@ -38,7 +38,7 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     unmap(address, len);
     books::with_books(|books| {
         if let Some(stack) = books.allocated(frame, len as u64) {
-            let end = address.saturating_add(len.next_multiple_of(4096));
+            let end = address.saturating_add(len);
             REGIONS.with(|regions| regions.insert(address, Region { end, stack }));
         }
     });

@@ -5,6 +5,7 @@
 //! what keeps stacks of mixed sizes unbiased (jemalloc, doc_internal/PROFILING_INTERNALS.md).
 
 use crate::counters::Weight;
+use crate::sys;
 
 /// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
 pub(crate) const OBJECT_BITS: u32 = 16;
@@ -17,13 +18,7 @@ pub(crate) struct Random([u64; 4]);
 impl Random {
     /// Seeds from `seed` and the clock.
     pub(crate) fn seed(&mut self, seed: u64) {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `time` is valid to write.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-        self.seed_exactly(seed ^ (time.tv_nsec as u64).rotate_left(32) ^ time.tv_sec as u64);
+        self.seed_exactly(seed ^ (sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64).rotate_left(32));
     }
 
     fn seed_exactly(&mut self, mut x: u64) {

@@ -31,13 +31,7 @@ const TYPES: [(&str, &str); 8] = [
 static STARTED: AtomicI64 = AtomicI64::new(0);
 
 fn now() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is valid to write.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
+    sys::nanoseconds(libc::CLOCK_REALTIME)
 }
 
 /// Remembers when the recording began.
@@ -88,7 +82,7 @@ pub(crate) fn sums() -> Vec<Sums> {
             }
         }
     }
-    if engine::period() != 1 {
+    if !engine::is_exact() {
         let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
         let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
         for sum in &mut sums {
@@ -140,7 +134,7 @@ type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHa
 
 /// Writes the gzipped profile.
 pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<()> {
-    let exact = engine::period() == 1;
+    let exact = engine::is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
     let known = mappings::known();

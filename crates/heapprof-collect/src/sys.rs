@@ -167,6 +167,17 @@ pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
     };
 }
 
+/// A clock's time.
+pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid to write.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
 /// This process.
 pub fn process_id() -> i32 {
     // SAFETY: takes no arguments.

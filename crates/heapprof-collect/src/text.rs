@@ -36,7 +36,7 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(writer)?;
     }
-    if engine::period() != 1 {
+    if !engine::is_exact() {
         writeln!(
             writer,
             "# sampled, one in {} bytes; values are estimates",

@@ -22,7 +22,7 @@ pub(crate) struct ThreadState {
     block: AtomicPtr<Block>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
-    /// Events in a row with the books shared. Its thread's own.
+    /// Shared events since it was last looked whether the heap is low. Its thread's own.
     pub(crate) shared_events: std::cell::Cell<u32>,
     /// Bytes that count as in use already but are not. Its thread's own, unless it is waited for.
     pub(crate) budget: std::cell::Cell<i64>,
@@ -97,6 +97,7 @@ pub(crate) fn forget_other_threads() {
     for state in all() {
         if !std::ptr::eq(state, own) {
             state.block.store(std::ptr::null_mut(), Ordering::Relaxed);
+            state.inside.store(false, Ordering::Relaxed);
             state.release();
         }
     }

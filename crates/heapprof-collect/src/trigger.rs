@@ -6,7 +6,6 @@ use crate::engine::PROCESS;
 use crate::lock::Locked;
 use crate::options::Triggers;
 use crate::recording::{self, Reason};
-use crate::sampler::BYTE_BITS;
 use crate::{engine, sys};
 
 /// Threads report what they allocated and freed each time it is this much.
@@ -41,10 +40,6 @@ pub(crate) fn pending() -> bool {
     PENDING.load(Ordering::Relaxed)
 }
 
-fn unit() -> u32 {
-    if engine::period() == 1 { 0 } else { BYTE_BITS }
-}
-
 /// From now on.
 pub(crate) fn arm(triggers: Triggers) {
     TRIGGERS.with(|t| *t = triggers);
@@ -58,7 +53,7 @@ pub(crate) fn rearm() {
     let scaled = |bytes: u64| {
         i64::try_from(bytes)
             .unwrap_or(i64::MAX)
-            .saturating_mul(1 << unit())
+            .saturating_mul(1 << engine::byte_bits())
     };
     let (in_use, peak) = (
         PROCESS.in_use.load(Ordering::Relaxed),
@@ -99,13 +94,7 @@ pub(crate) fn count_time_inline(triggers: &Triggers) {
 }
 
 fn now() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is valid to write.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
-    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+    sys::nanoseconds(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
 fn ask(reason: Reason) {
@@ -175,6 +164,6 @@ pub(crate) fn run() {
             rearm();
         }
         sys::restore_signals(mask);
-        recording::after_pending(reason);
+        recording::after_pending();
     }
 }

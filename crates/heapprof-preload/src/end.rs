@@ -1,11 +1,12 @@
 //! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
-use crate::{real, start};
+use crate::real::Behind;
+use crate::start;
 
 /// Whether the last dump was made.
 static ENDED: AtomicBool = AtomicBool::new(false);
@@ -27,7 +28,7 @@ pub fn mark_ended() -> bool {
 }
 
 fn last_dump() {
-    if collect::is_running() && collect::is_own_process() && !ENDED.swap(true, Ordering::AcqRel) {
+    if collect::is_running() && collect::is_own_process() && !mark_ended() {
         dump(Reason::Exit);
     }
 }
@@ -65,9 +66,9 @@ pub unsafe extern "C" fn abort() -> ! {
     unsafe {
         // A handler of the program's may jump out and go on: then there is another end to come.
         ENDED.store(false, Ordering::Release);
-        let real = ABORT.load(Ordering::Acquire);
+        let real = ABORT.get();
         if !real.is_null() {
-            std::mem::transmute::<*mut c_void, Abort>(real)();
+            std::mem::transmute::<*const c_void, Abort>(real)();
         }
         collect::raise_default(libc::SIGABRT);
         _exit(127)
@@ -86,11 +87,11 @@ pub unsafe extern "C" fn __assert_fail(
     // SAFETY: passed on as it came.
     unsafe {
         ENDED.store(false, Ordering::Release);
-        let real = ASSERT_FAIL.load(Ordering::Acquire);
+        let real = ASSERT_FAIL.get();
         if real.is_null() {
             abort();
         }
-        std::mem::transmute::<*mut c_void, AssertFail>(real)(assertion, file, line, function)
+        std::mem::transmute::<*const c_void, AssertFail>(real)(assertion, file, line, function)
     }
 }
 
@@ -104,18 +105,9 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 
 /// Registers for the ends that are announced. At the start, so that ours runs after the program's.
 pub fn prepare() {
-    let find = |name, slot: &AtomicPtr<c_void>| {
-        slot.store(
-            real::next(name).unwrap_or_default().cast_mut(),
-            Ordering::Release,
-        );
-    };
-    EXECS
-        .iter()
-        .zip(&EXEC)
-        .for_each(|(name, slot)| find(name, slot));
-    find(c"abort", &ABORT);
-    find(c"__assert_fail", &ASSERT_FAIL);
+    for function in EXEC.iter().chain([&ABORT, &ASSERT_FAIL, &DLCLOSE]) {
+        function.find();
+    }
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {
         __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
@@ -143,31 +135,28 @@ unsafe extern "C" fn before_exec() {
     }
 }
 
-const EXECS: [&std::ffi::CStr; 9] = [
-    c"execve",
-    c"execv",
-    c"execvp",
-    c"execvpe",
-    c"execl",
-    c"execlp",
-    c"execle",
-    c"fexecve",
-    c"execveat",
+static EXEC: [Behind; 9] = [
+    Behind::new(c"execve"),
+    Behind::new(c"execv"),
+    Behind::new(c"execvp"),
+    Behind::new(c"execvpe"),
+    Behind::new(c"execl"),
+    Behind::new(c"execlp"),
+    Behind::new(c"execle"),
+    Behind::new(c"fexecve"),
+    Behind::new(c"execveat"),
 ];
-
-/// libc's functions, looked up at the start: a forked child must not wait for the loader's lock.
-static EXEC: [AtomicPtr<c_void>; 9] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 9];
-static ABORT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-static ASSERT_FAIL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static ABORT: Behind = Behind::new(c"abort");
+static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
+static DLCLOSE: Behind = Behind::new(c"dlclose");
 
 /// Where each exec goes on.
 unsafe extern "C" fn real_exec(index: usize) -> *const c_void {
-    let known = EXEC[index].load(Ordering::Acquire).cast_const();
-    if !known.is_null() {
-        return known;
+    match EXEC[index].get() {
+        // libc has them all; without it there is nothing to call.
+        real if real.is_null() => missing as *const c_void,
+        real => real,
     }
-    // libc has them all; without it there is nothing to call.
-    collect::apart(|| real::next(EXECS[index]).unwrap_or(missing as *const c_void))
 }
 
 unsafe extern "C" fn missing() -> c_int {
@@ -226,10 +215,10 @@ exec!(execveat, 8);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
-    let real = collect::apart(|| real::next(c"dlclose"));
-    let Some(real) = real else {
+    let real = DLCLOSE.get();
+    if real.is_null() {
         return -1;
-    };
+    }
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
     if collect::was_started() {

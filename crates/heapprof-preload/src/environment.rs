@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
+use heapprof_collect::setting::{self, Form};
 use heapprof_collect::{Format, Mode, Options, Output, Triggers};
 
 /// What the environment asks for.
@@ -78,121 +79,67 @@ fn get(name: &CStr) -> Option<&'static [u8]> {
     }
 }
 
-fn parsed<T>(
-    name: &'static CStr,
-    expected: &'static str,
-    parse: impl FnOnce(&str) -> Option<T>,
-) -> Result<Option<T>, Misunderstood> {
+fn parsed<T>(name: &'static CStr, form: &Form<T>) -> Result<Option<T>, Misunderstood> {
     let Some(value) = get(name) else {
         return Ok(None);
     };
-    let value = std::str::from_utf8(value)
-        .ok()
-        .map(str::trim)
-        .and_then(parse);
+    let text = std::str::from_utf8(value).ok().map(str::trim);
+    let expected = form.expected;
+    let value = text.and_then(form.read);
     value.map(Some).ok_or(Misunderstood { name, expected })
 }
 
 fn yes(name: &'static CStr, default: bool) -> Result<bool, Misunderstood> {
-    let answer = |text: &str| match text {
-        "yes" | "1" | "true" | "on" => Some(true),
-        "no" | "0" | "false" | "off" => Some(false),
-        _ => None,
-    };
-    Ok(parsed(name, "yes or no", answer)?.unwrap_or(default))
-}
-
-/// Bytes with a unit: `512KiB`, `1m`, `4096`.
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Time with a unit: `500ms`, `10s`, `2m`, `30`.
-fn time(text: &str) -> Option<Duration> {
-    let digits = text.len()
-        - text
-            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-            .len();
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit.trim() {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let seconds = number.parse::<f64>().ok()? * seconds;
-    (0.001..1e9)
-        .contains(&seconds)
-        .then(|| Duration::from_secs_f64(seconds))
+    Ok(parsed(name, &setting::ANSWER)?.unwrap_or(default))
 }
 
 fn positive(bytes: Option<u64>) -> Option<u64> {
     bytes.filter(|&b| b > 0)
 }
 
-const BYTES: &str = "a size such as 1048576 or 1MiB";
-const TIME: &str = "a time such as 10, 500ms or 2m";
-const SIGNAL: &str = "a signal number";
-
-fn signal(text: &str) -> Option<i32> {
-    text.parse().ok().filter(|s| (1..=64).contains(s))
-}
+const SIGNAL: Form<i32> = Form {
+    expected: "a signal number",
+    read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
+};
+const PROCESS: Form<i32> = Form {
+    expected: "a process id",
+    read: |text| text.parse().ok(),
+};
+const SECONDS: Form<u64> = Form {
+    expected: "seconds",
+    read: |text| text.parse().ok(),
+};
 
 /// Reads the environment; `None` when it asks for nothing.
 pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let mut options = Options::default();
-    let mut found_signal = parsed(c"HEAPPROF_SIGNAL", SIGNAL, signal)?;
+    let mut found_signal = parsed(c"HEAPPROF_SIGNAL", &SIGNAL)?;
     let mut recorded = false;
     if let Some(pattern) = get(c"HEAPPROF_OUTPUT") {
         options.output.pattern = pattern.to_vec();
-        options.output.parent = parsed(c"HEAPPROF_RECORD", "a process id", |t| t.parse().ok())?;
+        options.output.parent = parsed(c"HEAPPROF_RECORD", &PROCESS)?;
         recorded = options.output.parent.is_some();
         options.output.list = get(c"HEAPPROF_LIST").unwrap_or_default().to_vec();
     } else if let Some(prefix) = get(c"HEAPPROFILE") {
         options = gperftools(prefix)?;
         if found_signal.is_none() {
-            found_signal = parsed(c"HEAPPROFILESIGNAL", SIGNAL, signal)?;
+            found_signal = parsed(c"HEAPPROFILESIGNAL", &SIGNAL)?;
         }
     } else {
         return Ok(None);
     }
-    let mode = |text: &str| match text {
-        "sampled" => Some(Mode::Sampled),
-        "exact" => Some(Mode::Exact),
-        _ => None,
-    };
-    if let Some(mode) = parsed(c"HEAPPROF_MODE", "sampled or exact", mode)? {
+    if let Some(mode) = parsed(c"HEAPPROF_MODE", &setting::MODE)? {
         options.mode = mode;
     }
-    let format = |text: &str| match text {
-        "pprof" => Some(Format::Pprof),
-        "text" => Some(Format::Text),
-        _ => None,
-    };
-    if let Some(format) = parsed(c"HEAPPROF_FORMAT", "pprof or text", format)? {
+    if let Some(format) = parsed(c"HEAPPROF_FORMAT", &setting::FORMAT)? {
         options.format = format;
     }
-    let period = |text: &str| bytes(text).filter(|&b| (2..=1 << 40).contains(&b));
-    if let Some(period) = parsed(
-        c"HEAPPROF_PERIOD",
-        "a size from 2 bytes to 1 TiB, such as 512KiB",
-        period,
-    )? {
+    if let Some(period) = parsed(c"HEAPPROF_PERIOD", &setting::PERIOD)? {
         options.period = period;
     }
     let triggers = &mut options.triggers;
-    triggers.interval = parsed(c"HEAPPROF_INTERVAL", TIME, time)?.or(triggers.interval);
-    triggers.growth = positive(parsed(c"HEAPPROF_GROWTH", BYTES, bytes)?);
+    triggers.interval = parsed(c"HEAPPROF_INTERVAL", &setting::TIME)?.or(triggers.interval);
+    triggers.growth = positive(parsed(c"HEAPPROF_GROWTH", &setting::SIZE)?);
     triggers.peak = yes(c"HEAPPROF_PEAK", false)?;
     options.follow_children = follow(&mut options.output)?;
     Ok(Some(Asked {
@@ -237,12 +184,10 @@ fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
 fn gperftools(prefix: &'static [u8]) -> Result<Options, Misunderstood> {
     let size = |name, default: u64| {
         Ok(positive(Some(
-            parsed(name, BYTES, bytes)?.unwrap_or(default),
+            parsed(name, &setting::SIZE)?.unwrap_or(default),
         )))
     };
-    let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", "seconds", |t| {
-        t.parse::<u64>().ok()
-    })?;
+    let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", &SECONDS)?;
     let is_child = inherited(prefix);
     let mut pattern = prefix.to_vec();
     pattern[0] &= 0x7f;

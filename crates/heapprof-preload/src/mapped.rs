@@ -28,56 +28,32 @@ unsafe fn call(n: libc::c_long, args: [usize; 6]) -> *mut c_void {
     result as *mut c_void
 }
 
-// The arguments fill all six registers: the place of the call is found from the frame instead.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
-    at: *mut c_void,
-    len: usize,
-    prot: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> *mut c_void {
-    let args = [
-        at as usize,
-        len,
-        prot as usize,
-        flags as usize,
-        fd as usize,
-        offset as usize,
-    ];
-    // SAFETY: mmap's contract.
-    let mapped = unsafe { call(libc::SYS_mmap, args) };
-    if mapped != libc::MAP_FAILED && counted() {
-        collect::map(mapped as usize, len, Frame::caller());
-    }
-    mapped
+/// Defines mmap by one of its names. Its arguments fill all six registers, so the place of the call is found from
+/// the frame, of which there must be one only.
+macro_rules! mmap {
+    ($name:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            at: *mut c_void,
+            len: usize,
+            prot: c_int,
+            flags: c_int,
+            fd: c_int,
+            offset: i64,
+        ) -> *mut c_void {
+            let (prot, flags, fd) = (prot as usize, flags as usize, fd as usize);
+            let args = [at as usize, len, prot, flags, fd, offset as usize];
+            // SAFETY: mmap's contract.
+            let mapped = unsafe { call(libc::SYS_mmap, args) };
+            if mapped != libc::MAP_FAILED && counted() {
+                collect::map(mapped as usize, len, Frame::caller());
+            }
+            mapped
+        }
+    };
 }
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
-    at: *mut c_void,
-    len: usize,
-    prot: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> *mut c_void {
-    let args = [
-        at as usize,
-        len,
-        prot as usize,
-        flags as usize,
-        fd as usize,
-        offset as usize,
-    ];
-    // SAFETY: mmap's contract.
-    let mapped = unsafe { call(libc::SYS_mmap, args) };
-    if mapped != libc::MAP_FAILED && counted() {
-        collect::map(mapped as usize, len, Frame::caller());
-    }
-    mapped
-}
+mmap!(mmap);
+mmap!(mmap64);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {

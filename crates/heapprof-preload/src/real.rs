@@ -1,7 +1,7 @@
 //! The functions behind the hooks: glibc's own, or those of another allocator that comes after us.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Where each hook goes on. Written before the first allocation passes, read by the hooks' assembly.
 #[repr(C)]
@@ -108,6 +108,36 @@ pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     (!found.is_null()).then_some(found.cast_const())
+}
+
+/// A function of libc that one of ours stands in front of.
+pub struct Behind {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Behind {
+    /// The next function called `name`.
+    pub const fn new(name: &'static CStr) -> Self {
+        let found = AtomicPtr::new(std::ptr::null_mut());
+        Self { name, found }
+    }
+
+    /// Looks it up. At the start: a forked child must not wait for the loader's lock.
+    pub fn find(&self) -> *const c_void {
+        let found = next(self.name).unwrap_or_default();
+        self.found.store(found.cast_mut(), Ordering::Release);
+        found
+    }
+
+    /// The function, null when there is none.
+    pub fn get(&self) -> *const c_void {
+        match self.found.load(Ordering::Acquire).cast_const() {
+            // Called before the library's start.
+            found if found.is_null() => heapprof_collect::apart(|| self.find()),
+            found => found,
+        }
+    }
 }
 
 /// Where the object that holds `address` is loaded.

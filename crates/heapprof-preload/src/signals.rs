@@ -4,12 +4,13 @@
 //! An interpreter asks whether SIGINT is at its default before it installs its own handler. So sigaction and
 //! signal answer for ours as if it were not there, and give way to what the program sets.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_collect as collect;
 
-use crate::{end, real};
+use crate::end;
+use crate::real::Behind;
 
 /// Signals that we take whenever the program has them at their default, a bit each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
@@ -126,15 +127,26 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
+static SIGNAL: Behind = Behind::new(c"signal");
+static SYSV_SIGNAL: Behind = Behind::new(c"__sysv_signal");
+
+/// Looks up what stands behind ours. At the start.
+pub fn prepare() {
+    SIGNAL.find();
+    SYSV_SIGNAL.find();
+}
+
 /// signal and its like, by way of sigaction for the signals that we want.
-unsafe fn set(name: &CStr, signal: c_int, handler: usize, flags: c_int) -> usize {
+unsafe fn set(real: &Behind, signal: c_int, handler: usize, flags: c_int) -> usize {
     type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
     // SAFETY: signal's contract, passed on.
     unsafe {
         if WANTED.load(Ordering::Acquire) & bit(signal) == 0 {
-            return match collect::apart(|| real::next(name)) {
-                Some(real) => std::mem::transmute::<*const c_void, Signal>(real)(signal, handler),
-                None => libc::SIG_ERR,
+            let real = real.get();
+            return if real.is_null() {
+                libc::SIG_ERR
+            } else {
+                std::mem::transmute::<*const c_void, Signal>(real)(signal, handler)
             };
         }
         let (mut new, mut old): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
@@ -150,7 +162,7 @@ unsafe fn set(name: &CStr, signal: c_int, handler: usize, flags: c_int) -> usize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     // SAFETY: signal's contract.
-    unsafe { set(c"signal", signal, handler, libc::SA_RESTART) }
+    unsafe { set(&SIGNAL, signal, handler, libc::SA_RESTART) }
 }
 
 #[unsafe(no_mangle)]
@@ -158,7 +170,7 @@ pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: usize) -> usize {
     // SAFETY: signal's contract.
     unsafe {
         set(
-            c"__sysv_signal",
+            &SYSV_SIGNAL,
             signal,
             handler,
             libc::SA_RESETHAND | libc::SA_NODEFER,

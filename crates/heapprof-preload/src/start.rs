@@ -59,6 +59,7 @@ fn begin() {
     std::panic::set_hook(Box::new(|_| {}));
     collect::prepare();
     end::prepare();
+    signals::prepare();
     let asked = match environment::read() {
         Ok(Some(asked)) => asked,
         Ok(None) => return,

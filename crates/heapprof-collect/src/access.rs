@@ -119,10 +119,3 @@ fn wait_for(state: &ThreadState) {
         }
     }
 }
-
-/// After fork: nobody else is inside.
-pub(crate) fn forget_other_threads() {
-    for state in thread::all() {
-        state.inside.store(false, Ordering::Relaxed);
-    }
-}

@@ -1,0 +1,349 @@
+//! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
+
+use crate::access::{self, Access};
+use crate::capture::{self, Captured, Frame};
+use crate::counters::Weight;
+use crate::engine::{
+    DROPPED, LIVE, Mode, PROCESS, STACKS, begins, byte_bits, charge, count, enter, is_exact, leave,
+    mode, period, state_of,
+};
+use crate::filter;
+use crate::live::{Block as LiveBlock, Full, hint};
+use crate::mappings;
+use crate::sampler;
+use crate::thread::ThreadState;
+use crate::tls::{self, Block};
+use crate::trigger;
+
+/// An allocation that the countdown chose: records what `real` gives.
+///
+/// `frame` is where the program called.
+#[inline]
+pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *mut u8 {
+    let block = tls::current();
+    // SAFETY: the block, and through `busy` its state, are this thread's own.
+    unsafe {
+        if (*block).busy != 0 {
+            if mode() != Mode::Off {
+                count(&DROPPED.nested);
+            }
+            return real();
+        }
+        match mode() {
+            Mode::Exact => {
+                let Some(state) = state_of(block).as_mut() else {
+                    (*block).countdown = 0;
+                    count(&DROPPED.no_memory);
+                    return real();
+                };
+                enter(block);
+                let stack = stack(state, frame);
+                // Needed right after the real one.
+                hint(
+                    state
+                        .cells
+                        .get(stack.unwrap_or(0) as usize)
+                        .cast_const()
+                        .cast(),
+                );
+                let address = real();
+                if !address.is_null() {
+                    record(state, address, stack, size, true);
+                }
+                leave(block, 0);
+                address
+            }
+            Mode::Sampled => allocate_sampled(block, size, frame, real),
+            Mode::Off => {
+                (*block).countdown = 0;
+                real()
+            }
+        }
+    }
+}
+
+#[cold]
+unsafe fn allocate_sampled(
+    block: *mut Block,
+    size: usize,
+    frame: Frame,
+    real: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    // SAFETY: as in `allocate`.
+    unsafe {
+        let begins = begins(block);
+        let Some(state) = state_of(block).as_mut() else {
+            (*block).countdown = period();
+            count(&DROPPED.no_memory);
+            return real();
+        };
+        if begins {
+            // Every thread's first allocation comes here, for its countdown starts at zero.
+            let interval = state.random.interval(period());
+            if interval > size as u64 {
+                (*block).countdown = interval - (size as u64 + 1);
+                return real();
+            }
+        }
+        enter(block);
+        let stack = stack(state, frame);
+        let address = real();
+        if !address.is_null() {
+            record(state, address, stack, size, false);
+        }
+        leave(block, state.random.interval(period()));
+        address
+    }
+}
+
+/// The number of the stack at `frame`.
+#[inline(always)]
+pub(crate) fn stack(state: &mut ThreadState, frame: Frame) -> Option<u32> {
+    let captured = state.record.capture(frame);
+    if captured == Captured::Same && state.last_generation == mappings::generation() {
+        return state.last_stack;
+    }
+    changed_stack(state, frame, captured)
+}
+
+fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
+    let generation = mappings::generation();
+    let mixed =
+        |hash: u64| (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2);
+    let id = if captured == Captured::Unrecorded {
+        let kept = state.record.walk(frame);
+        STACKS.find_or_insert(mixed(capture::hash(kept)), generation, kept.iter().copied())
+    } else {
+        let hash = mixed(state.record.hash());
+        let leaf_first = state.record.frames().iter().rev().copied();
+        STACKS
+            .find(hash)
+            .or_else(|| STACKS.find_or_insert(hash, generation, leaf_first))
+    };
+    (state.last_stack, state.last_generation) = (id, generation);
+    id
+}
+
+/// Enters a new block in the books.
+#[inline]
+fn record(state: &mut ThreadState, address: *mut u8, stack: Option<u32>, size: usize, exact: bool) {
+    LIVE.prefetch(address as usize);
+    let cell = stack.map_or(std::ptr::null_mut(), |stack| {
+        state.cells.touch(stack as usize)
+    });
+    // SAFETY: cells are mapped for good and written by their thread only.
+    let (Some(cell), Some(stack)) = (unsafe { cell.as_ref() }, stack) else {
+        count(&DROPPED.no_memory);
+        return;
+    };
+    let size = size as u64;
+    let (block, weight) = (LiveBlock { stack, size }, weight_of(size, exact));
+    let mut access = access::open(state);
+    let alarm = PROCESS.allocated(state, cell, weight, &mut access);
+    let inserted = LIVE.insert(address as usize, block, access == Access::Alone);
+    access::close(state);
+    if alarm {
+        trigger::alarm();
+    }
+    if !matches!(inserted, Ok(None)) {
+        not_as_expected(state, inserted, block, exact);
+    }
+    if inserted.is_ok() {
+        if exact {
+            state.recent.allocated(address as usize);
+        } else {
+            filter::add(address as usize);
+        }
+    }
+    report(state, ALLOCATED, weight);
+}
+
+const ALLOCATED: usize = 0;
+const FREED: usize = 1;
+
+/// Adds to what the thread has not reported yet.
+#[inline(always)]
+fn report(state: &mut ThreadState, what: usize, weight: Weight) {
+    let sum = state.unreported[what].wrapping_add(weight.bytes >> byte_bits());
+    state.unreported[what] = sum;
+    if sum >= trigger::REPORT {
+        trigger::report(&mut state.unreported);
+    }
+}
+
+/// A block that could not be remembered, or whose address was still taken.
+#[cold]
+fn not_as_expected(
+    state: &mut ThreadState,
+    inserted: Result<Option<LiveBlock>, Full>,
+    block: LiveBlock,
+    exact: bool,
+) {
+    match inserted {
+        Ok(Some(old)) => {
+            count(&DROPPED.unseen);
+            settle(state, old, exact);
+        }
+        Ok(None) => {}
+        Err(Full) => {
+            count(&DROPPED.no_memory);
+            settle(state, block, exact);
+        }
+    }
+}
+
+/// What a block of `size` bytes counts.
+#[inline]
+fn weight_of(size: u64, exact: bool) -> Weight {
+    if exact {
+        Weight {
+            objects: 1,
+            bytes: size,
+        }
+    } else {
+        sampler::weight(size, period())
+    }
+}
+
+/// Takes a block out of the books.
+#[inline]
+fn settle(state: &mut ThreadState, block: LiveBlock, exact: bool) {
+    let weight = weight_of(block.size, exact);
+    let access = access::open(state);
+    settle_open(state, block, weight, access);
+    access::close(state);
+    report(state, FREED, weight);
+}
+
+#[inline(always)]
+fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Access) {
+    // SAFETY: as in `record`.
+    if let Some(cell) = unsafe { state.cells.touch(block.stack as usize).as_ref() } {
+        PROCESS.freed(state, cell, weight, access);
+    }
+}
+
+/// At a block's end: whether it was temporary, or that the filter no longer holds it.
+#[inline(always)]
+fn note_end(state: &mut ThreadState, address: usize, block: LiveBlock, exact: bool) {
+    if !exact {
+        filter::remove(address);
+        return;
+    }
+    if state.recent.freed(address)
+        // SAFETY: as in `record`.
+        && let Some(temporary) = unsafe { state.temporary.touch(block.stack as usize).as_ref() }
+    {
+        temporary.0.add(weight_of(block.size, true));
+    }
+}
+
+/// Forgets a block without counting its end yet.
+#[inline(always)]
+fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
+    let alone = access::open(state) == Access::Alone;
+    let block = LIVE.remove(address as usize, alone);
+    access::close(state);
+    block
+}
+
+/// A free that the filter chose; before the real one, after which another thread may get the address.
+#[inline]
+pub fn release(address: *mut u8) {
+    let block = tls::current();
+    // SAFETY: as in `allocate`.
+    unsafe {
+        if (*block).busy != 0 || mode() == Mode::Off {
+            return;
+        }
+        let countdown = (*block).countdown;
+        let Some(state) = state_of(block).as_mut() else {
+            count(&DROPPED.no_memory);
+            return;
+        };
+        enter(block);
+        // The real free reads the block's header: its miss and ours overlap.
+        hint(address.wrapping_sub(16));
+        let exact = is_exact();
+        let access = access::open(state);
+        let freed = LIVE.remove(address as usize, access == Access::Alone);
+        if let Some(freed) = freed {
+            let weight = weight_of(freed.size, exact);
+            settle_open(state, freed, weight, access);
+            access::close(state);
+            note_end(state, address as usize, freed, exact);
+            report(state, FREED, weight);
+        } else {
+            access::close(state);
+            if exact {
+                count(&DROPPED.unknown);
+            }
+        }
+        leave(block, countdown);
+    }
+}
+
+/// A reallocation: the end of `old` and a new allocation, in place or not.
+///
+/// The old block leaves the table before `real`, which may give its address to another thread, and comes
+/// back if `real` fails.
+#[inline]
+pub fn reallocate(
+    old: *mut u8,
+    size: usize,
+    frame: Frame,
+    real: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let chosen = charge(size);
+    if !chosen && !filter::may_hold(old as usize) {
+        return real();
+    }
+    let block = tls::current();
+    // SAFETY: as in `allocate`.
+    unsafe {
+        if (*block).busy != 0 || mode() == Mode::Off {
+            if mode() == Mode::Off {
+                (*block).countdown = 0;
+            }
+            return real();
+        }
+        let exact = is_exact();
+        let begins = !exact && chosen && begins(block);
+        let countdown = (*block).countdown;
+        let Some(state) = state_of(block).as_mut() else {
+            count(&DROPPED.no_memory);
+            return real();
+        };
+        let mut chosen = chosen;
+        let mut next = if exact { 0 } else { countdown };
+        if chosen && !exact {
+            next = state.random.interval(period());
+            if begins && next > size as u64 {
+                (chosen, next) = (false, next - (size as u64 + 1));
+            }
+        }
+        enter(block);
+        let freed = take(state, old);
+        let stack = if chosen { stack(state, frame) } else { None };
+        let address = real();
+        match freed {
+            Some(freed) if address.is_null() && size != 0 => {
+                // The old block is untouched.
+                let alone = access::open(state) == Access::Alone;
+                let _ = LIVE.insert(old as usize, freed, alone);
+                access::close(state);
+            }
+            Some(freed) => {
+                note_end(state, old as usize, freed, exact);
+                settle(state, freed, exact);
+            }
+            None if exact && !address.is_null() => count(&DROPPED.unknown),
+            None => {}
+        }
+        if chosen && !address.is_null() {
+            record(state, address, stack, size, exact);
+        }
+        leave(block, next);
+        address
+    }
+}
