@@ -74,7 +74,6 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "output",
             "probe_table",
             "recording",
-            "sampler",
             "snapshot",
             "stack_switch",
             "stacks",
