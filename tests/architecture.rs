@@ -80,7 +80,6 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "sys",
             "thread",
             "tls",
-            "trigger",
             "walk",
             "weak",
         ],

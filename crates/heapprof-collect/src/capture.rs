@@ -41,6 +41,10 @@ pub(crate) struct Record {
     /// Number of entries of `check`.
     checks: usize,
     hash: u64,
+    /// Whether the last capture found the stack of the one before.
+    steady: bool,
+    /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was told of.
+    shared: usize,
     /// Return addresses, by frame.
     pc: [u64; REMEMBERED],
     /// Where they lie.
@@ -91,16 +95,23 @@ fn term(pc: u64, index: usize) -> u64 {
 impl Record {
     /// Forgets the last stack, and whose stack it was.
     pub(crate) fn reset(&mut self) {
-        (self.len, self.checks, self.hash) = (0, 0, 0);
+        self.forget();
         self.bounds = Bounds::default();
     }
 
     /// Gets the stack of the caller at `frame`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn capture(&mut self, frame: Frame) -> Captured {
+        if self.steady && self.is_unchanged(frame) {
+            return Captured::Same;
+        }
+        self.find_changes(frame)
+    }
+
+    fn find_changes(&mut self, frame: Frame) -> Captured {
         if self.epoch != modules::unload_epoch() {
             self.epoch = modules::unload_epoch();
-            (self.len, self.checks, self.hash) = (0, 0, 0);
+            self.forget();
         }
         if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
             // The record must go: whoever asks next would take its stack for the one that is walked now.
@@ -184,7 +195,8 @@ impl Record {
                 }
             }
         }
-        if keep == self.len && fresh == 0 && self.hash == before && self.len > 0 {
+        self.steady = keep == self.len && fresh == 0 && self.hash == before && self.len > 0;
+        if self.steady {
             return Captured::Same;
         }
         if keep + fresh > REMEMBERED {
@@ -198,8 +210,13 @@ impl Record {
         }
     }
 
-    fn give_up(&mut self) -> Captured {
+    fn forget(&mut self) {
         (self.len, self.checks, self.hash) = (0, 0, 0);
+        (self.steady, self.shared) = (false, 0);
+    }
+
+    fn give_up(&mut self) -> Captured {
+        self.forget();
         Captured::Unrecorded
     }
 
@@ -247,6 +264,36 @@ impl Record {
         check
     }
 
+    /// Whether the stack at `frame` is the recorded one: the shortest way to say so, and no more.
+    #[inline(always)]
+    fn is_unchanged(&self, frame: Frame) -> bool {
+        let len = self.len;
+        if len == 0 || len > REMEMBERED {
+            return false;
+        }
+        let newest = len - 1;
+        let fits = !self.needs_bp[newest] || self.bp[newest] == frame.bp;
+        if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
+            return false;
+        }
+        let (slots_by_8, slots_left) = self.slot[..len].as_chunks::<8>();
+        let (pcs_by_8, pcs_left) = self.pc[..len].as_chunks::<8>();
+        let changed = |slot: usize, pc: u64| {
+            // SAFETY: recorded slots lie between the newest frame, which is where it was, and the end of this thread's stack.
+            unsafe { (slot as *const u64).read() ^ pc }
+        };
+        let mut any = 0;
+        for (slots, pcs) in slots_by_8.iter().zip(pcs_by_8) {
+            let changed = (0..8).fold(0, |any, i| any | changed(slots[i], pcs[i]));
+            // Kept from becoming a branch for each.
+            any |= std::hint::black_box(changed);
+        }
+        for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
+            any |= changed(slot, pc);
+        }
+        any == 0 && self.broken_check(len).is_none()
+    }
+
     /// The return address of frame `i` as it is in memory now.
     #[inline(always)]
     fn now(&self, i: usize) -> u64 {
@@ -255,7 +302,7 @@ impl Record {
     }
 
     /// The newest frame of which a word besides the return address changed.
-    #[inline]
+    #[inline(always)]
     fn broken_check(&self, keep: usize) -> Option<usize> {
         let end = self.check_end[keep - 1] as usize;
         let broken = self.check[..end].iter().rev().find(|check| {
@@ -282,6 +329,7 @@ impl Record {
         (self.other_pc[i], self.other_term[i]) = (self.pc[i], self.term[i]);
         self.hash = self.hash.wrapping_sub(self.term[i]).wrapping_add(new);
         (self.pc[i], self.term[i]) = (pc, new);
+        self.shared = self.shared.min(i);
         true
     }
 
@@ -291,6 +339,7 @@ impl Record {
             self.hash = self.hash.wrapping_sub(self.term[i]);
         }
         self.len = keep + fresh;
+        self.shared = self.shared.min(keep);
         self.checks = if keep == 0 {
             0
         } else {
@@ -334,6 +383,16 @@ impl Record {
     /// The recorded stack's hash.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// The recorded stack was given a number, or could not be.
+    pub(crate) fn numbered(&mut self, known: bool) {
+        self.shared = if known { self.len } else { 0 };
+    }
+
+    /// How many of the oldest frames the stack has in common with the last one that was numbered.
+    pub(crate) fn shared(&self) -> usize {
+        self.shared
     }
 
     /// The recorded return addresses, root first.

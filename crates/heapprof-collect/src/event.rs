@@ -11,6 +11,7 @@ use crate::filter;
 use crate::live::{Block as LiveBlock, Full, hint};
 use crate::mappings;
 use crate::sampler;
+use crate::stacks::Stack;
 use crate::thread::ThreadState;
 use crate::tls::{self, Block};
 use crate::trigger;
@@ -110,15 +111,22 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
     let generation = mappings::generation();
     let mixed =
         |hash: u64| (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2);
+    let record = &mut state.record;
     let id = if captured == Captured::Unrecorded {
-        let kept = state.record.walk(frame);
-        STACKS.find_or_insert(mixed(capture::hash(kept)), generation, kept.iter().copied())
+        let kept = record.walk(frame);
+        let id = STACKS.find_or_insert(mixed(capture::hash(kept)), generation, Stack::new(kept));
+        // What the record holds, if anything, is not what got this number.
+        record.numbered(false);
+        id
     } else {
-        let hash = mixed(state.record.hash());
-        let leaf_first = state.record.frames().iter().rev().copied();
-        STACKS
-            .find(hash)
-            .or_else(|| STACKS.find_or_insert(hash, generation, leaf_first))
+        let hash = mixed(record.hash());
+        let id = STACKS.find(hash).or_else(|| {
+            let base = state.last_stack.map(|last| (last, record.shared()));
+            let stack = Stack::on(base, record.frames());
+            STACKS.find_or_insert(hash, generation, stack)
+        });
+        record.numbered(id.is_some());
+        id
     };
     (state.last_stack, state.last_generation) = (id, generation);
     id

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use heapprof_profile::{
-    FrameText, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
-    ProfileBuilder, encode_quickly,
+    FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
+    encode_samples_quickly,
 };
 
 use crate::capture::CUT;
@@ -39,10 +39,10 @@ pub(crate) fn begin() {
     STARTED.store(now(), Ordering::Relaxed);
 }
 
-/// Bytes that a dump may take at most: sums and samples by stack, locations by frame, text, gzip.
+/// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(crate) fn memory_needed() -> usize {
     let stacks = STACKS.len() as usize;
-    (3 << 19) + stacks * 512 + STACKS.words() * 24
+    (3 << 19) + stacks * 128 + STACKS.words() * 24
 }
 
 /// One stack's sums over all threads.
@@ -132,6 +132,33 @@ impl Hasher for AddressHasher {
 
 type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
 
+/// The stack that was written last: the next one mostly has its oldest frames.
+#[derive(Default)]
+struct Last {
+    generation: u32,
+    frames: Vec<u64>,
+    locations: Vec<LocationIndex>,
+}
+
+impl Last {
+    /// How many of the oldest frames are this stack's too.
+    fn shared(&self, generation: u32, frames: &[u64]) -> usize {
+        if generation != self.generation {
+            return 0;
+        }
+        let pairs = frames.iter().rev().zip(self.frames.iter().rev());
+        pairs.take_while(|(a, b)| a == b).count()
+    }
+
+    fn is(&mut self, generation: u32, frames: &[u64], locations: &[LocationIndex]) {
+        self.generation = generation;
+        self.frames.clear();
+        self.frames.extend_from_slice(frames);
+        self.locations.clear();
+        self.locations.extend_from_slice(locations);
+    }
+}
+
 /// Writes the gzipped profile.
 pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<()> {
     let exact = engine::is_exact();
@@ -148,44 +175,39 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
         ..FrameText::default()
     }]);
     let sums = sums();
-    let mut stack = Vec::new();
-    for (id, sum) in sums.iter().enumerate() {
-        let in_use = sum.in_use();
-        let values = [
-            sum.allocated[0],
-            sum.allocated[1],
-            in_use[0],
-            in_use[1],
-            sum.peak[0],
-            sum.peak[1],
-            sum.temporary[0],
-            sum.temporary[1],
-        ];
-        if values.iter().all(|&v| v == 0) {
-            continue;
-        }
-        let (generation, frames) = STACKS.get(id as u32);
-        stack.clear();
-        for &pc in frames {
-            if pc == CUT {
-                stack.push(cut);
-                continue;
-            }
-            // The call, not what comes after it.
-            let address = pc - 1;
-            let location = locations.entry((generation, address)).or_insert_with(|| {
-                let mapping = find(&known, address as usize, generation);
-                builder.location(mapping.map(|i| indices[i]), address, false, &[])
-            });
-            stack.push(*location);
-        }
-        builder
-            .profile
-            .samples
-            .push(stack.iter().copied(), &values[..width], LabelSetIndex(0));
-    }
     describe(&mut builder, reason, exact, &sums);
-    encode_quickly(&builder.finish(), writer).map_err(|error| match error {
+    let mut left = sums.iter().enumerate();
+    let (mut frames, mut last) = (Vec::new(), Last::default());
+    // The next stack that has anything to say.
+    let next =
+        |builder: &mut ProfileBuilder, stack: &mut Vec<LocationIndex>, values: &mut [i64]| {
+            for (id, sum) in left.by_ref() {
+                let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
+                values.copy_from_slice(&types.as_flattened()[..width]);
+                if values.iter().all(|&v| v == 0) {
+                    continue;
+                }
+                let generation = STACKS.read(id as u32, &mut frames);
+                let known_tail = last.shared(generation, &frames);
+                let (new, same) = frames.split_at(frames.len() - known_tail);
+                stack.extend(new.iter().map(|&pc| {
+                    if pc == CUT {
+                        return cut;
+                    }
+                    // The call, not what comes after it.
+                    let address = pc - 1;
+                    *locations.entry((generation, address)).or_insert_with(|| {
+                        let mapping = find(&known, address as usize, generation);
+                        builder.location(mapping.map(|i| indices[i]), address, false, &[])
+                    })
+                }));
+                stack.extend(&last.locations[last.locations.len() - same.len()..]);
+                last.is(generation, &frames, stack);
+                return true;
+            }
+            false
+        };
+    encode_samples_quickly(builder, next, writer).map_err(|error| match error {
         heapprof_profile::Error::Write(error) => error,
         other => io::Error::other(other.to_string()),
     })

@@ -1,4 +1,7 @@
 //! Every distinct stack once: its number by its hash, its frames by its number.
+//!
+//! A stack is kept as an earlier one and the frames that it has above it, for most stacks of a program differ in
+//! their newest few frames: a recursive parser's 60 frames take 100 bytes in place of 500.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,14 +13,66 @@ use crate::sys;
 /// The stacks of a process.
 pub(crate) struct Stacks {
     by_hash: ProbeTable,
-    /// Where each stack's frames are: a header word, then return addresses, leaf first.
-    frames: Chunks<*const u64>,
+    /// Where each stack's record is.
+    record: Chunks<*const Record>,
     len: AtomicU32,
     arena: Locked<Arena>,
 }
 
 // SAFETY: frames are written once, before their stack's number is published.
 unsafe impl Sync for Stacks {}
+
+/// What is known of a stack; its own frames lie behind it, newest first.
+#[repr(C)]
+struct Record {
+    generation: u32,
+    /// All frames.
+    frames: u16,
+    /// How many of the oldest frames are those of `base`.
+    from_base: u16,
+    /// A stack with a lower number.
+    base: u32,
+    _unused: u32,
+}
+
+/// Words of a [`Record`].
+const RECORD: usize = size_of::<Record>() / 8;
+
+impl Record {
+    /// The stack's own frames, newest first.
+    fn own(&self) -> &[u64] {
+        let own = usize::from(self.frames - self.from_base);
+        // SAFETY: a record is made with its own frames behind it.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).add(1).cast(), own) }
+    }
+}
+
+/// A stack that may be new: its frames, and another whose oldest frames it shares.
+pub(crate) struct Stack<'a> {
+    base: Option<(u32, usize)>,
+    frames: &'a [u64],
+    newest_first: bool,
+}
+
+impl<'a> Stack<'a> {
+    /// A stack by itself, newest frame first.
+    pub(crate) fn new(frames: &'a [u64]) -> Self {
+        Self {
+            base: None,
+            frames,
+            newest_first: true,
+        }
+    }
+
+    /// A stack of which the oldest so many frames are those of a numbered stack; oldest frame first.
+    pub(crate) fn on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
+        Self {
+            base: base.filter(|&(_, shared)| shared != 0),
+            frames,
+            newest_first: false,
+        }
+    }
+}
 
 struct Arena {
     at: *mut u64,
@@ -33,7 +88,7 @@ impl Stacks {
     pub(crate) const fn new() -> Self {
         Self {
             by_hash: ProbeTable::new(),
-            frames: Chunks::new(),
+            record: Chunks::new(),
             len: AtomicU32::new(0),
             arena: Locked::new(Arena {
                 at: std::ptr::null_mut(),
@@ -54,27 +109,54 @@ impl Stacks {
         &self,
         hash: u64,
         generation: u32,
-        leaf_first: impl ExactSizeIterator<Item = u64>,
+        stack: Stack<'_>,
     ) -> Option<u32> {
         let id = self.by_hash.find_or_insert(hash, || {
-            let at = self.arena.with(|arena| arena.take(leaf_first.len() + 1))?;
             let id = self.len.load(Ordering::Relaxed);
-            let place = self.frames.touch(id as usize);
+            let place = self.record.touch(id as usize);
             if place.is_null() || id == u32::MAX {
                 return None;
             }
-            // SAFETY: `at` has room for the header and all frames; `place` is mapped and nobody reads it yet.
+            let (base, shared) = self.nearest(stack.base);
+            let own = stack.frames.len() - shared;
+            let at = self.arena.with(|arena| arena.take(RECORD + own))?;
+            // SAFETY: `at` has room for the record and its frames; `place` is mapped and nobody reads it yet.
             unsafe {
-                *at = u64::from(generation) << 32 | leaf_first.len() as u64;
-                leaf_first
-                    .enumerate()
-                    .for_each(|(i, pc)| *at.add(1 + i) = pc);
-                *place = at;
+                at.cast::<Record>().write(Record {
+                    generation,
+                    frames: u16::try_from(stack.frames.len()).ok()?,
+                    from_base: u16::try_from(shared).ok()?,
+                    base,
+                    _unused: 0,
+                });
+                let to = std::slice::from_raw_parts_mut(at.add(RECORD), own);
+                if stack.newest_first {
+                    to.copy_from_slice(stack.frames);
+                } else {
+                    let frames = stack.frames[shared..].iter().rev();
+                    to.iter_mut().zip(frames).for_each(|(to, &pc)| *to = pc);
+                }
+                *place = at.cast();
             }
             self.len.store(id + 1, Ordering::Release);
             Some(u64::from(id))
         });
         id.map(|id| id as u32)
+    }
+
+    /// The stack to build on: of those that have the shared frames, the one that has some of them itself. So every
+    /// step from a stack to its base comes nearer to the root, and reading a stack takes no more steps than it has frames.
+    fn nearest(&self, base: Option<(u32, usize)>) -> (u32, usize) {
+        let Some((mut id, shared)) = base else {
+            return (0, 0);
+        };
+        loop {
+            let record = self.record(id);
+            if usize::from(record.from_base) < shared {
+                return (id, shared);
+            }
+            id = record.base;
+        }
     }
 
     /// How many stacks there are.
@@ -87,15 +169,24 @@ impl Stacks {
         self.arena.with(|arena| arena.mapped)
     }
 
-    /// A stack's generation of mappings, and its return addresses, leaf first.
-    pub(crate) fn get(&self, id: u32) -> (u32, &[u64]) {
-        // SAFETY: numbers below `len` have a published, immutable record with its length in front.
-        unsafe {
-            let at = *self.frames.get(id as usize);
-            (
-                ((*at) >> 32) as u32,
-                std::slice::from_raw_parts(at.add(1), *at as u32 as usize),
-            )
+    fn record(&self, id: u32) -> &Record {
+        // SAFETY: numbers below `len` have a published, immutable record.
+        unsafe { &**self.record.get(id as usize) }
+    }
+
+    /// Puts a stack's return addresses into `frames`, leaf first; its generation of mappings.
+    pub(crate) fn read(&self, id: u32, frames: &mut Vec<u64>) -> u32 {
+        frames.clear();
+        let (mut record, mut wanted) = (self.record(id), usize::MAX);
+        let generation = record.generation;
+        loop {
+            let newer = usize::from(record.frames).saturating_sub(wanted);
+            frames.extend(&record.own()[newer..]);
+            wanted = record.from_base.into();
+            if wanted == 0 {
+                return generation;
+            }
+            record = self.record(record.base);
         }
     }
 

@@ -28,10 +28,12 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
     line(writer, &total)?;
     // Estimates are unsampled already, so a reader must not do it again.
     writeln!(writer, " @ heapprofile")?;
+    let mut frames = Vec::new();
     for id in order {
         line(writer, &sums[id])?;
         write!(writer, " @")?;
-        for &pc in STACKS.get(id as u32).1.iter().filter(|&&pc| pc != CUT) {
+        STACKS.read(id as u32, &mut frames);
+        for &pc in frames.iter().filter(|&&pc| pc != CUT) {
             write!(writer, " {pc:#018x}")?;
         }
         writeln!(writer)?;

@@ -9,59 +9,97 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use foldhash::{HashMap, HashMapExt};
 use prost::Message;
-use prost::encoding::{int64, string, uint64};
+use prost::encoding::{encode_varint, int64, string, uint64};
 
+use crate::builder::ProfileBuilder;
 use crate::error::Error;
-use crate::model::{Label, Location, Profile, ValueType};
+use crate::model::{Label, LabelSetIndex, Location, LocationIndex, Profile, ValueType};
 use crate::proto;
 use crate::strings::StringId;
 
 /// Writes `profile` gzipped, without time or name in the gzip header.
 pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    encode_gzip(profile, writer, Compression::default())
-}
-
-/// As [`encode`], but gzipped as quickly as may be: for writers inside a program that has other things to do.
-pub fn encode_quickly(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    encode_gzip(profile, writer, Compression::fast())
-}
-
-fn encode_gzip(profile: &Profile, writer: impl Write, level: Compression) -> Result<(), Error> {
-    let mut gzip: GzEncoder<_> = GzBuilder::new().write(writer, level);
+    let mut gzip: GzEncoder<_> = GzBuilder::new().write(writer, Compression::default());
     encode_plain(profile, &mut gzip)?;
     let finished = gzip.finish().and_then(|mut writer| writer.flush());
     finished.map_err(Error::Write)
 }
 
+/// As [`encode`], but with samples that are made one by one and not kept, and gzipped as quickly as may be: for writers
+/// inside a program that has other things to do.
+///
+/// `next` puts the next sample's stack (leaf first) into the empty vector and its values into the slice, with what
+/// locations it needs into the builder; false when there is none left. Samples have no labels.
+pub fn encode_samples_quickly(
+    mut builder: ProfileBuilder,
+    mut next: impl FnMut(&mut ProfileBuilder, &mut Vec<LocationIndex>, &mut [i64]) -> bool,
+    writer: impl Write,
+) -> Result<(), Error> {
+    let gzip = GzBuilder::new().write(writer, Compression::fast());
+    let mut values = vec![0; builder.profile.sample_type.len()];
+    let mut stack = Vec::new();
+    let write = || {
+        let mut encoder = Encoder::new(gzip);
+        encoder.sample_types(&builder.profile)?;
+        while next(&mut builder, &mut stack, &mut values) {
+            encoder.sample(&builder.profile, &stack, &values, LabelSetIndex(0))?;
+            stack.clear();
+        }
+        encoder.tables(&builder.profile)?.finish()?.flush()
+    };
+    write().map_err(Error::Write)
+}
+
 /// Writes `profile` without gzip.
 pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut encoder = Encoder {
-        profile,
-        writer,
-        buf: Vec::with_capacity(2 * FLUSH),
-        index: vec![None; profile.strings.len()],
-        texts: Vec::new(),
-        label_sets: HashMap::new(),
+    let mut encoder = Encoder::new(writer);
+    let samples = &profile.samples;
+    let write = || {
+        encoder.sample_types(profile)?;
+        for i in 0..samples.len() {
+            let (stack, set) = (samples.stack(i), samples.label_set(i));
+            encoder.sample(profile, stack, samples.values(i), set)?;
+        }
+        encoder.tables(profile)?.flush()
     };
-    encoder.text(StringId::EMPTY);
-    encoder.all().map_err(Error::Write)
+    write().map_err(Error::Write)
 }
 
 const FLUSH: usize = 64 << 10;
 
-struct Encoder<'a, W> {
-    profile: &'a Profile,
+/// Writes a file in its order: sample types, samples, and the other tables.
+struct Encoder<W> {
     writer: W,
     buf: Vec<u8>,
+    /// A sample, and its packed location ids.
+    body: Vec<u8>,
+    packed: Vec<u8>,
     /// Where each text went in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
     label_sets: HashMap<u32, Vec<proto::Label>>,
 }
 
-impl<W: Write> Encoder<'_, W> {
+impl<W: Write> Encoder<W> {
+    fn new(writer: W) -> Self {
+        let mut encoder = Self {
+            writer,
+            buf: Vec::with_capacity(2 * FLUSH),
+            body: Vec::new(),
+            packed: Vec::new(),
+            index: Vec::new(),
+            texts: Vec::new(),
+            label_sets: HashMap::new(),
+        };
+        encoder.text(StringId::EMPTY);
+        encoder
+    }
+
     /// The number of a text in the file, given at first use.
     fn text(&mut self, id: StringId) -> i64 {
+        if id.index() >= self.index.len() {
+            self.index.resize(id.index() + 1, None);
+        }
         *self.index[id.index()].get_or_insert_with(|| {
             self.texts.push(id);
             self.texts.len() as i64 - 1
@@ -88,13 +126,56 @@ impl<W: Write> Encoder<'_, W> {
         }
     }
 
-    fn all(mut self) -> io::Result<()> {
-        let profile = self.profile;
+    fn sample_types(&mut self, profile: &Profile) -> io::Result<()> {
         for &value_type in &profile.sample_type {
             let message = self.value_type(value_type);
             self.message(1, &message)?;
         }
-        self.samples()?;
+        Ok(())
+    }
+
+    fn sample(
+        &mut self,
+        profile: &Profile,
+        stack: &[LocationIndex],
+        values: &[i64],
+        set: LabelSetIndex,
+    ) -> io::Result<()> {
+        let (mut body, packed) = (std::mem::take(&mut self.body), &mut self.packed);
+        body.clear();
+        let ids = stack.iter().map(|l| profile.location[l.index()].id);
+        // pprof packs only where it saves bytes.
+        if let ..=2 = stack.len() {
+            ids.for_each(|id| uint64::encode(1, &id, &mut body));
+        } else {
+            packed.clear();
+            ids.for_each(|id| match id {
+                // Most are short.
+                0..0x80 => packed.push(id as u8),
+                0x80..0x4000 => packed.extend([id as u8 | 0x80, (id >> 7) as u8]),
+                _ => encode_varint(id, packed),
+            });
+            prost::encoding::bytes::encode(1, packed, &mut body);
+        }
+        match values {
+            [] | [_] | [_, _] => int64::encode_repeated(2, values, &mut body),
+            values => int64::encode_packed(2, values, &mut body),
+        }
+        if !self.label_sets.contains_key(&set.0) {
+            let labels = profile.label_sets.get(set);
+            let messages = labels.iter().map(|label| self.label(label)).collect();
+            self.label_sets.insert(set.0, messages);
+        }
+        for label in &self.label_sets[&set.0] {
+            prost::encoding::message::encode(3, label, &mut body);
+        }
+        prost::encoding::bytes::encode(2, &body, &mut self.buf);
+        self.body = body;
+        self.flush(FLUSH)
+    }
+
+    /// What comes after the samples; the writer.
+    fn tables(mut self, profile: &Profile) -> io::Result<W> {
         for mapping in &profile.mapping {
             let message = proto::Mapping {
                 id: mapping.id,
@@ -124,39 +205,7 @@ impl<W: Write> Encoder<'_, W> {
             };
             self.message(5, &message)?;
         }
-        self.header()
-    }
-
-    fn samples(&mut self) -> io::Result<()> {
-        let samples = &self.profile.samples;
-        let (mut body, mut ids) = (Vec::new(), Vec::new());
-        for i in 0..samples.len() {
-            body.clear();
-            ids.clear();
-            let id = |l: &crate::LocationIndex| self.profile.location[l.index()].id;
-            ids.extend(samples.stack(i).iter().map(id));
-            // pprof packs only where it saves bytes.
-            match ids.len() {
-                0..=2 => uint64::encode_repeated(1, &ids, &mut body),
-                _ => uint64::encode_packed(1, &ids, &mut body),
-            }
-            match samples.values(i) {
-                values @ ([] | [_] | [_, _]) => int64::encode_repeated(2, values, &mut body),
-                values => int64::encode_packed(2, values, &mut body),
-            }
-            let set = samples.label_set(i);
-            if !self.label_sets.contains_key(&set.0) {
-                let labels = self.profile.label_sets.get(set);
-                let messages = labels.iter().map(|label| self.label(label)).collect();
-                self.label_sets.insert(set.0, messages);
-            }
-            for label in &self.label_sets[&set.0] {
-                prost::encoding::message::encode(3, label, &mut body);
-            }
-            prost::encoding::bytes::encode(2, &body, &mut self.buf);
-            self.flush(FLUSH)?;
-        }
-        Ok(())
+        self.header(profile)
     }
 
     fn label(&mut self, label: &Label) -> proto::Label {
@@ -169,8 +218,7 @@ impl<W: Write> Encoder<'_, W> {
     }
 
     /// Everything after the functions, the string table first though its last texts come from what follows it.
-    fn header(mut self) -> io::Result<()> {
-        let profile = self.profile;
+    fn header(mut self, profile: &Profile) -> io::Result<W> {
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);
         let period_type = profile.period_type.map(|t| self.value_type(t));
@@ -210,8 +258,7 @@ impl<W: Write> Encoder<'_, W> {
             int64::encode(15, &doc_url, &mut self.buf);
         }
         self.flush(1)?;
-        self.writer.flush()?;
-        Ok(())
+        Ok(self.writer)
     }
 }
 

@@ -37,7 +37,7 @@ mod wire;
 pub use crate::{
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
-    encode::{encode, encode_plain, encode_quickly},
+    encode::{encode, encode_plain, encode_samples_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     merge::{agree_units, merge, merge_all},
     model::{
