@@ -7,8 +7,11 @@
 //! bytes in advance, a budget, as long as all budgets together stay below the known peak: then no event can
 //! be a new one. When one might be, the thread that sees it has the kernel run a barrier on every core
 //! (membarrier), waits until nobody is in the middle of an event, and takes all budgets back: the size is exact again.
+//!
+//! Parts of the live table have owners ([`Owner`]), who look whether they still are with plain loads. A thread that takes
+//! a part from its owner has that barrier run too, and waits until the owner is not in the middle of an event.
 
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
 use crate::engine::PROCESS;
 use crate::lock::Lock;
@@ -90,10 +93,119 @@ pub(crate) fn collect_budgets() {
         // None was given out.
         return;
     }
-    sys::barrier();
+    barrier();
     for state in thread::all() {
         wait_for(state);
         PROCESS.give_back(state.budget.replace(0));
+    }
+}
+
+/// Makes what this thread stored visible to all others, and what they stored to it, in the order of their programs.
+fn barrier() {
+    if !sys::barrier() {
+        // A filter of system calls denies it now. Stores reach the other cores much sooner than this ends.
+        (0..20).for_each(|_| sys::nap());
+    }
+}
+
+/// Whose own something is that threads would otherwise lock: nobody's, a thread's (by its state), or everybody's.
+pub(crate) struct Owner(AtomicPtr<ThreadState>);
+
+const NOBODY: *mut ThreadState = std::ptr::null_mut();
+const EVERYBODY: *mut ThreadState = std::ptr::without_provenance_mut(1);
+/// It is being taken from its owner, under [`CHANGING`].
+const MOVING: *mut ThreadState = std::ptr::without_provenance_mut(2);
+
+impl Owner {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(NOBODY))
+    }
+
+    /// Whether the thread may use it as its own until it closes the books, which are open.
+    #[inline(always)]
+    pub(crate) fn is(&self, state: &ThreadState) -> bool {
+        std::ptr::eq(self.0.load(Ordering::Relaxed), state)
+    }
+
+    /// Whether it is used under its lock.
+    #[inline]
+    pub(crate) fn is_everybody(&self) -> bool {
+        self.0.load(Ordering::Acquire) == EVERYBODY
+    }
+
+    /// Makes it the thread's own if it is nobody's, and otherwise everybody's, in which case the caller must look
+    /// again. The books are open, and may be closed meanwhile.
+    #[cold]
+    pub(crate) fn claim(&self, state: &ThreadState, access: &mut Access) -> bool {
+        let now = self.0.load(Ordering::Acquire);
+        if now == NOBODY {
+            // Without barriers it could not be taken back.
+            let has_barrier = HAS_BARRIER.load(Ordering::Relaxed);
+            let owner = if has_barrier {
+                std::ptr::from_ref(state).cast_mut()
+            } else {
+                EVERYBODY
+            };
+            return self.change(NOBODY, owner) && has_barrier;
+        }
+        if now != EVERYBODY && !std::ptr::eq(now, state) {
+            // Whoever takes something waits for its owner, so it must not be waited for itself.
+            close(state);
+            {
+                let _changing = CHANGING.lock();
+                if let Some(owner) = self.begin_to_move() {
+                    barrier();
+                    wait_for(owner);
+                    self.0.store(EVERYBODY, Ordering::Release);
+                }
+            }
+            *access = open(state);
+        }
+        self.is(state)
+    }
+
+    fn change(&self, from: *mut ThreadState, to: *mut ThreadState) -> bool {
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// Takes it from the thread whose own it is, if any, which may still be using it. Only with [`CHANGING`] held, so
+    /// nobody else takes it meanwhile.
+    fn begin_to_move(&self) -> Option<&'static ThreadState> {
+        let now = self.0.load(Ordering::Acquire);
+        if now == NOBODY || now == EVERYBODY || !self.change(now, MOVING) {
+            return None;
+        }
+        // SAFETY: what is neither, and not moving, is a thread's state; states are never freed.
+        Some(unsafe { &*now })
+    }
+
+    /// Makes it nobody's. The caller holds its lock, and it is no other thread's own.
+    pub(crate) fn disown(&self) {
+        self.0.store(NOBODY, Ordering::Release);
+    }
+}
+
+/// Makes things everybody's, whosever they are. The caller holds [`lock`], and has no books open.
+pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) {
+    let mut moving = 0;
+    for owner in owners.clone() {
+        // One that is nobody's may be claimed just now.
+        while !owner.is_everybody() {
+            if owner.begin_to_move().is_some() {
+                moving += 1;
+                break;
+            }
+            owner.change(NOBODY, EVERYBODY);
+        }
+    }
+    if moving != 0 {
+        barrier();
+        thread::all().for_each(wait_for);
+    }
+    for owner in owners {
+        owner.change(MOVING, EVERYBODY);
     }
 }
 

@@ -78,6 +78,7 @@ pub(crate) fn begin(mode: Mode, period: u64) {
     {
         let _changing = access::lock().lock();
         access::collect_budgets();
+        access::share(LIVE.owners());
     }
     reset_cells(|_| [0, 0]);
     crate::regions::clear();

@@ -148,7 +148,7 @@ fn record(state: &mut ThreadState, address: *mut u8, stack: Option<u32>, size: u
     let (block, weight) = (LiveBlock { stack, size }, weight_of(size, exact));
     let mut access = access::open(state);
     let alarm = PROCESS.allocated(state, cell, weight, &mut access);
-    let inserted = LIVE.insert(address as usize, block, access == Access::Alone);
+    let inserted = LIVE.insert(address as usize, block, state, &mut access);
     access::close(state);
     if alarm {
         trigger::alarm();
@@ -249,8 +249,8 @@ fn note_end(state: &mut ThreadState, address: usize, block: LiveBlock, exact: bo
 /// Forgets a block without counting its end yet.
 #[inline(always)]
 fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
-    let alone = access::open(state) == Access::Alone;
-    let block = LIVE.remove(address as usize, alone);
+    let mut access = access::open(state);
+    let block = LIVE.remove(address as usize, state, &mut access);
     access::close(state);
     block
 }
@@ -273,8 +273,8 @@ pub fn release(address: *mut u8) {
         // The real free reads the block's header: its miss and ours overlap.
         hint(address.wrapping_sub(16));
         let exact = is_exact();
-        let access = access::open(state);
-        let freed = LIVE.remove(address as usize, access == Access::Alone);
+        let mut access = access::open(state);
+        let freed = LIVE.remove(address as usize, state, &mut access);
         if let Some(freed) = freed {
             let weight = weight_of(freed.size, exact);
             settle_open(state, freed, weight, access);
@@ -337,8 +337,8 @@ pub fn reallocate(
         match freed {
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
-                let alone = access::open(state) == Access::Alone;
-                let _ = LIVE.insert(old as usize, freed, alone);
+                let mut access = access::open(state);
+                let _ = LIVE.insert(old as usize, freed, state, &mut access);
                 access::close(state);
             }
             Some(freed) => {

@@ -1,15 +1,18 @@
 //! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts.
 //!
 //! A part holds regions of 64 KiB, not scattered addresses: threads with heaps of their own touch parts of their own.
-//! Each part has its lock, taken unless one thread has the books alone. 16 bytes an entry, at most
-//! two thirds full, so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
+//! So a part belongs to the first thread that touches it, and that one needs no locked instruction; when another thread
+//! comes, the part is everybody's from then on, behind a lock (`access.rs` has the way of an owner). 16 bytes an entry, at
+//! most two thirds full, so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
 //! every 32 of heap.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::access::{Access, Owner};
 use crate::lock::Spin;
 use crate::sys;
+use crate::thread::ThreadState;
 
 const PARTS: usize = 128;
 const REGION_BITS: u32 = 16;
@@ -33,6 +36,7 @@ struct Entry(u64, u64);
 
 #[repr(C, align(64))]
 struct Part {
+    owner: Owner,
     lock: Spin,
     table: UnsafeCell<Table>,
 }
@@ -50,7 +54,7 @@ pub(crate) struct LiveTable {
     region: [AtomicPtr<u8>; 40],
 }
 
-// SAFETY: a part's table is reached under its lock, or by whoever has the books alone.
+// SAFETY: a part's table is reached by its owner, or under its lock when it is everybody's.
 unsafe impl Sync for LiveTable {}
 
 /// Where in its part's table the search for a key begins, before it is masked to the table.
@@ -73,6 +77,7 @@ impl LiveTable {
         Self {
             part: [const {
                 Part {
+                    owner: Owner::new(),
                     lock: Spin::new(),
                     table: UnsafeCell::new(TABLE),
                 }
@@ -81,22 +86,22 @@ impl LiveTable {
         }
     }
 
+    /// The caller has the books open, as `access` says, and perhaps otherwise afterwards.
     #[inline(always)]
     fn with<R>(
         &self,
         address: usize,
-        alone: bool,
+        state: &ThreadState,
+        access: &mut Access,
         work: impl FnOnce(&mut Table, u64, usize) -> R,
     ) -> R {
         let key = (address >> 3) as u64;
         let part = self.part(address);
         let start = home(key);
-        if !alone {
-            part.lock.acquire();
-        }
-        // SAFETY: the lock is held, or no other thread has the books open.
+        let locked = !part.owner.is(state) && part.enter(state, access);
+        // SAFETY: the part is this thread's own and its books are open, or the lock is held.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
-        if !alone {
+        if locked {
             part.lock.release();
         }
         result
@@ -119,9 +124,10 @@ impl LiveTable {
         &self,
         address: usize,
         block: Block,
-        alone: bool,
+        state: &ThreadState,
+        access: &mut Access,
     ) -> Result<Option<Block>, Full> {
-        self.with(address, alone, |table, key, start| {
+        self.with(address, state, access, |table, key, start| {
             if table.len * 3 >= table.mask * 2 && !self.grow(table, address) {
                 return Err(Full);
             }
@@ -131,8 +137,15 @@ impl LiveTable {
 
     /// Forgets a block.
     #[inline]
-    pub(crate) fn remove(&self, address: usize, alone: bool) -> Option<Block> {
-        self.with(address, alone, |table, key, start| table.remove(key, start))
+    pub(crate) fn remove(
+        &self,
+        address: usize,
+        state: &ThreadState,
+        access: &mut Access,
+    ) -> Option<Block> {
+        self.with(address, state, access, |table, key, start| {
+            table.remove(key, start)
+        })
     }
 
     /// How many blocks there are.
@@ -214,11 +227,16 @@ impl LiveTable {
         }
     }
 
-    /// Forgets all blocks.
+    /// Who owns each part.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> + Clone {
+        self.part.iter().map(|part| &part.owner)
+    }
+
+    /// Forgets all blocks. No part is another thread's own ([`share`](crate::access::share)).
     pub(crate) fn clear(&self) {
         for part in &self.part {
             part.lock.acquire();
-            // SAFETY: the lock is held, and the books are shared.
+            // SAFETY: the lock is held, and whose own the part is runs this.
             let table = unsafe { &mut *part.table.get() };
             if !table.entry.is_null() {
                 (0..=table.mask).for_each(|i| {
@@ -227,6 +245,7 @@ impl LiveTable {
                 });
             }
             table.len = 0;
+            part.owner.disown();
             part.lock.release();
         }
     }
@@ -250,7 +269,16 @@ impl LiveTable {
         }
     }
 
-    /// Holds all parts, for fork.
+    /// In a forked child: parts are for whoever comes first again.
+    pub(crate) fn disown(&self) {
+        for part in &self.part {
+            part.lock.acquire();
+            part.owner.disown();
+            part.lock.release();
+        }
+    }
+
+    /// Holds all parts that are everybody's, for fork.
     pub(crate) fn acquire_all(&self) {
         self.part.iter().for_each(|p| p.lock.acquire());
     }
@@ -258,6 +286,25 @@ impl LiveTable {
     /// Lets go of all parts.
     pub(crate) fn release_all(&self) {
         self.part.iter().for_each(|p| p.lock.release());
+    }
+}
+
+impl Part {
+    /// Makes way for a thread that is not known to own the part; whether it holds the lock then.
+    fn enter(&self, state: &ThreadState, access: &mut Access) -> bool {
+        loop {
+            if self.owner.is_everybody() {
+                self.lock.acquire();
+                // It may have been disowned before the lock was ours.
+                if self.owner.is_everybody() {
+                    return true;
+                }
+                self.lock.release();
+            }
+            if self.owner.claim(state, access) {
+                return false;
+            }
+        }
     }
 }
 
@@ -375,39 +422,119 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access;
     use std::collections::HashMap;
+    use std::sync::atomic::AtomicBool;
 
-    #[test]
-    fn behaves_as_a_map_does() {
-        let table = Box::new(LiveTable::new());
-        let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64);
-        for step in 0..400_000u64 {
+    fn state() -> &'static mut ThreadState {
+        // SAFETY: a state of this thread's own, and there is memory for it.
+        unsafe { &mut *ThreadState::acquire() }
+    }
+
+    impl LiveTable {
+        fn put(
+            &self,
+            state: &ThreadState,
+            address: usize,
+            block: Block,
+        ) -> Result<Option<Block>, Full> {
+            let mut access = access::open(state);
+            let result = self.insert(address, block, state, &mut access);
+            access::close(state);
+            result
+        }
+
+        fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
+            let mut access = access::open(state);
+            let result = self.remove(address, state, &mut access);
+            access::close(state);
+            result
+        }
+    }
+
+    /// A random walk over `addresses`, held against a map.
+    fn walk(table: &LiveTable, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
+        let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
+        let state = state();
+        for step in 0..steps {
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;
-            let address = 0x7f00_0000_0000 + (x % 9_000) as usize * 16;
+            let address = addresses(x);
             let block = Block {
                 stack: step as u32,
                 size: if x & 64 == 0 { 1 << 44 } else { x % 900 },
             };
             if x >> 40 & 1 == 0 {
                 assert_eq!(
-                    table.insert(address, block, step % 2 == 0),
+                    table.put(state, address, block),
                     Ok(model.insert(address, block))
                 );
             } else {
-                assert_eq!(table.remove(address, step % 3 == 0), model.remove(&address));
+                assert_eq!(table.take(state, address), model.remove(&address));
             }
         }
-        assert_eq!(table.len(), model.len());
         for (address, block) in model {
-            assert_eq!(table.remove(address, true), Some(block));
+            assert_eq!(table.take(state, address), Some(block));
         }
+        state.release();
+    }
+
+    #[test]
+    fn behaves_as_a_map_does() {
+        access::prepare();
+        let table = LiveTable::leaked();
+        walk(
+            table,
+            |x| 0x7f00_0000_0000 + (x % 9_000) as usize * 16,
+            0,
+            400_000,
+        );
         assert_eq!(table.len(), 0);
         let huge = Block {
             stack: 1,
             size: 1 << 60,
         };
-        assert_eq!(table.insert(4096, huge, true), Err(Full));
+        assert_eq!(table.put(state(), 4096, huge), Err(Full));
+    }
+
+    /// Threads with addresses of their own in parts that they share, which change hands all the while.
+    #[test]
+    fn parts_change_hands() {
+        access::prepare();
+        let table = LiveTable::leaked();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4usize)
+                .map(|i| {
+                    let addresses = move |x: u64| {
+                        // Mostly a region that no other thread has blocks in.
+                        let region = if x >> 50 & 15 == 0 { 0 } else { 1 + i };
+                        0x7f00_0000_0000 + (region << 16) + (x % 500) as usize * 128 + i * 32
+                    };
+                    scope.spawn(move || walk(table, addresses, i as u64, 300_000))
+                })
+                .collect();
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    {
+                        let _changing = access::lock().lock();
+                        access::share(table.owners());
+                    }
+                    table.disown();
+                    std::thread::sleep(std::time::Duration::from_micros(50));
+                }
+            });
+            workers.into_iter().for_each(|w| w.join().unwrap());
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(table.len(), 0);
+    }
+
+    impl LiveTable {
+        fn leaked() -> &'static Self {
+            Box::leak(Box::new(Self::new()))
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
+use crate::weak::single_threaded;
 use crate::{
     access, arena, mappings, modules, snapshot, stack_switch, status, sys, text, thread, trigger,
     walk,
@@ -414,6 +415,9 @@ pub fn before_fork() {
     engine::hold_apart();
     fork_locks().for_each(Lock::acquire);
     access::collect_budgets();
+    if !single_threaded() {
+        access::share(engine::LIVE.owners());
+    }
     engine::LIVE.acquire_all();
 }
 
@@ -433,12 +437,14 @@ pub fn after_fork_in_child() {
     RAISE.store(0, Ordering::Release);
     if !engine::is_held() {
         // What the handler interrupted may be half written.
+        thread::forget_other_threads();
         engine::stop();
         return;
     }
     engine::LIVE.release_all();
     fork_locks().for_each(Lock::release);
     thread::forget_other_threads();
+    engine::LIVE.disown();
     access::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     engine::rebase();

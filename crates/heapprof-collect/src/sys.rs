@@ -101,11 +101,11 @@ pub(crate) fn register_barrier() -> bool {
     }
 }
 
-/// Runs a memory barrier on every core that runs a thread of this process.
-pub(crate) fn barrier() {
+/// Runs a memory barrier on every core that runs a thread of this process; whether the kernel did.
+pub(crate) fn barrier() -> bool {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
     // SAFETY: takes no memory.
-    unsafe { call(libc::SYS_membarrier, [PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]) };
+    unsafe { call(libc::SYS_membarrier, [PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]) == 0 }
 }
 
 /// Lets another thread run.
