@@ -378,7 +378,7 @@ def run(program, command, wrap=()):
 
 
 def recorded(program, command, mode, *options):
-    folder = path("profiles")
+    folder = path("profiles-" + mode)
     shutil.rmtree(folder, ignore_errors=True)
     one = run(program, command, [a.heapprof, "record", *MODES[mode], *options, "-o", folder, "--"])
     return one, sorted(glob.glob(folder + "/*.pb.gz"))
