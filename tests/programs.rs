@@ -236,6 +236,26 @@ fn what_cannot_be_preloaded_is_said() {
     }
 }
 
+/// Where a script starts the program, only its empty profile can tell.
+#[test]
+fn an_allocator_behind_a_wrapper_is_said() {
+    let Some(binaries) = build("linkage_own_allocator.c") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(crate::harness::heapprof())
+        .current_dir(&folder)
+        .args(["record", "--no-symbolize", "--", "sh", "-c", "exec \"$0\""])
+        .arg(&binaries[0])
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        err.contains("nothing was recorded because") && err.contains("(malloc)"),
+        "{err}"
+    );
+}
+
 #[test]
 fn every_program_is_run_and_described() {
     let readme = std::fs::read_to_string(folder().join("README.md")).unwrap();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use heapprof_profile::{Profile, decode, encode};
 use heapprof_report::Measure;
+use heapprof_symbolize::program::{Obstacle, inspect};
 use heapprof_symbolize::{Options, symbolize};
 
 use super::child::Ended;
@@ -56,6 +57,9 @@ pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
     }
     line += &format!("; next: heapprof top {}", quoted(&shown(path)));
     messages::note(&line);
+    if let Some(reason) = own_allocator(&profile) {
+        messages::note(&reason);
+    }
     let last = comment(&profile, "dump: ")
         .is_some_and(|d| ["exit", "terminated by a signal"].contains(&d));
     if let (Some(signal), false) = (ended.signal, last) {
@@ -111,6 +115,23 @@ fn summary(profile: &Profile) -> String {
         bytes("peak_space"),
         if n == 1 { "" } else { "s" }
     )
+}
+
+/// Why a profile is empty, where the program (perhaps one that a script started) has malloc inside itself.
+fn own_allocator(profile: &Profile) -> Option<String> {
+    let program = profile.text(profile.mapping.first()?.filename);
+    if !profile.samples.is_empty() {
+        return None;
+    }
+    let own = inspect(Path::new(program)).obstacles;
+    let function = own.iter().find_map(|obstacle| match obstacle {
+        Obstacle::OwnAllocator(function) => Some(function),
+        _ => None,
+    })?;
+    Some(format!(
+        "nothing was recorded because {program} has an allocator of its own linked in ({function}), which no library \
+         is asked before"
+    ))
 }
 
 /// Why there is no profile at all.
