@@ -61,7 +61,10 @@ pub(crate) fn open(state: &ThreadState) -> Access {
     state.shared_events.set(events);
     if events >= PATIENCE {
         state.shared_events.set(0);
-        if HAS_BARRIER.load(Ordering::Relaxed) {
+        // Not while somebody counts on the size being exact.
+        if HAS_BARRIER.load(Ordering::Relaxed)
+            && let Some(_changing) = CHANGING.try_lock()
+        {
             PROCESS.relax_if_low();
         }
     }
@@ -95,8 +98,10 @@ pub(crate) fn collect_budgets() {
     }
     barrier();
     for state in thread::all() {
-        wait_for(state);
-        PROCESS.give_back(state.budget.replace(0));
+        // One that is held up in its event keeps its budget.
+        if wait_for(state) {
+            PROCESS.give_back(state.budget.replace(0));
+        }
     }
 }
 
@@ -113,8 +118,19 @@ pub(crate) struct Owner(AtomicPtr<ThreadState>);
 
 const NOBODY: *mut ThreadState = std::ptr::null_mut();
 const EVERYBODY: *mut ThreadState = std::ptr::without_provenance_mut(1);
-/// It is being taken from its owner, under [`CHANGING`].
-const MOVING: *mut ThreadState = std::ptr::without_provenance_mut(2);
+/// Added to a thread's state while it is being taken from that thread, under [`CHANGING`].
+const MOVING: usize = 2;
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is the thread's own.
+    Own,
+    /// It was changing hands: look again.
+    Changed,
+    /// Its owner keeps it: a signal handler that interrupted its event waits for something, perhaps for this thread.
+    Refused,
+}
 
 impl Owner {
     pub(crate) const fn new() -> Self {
@@ -133,10 +149,10 @@ impl Owner {
         self.0.load(Ordering::Acquire) == EVERYBODY
     }
 
-    /// Makes it the thread's own if it is nobody's, and otherwise everybody's, in which case the caller must look
-    /// again. The books are open, and may be closed meanwhile.
+    /// Makes it the thread's own if it is nobody's, and otherwise everybody's. The books are open, and may be closed
+    /// meanwhile.
     #[cold]
-    pub(crate) fn claim(&self, state: &ThreadState, access: &mut Access) -> bool {
+    pub(crate) fn claim(&self, state: &ThreadState, access: &mut Access) -> Claim {
         let now = self.0.load(Ordering::Acquire);
         if now == NOBODY {
             // Without barriers it could not be taken back.
@@ -146,8 +162,12 @@ impl Owner {
             } else {
                 EVERYBODY
             };
-            return self.change(NOBODY, owner) && has_barrier;
+            if self.change(NOBODY, owner) && has_barrier {
+                return Claim::Own;
+            }
+            return Claim::Changed;
         }
+        let mut left = true;
         if now != EVERYBODY && !std::ptr::eq(now, state) {
             // Whoever takes something waits for its owner, so it must not be waited for itself.
             close(state);
@@ -155,13 +175,17 @@ impl Owner {
                 let _changing = CHANGING.lock();
                 if let Some(owner) = self.begin_to_move() {
                     barrier();
-                    wait_for(owner);
-                    self.0.store(EVERYBODY, Ordering::Release);
+                    left = wait_for(owner);
+                    self.end_move(left);
                 }
             }
             *access = open(state);
         }
-        self.is(state)
+        match (self.is(state), left) {
+            (true, _) => Claim::Own,
+            (false, true) => Claim::Changed,
+            (false, false) => Claim::Refused,
+        }
     }
 
     fn change(&self, from: *mut ThreadState, to: *mut ThreadState) -> bool {
@@ -174,11 +198,22 @@ impl Owner {
     /// nobody else takes it meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
-        if now == NOBODY || now == EVERYBODY || !self.change(now, MOVING) {
+        let is_state = now != NOBODY && now != EVERYBODY && now.addr() & MOVING == 0;
+        if !is_state || !self.change(now, now.map_addr(|at| at | MOVING)) {
             return None;
         }
         // SAFETY: what is neither, and not moving, is a thread's state; states are never freed.
         Some(unsafe { &*now })
+    }
+
+    /// Ends what [`begin_to_move`](Self::begin_to_move) began: the owner left it, or keeps it.
+    fn end_move(&self, left: bool) {
+        let now = self.0.load(Ordering::Acquire);
+        if now.addr() & MOVING != 0 {
+            let owner = now.map_addr(|at| at & !MOVING);
+            self.0
+                .store(if left { EVERYBODY } else { owner }, Ordering::Release);
+        }
     }
 
     /// Makes it nobody's. The caller holds its lock, and it is no other thread's own.
@@ -187,8 +222,9 @@ impl Owner {
     }
 }
 
-/// Makes things everybody's, whosever they are. The caller holds [`lock`], and has no books open.
-pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) {
+/// Makes things everybody's, whosever they are; false when an owner keeps what it has. The caller holds [`lock`], and has
+/// no books open.
+pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool {
     let mut moving = 0;
     for owner in owners.clone() {
         // One that is nobody's may be claimed just now.
@@ -200,13 +236,13 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) {
             owner.change(NOBODY, EVERYBODY);
         }
     }
+    let mut left = true;
     if moving != 0 {
         barrier();
-        thread::all().for_each(wait_for);
+        thread::all().for_each(|state| left &= wait_for(state));
     }
-    for owner in owners {
-        owner.change(MOVING, EVERYBODY);
-    }
+    owners.for_each(|owner| owner.end_move(left));
+    left
 }
 
 /// This thread's state, if it has one.
@@ -215,19 +251,31 @@ fn own() -> *const ThreadState {
     unsafe { (*crate::tls::current()).state }
 }
 
-fn wait_for(state: &ThreadState) {
+/// Waits until a thread has no books open; false when that takes so long that it must be held up by something else.
+fn wait_for(state: &ThreadState) -> bool {
+    const PATIENCE: i64 = 2_000_000_000;
     if std::ptr::eq(state, own()) {
         // This thread is here, not inside: a signal handler jumped out of its event.
-        return;
+        return true;
     }
     let mut tries = 0u32;
+    let mut since = 0;
     while state.inside.load(Ordering::Acquire) {
         tries = tries.saturating_add(1);
         match tries {
             // The other thread may be one that this one keeps from running.
-            512.. => sys::nap(),
+            512.. => {
+                let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+                if since == 0 {
+                    since = now;
+                } else if now - since > PATIENCE {
+                    return false;
+                }
+                sys::nap();
+            }
             _ if tries.is_multiple_of(64) => sys::yield_now(),
             _ => std::hint::spin_loop(),
         }
     }
+    true
 }

@@ -89,7 +89,9 @@ fn term(pc: u64, index: usize) -> u64 {
     let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 32;
-    x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    // Last, for a multiplication would distribute over the sum, and two stacks that swap frames could be one.
+    x ^ x >> 29
 }
 
 impl Record {

@@ -7,6 +7,7 @@ use crate::counters::{Cell, Process};
 use crate::dropped::Dropped;
 use crate::filter;
 use crate::live::LiveTable;
+use crate::lock::Lock;
 use crate::sampler;
 use crate::stacks::Stacks;
 use crate::thread::{self, ThreadState};
@@ -65,6 +66,14 @@ pub(crate) fn is_exact() -> bool {
     period() == 1
 }
 
+/// Held while a recording begins: what it clears, another one must not fill meanwhile.
+static STARTING: Lock = Lock::new();
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static Lock {
+    &STARTING
+}
+
 /// Begins to record. What an earlier start recorded is forgotten.
 pub(crate) fn begin(mode: Mode, period: u64) {
     // One in every byte is every allocation.
@@ -74,11 +83,12 @@ pub(crate) fn begin(mode: Mode, period: u64) {
     } else {
         (mode, period)
     };
+    let _starting = STARTING.lock();
     MODE.store(Mode::Off as u8, Ordering::SeqCst);
     {
         let _changing = access::lock().lock();
         access::collect_budgets();
-        access::share(LIVE.owners());
+        while !access::share(LIVE.owners()) {}
     }
     reset_cells(|_| [0, 0]);
     crate::regions::clear();

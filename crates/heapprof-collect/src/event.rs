@@ -1,11 +1,11 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
 use crate::access::{self, Access};
-use crate::capture::{self, Captured, Frame};
+use crate::capture::{self, Captured, Frame, KEPT};
 use crate::counters::Weight;
 use crate::engine::{
-    DROPPED, LIVE, Mode, PROCESS, STACKS, begins, byte_bits, charge, count, enter, is_exact, leave,
-    mode, period, state_of,
+    DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, is_exact, leave, mode,
+    period, state_of,
 };
 use crate::filter;
 use crate::live::{Block as LiveBlock, Full, hint};
@@ -49,7 +49,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 );
                 let address = real();
                 if !address.is_null() {
-                    record(state, address, stack, size, true);
+                    record::<true>(state, address, stack, size);
                 }
                 leave(block, 0);
                 address
@@ -90,7 +90,7 @@ unsafe fn allocate_sampled(
         let stack = stack(state, frame);
         let address = real();
         if !address.is_null() {
-            record(state, address, stack, size, false);
+            record::<false>(state, address, stack, size);
         }
         leave(block, state.random.interval(period()));
         address
@@ -112,7 +112,7 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
     let mixed =
         |hash: u64| (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2);
     let record = &mut state.record;
-    let id = if captured == Captured::Unrecorded {
+    let id = if captured == Captured::Unrecorded || record.frames().len() > 2 * KEPT {
         let kept = record.walk(frame);
         let id = STACKS.find_or_insert(mixed(capture::hash(kept)), generation, Stack::new(kept));
         // What the record holds, if anything, is not what got this number.
@@ -133,8 +133,13 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
 }
 
 /// Enters a new block in the books.
-#[inline]
-fn record(state: &mut ThreadState, address: *mut u8, stack: Option<u32>, size: usize, exact: bool) {
+#[inline(always)]
+fn record<const EXACT: bool>(
+    state: &mut ThreadState,
+    address: *mut u8,
+    stack: Option<u32>,
+    size: usize,
+) {
     LIVE.prefetch(address as usize);
     let cell = stack.map_or(std::ptr::null_mut(), |stack| {
         state.cells.touch(stack as usize)
@@ -145,7 +150,7 @@ fn record(state: &mut ThreadState, address: *mut u8, stack: Option<u32>, size: u
         return;
     };
     let size = size as u64;
-    let (block, weight) = (LiveBlock { stack, size }, weight_of(size, exact));
+    let (block, weight) = (LiveBlock { stack, size }, weight_of::<EXACT>(size));
     let mut access = access::open(state);
     let alarm = PROCESS.allocated(state, cell, weight, &mut access);
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
@@ -154,16 +159,16 @@ fn record(state: &mut ThreadState, address: *mut u8, stack: Option<u32>, size: u
         trigger::alarm();
     }
     if !matches!(inserted, Ok(None)) {
-        not_as_expected(state, inserted, block, exact);
+        not_as_expected::<EXACT>(state, inserted, block);
     }
     if inserted.is_ok() {
-        if exact {
+        if EXACT {
             state.recent.allocated(address as usize);
         } else {
             filter::add(address as usize);
         }
     }
-    report(state, ALLOCATED, weight);
+    report::<EXACT>(state, ALLOCATED, weight);
 }
 
 const ALLOCATED: usize = 0;
@@ -171,8 +176,9 @@ const FREED: usize = 1;
 
 /// Adds to what the thread has not reported yet.
 #[inline(always)]
-fn report(state: &mut ThreadState, what: usize, weight: Weight) {
-    let sum = state.unreported[what].wrapping_add(weight.bytes >> byte_bits());
+fn report<const EXACT: bool>(state: &mut ThreadState, what: usize, weight: Weight) {
+    let finer = if EXACT { 0 } else { sampler::BYTE_BITS };
+    let sum = state.unreported[what].wrapping_add(weight.bytes >> finer);
     state.unreported[what] = sum;
     if sum >= trigger::REPORT {
         trigger::report(&mut state.unreported);
@@ -181,29 +187,28 @@ fn report(state: &mut ThreadState, what: usize, weight: Weight) {
 
 /// A block that could not be remembered, or whose address was still taken.
 #[cold]
-fn not_as_expected(
+fn not_as_expected<const EXACT: bool>(
     state: &mut ThreadState,
     inserted: Result<Option<LiveBlock>, Full>,
     block: LiveBlock,
-    exact: bool,
 ) {
     match inserted {
         Ok(Some(old)) => {
             count(&DROPPED.unseen);
-            settle(state, old, exact);
+            settle::<EXACT>(state, old);
         }
         Ok(None) => {}
         Err(Full) => {
             count(&DROPPED.no_memory);
-            settle(state, block, exact);
+            settle::<EXACT>(state, block);
         }
     }
 }
 
 /// What a block of `size` bytes counts.
 #[inline]
-fn weight_of(size: u64, exact: bool) -> Weight {
-    if exact {
+fn weight_of<const EXACT: bool>(size: u64) -> Weight {
+    if EXACT {
         Weight {
             objects: 1,
             bytes: size,
@@ -215,12 +220,12 @@ fn weight_of(size: u64, exact: bool) -> Weight {
 
 /// Takes a block out of the books.
 #[inline]
-fn settle(state: &mut ThreadState, block: LiveBlock, exact: bool) {
-    let weight = weight_of(block.size, exact);
+fn settle<const EXACT: bool>(state: &mut ThreadState, block: LiveBlock) {
+    let weight = weight_of::<EXACT>(block.size);
     let access = access::open(state);
     settle_open(state, block, weight, access);
     access::close(state);
-    report(state, FREED, weight);
+    report::<EXACT>(state, FREED, weight);
 }
 
 #[inline(always)]
@@ -233,8 +238,8 @@ fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Ac
 
 /// At a block's end: whether it was temporary, or that the filter no longer holds it.
 #[inline(always)]
-fn note_end(state: &mut ThreadState, address: usize, block: LiveBlock, exact: bool) {
-    if !exact {
+fn note_end<const EXACT: bool>(state: &mut ThreadState, address: usize, block: LiveBlock) {
+    if !EXACT {
         filter::remove(address);
         return;
     }
@@ -242,7 +247,7 @@ fn note_end(state: &mut ThreadState, address: usize, block: LiveBlock, exact: bo
         // SAFETY: as in `record`.
         && let Some(temporary) = unsafe { state.temporary.touch(block.stack as usize).as_ref() }
     {
-        temporary.0.add(weight_of(block.size, true));
+        temporary.0.add(weight_of::<EXACT>(block.size));
     }
 }
 
@@ -272,22 +277,31 @@ pub fn release(address: *mut u8) {
         enter(block);
         // The real free reads the block's header: its miss and ours overlap.
         hint(address.wrapping_sub(16));
-        let exact = is_exact();
-        let mut access = access::open(state);
-        let freed = LIVE.remove(address as usize, state, &mut access);
-        if let Some(freed) = freed {
-            let weight = weight_of(freed.size, exact);
-            settle_open(state, freed, weight, access);
-            access::close(state);
-            note_end(state, address as usize, freed, exact);
-            report(state, FREED, weight);
+        if is_exact() {
+            forget::<true>(state, address);
         } else {
-            access::close(state);
-            if exact {
-                count(&DROPPED.unknown);
-            }
+            forget::<false>(state, address);
         }
         leave(block, countdown);
+    }
+}
+
+/// Takes a block that ends out of the books.
+#[inline(always)]
+fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8) {
+    let mut access = access::open(state);
+    let freed = LIVE.remove(address as usize, state, &mut access);
+    if let Some(freed) = freed {
+        let weight = weight_of::<EXACT>(freed.size);
+        settle_open(state, freed, weight, access);
+        access::close(state);
+        note_end::<EXACT>(state, address as usize, freed);
+        report::<EXACT>(state, FREED, weight);
+    } else {
+        access::close(state);
+        if EXACT {
+            count(&DROPPED.unknown);
+        }
     }
 }
 
@@ -306,6 +320,20 @@ pub fn reallocate(
     if !chosen && !filter::may_hold(old as usize) {
         return real();
     }
+    if is_exact() {
+        reallocate_chosen::<true>(old, size, frame, chosen, real)
+    } else {
+        reallocate_chosen::<false>(old, size, frame, chosen, real)
+    }
+}
+
+fn reallocate_chosen<const EXACT: bool>(
+    old: *mut u8,
+    size: usize,
+    frame: Frame,
+    mut chosen: bool,
+    real: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
     let block = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
@@ -315,16 +343,14 @@ pub fn reallocate(
             }
             return real();
         }
-        let exact = is_exact();
-        let begins = !exact && chosen && begins(block);
+        let begins = !EXACT && chosen && begins(block);
         let countdown = (*block).countdown;
         let Some(state) = state_of(block).as_mut() else {
             count(&DROPPED.no_memory);
             return real();
         };
-        let mut chosen = chosen;
-        let mut next = if exact { 0 } else { countdown };
-        if chosen && !exact {
+        let mut next = if EXACT { 0 } else { countdown };
+        if chosen && !EXACT {
             next = state.random.interval(period());
             if begins && next > size as u64 {
                 (chosen, next) = (false, next - (size as u64 + 1));
@@ -342,14 +368,14 @@ pub fn reallocate(
                 access::close(state);
             }
             Some(freed) => {
-                note_end(state, old as usize, freed, exact);
-                settle(state, freed, exact);
+                note_end::<EXACT>(state, old as usize, freed);
+                settle::<EXACT>(state, freed);
             }
-            None if exact && !address.is_null() => count(&DROPPED.unknown),
+            None if EXACT && !address.is_null() => count(&DROPPED.unknown),
             None => {}
         }
         if chosen && !address.is_null() {
-            record(state, address, stack, size, exact);
+            record::<EXACT>(state, address, stack, size);
         }
         leave(block, next);
         address

@@ -3,20 +3,22 @@
 //! A part holds regions of 64 KiB, not scattered addresses: threads with heaps of their own touch parts of their own.
 //! So a part belongs to the first thread that touches it, and that one needs no locked instruction; when another thread
 //! comes, the part is everybody's from then on, behind a lock (`access.rs` has the way of an owner). 16 bytes an entry, at
-//! most two thirds full, so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
+//! most two thirds full (large parts), so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
 //! every 32 of heap.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::access::{Access, Owner};
+use crate::access::{Access, Claim, Owner};
 use crate::lock::Spin;
 use crate::sys;
 use crate::thread::ThreadState;
 
 const PARTS: usize = 128;
 const REGION_BITS: u32 = 16;
-const FIRST_BITS: u32 = 8;
+const FIRST_BITS: u32 = 9;
+/// Entries below which a table is at most half full.
+const SMALL: usize = 2048;
 const KEY_BITS: u32 = 45;
 const KEY: u64 = (1 << KEY_BITS) - 1;
 
@@ -86,7 +88,8 @@ impl LiveTable {
         }
     }
 
-    /// The caller has the books open, as `access` says, and perhaps otherwise afterwards.
+    /// Does `work` on the table of an address, unless its part is not to be had. The caller has the books open, as
+    /// `access` says, and perhaps otherwise afterwards.
     #[inline(always)]
     fn with<R>(
         &self,
@@ -94,17 +97,17 @@ impl LiveTable {
         state: &ThreadState,
         access: &mut Access,
         work: impl FnOnce(&mut Table, u64, usize) -> R,
-    ) -> R {
+    ) -> Option<R> {
         let key = (address >> 3) as u64;
         let part = self.part(address);
         let start = home(key);
-        let locked = !part.owner.is(state) && part.enter(state, access);
+        let locked = !part.owner.is(state) && part.enter(state, access)?;
         // SAFETY: the part is this thread's own and its books are open, or the lock is held.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
         if locked {
             part.lock.release();
         }
-        result
+        Some(result)
     }
 
     #[inline(always)]
@@ -128,11 +131,12 @@ impl LiveTable {
         access: &mut Access,
     ) -> Result<Option<Block>, Full> {
         self.with(address, state, access, |table, key, start| {
-            if table.len * 3 >= table.mask * 2 && !self.grow(table, address) {
+            if table.is_filled() && !self.grow(table, address) {
                 return Err(Full);
             }
             table.insert(key, start, block)
         })
+        .unwrap_or(Err(Full))
     }
 
     /// Forgets a block.
@@ -145,7 +149,7 @@ impl LiveTable {
     ) -> Option<Block> {
         self.with(address, state, access, |table, key, start| {
             table.remove(key, start)
-        })
+        })?
     }
 
     /// How many blocks there are.
@@ -290,19 +294,24 @@ impl LiveTable {
 }
 
 impl Part {
-    /// Makes way for a thread that is not known to own the part; whether it holds the lock then.
-    fn enter(&self, state: &ThreadState, access: &mut Access) -> bool {
+    /// Makes way for a thread that is not known to own the part; whether it holds the lock then, or `None` when the part
+    /// is not to be had.
+    fn enter(&self, state: &ThreadState, access: &mut Access) -> Option<bool> {
         loop {
             if self.owner.is_everybody() {
-                self.lock.acquire();
+                if !self.lock.acquire_in_time() {
+                    return None;
+                }
                 // It may have been disowned before the lock was ours.
                 if self.owner.is_everybody() {
-                    return true;
+                    return Some(true);
                 }
                 self.lock.release();
             }
-            if self.owner.claim(state, access) {
-                return false;
+            match self.owner.claim(state, access) {
+                Claim::Own => return Some(false),
+                Claim::Changed => {}
+                Claim::Refused => return None,
             }
         }
     }
@@ -344,6 +353,13 @@ impl Entry {
 }
 
 impl Table {
+    /// Whether it is time for a larger one: small ones may be emptier, for that keeps searches short.
+    #[inline(always)]
+    fn is_filled(&self) -> bool {
+        let most = if self.mask < SMALL { 3 } else { 4 };
+        self.len * 6 >= self.mask * most
+    }
+
     #[inline(always)]
     fn at(&self, i: usize) -> *mut Entry {
         // SAFETY: the index is masked to the table.

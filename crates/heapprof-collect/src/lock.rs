@@ -91,26 +91,32 @@ impl Spin {
         Self(AtomicU32::new(FREE))
     }
 
-    #[inline]
     pub(crate) fn acquire(&self) {
-        if !take(&self.0) {
-            self.wait();
-        }
+        while !self.acquire_in_time() {}
+    }
+
+    /// Takes the lock unless that takes seconds: its holder may have been interrupted by a signal handler that waits,
+    /// perhaps for this thread.
+    #[inline]
+    pub(crate) fn acquire_in_time(&self) -> bool {
+        take(&self.0) || self.wait()
     }
 
     /// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
     #[cold]
-    fn wait(&self) {
-        for tries in 0u32.. {
+    fn wait(&self) -> bool {
+        const NAPS: u32 = 20_000;
+        for tries in 0..NAPS {
             match tries {
                 0..64 => std::hint::spin_loop(),
                 64..512 => sys::yield_now(),
                 _ => sys::nap(),
             }
             if take_if_free(&self.0) {
-                return;
+                return true;
             }
         }
+        false
     }
 
     #[inline]

@@ -132,6 +132,11 @@ impl ProbeTable {
         Some(table)
     }
 
+    /// How many keys there are, removed ones that still take a place included.
+    pub(crate) fn len(&self) -> usize {
+        self.current().map_or(0, |t| t.used.load(Ordering::Relaxed))
+    }
+
     /// Forgets the keys in a range.
     pub(crate) fn remove_range(&self, range: std::ops::Range<u64>) {
         let _guard = self.lock.lock();

@@ -1,7 +1,7 @@
 //! A recording from start to stop: where its dumps go, why they are made, what forks and execs do to it.
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
@@ -384,6 +384,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
         &DUMPING,
         &OPTIONS.lock,
         &NAMING.lock,
+        engine::lock(),
         trigger::lock(),
         walk::lock(),
     ];
@@ -406,6 +407,9 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     ])
 }
 
+/// Whether the tables were not at rest when this thread forked.
+static TORN: AtomicBool = AtomicBool::new(false);
+
 /// Before fork: no lock of ours is held by a thread that the child will not have.
 pub fn before_fork() {
     if engine::is_apart() {
@@ -415,9 +419,9 @@ pub fn before_fork() {
     engine::hold_apart();
     fork_locks().for_each(Lock::acquire);
     access::collect_budgets();
-    if !single_threaded() {
-        access::share(engine::LIVE.owners());
-    }
+    // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
+    let whole = single_threaded() || access::share(engine::LIVE.owners());
+    TORN.store(!whole, Ordering::Relaxed);
     engine::LIVE.acquire_all();
 }
 
@@ -452,7 +456,7 @@ pub fn after_fork_in_child() {
     let (triggers, follow) = OPTIONS
         .with(|o| o.as_ref().map(|o| (o.triggers, o.follow_children)))
         .unzip();
-    if follow == Some(false) {
+    if follow == Some(false) || TORN.load(Ordering::Relaxed) {
         engine::stop();
     }
     if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0

@@ -15,7 +15,7 @@ use crate::engine::{self, DROPPED, LIVE, PROCESS, STACKS};
 use crate::mappings::{self, Mapping};
 use crate::recording::Reason;
 use crate::sampler::{BYTE_BITS, OBJECT_BITS};
-use crate::{output, status, sys, thread};
+use crate::{output, status, sys, thread, walk};
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -41,8 +41,12 @@ pub(crate) fn begin() {
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(crate) fn memory_needed() -> usize {
-    let stacks = STACKS.len() as usize;
-    (3 << 19) + stacks * 128 + STACKS.words() * 24
+    // A location is an address in a generation of mappings, and every address has its rule.
+    let generations = mappings::generation() as usize + 1;
+    let locations = walk::rules()
+        .saturating_mul(generations)
+        .min(STACKS.frames());
+    (3 << 19) + STACKS.len() as usize * 96 + locations.saturating_mul(288)
 }
 
 /// One stack's sums over all threads.

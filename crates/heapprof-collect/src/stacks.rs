@@ -3,7 +3,7 @@
 //! A stack is kept as an earlier one and the frames that it has above it, for most stacks of a program differ in
 //! their newest few frames: a recursive parser's 60 frames take 100 bytes in place of 500.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::chunks::Chunks;
 use crate::lock::Locked;
@@ -16,6 +16,8 @@ pub(crate) struct Stacks {
     /// Where each stack's record is.
     record: Chunks<*const Record>,
     len: AtomicU32,
+    /// Frames that may be new locations: of stacks with a base of another generation, all of them.
+    frames: AtomicUsize,
     arena: Locked<Arena>,
 }
 
@@ -77,8 +79,6 @@ impl<'a> Stack<'a> {
 struct Arena {
     at: *mut u64,
     left: usize,
-    /// Words mapped so far.
-    mapped: usize,
 }
 
 // SAFETY: reached under its lock only.
@@ -90,10 +90,10 @@ impl Stacks {
             by_hash: ProbeTable::new(),
             record: Chunks::new(),
             len: AtomicU32::new(0),
+            frames: AtomicUsize::new(0),
             arena: Locked::new(Arena {
                 at: std::ptr::null_mut(),
                 left: 0,
-                mapped: 0,
             }),
         }
     }
@@ -138,6 +138,9 @@ impl Stacks {
                 }
                 *place = at.cast();
             }
+            let same = shared != 0 && self.record(base).generation == generation;
+            let new = if same { own } else { stack.frames.len() };
+            self.frames.fetch_add(new, Ordering::Relaxed);
             self.len.store(id + 1, Ordering::Release);
             Some(u64::from(id))
         });
@@ -164,9 +167,9 @@ impl Stacks {
         self.len.load(Ordering::Acquire)
     }
 
-    /// How much the frames of all stacks take, in words, or somewhat more.
-    pub(crate) fn words(&self) -> usize {
-        self.arena.with(|arena| arena.mapped)
+    /// How many different frames all stacks have at most, in their generations.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames.load(Ordering::Relaxed)
     }
 
     fn record(&self, id: u32) -> &Record {
@@ -205,7 +208,6 @@ impl Arena {
                 return None;
             }
             (self.at, self.left) = (new, CHUNK / 8);
-            self.mapped += CHUNK / 8;
         }
         let at = self.at;
         // SAFETY: `words` are left behind `at`.

@@ -185,6 +185,8 @@ unsafe extern "C" fn ended(block: *mut libc::c_void) {
                 state.block.store(std::ptr::null_mut(), Ordering::Release);
             }
             (*block).state = std::ptr::null_mut();
+            // A thread that was cancelled in the middle of an event must not be waited for.
+            state.inside.store(false, Ordering::Release);
             state.release();
         }
     }

@@ -9,6 +9,11 @@ use crate::sys;
 /// Rules by return address (an interrupted pc stands in as pc + 1).
 static RULES: ProbeTable = ProbeTable::new();
 
+/// How many return addresses were met.
+pub(crate) fn rules() -> usize {
+    RULES.len()
+}
+
 /// The lock that fork must hold.
 pub(crate) fn lock() -> &'static crate::lock::Lock {
     &RULES.lock
