@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Session, Source, Store};
-use heapprof_profile::{Profile, ReadOptions, decode_with, merge_all};
+use heapprof_formats::Options;
+use heapprof_profile::{Profile, merge_all};
 
 use crate::args::Cli;
 use crate::progress::Progress;
@@ -16,7 +17,7 @@ use crate::{default_profile, fetch, messages};
 /// Reads profiles as the command line's options say.
 pub(crate) struct Sources {
     db: PathBuf,
-    options: ReadOptions,
+    options: Options,
     stdin_read: Cell<bool>,
 }
 
@@ -24,7 +25,7 @@ impl Sources {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self {
             db: cli.db.clone(),
-            options: ReadOptions::default().max_inflated(cli.max_inflated),
+            options: Options::default().max_inflated(cli.max_inflated),
             stdin_read: Cell::new(false),
         }
     }
@@ -137,7 +138,9 @@ impl Sources {
 
     fn decode(&self, name: &str, reader: impl Read, length: Option<u64>) -> Result<Profile> {
         let reader = Progress::new(reader, length);
-        decode_with(reader, self.options).with_context(|| name.to_string())
+        let reading =
+            heapprof_formats::read(reader, &self.options).with_context(|| name.to_string())?;
+        Ok(reading.commented())
     }
 }
 
