@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::format::Format;
+use crate::gperftools;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 
@@ -17,7 +18,11 @@ pub(crate) struct Reader {
 }
 
 /// In this order they are tried: what has an unmistakable first line before what is guessed.
-const READERS: &[Reader] = &[];
+const READERS: &[Reader] = &[Reader {
+    format: Format::Gperftools,
+    sniff: gperftools::sniff,
+    read: gperftools::read,
+}];
 
 /// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours, or pprof's.
 pub fn sniff(head: &[u8]) -> Option<Format> {
