@@ -8,6 +8,10 @@ pub enum Format {
     Pprof,
     /// The text of gperftools and tcmalloc.
     Gperftools,
+    /// Dumps of jemalloc.
+    Jemalloc,
+    /// What `jeprof --raw` and `google-pprof --raw` write.
+    Symbolized,
 }
 
 impl Format {
@@ -25,6 +29,11 @@ impl Format {
         match self {
             Format::Pprof => ("pprof", "pprof protobuf"),
             Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
+            Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            Format::Symbolized => (
+                "symbolized",
+                "profile with symbols, of jeprof or google-pprof",
+            ),
         }
     }
 }

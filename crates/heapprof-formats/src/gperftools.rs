@@ -52,7 +52,8 @@ pub(crate) fn samples(
         let mean_size = counted.mean_size;
         let location = |address| locations.get(&mut profile, address);
         counted.calls(lines, location, &mut stack)?;
-        let labels = size_label(&mut profile, mean_size);
+        let label = size_label(&mut profile, mean_size);
+        let labels = profile.label_sets.intern(&mut [label], &profile.strings);
         let stack = stack.iter().copied();
         profile.samples.push(stack, &values, labels);
     }

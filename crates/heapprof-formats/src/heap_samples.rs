@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, StringId};
+use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
 use crate::heap_line::{Addresses, Header, Sample, integer};
@@ -158,14 +158,12 @@ impl Counted<'_> {
     }
 }
 
-/// The label set `bytes: size`, as pprof and Go write it: without a unit.
-pub(crate) fn size_label(profile: &mut Profile, size: i64) -> LabelSetIndex {
-    let key = profile.strings.intern("bytes");
-    let label = Label {
-        key,
+/// The label `bytes: size`, as pprof and Go write it: without a unit.
+pub(crate) fn size_label(profile: &mut Profile, size: i64) -> Label {
+    Label {
+        key: profile.strings.intern("bytes"),
         str: StringId::EMPTY,
         num: size,
         num_unit: StringId::EMPTY,
-    };
-    profile.label_sets.intern(&mut [label], &profile.strings)
+    }
 }

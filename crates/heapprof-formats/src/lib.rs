@@ -22,6 +22,7 @@ mod format;
 mod gperftools;
 mod heap_line;
 mod heap_samples;
+mod jemalloc;
 mod lines;
 mod mapped_files;
 mod open;
@@ -29,6 +30,7 @@ mod readers;
 mod reading;
 mod sampling;
 mod stacks;
+mod symbolized;
 mod unpack;
 
 pub use crate::{

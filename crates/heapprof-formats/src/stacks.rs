@@ -1,7 +1,7 @@
 //! Stacks of addresses, each address one location; the mappings join when all addresses are known.
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Location, LocationIndex, Mapping, MappingIndex, Profile};
+use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Profile};
 
 use crate::address_map::AddressMap;
 use crate::mapped_files::MappedFile;
@@ -37,6 +37,13 @@ pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
     });
     // An address takes four bytes of text, so 2^32 of them are beyond any limit of a file's size.
     LocationIndex(place as u32)
+}
+
+/// Gives a location its lines, innermost first.
+pub(crate) fn set_lines(profile: &mut Profile, location: LocationIndex, lines: &[Line]) {
+    let start = profile.line.len() as u32;
+    profile.line.extend_from_slice(lines);
+    profile.location[location.index()].line = start..profile.line.len() as u32;
 }
 
 /// Gives each location its mapping.
