@@ -10,6 +10,8 @@ pub enum Format {
     Gperftools,
     /// Dumps of jemalloc.
     Jemalloc,
+    /// Go's `debug=1`.
+    GoText,
     /// What `jeprof --raw` and `google-pprof --raw` write.
     Symbolized,
 }
@@ -30,6 +32,7 @@ impl Format {
             Format::Pprof => ("pprof", "pprof protobuf"),
             Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
             Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            Format::GoText => ("go-text", "Go's heap profile as text"),
             Format::Symbolized => (
                 "symbolized",
                 "profile with symbols, of jeprof or google-pprof",

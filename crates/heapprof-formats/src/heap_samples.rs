@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, StringId};
+use heapprof_profile::{Label, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
 use crate::heap_line::{Addresses, Header, Sample, integer};
@@ -142,17 +142,12 @@ pub(crate) struct Counted<'a> {
 
 impl Counted<'_> {
     /// Turns the return addresses into addresses inside the calls.
-    pub(crate) fn calls(
-        self,
-        lines: &Lines<'_>,
-        mut location: impl FnMut(u64) -> LocationIndex,
-        stack: &mut Vec<LocationIndex>,
-    ) -> Result<(), Error> {
-        stack.clear();
+    pub(crate) fn calls(self, lines: &Lines<'_>, calls: &mut Vec<u64>) -> Result<(), Error> {
+        calls.clear();
         for address in self.addresses {
             let address = address
                 .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
-            stack.push(location(address.wrapping_sub(1)));
+            calls.push(address.wrapping_sub(1));
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ mod address_map;
 mod cut_frames;
 mod error;
 mod format;
+mod go_text;
 mod gperftools;
 mod heap_line;
 mod heap_samples;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::{gperftools, jemalloc, symbolized};
+use crate::{go_text, gperftools, jemalloc, symbolized};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;
@@ -19,6 +19,12 @@ pub(crate) struct Reader {
 
 /// In this order they are tried: what has an unmistakable first line before what is guessed.
 const READERS: &[Reader] = &[
+    // Before gperftools, whose first line it shares.
+    Reader {
+        format: Format::GoText,
+        sniff: go_text::sniff,
+        read: go_text::read,
+    },
     Reader {
         format: Format::Gperftools,
         sniff: gperftools::sniff,

@@ -78,8 +78,7 @@ impl Names {
         let mut builder = ProfileBuilder::default();
         builder.profile = profile;
         for i in 0..builder.profile.location.len() {
-            let location = &builder.profile.location[i];
-            let (address, mapping) = (location.address, location.mapping);
+            let address = builder.profile.location[i].address;
             // The tools look up callers at their call and the innermost frame where it returns to.
             let after = address.wrapping_add(1);
             let place = self.place.get(&address).or_else(|| self.place.get(&after));
@@ -88,11 +87,9 @@ impl Names {
             };
             let lines = self.lines(&mut builder, place.clone());
             stacks::set_lines(&mut builder.profile, LocationIndex(i as u32), &lines);
-            if let Some(mapping) = mapping {
-                builder.profile.mapping[mapping.index()].has_functions = true;
-            }
         }
         let mut profile = builder.finish();
+        stacks::mark_symbolized(&mut profile);
         if !self.binary.is_empty() {
             let comment = format!("binary: {}", self.binary);
             let comment = profile.strings.intern(&comment);
