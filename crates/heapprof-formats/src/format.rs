@@ -12,6 +12,8 @@ pub enum Format {
     Jemalloc,
     /// Go's `debug=1`.
     GoText,
+    /// The text of Google's Java agent.
+    JavaHeapz,
     /// What `jeprof --raw` and `google-pprof --raw` write.
     Symbolized,
 }
@@ -33,6 +35,7 @@ impl Format {
             Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
             Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
             Format::GoText => ("go-text", "Go's heap profile as text"),
+            Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
             Format::Symbolized => (
                 "symbolized",
                 "profile with symbols, of jeprof or google-pprof",

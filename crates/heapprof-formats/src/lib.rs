@@ -23,6 +23,7 @@ mod go_text;
 mod gperftools;
 mod heap_line;
 mod heap_samples;
+mod java_heapz;
 mod jemalloc;
 mod lines;
 mod mapped_files;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::{go_text, gperftools, jemalloc, symbolized};
+use crate::{go_text, gperftools, java_heapz, jemalloc, symbolized};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;
@@ -39,6 +39,11 @@ const READERS: &[Reader] = &[
         format: Format::Symbolized,
         sniff: symbolized::sniff,
         read: symbolized::read,
+    },
+    Reader {
+        format: Format::JavaHeapz,
+        sniff: java_heapz::sniff,
+        read: java_heapz::read,
     },
 ];
 

@@ -22,6 +22,11 @@ impl AddressLocations {
             .entry(address)
             .or_insert_with(|| push(profile, address))
     }
+
+    /// The location of an address that has one.
+    pub(crate) fn find(&self, address: u64) -> Option<LocationIndex> {
+        self.0.get(&address).copied()
+    }
 }
 
 /// A new location without lines.
@@ -39,11 +44,14 @@ pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
     LocationIndex(place as u32)
 }
 
-/// Gives a location its lines, innermost first.
-pub(crate) fn set_lines(profile: &mut Profile, location: LocationIndex, lines: &[Line]) {
-    let start = profile.line.len() as u32;
-    profile.line.extend_from_slice(lines);
-    profile.location[location.index()].line = start..profile.line.len() as u32;
+/// Gives each location its lines, innermost first: those at its place in `lines`.
+pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
+    profile.line.clear();
+    for (location, lines) in profile.location.iter_mut().zip(lines) {
+        let start = profile.line.len() as u32;
+        profile.line.extend(lines);
+        location.line = start..profile.line.len() as u32;
+    }
 }
 
 /// Sets the flags of mappings by what their locations have.

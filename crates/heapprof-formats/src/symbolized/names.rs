@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Function, Line, LocationIndex, Profile, ProfileBuilder, StringId};
+use heapprof_profile::{Function, Line, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
 use crate::heap_line::Addresses;
@@ -77,17 +77,18 @@ impl Names {
     pub(super) fn put_into(&self, profile: Profile) -> Profile {
         let mut builder = ProfileBuilder::default();
         builder.profile = profile;
-        for i in 0..builder.profile.location.len() {
-            let address = builder.profile.location[i].address;
-            // The tools look up callers at their call and the innermost frame where it returns to.
-            let after = address.wrapping_add(1);
-            let place = self.place.get(&address).or_else(|| self.place.get(&after));
-            let Some(place) = place.filter(|place| !place.is_empty()) else {
-                continue;
-            };
-            let lines = self.lines(&mut builder, place.clone());
-            stacks::set_lines(&mut builder.profile, LocationIndex(i as u32), &lines);
-        }
+        let addresses: Vec<u64> = builder.profile.location.iter().map(|l| l.address).collect();
+        let lines: Vec<Vec<Line>> = addresses
+            .iter()
+            .map(|address| {
+                // The tools look up callers at their call and the innermost frame where it returns to.
+                let after = address.wrapping_add(1);
+                let place = self.place.get(address).or_else(|| self.place.get(&after));
+                place.map_or_else(Vec::new, |place| self.lines(&mut builder, place.clone()))
+            })
+            .collect();
+
+        stacks::set_lines(&mut builder.profile, lines);
         let mut profile = builder.finish();
         stacks::mark_symbolized(&mut profile);
         if !self.binary.is_empty() {
