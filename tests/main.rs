@@ -21,6 +21,8 @@ mod malformed;
 mod formats;
 // jeprof and google-pprof on the same dumps.
 mod perl_pprof;
+// Damaged text of other tools.
+mod malformed_text;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
 // Adding up, scaling and comparing profiles.
