@@ -115,7 +115,7 @@ impl<'a> Lines<'a> {
         found: impl Into<String>,
     ) -> Error {
         Error::Line {
-            line: self.number,
+            line: self.number(),
             expected: expected.into(),
             found: found.into(),
         }
