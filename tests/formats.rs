@@ -143,6 +143,8 @@ fn go_text_has_the_values_that_pprof_reads() {
 #[test]
 fn go_text_is_what_its_protobuf_says() {
     let folder = sample_profiles().join("foreign/go-text");
+    // The text shortens the names of generic functions.
+    let shape = regex::Regex::new(r"\[go\.shape[^ ]*\]+").unwrap();
     let types = [
         "alloc_objects",
         "alloc_space",
@@ -165,8 +167,6 @@ fn go_text_is_what_its_protobuf_says() {
             ];
             let run = run(&folder, &args);
             assert_eq!(run.code, 0, "{}", run.err);
-            // The text shortens the names of generic functions.
-            let shape = regex::Regex::new(r"\[go\.shape[^ ]*\]+").unwrap();
             shape.replace_all(&run.out, "[...]").into_owned()
         };
         let (text, protobuf) = (rows("ledger.heap.txt"), rows("ledger.heap.pb.gz"));
