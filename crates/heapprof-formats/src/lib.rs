@@ -17,18 +17,26 @@
 // Until the first reader joins.
 #![allow(dead_code)]
 
+mod dhat;
 mod error;
+mod figures;
 mod format;
+mod heaptrack;
+mod json;
 mod lines;
+mod massif;
 mod open;
 mod readers;
 mod reading;
+mod tally;
+mod texts;
 mod unpack;
+mod valgrind_frame;
 
 pub use crate::{
     error::Error,
     format::Format,
     open::read,
     readers::sniff,
-    reading::{Options, Reading},
+    reading::{Options, Part, Reading, Values},
 };

@@ -17,6 +17,7 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
     unpack::read_head(&mut input, HEAD, &mut head)?;
     let plain = unpack::plain_head(&head, HEAD);
     if let Some(reader) = readers::reader(&plain) {
+        applicable(reader.format, options)?;
         let stream = unpack::plain_stream(head, input)?;
         let mut stream =
             BufReader::with_capacity(128 << 10, Limited::new(stream, options.max_inflated));
@@ -27,6 +28,7 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
         }
         return reading;
     }
+    applicable(Format::Pprof, options)?;
     let zstd = unpack::is_zstd(&head);
     let limits = ReadOptions::default().max_inflated(options.max_inflated);
     let decoded = match zstd {
@@ -38,6 +40,23 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
         Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
         Err(error) => Err(explained(error, &plain)),
     }
+}
+
+/// Nothing that was asked is silently left aside.
+fn applicable(format: Format, options: &Options) -> Result<(), Error> {
+    let (name, description) = (format.name(), format.description());
+    if let Some(part) = options.part
+        && !format.has_parts()
+    {
+        let reason = format!("is one profile ({name}, {description}), which has no part {part}");
+        return Err(Error::Inapplicable(reason));
+    }
+    if options.values.is_some() && !format.leaves_values_open() {
+        let reason =
+            format!("says itself what its values are ({name}, {description}); leave --values out");
+        return Err(Error::Inapplicable(reason));
+    }
+    Ok(())
 }
 
 /// An error of the protobuf decoder, about a file that begins with `plain`.

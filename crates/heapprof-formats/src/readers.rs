@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
+use crate::{dhat, heaptrack, massif};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;
@@ -17,7 +18,23 @@ pub(crate) struct Reader {
 }
 
 /// In this order they are tried: what has an unmistakable first line before what is guessed.
-const READERS: &[Reader] = &[];
+const READERS: &[Reader] = &[
+    Reader {
+        format: Format::Massif,
+        sniff: massif::sniff,
+        read: massif::read,
+    },
+    Reader {
+        format: Format::Dhat,
+        sniff: dhat::sniff,
+        read: dhat::read,
+    },
+    Reader {
+        format: Format::Heaptrack,
+        sniff: heaptrack::sniff,
+        read: heaptrack::read,
+    },
+];
 
 /// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours, or pprof's.
 pub fn sniff(head: &[u8]) -> Option<Format> {
