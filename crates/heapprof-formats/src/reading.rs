@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 
 use heapprof_profile::Profile;
 
@@ -80,14 +81,18 @@ pub struct Values {
     pub unit: String,
 }
 
-impl Values {
+impl FromStr for Values {
+    type Err = String;
+
     /// Reads `TYPE/UNIT`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (r#type, unit) = text.split_once('/')?;
-        (!r#type.is_empty() && !unit.is_empty()).then(|| Self {
-            r#type: r#type.to_string(),
-            unit: unit.to_string(),
-        })
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((r#type, unit)) if !r#type.is_empty() && !unit.is_empty() => Ok(Self {
+                r#type: r#type.to_string(),
+                unit: unit.to_string(),
+            }),
+            _ => Err("write a type and its unit, such as inuse_space/bytes".to_string()),
+        }
     }
 }
 

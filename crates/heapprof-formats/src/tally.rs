@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use hashbrown::HashTable;
 use heapprof_profile::{
     Error as ProfileError, Function, FunctionIndex, LabelSetIndex, Line, LocationIndex, Mapping,
@@ -225,16 +225,24 @@ fn frames<'a>(location: &'a [LocationIndex], end: &[usize], i: usize) -> &'a [Lo
 fn describe_mappings(profile: &mut Profile) {
     /// Mappings are made of pages.
     const PAGE: u64 = 4096;
+    let based = profile.mapping.iter().filter(|m| m.memory_start != 0);
+    let based: HashSet<u64> = based.map(|m| m.id).collect();
     for location in &profile.location {
         let Some(mapping) = location.mapping else {
             continue;
         };
         let mapping = &mut profile.mapping[mapping.index()];
         let lines = &profile.line[location.line.start as usize..location.line.end as usize];
-        let end = location.address.checked_next_multiple_of(PAGE);
-        let end = end.filter(|&end| end > location.address);
-        let end = end.unwrap_or(location.address.saturating_add(PAGE));
-        mapping.memory_limit = mapping.memory_limit.max(end);
+        let start = location.address - location.address % PAGE;
+        if !based.contains(&mapping.id) {
+            // What is counted from the file's first byte, or from where nobody knows.
+            let start = match mapping.memory_limit {
+                0 => start,
+                _ => start.min(mapping.memory_start),
+            };
+            (mapping.memory_start, mapping.file_offset) = (start, start);
+        }
+        mapping.memory_limit = mapping.memory_limit.max(start.saturating_add(PAGE));
         mapping.has_inline_frames |= lines.len() > 1;
         for line in lines {
             let function = &profile.function[line.function.index()];
@@ -309,8 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn mappings_end_where_addresses_do() {
-        for (address, limit) in [(0, 4096), (4096, 8192), (u64::MAX, u64::MAX)] {
+    fn mappings_hold_their_addresses() {
+        for (address, start, limit) in [
+            (0, 0, 4096),
+            (4097, 4096, 8192),
+            (u64::MAX, u64::MAX - 4095, u64::MAX),
+        ] {
             let mut tally = Tally::new(&[("space", "bytes")]);
             let module = Module {
                 name: "lib.so",
@@ -324,7 +336,8 @@ mod tests {
             let location = tally.location(&[frame]);
             let none = tally.labelled("", "");
             tally.add(&[location], none, &[1]).unwrap();
-            assert_eq!(tally.finish().mapping[0].memory_limit, limit);
+            let mapping = tally.finish().mapping[0];
+            assert_eq!((mapping.memory_start, mapping.memory_limit), (start, limit));
         }
     }
 }
