@@ -17,17 +17,26 @@
 // Until the first reader joins.
 #![allow(dead_code)]
 
+mod bpftrace;
 mod dhat;
+mod dtrace;
 mod error;
 mod figures;
+mod folded;
 mod format;
 mod heaptrack;
 mod json;
+mod leaksanitizer;
 mod lines;
 mod massif;
+mod memleak;
+mod mprof;
 mod open;
+mod perf_script;
 mod readers;
 mod reading;
+mod speedscope;
+mod symbol_frame;
 mod tally;
 mod texts;
 mod unpack;

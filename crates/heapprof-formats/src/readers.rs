@@ -4,7 +4,10 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::{dhat, heaptrack, massif};
+use crate::{
+    bpftrace, dhat, dtrace, folded, heaptrack, leaksanitizer, massif, memleak, mprof, perf_script,
+    speedscope,
+};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;
@@ -25,14 +28,54 @@ const READERS: &[Reader] = &[
         read: massif::read,
     },
     Reader {
+        format: Format::Heaptrack,
+        sniff: heaptrack::sniff,
+        read: heaptrack::read,
+    },
+    Reader {
         format: Format::Dhat,
         sniff: dhat::sniff,
         read: dhat::read,
     },
     Reader {
-        format: Format::Heaptrack,
-        sniff: heaptrack::sniff,
-        read: heaptrack::read,
+        format: Format::Speedscope,
+        sniff: speedscope::sniff,
+        read: speedscope::read,
+    },
+    Reader {
+        format: Format::PerfScript,
+        sniff: perf_script::sniff,
+        read: perf_script::read,
+    },
+    Reader {
+        format: Format::LeakSanitizer,
+        sniff: leaksanitizer::sniff,
+        read: leaksanitizer::read,
+    },
+    Reader {
+        format: Format::Memleak,
+        sniff: memleak::sniff,
+        read: memleak::read,
+    },
+    Reader {
+        format: Format::Bpftrace,
+        sniff: bpftrace::sniff,
+        read: bpftrace::read,
+    },
+    Reader {
+        format: Format::Dtrace,
+        sniff: dtrace::sniff,
+        read: dtrace::read,
+    },
+    Reader {
+        format: Format::Mprof,
+        sniff: mprof::sniff,
+        read: mprof::read,
+    },
+    Reader {
+        format: Format::Folded,
+        sniff: folded::sniff,
+        read: folded::read,
     },
 ];
 

@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use hashbrown::HashTable;
 use heapprof_profile::{
     Error as ProfileError, Function, FunctionIndex, LabelSetIndex, Line, LocationIndex, Mapping,
-    Profile, ProfileBuilder, StringId,
+    Profile, ProfileBuilder, Samples, StringId,
 };
 
 use crate::error::Error;
@@ -187,6 +187,47 @@ impl Tally {
             self.hasher.hash_one((stack, label_set[i as usize]))
         });
         Ok(sample)
+    }
+
+    /// The stack of a sample.
+    pub(crate) fn stack(&self, sample: u32) -> &[LocationIndex] {
+        frames(&self.location, &self.end, sample as usize)
+    }
+
+    /// The largest location of any stack.
+    pub(crate) fn largest_location(&self) -> Option<u32> {
+        self.location.iter().map(|location| location.0).max()
+    }
+
+    /// How many samples there are.
+    pub(crate) fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// The same samples with other types and a row of values each, in their order.
+    pub(crate) fn with_values(mut self, types: &[(&str, &str)], values: Vec<i64>) -> Self {
+        assert_eq!(
+            values.len(),
+            types.len() * self.len(),
+            "a row for each sample"
+        );
+        let types = types
+            .iter()
+            .map(|(r#type, unit)| self.builder.value_type(r#type, unit));
+        self.builder.profile.sample_type = types.collect();
+        self.builder.profile.samples = Samples::new(self.builder.profile.sample_type.len());
+        self.width = self.builder.profile.sample_type.len();
+        self.value = values;
+        self
+    }
+
+    /// The same samples with other types; values beyond them are left out.
+    pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
+        let rows = self.value.chunks_exact(self.width.max(1));
+        let values = rows
+            .flat_map(|row| row.iter().take(types.len()).copied())
+            .collect();
+        self.with_values(types, values)
     }
 
     /// A comment of the profile.

@@ -1,0 +1,180 @@
+//! Maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as bpftrace prints them.
+//!
+//! Each map is a sample type, and values of several maps for one stack are one sample. A map that is printed again,
+//! every few seconds say, is a part of the file; the last one is read unless another is asked for. bpftrace prints
+//! a map from its smallest value to its largest, so it begins anew where a value is smaller or a key comes again.
+
+mod maps;
+
+use heapprof_profile::{Label, LabelSetIndex, LocationIndex};
+
+use crate::error::{Error, shortened};
+use crate::figures::value;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::symbol_frame;
+use crate::tally::{ALLOCATORS, Tally};
+use maps::Maps;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    head.split(|&b| b == b'\n')
+        .any(|line| matches!(opening(line), Some((_, rest)) if !is_whole(rest)))
+}
+
+/// The name of a map and what follows its bracket.
+fn opening(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.strip_prefix(b"@")?;
+    let bracket = rest.iter().position(|&b| b == b'[')?;
+    let (name, rest) = (&rest[..bracket], &rest[bracket + 1..]);
+    let plain = name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    plain.then_some((name, rest))
+}
+
+/// Whether key and value stand in one line: such a map has no stacks.
+fn is_whole(rest: &[u8]) -> bool {
+    memchr::memmem::find(rest, b"]: ").is_some()
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let mut file = File {
+        // Values are the maps' own; the tally only tells keys apart.
+        tally: Tally::new(&[]),
+        maps: Maps::default(),
+        stack: Vec::new(),
+        labels: Vec::new(),
+    };
+    while lines.advance()? {
+        if let Some((name, rest)) = opening(lines.line())
+            && !is_whole(rest)
+        {
+            let map = file.maps.map(name)?;
+            let rest = rest.to_vec();
+            file.keys(&rest);
+            file.entry(lines, map)?;
+        }
+    }
+    if file.maps.is_empty() {
+        return Err(lines.ended("@NAME[, a stack, and ]: VALUE"));
+    }
+    file.reading(options)
+}
+
+struct File {
+    tally: Tally,
+    maps: Maps,
+    stack: Vec<LocationIndex>,
+    labels: Vec<Label>,
+}
+
+impl File {
+    /// Reads the rest of an entry of a map: frames, other keys, and its value.
+    fn entry(&mut self, lines: &mut Lines<'_>, map: usize) -> Result<(), Error> {
+        loop {
+            if !lines.advance()? {
+                return Err(lines.ended("a frame, or ]: and a value"));
+            }
+            let text = lines.trimmed();
+            let (keys, after) = match memchr::memmem::rfind(text, b"]:") {
+                Some(at) if text.starts_with(b",") || at == 0 => {
+                    (&text[..at], Some(&text[at + 2..]))
+                }
+                _ => (text, None),
+            };
+            if let Some(value) = after {
+                let values = values(lines, value)?;
+                let keys = keys.to_vec();
+                self.keys(&keys);
+                return self.close(map, values);
+            }
+            if text.starts_with(b",") {
+                let keys = text.to_vec();
+                self.keys(&keys);
+            } else if text.starts_with(b"@")
+                || lines
+                    .line()
+                    .first()
+                    .is_some_and(|b| !b.is_ascii_whitespace())
+            {
+                return Err(lines.wrong("a frame, or ]: and a value"));
+            } else if !text.is_empty() {
+                let location = self.tally.known(text, |tally| {
+                    let text = String::from_utf8_lossy(text);
+                    Ok(tally.location(&[symbol_frame::parse(&text).0]))
+                })?;
+                self.stack.push(location);
+            }
+        }
+    }
+
+    /// Keys beside the stack become labels.
+    fn keys(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        for key in text.split(',').map(str::trim).filter(|key| !key.is_empty()) {
+            let label = self.tally.builder.text_label("key", key);
+            self.labels.push(label);
+        }
+    }
+
+    fn close(&mut self, map: usize, values: MapValue) -> Result<(), Error> {
+        let labels: LabelSetIndex = self.tally.builder.label_set(&mut self.labels);
+        let sample = self.tally.add(&self.stack, labels, &[])?;
+        self.stack.clear();
+        self.labels.clear();
+        self.maps.push(map, sample, values)
+    }
+
+    fn reading(self, options: &Options) -> Result<Reading, Error> {
+        let columns = self.maps.columns(options)?;
+        let types: Vec<(&str, &str)> = columns
+            .iter()
+            .map(|c| (c.name.as_str(), c.unit.as_str()))
+            .collect();
+        let mut values = vec![0; types.len() * self.tally.len()];
+        self.maps.fill(&columns, &mut values);
+        let mut tally = self.tally.with_values(&types, values);
+        tally.drop_frames(ALLOCATORS);
+        if let Some(bytes) = columns.iter().find(|c| c.unit == "bytes") {
+            let shown = tally.builder.text(&bytes.name);
+            tally.builder.profile.default_sample_type = shown;
+        }
+        if let Some(which) = self.maps.which(options)? {
+            tally.comment(&which);
+        }
+        Ok(Reading::new(
+            Format::Bpftrace,
+            "none, as bpftrace aggregated",
+            tally.finish(),
+        ))
+    }
+}
+
+/// What an entry says: a number, or both of stats().
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MapValue {
+    One(i64),
+    CountAndTotal(i64, i64),
+}
+
+fn values(lines: &Lines<'_>, text: &[u8]) -> Result<MapValue, Error> {
+    let text = text.trim_ascii();
+    if let Some(number) = value(text) {
+        return Ok(MapValue::One(number));
+    }
+    // stats(): `count 3, average 16, total 48`.
+    let mut parts = text.split(|&b| b == b',').map(<[u8]>::trim_ascii);
+    let count = parts.next().and_then(|p| value(p.strip_prefix(b"count ")?));
+    let total = parts
+        .next_back()
+        .and_then(|p| value(p.strip_prefix(b"total ")?));
+    match (count, total) {
+        (Some(count), Some(total)) => Ok(MapValue::CountAndTotal(count, total)),
+        _ => {
+            let found = match text.is_empty() {
+                true => "a histogram".to_string(),
+                false => shortened(text),
+            };
+            Err(lines.wrong_part("a number; aggregate with count(), sum() or stats()", found))
+        }
+    }
+}
