@@ -8,13 +8,14 @@ mod maps;
 
 use heapprof_profile::{Label, LabelSetIndex, LocationIndex};
 
+use crate::cut_frames;
 use crate::error::{Error, shortened};
 use crate::figures::value;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::symbol_frame;
-use crate::tally::{ALLOCATORS, Tally};
+use crate::tally::Tally;
 use maps::Maps;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -133,7 +134,7 @@ impl File {
         let mut values = vec![0; types.len() * self.tally.len()];
         self.maps.fill(&columns, &mut values);
         let mut tally = self.tally.with_values(&types, values);
-        tally.drop_frames(ALLOCATORS);
+        cut_frames::of_tracers(&mut tally.builder.profile);
         if let Some(bytes) = columns.iter().find(|c| c.unit == "bytes") {
             let shown = tally.builder.text(&bytes.name);
             tally.builder.profile.default_sample_type = shown;

@@ -10,12 +10,13 @@ use std::io::BufRead;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::cut_frames;
 use crate::error::Error;
 use crate::format::Format;
 use crate::json::Each;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{ALLOCATORS, Tally};
+use crate::tally::Tally;
 use crate::texts::Texts;
 use crate::valgrind_frame::Stacks;
 
@@ -92,7 +93,7 @@ impl File {
             })
             .collect();
         let mut tally = Tally::new(&types);
-        tally.drop_frames(ALLOCATORS);
+        cut_frames::of_tracers(&mut tally.builder.profile);
         let none = tally.labelled("", "");
         let mut stacks = Stacks::new(&self.frames);
         let mut values = Vec::new();

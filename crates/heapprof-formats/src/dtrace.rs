@@ -5,13 +5,14 @@
 
 use heapprof_profile::{Label, LocationIndex};
 
+use crate::cut_frames;
 use crate::error::{Error, shortened};
 use crate::figures::{address, value};
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::symbol_frame;
-use crate::tally::{ALLOCATORS, Tally};
+use crate::tally::Tally;
 
 /// Whether a line is a frame wherever it stands.
 fn is_frame(text: &[u8]) -> bool {
@@ -44,7 +45,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         held: None,
         records: 0,
     };
-    record.tally.drop_frames(ALLOCATORS);
+    cut_frames::of_tracers(&mut record.tally.builder.profile);
     while lines.advance()? {
         record.line(lines)?;
     }

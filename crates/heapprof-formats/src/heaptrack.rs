@@ -11,12 +11,13 @@ use std::borrow::Cow;
 
 use heapprof_profile::LocationIndex;
 
+use crate::cut_frames;
 use crate::error::{Error, shortened};
 use crate::figures::hex;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{ALLOCATORS, Frame, Module, Tally, overflow, too_deep};
+use crate::tally::{Frame, Module, Tally, overflow, too_deep};
 use crate::texts::Texts;
 use sites::{Allocation, Sites};
 
@@ -229,7 +230,7 @@ impl File {
 
     fn reading(self) -> Result<Reading, Error> {
         let mut tally = Tally::new(&sites::TYPES);
-        tally.drop_frames(ALLOCATORS);
+        cut_frames::of_tracers(&mut tally.builder.profile);
         let none = tally.labelled("", "");
         let locations = self.locations(&mut tally);
         let mut stack = Vec::new();

@@ -3,12 +3,13 @@
 //! Other output of the program and of the sanitizer may stand around them. A report ends with a SUMMARY line,
 //! whose sums must be those of its leaks.
 
+use crate::cut_frames;
 use crate::error::{Error, shortened};
 use crate::figures::{address, decimal, value};
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{ALLOCATORS, Frame, Module, Tally};
+use crate::tally::{Frame, Module, Tally};
 
 use heapprof_profile::LocationIndex;
 
@@ -28,7 +29,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
         is_omitting: false,
         leaks: 0,
     };
-    report.tally.drop_frames(ALLOCATORS);
+    cut_frames::of_tracers(&mut report.tally.builder.profile);
     while lines.advance()? {
         report.line(lines)?;
     }

@@ -5,7 +5,7 @@
 //! one row in that table and one variant of [`Format`]. What a file says becomes a `Profile` whose values
 //! are unsampled by its producer's rule, once; [`Reading`] says by which.
 //!
-//! ```ignore
+//! ```
 //! # use heapprof_formats::{Format, Options, read};
 //! let text = "heap profile:  1:  96 [ 1:  96] @ heapprofile\n  1:  96 [ 1:  96] @ 0x401000\n";
 //! let reading = read(text.as_bytes(), &Options::default())?;
@@ -14,20 +14,24 @@
 //! # Ok::<(), heapprof_formats::Error>(())
 //! ```
 #![forbid(unsafe_code)]
-// Until the first reader joins.
-#![allow(dead_code)]
 
+mod address_map;
 mod bpftrace;
+mod cut_frames;
 mod dhat;
 mod dtrace;
 mod error;
 mod figures;
 mod folded;
 mod format;
+mod gperftools;
+mod heap_line;
+mod heap_samples;
 mod heaptrack;
 mod json;
 mod leaksanitizer;
 mod lines;
+mod mapped_files;
 mod massif;
 mod memleak;
 mod mprof;
@@ -35,7 +39,9 @@ mod open;
 mod perf_script;
 mod readers;
 mod reading;
+mod sampling;
 mod speedscope;
+mod stacks;
 mod symbol_frame;
 mod tally;
 mod texts;

@@ -5,13 +5,14 @@
 
 use heapprof_profile::{LocationIndex, Profile};
 
+use crate::cut_frames;
 use crate::error::Error;
 use crate::figures::value;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Part, Reading};
 use crate::symbol_frame;
-use crate::tally::{ALLOCATORS, Tally};
+use crate::tally::Tally;
 
 const REPORT: &[u8] = b" stacks with outstanding allocations:";
 const STACK: &[u8] = b" allocations from stack";
@@ -132,7 +133,7 @@ struct Report {
 impl Report {
     fn new() -> Self {
         let mut tally = Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-        tally.drop_frames(ALLOCATORS);
+        cut_frames::of_tracers(&mut tally.builder.profile);
         Self {
             tally,
             time: String::new(),

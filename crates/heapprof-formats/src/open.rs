@@ -23,7 +23,8 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
             BufReader::with_capacity(128 << 10, Limited::new(stream, options.max_inflated));
         let reading = (reader.read)(&mut Lines::new(&mut stream), options);
         // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
-        if let Err(Error::Line { .. }) = reading {
+        if let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading
+        {
             io::copy(&mut stream, &mut io::sink())?;
         }
         return reading;
@@ -62,29 +63,24 @@ fn applicable(format: Format, options: &Options) -> Result<(), Error> {
 /// An error of the protobuf decoder, about a file that begins with `plain`.
 fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
     use heapprof_profile::Error as Pprof;
-    match error {
-        Pprof::NotAProfile(_) | Pprof::Wire { .. } | Pprof::Invalid { .. }
-            if readers::is_text(plain) =>
-        {
-            let line = plain
-                .split(|&b| b == b'\n')
-                .find(|l| !l.trim_ascii().is_empty());
-            let kind = match plain.trim_ascii_start().first() {
-                Some(b'<') => "is a web page or XML, perhaps an error page".to_string(),
-                Some(b'{' | b'[') => "is JSON of another kind".to_string(),
-                _ => format!(
-                    "is text that begins with {}",
-                    shortened(line.unwrap_or(b""))
-                ),
-            };
-            let tried = readers::names();
-            Error::Unknown { kind, tried }
+    let is_text = readers::is_text(plain);
+    let kind = match error {
+        Pprof::NotAProfile(kind) => kind,
+        // Text whose first bytes pass for a message.
+        Pprof::Wire { .. } | Pprof::Invalid { .. } if is_text => {
+            let mut lines = plain.split(|&b| b == b'\n');
+            let line = lines.find(|line| !line.trim_ascii().is_empty());
+            format!(
+                "is text that begins with {}",
+                shortened(line.unwrap_or(b""))
+            )
         }
-        Pprof::NotAProfile(kind) => Error::Unknown {
-            kind,
-            tried: Vec::new(),
-        },
-        Pprof::Io(error) => error.into(),
-        error => error.into(),
-    }
+        Pprof::Io(error) => return error.into(),
+        error => return error.into(),
+    };
+    let tried = match is_text {
+        true => readers::names(),
+        false => Vec::new(),
+    };
+    Error::Unknown { kind, tried }
 }

@@ -6,13 +6,14 @@
 
 use heapprof_profile::{LabelSetIndex, LocationIndex};
 
+use crate::cut_frames;
 use crate::error::{Error, shortened};
 use crate::figures::{address, decimal, hex};
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::symbol_frame;
-use crate::tally::{ALLOCATORS, Frame, Tally, overflow};
+use crate::tally::{Frame, Tally, overflow};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let mut lines = head.split(|&b| b == b'\n').filter(|line| !is_aside(line));
@@ -250,7 +251,7 @@ impl File {
 
     fn reading(mut self, options: &Options) -> Result<Reading, Error> {
         let unsampling = "none, one event each";
-        self.tally.drop_frames(ALLOCATORS);
+        cut_frames::of_tracers(&mut self.tally.builder.profile);
         if self.has_bytes {
             if options.values.is_some() {
                 let reason = "records bytes, so its values are known; leave --values out";

@@ -5,8 +5,8 @@ use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::{
-    bpftrace, dhat, dtrace, folded, heaptrack, leaksanitizer, massif, memleak, mprof, perf_script,
-    speedscope,
+    bpftrace, dhat, dtrace, folded, gperftools, heaptrack, leaksanitizer, massif, memleak, mprof,
+    perf_script, speedscope,
 };
 
 /// How much of a file's beginning is looked at, in bytes.
@@ -22,6 +22,11 @@ pub(crate) struct Reader {
 
 /// In this order they are tried: what has an unmistakable first line before what is guessed.
 const READERS: &[Reader] = &[
+    Reader {
+        format: Format::Gperftools,
+        sniff: gperftools::sniff,
+        read: gperftools::read,
+    },
     Reader {
         format: Format::Massif,
         sniff: massif::sniff,

@@ -12,11 +12,6 @@ use heapprof_profile::{
 
 use crate::error::Error;
 
-/// Functions of allocators, which every stack of some producers ends in: `drop_frames` of their profiles.
-///
-/// They are matched without their parameters.
-pub(crate) const ALLOCATORS: &str = "(__GI_)?(__libc_|__interceptor_|___interceptor_|tc_|je_)?(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc)|operator new(\\[\\])?";
-
 /// The most frames of all stacks together. Only files that describe stacks by their parents, a line a frame, could
 /// ask for more: their text grows with the depth, their stacks with its square.
 pub(crate) const MOST_FRAMES: usize = 1 << 28;
@@ -234,11 +229,6 @@ impl Tally {
     pub(crate) fn comment(&mut self, text: &str) {
         let comment = self.builder.text(text);
         self.builder.profile.comment.push(comment);
-    }
-
-    /// Regular expression of the frames that reports leave out.
-    pub(crate) fn drop_frames(&mut self, frames: &str) {
-        self.builder.profile.drop_frames = self.builder.text(frames);
     }
 
     /// The profile, without samples of nothing.

@@ -1,15 +1,12 @@
 //! Undoes gzip and zstd, and holds the limit on what may come out.
 
-use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
 use heapprof_profile::Inflate;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::error::Error;
-
-/// A file's first bytes, looked at, and the rest.
-pub(crate) type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
