@@ -15,7 +15,8 @@ use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::symbol_frame;
-use crate::tally::Tally;
+use crate::tally::{Tally, overflow};
+use crate::texts::Texts;
 use maps::Maps;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -39,8 +40,8 @@ fn is_whole(rest: &[u8]) -> bool {
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let mut file = File {
-        // Values are the maps' own; the tally only tells keys apart.
         tally: Tally::new(&[]),
+        frames: Texts::default(),
         maps: Maps::default(),
         stack: Vec::new(),
         labels: Vec::new(),
@@ -62,7 +63,10 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 struct File {
+    /// Tells keys apart, by the numbers of frames in place of locations: frames that differ in their offsets only
+    /// become one location, but are different keys. The values are the maps' own.
     tally: Tally,
+    frames: Texts,
     maps: Maps,
     stack: Vec<LocationIndex>,
     labels: Vec<Label>,
@@ -99,11 +103,9 @@ impl File {
             {
                 return Err(lines.wrong("a frame, or ]: and a value"));
             } else if !text.is_empty() {
-                let location = self.tally.known(text, |tally| {
-                    let text = String::from_utf8_lossy(text);
-                    Ok(tally.location(&[symbol_frame::parse(&text).0]))
-                })?;
-                self.stack.push(location);
+                let number = self.frames.intern(&String::from_utf8_lossy(text));
+                let number = number.ok_or_else(|| overflow("the number of frames"))?;
+                self.stack.push(LocationIndex(number));
             }
         }
     }
@@ -134,6 +136,11 @@ impl File {
         let mut values = vec![0; types.len() * self.tally.len()];
         self.maps.fill(&columns, &mut values);
         let mut tally = self.tally.with_values(&types, values);
+        let frames = (0..self.frames.len()).filter_map(|i| self.frames.get(i as u32));
+        let locations: Vec<LocationIndex> = frames
+            .map(|frame| tally.location(&[symbol_frame::parse(frame).0]))
+            .collect();
+        let mut tally = tally.relocated(&locations)?;
         cut_frames::of_tracers(&mut tally.builder.profile);
         if let Some(bytes) = columns.iter().find(|c| c.unit == "bytes") {
             let shown = tally.builder.text(&bytes.name);

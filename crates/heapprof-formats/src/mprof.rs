@@ -1,9 +1,10 @@
 //! Lines of Devel::MProf, which profiles Perl: `function:before:after` at the end of each call.
 //!
 //! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and after it. A call
-//! within another ends first, and its line comes first. Whose call it was is not said, but where it grew the
-//! process it can be told: a caller began when there were no more pages than before what it called. So each call's
-//! own growth is what its calls within did not account for, and the growths of all calls add up to the process's.
+//! within another ends first, and its line comes first. Whose call it was is not said, but where the process grew it
+//! can be told: a caller began when there were no more pages than before what it called. So each call's own growth is
+//! what the calls within it do not account for, and those of all calls add up to the process's. Of calls that
+//! changed nothing it can't be told; they count as made by the next caller that did.
 
 use crate::error::{Error, shortened};
 use crate::figures::decimal;
@@ -65,11 +66,15 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
         // Both are at most 2^63, so the difference fits.
         let growth = after - before;
         let mut own = growth;
-        while let Some(&(within, grown)) = waiting.last() {
-            let Some(call) = calls
-                .get_mut(within as usize)
-                .filter(|c| c.before >= before)
-            else {
+        // Of calls that changed nothing, one can be within the other or behind it; deep stacks of them help nobody.
+        while growth != 0
+            && let Some(&(within, grown)) = waiting.last()
+        {
+            let is_within = |call: &&mut Call| {
+                let is_before = grown != 0 && call.before.checked_add(grown) == Some(before);
+                call.before >= before && !is_before
+            };
+            let Some(call) = calls.get_mut(within as usize).filter(is_within) else {
                 break;
             };
             call.caller = number;

@@ -27,7 +27,10 @@ pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
         };
     }
     let symbol = without_offset(symbol);
-    if !matches!(symbol, "[unknown]" | "<null sym>" | "??") {
+    // bpftrace repeats an address that it knows no name of.
+    let unknown = matches!(symbol, "[unknown]" | "<null sym>" | "??")
+        || self::address(symbol.as_bytes()).is_some();
+    if !unknown {
         frame.name = symbol;
     }
     (frame, inlined)
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn texts() {
-        let table: [(&str, u64, &str, &str, bool); 20] = [
+        let table: [(&str, u64, &str, &str, bool); 21] = [
             (
                 "           125a fill+0x42 (/tmp/app)",
                 0x125a,
@@ -122,6 +125,7 @@ mod tests {
                 false,
             ),
             ("7f2 [unknown] ([unknown])", 0x7f2, "", "", false),
+            ("7fcc 0x7fcc ([unknown])", 0x7fcc, "", "", false),
             (
                 "12 f+0x1 (/tmp/app (deleted))",
                 0x12,

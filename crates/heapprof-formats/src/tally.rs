@@ -216,6 +216,22 @@ impl Tally {
         self
     }
 
+    /// The same with other locations: of each, the one at its number. Stacks that become equal are added up.
+    pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, Error> {
+        let mut tally = Self::new(&[]);
+        std::mem::swap(&mut tally.builder, &mut self.builder);
+        tally.width = self.width;
+        let mut stack = Vec::new();
+        for i in 0..self.end.len() {
+            let of = |location: &LocationIndex| locations.get(location.index()).copied();
+            stack.clear();
+            stack.extend(frames(&self.location, &self.end, i).iter().filter_map(of));
+            let values = &self.value[i * self.width..][..self.width];
+            tally.add(&stack, self.label_set[i], values)?;
+        }
+        Ok(tally)
+    }
+
     /// The same samples with other types; values beyond them are left out.
     pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
         let rows = self.value.chunks_exact(self.width.max(1));

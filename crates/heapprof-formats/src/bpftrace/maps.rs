@@ -72,16 +72,20 @@ impl Maps {
     /// Adds an entry, which may begin a new print of its map.
     pub(super) fn push(&mut self, map: usize, sample: u32, value: MapValue) -> Result<(), Error> {
         let map = &mut self.map[map];
-        let size = match value {
-            MapValue::One(size) | MapValue::CountAndTotal(_, size) => size,
+        let (size, rank) = match value {
+            MapValue::One(size) => (size, size),
+            // Ordered by their averages.
+            MapValue::CountAndTotal(count, total) => {
+                (total, total.checked_div(count).unwrap_or(total))
+            }
         };
         map.has_counts |= matches!(value, MapValue::CountAndTotal(..));
         let again = map.seen.get(&sample) == Some(&map.prints);
-        if map.prints == 0 || size < map.last || again {
+        if map.prints == 0 || rank < map.last || again {
             map.end_print();
             map.prints = map.prints.saturating_add(1);
         }
-        map.last = size;
+        map.last = rank;
         map.sum += i128::from(size);
         map.seen.insert(sample, map.prints);
         map.entries.push(Entry {
