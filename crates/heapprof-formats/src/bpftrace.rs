@@ -186,3 +186,51 @@ fn values(lines: &Lines<'_>, text: &[u8]) -> Result<MapValue, Error> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::reading::{Options, Part};
+    use crate::rendered::{read, read_with, samples, types};
+
+    #[test]
+    fn maps_of_the_same_stacks_join() {
+        let text = "Attaching 2 probes...\n@total: 5\n@by[app]: 3\n\
+            @bytes[\n    malloc+0\n    f+1\n    main+7\n]: 5\n\
+            @bytes[\n    malloc+0\n    f+2\n    main+7\n]: 5\n\
+            @count[\n    malloc+0\n    f+1\n    main+7\n]: 1\n\
+            @count[app, \n    read+9\n, \n    main+7\n, 12]: 2\n";
+        let profile = read(text);
+        assert_eq!(types(&profile), ["bytes/bytes", "count/count"]);
+        // Frames that differ in their offsets only are one place, but were two keys.
+        assert_eq!(
+            samples(&profile),
+            ["main;f;malloc 10 1", "main;read [key=app] [key=12] 0 2"]
+        );
+        assert_eq!(profile.text(profile.default_sample_type), "bytes");
+    }
+
+    #[test]
+    fn the_last_print_is_read_unless_another_is_asked_for() {
+        let text = "@[\n    f+1\n]: 5\n@[\n    g+1\n]: 9\n\
+            @[\n    g+1\n]: 4\n@[\n    f+1\n]: 7\n@[\n    f+1\n]: 8\n";
+        let part = |part| samples(&read_with(text, Options::default().part(Some(part))));
+        assert_eq!(samples(&read(text)), ["f 8"]);
+        assert_eq!(part(Part::Number(1)), ["f 5", "g 9"]);
+        assert_eq!(part(Part::Number(2)), ["f 7", "g 4"]);
+        assert_eq!(part(Part::Peak), ["f 5", "g 9"]);
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        let values = |text: &str| {
+            types(&read_with(
+                text,
+                Options::default().values("alloc_space/bytes".parse().ok()),
+            ))
+        };
+        assert_eq!(values("@[\n    f+1\n]: 5\n"), ["alloc_space/bytes"]);
+        let stats = read("@size[\n    f+1\n]: count 3, average 2, total 7\n");
+        assert_eq!(types(&stats), ["size_count/count", "size/bytes"]);
+        assert_eq!(samples(&stats), ["f 3 7"]);
+    }
+}

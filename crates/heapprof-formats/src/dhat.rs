@@ -309,3 +309,57 @@ impl<'de> Deserialize<'de> for Key {
         json.deserialize_identifier(KeyVisitor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::rendered::{read, samples, types};
+
+    #[test]
+    fn program_points_are_samples() {
+        // Frames may come first or last.
+        let points = r#""pps":[{"tb":96,"tbk":3,"tl":7,"mb":64,"mbk":2,"gb":64,"gbk":2,"eb":32,"ebk":1,"rb":9,"wb":8,"acc":[-2,3],"fs":[1,2]},
+            {"tb":5,"tbk":1,"tl":1,"mb":5,"mbk":1,"gb":0,"gbk":0,"eb":0,"ebk":0,"rb":0,"wb":0,"fs":[]}]"#;
+        let frames = r#""ftbl":["[root]","0x1: malloc (in /lib/x.so)","0x2: main (m.c:3)"]"#;
+        let head = r#"{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","bklt":true,"bkacc":true,"tu":"instrs","Mtu":"Minstr","tuth":500,"cmd":"./app","pid":1,"te":9,"tg":4"#;
+        for text in [
+            format!("{head},{points},{frames}}}"),
+            format!("{head},{frames},{points}}}"),
+        ] {
+            let profile = read(&text);
+            assert_eq!(
+                types(&profile),
+                [
+                    "alloc_objects/count",
+                    "alloc_space/bytes",
+                    "peak_objects/count",
+                    "peak_space/bytes",
+                    "read_space/bytes",
+                    "written_space/bytes",
+                    "lifetime/instrs",
+                    "inuse_objects/count",
+                    "inuse_space/bytes"
+                ]
+            );
+            assert_eq!(
+                samples(&profile),
+                [
+                    "main@m.c:3;malloc 3 96 2 64 9 8 7 1 32",
+                    " 1 5 0 0 0 0 1 0 0"
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn other_modes_have_other_values() {
+        let text = r#"{"dhatFileVersion":2,"mode":"rust-ad-hoc","verb":"Allocated","bklt":false,"bkacc":false,
+            "bsu":"units","bksu":"events","tu":"\u00b5s","Mtu":"s","cmd":"app","pid":1,"te":9,
+            "pps":[{"tb":10,"tbk":2,"fs":[0]}],"ftbl":["0x5: app::main (src/main.rs:3:9)"]}"#;
+        let profile = read(text);
+        assert_eq!(
+            types(&profile),
+            ["alloc_objects/events", "alloc_space/units"]
+        );
+        assert_eq!(samples(&profile), ["app::main@src/main.rs:3 2 10"]);
+    }
+}

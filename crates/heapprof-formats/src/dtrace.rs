@@ -138,3 +138,26 @@ impl Record {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::rendered::{read, samples};
+
+    #[test]
+    fn records_end_with_their_value() {
+        let text = "CPU     ID                    FUNCTION:NAME\n\n\
+            \x20             libc.so.1`malloc\n              app`main+0x1a\n              80506112\n               12\n\n\
+            \x20 app        \n              libc.so.1`malloc\n\n              app`main+0x1a\n                5\n\n\
+            \x20               1234\n              app`main+0x1a\n                3\n\n                9\n";
+        assert_eq!(
+            samples(&read(text)),
+            [
+                // A number that is not the last one of its record is an address.
+                "0x80506112;main;malloc 12",
+                "main;malloc [key=app] 5",
+                "main [key=1234] 3",
+                " 9",
+            ]
+        );
+    }
+}

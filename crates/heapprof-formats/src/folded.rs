@@ -164,3 +164,45 @@ fn frame(text: &str) -> Frame<'_> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendered::{read, read_with, samples, types};
+
+    #[test]
+    fn stacks_and_numbers() {
+        let text = "# a comment\n\nmain;parse file;alloc 96\nmain;parse file;alloc 4\nmain 1.5\n(empty stack) 7\n0x401000 [app];0x10 -3\n";
+        let profile = read(text);
+        assert_eq!(types(&profile), ["samples/count"]);
+        assert_eq!(
+            samples(&profile),
+            [
+                "main;parse file;alloc 100",
+                "main 2",
+                " 7",
+                "0x401000@app;0x10 -3"
+            ]
+        );
+        let options = Options::default().values("inuse_space/bytes".parse().ok());
+        assert_eq!(types(&read_with(text, options)), ["inuse_space/bytes"]);
+    }
+
+    #[test]
+    fn two_columns_are_before_and_after() {
+        let text = "main;f 10 12\nmain;g 5 0\n";
+        let part = |n| {
+            samples(&read_with(
+                text,
+                Options::default().part(Some(Part::Number(n))),
+            ))
+        };
+        assert_eq!(
+            types(&read(text)),
+            ["samples_before/count", "samples/count"]
+        );
+        assert_eq!(samples(&read(text)), ["main;f 10 12", "main;g 5 0"]);
+        assert_eq!(part(1), ["main;f 10", "main;g 5"]);
+        assert_eq!(part(2), ["main;f 12"]);
+    }
+}

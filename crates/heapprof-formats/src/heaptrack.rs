@@ -335,3 +335,34 @@ fn numbers<const N: usize>(
     }
     Ok(numbers)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::rendered::{read, samples};
+
+    /// A program whose `main` allocates 16 bytes twice in an inlined function, and frees one block.
+    const EVENTS: &str = "i 20 1 2 3 7 4 3 8\ni 30 1\nt 2 0\nt 1 1\n";
+
+    #[test]
+    fn all_versions_of_the_format() {
+        let sized = ["s 8 /bin/app", "s 5 inner", "s 3 a.c", "s 4 main"];
+        let plain = ["s /bin/app", "s inner", "s a.c", "s main"];
+        let table = [
+            ("v 10400 3", sized, "a 10 2\n+ 0\n+ 0\n- 0\nc 5\n"),
+            ("v 10100 2", plain, "a 10 2\n+ 0\n+ 0\n- 0\nc 5\n"),
+            ("v 10200", plain, "a 10 2\n+ 0\n+ 0\n- 0\nc 5\n"),
+            (
+                "v 10000",
+                plain,
+                "+ 10 2 ff00\n+ 10 2 ff10\n- ff10\n- 1234\nc 5\n",
+            ),
+        ];
+        for (version, texts, events) in table {
+            let text = format!("{version}\nX ./app\n{}\n{EVENTS}{events}", texts.join("\n"));
+            let profile = read(&text);
+            let expected = "0x30@/bin/app;main@a.c:8>>inner@a.c:7 2 32 1 2 32 1 16";
+            assert_eq!(samples(&profile), [expected], "{version}");
+            assert_eq!(profile.duration_nanos, 5_000_000);
+        }
+    }
+}

@@ -326,4 +326,24 @@ mod tests {
         }
         assert_eq!(frame("7ff in f"), None);
     }
+
+    #[test]
+    fn leaks_are_told_apart_and_added_up() {
+        let text = "the program's own output\n\
+            ==7==ERROR: LeakSanitizer: detected memory leaks\n\n\
+            Direct leak of 32 byte(s) in 2 object(s) allocated from:\n    \
+            #0 0x10 in malloc (/lib/libasan.so+0x8)\n    #1 0x20 in main /src/m.c:3:9\n\n\
+            Indirect leak of 5 byte(s) in 1 object(s) allocated from:\n    #0 0x20 in main /src/m.c:3:9\n\n\
+            Omitting 3 more leak(s).\n\
+            SUMMARY: AddressSanitizer: 100 byte(s) leaked in 6 allocation(s).\n";
+        let profile = crate::rendered::read(text);
+        assert_eq!(
+            crate::rendered::samples(&profile),
+            [
+                "main@/src/m.c:3;malloc [leak=direct] 2 32",
+                "main@/src/m.c:3 [leak=indirect] 1 5",
+                "(omitted by max_leaks) 3 63",
+            ]
+        );
+    }
 }

@@ -39,6 +39,8 @@ mod open;
 mod perf_script;
 mod readers;
 mod reading;
+#[cfg(test)]
+mod rendered;
 mod sampling;
 mod speedscope;
 mod stacks;

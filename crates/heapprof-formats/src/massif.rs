@@ -184,3 +184,81 @@ fn bytes(lines: &mut Lines<'_>, key: &'static str) -> Result<i64, Error> {
         lines.wrong_part(format!("a number of bytes behind {key}="), shortened(&text))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendered::{read, read_with, samples, types};
+
+    fn snapshot(number: u64, heap: i64, tree: &str) -> String {
+        format!(
+            "#-----------\nsnapshot={number}\n#-----------\ntime={number}.5\nmem_heap_B={heap}\n\
+             mem_heap_extra_B=8\nmem_stacks_B=16\nheap_tree={tree}"
+        )
+    }
+
+    const HEAD: &str = "desc: --stacks=yes\ncmd: ./app\ntime_unit: i\n";
+
+    #[test]
+    fn a_tree_becomes_stacks() {
+        let tree = "peak\n\
+            n3: 100 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.\n \
+            n2: 70 0x10: alloc (a.c:1)\n  \
+             n0: 40 0x20: main (m.c:2)\n  \
+             n1: 30 0x20: inlined (m.h:7)\n   \
+              n0: 25 0x20: main (m.c:3)\n \
+            n0: 20 0x30: other (in /lib/x.so)\n \
+            n0: 5 in 2 places, all below massif's threshold (1.00%)\n";
+        let profile = read(&[HEAD, &snapshot(3, 103, tree)].concat());
+        assert_eq!(types(&profile), ["total_space/bytes", "inuse_space/bytes"]);
+        assert_eq!(
+            samples(&profile),
+            [
+                "main@m.c:2;alloc@a.c:1 40 40",
+                // What callers do not account for is the node's own.
+                "inlined@m.h:7;alloc@a.c:1 5 5",
+                "main@m.c:3>>inlined@m.h:7;alloc@a.c:1 25 25",
+                "other 20 20",
+                "(below massif's threshold) 5 5",
+                "(not in massif's tree) 8 8",
+                "(heap administration) 8 0",
+                "(stacks) 16 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_peak_is_read_unless_another_is_asked_for() {
+        let leaf = |kind: &str, bytes: i64| {
+            format!("{kind}\nn1: {bytes} (heap)\n n0: {bytes} 0x1: f{bytes} (f.c:1)\n")
+        };
+        let text = [
+            HEAD.to_string(),
+            snapshot(0, 7, &leaf("detailed", 7)),
+            snapshot(1, 50, "empty\n"),
+            snapshot(2, 40, &leaf("peak", 40)),
+            snapshot(3, 1, "empty\n"),
+        ]
+        .concat();
+        let first = |part: Option<Part>| {
+            samples(&read_with(&text, Options::default().part(part)))[0].clone()
+        };
+        assert_eq!(first(None), "f40@f.c:1 40 40");
+        assert_eq!(first(Some(Part::Peak)), "f40@f.c:1 40 40");
+        assert_eq!(first(Some(Part::Number(0))), "f7@f.c:1 7 7");
+        assert_eq!(first(Some(Part::Last)), "(no stacks in this snapshot) 1 1");
+        // Without a mark the largest with a tree is the peak.
+        let text = text.replace("=peak", "=detailed");
+        assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
+    }
+
+    #[test]
+    fn a_measure_has_its_own_type() {
+        let tree = "detailed\nn1: 3 totBk : total allocated Blocks\n n0: 3 0x1: f (f.c:1)\n";
+        let profile = read(&[HEAD, &snapshot(0, 3, tree)].concat());
+        assert_eq!(
+            (types(&profile), samples(&profile)),
+            (vec!["alloc_objects/count".into()], vec!["f@f.c:1 3".into()])
+        );
+    }
+}

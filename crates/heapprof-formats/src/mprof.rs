@@ -122,3 +122,41 @@ fn profile(mut tally: Tally, calls: &[Call]) -> Result<Reading, Error> {
     let unsampling = "pages of the address space times 4096";
     Ok(Reading::new(Format::Mprof, unsampling, tally.finish()))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::rendered::{read, samples};
+
+    /// Pages: values of 4096 bytes.
+    fn pages(text: &str) -> Vec<String> {
+        let lines = samples(&read(text)).into_iter().map(|line| {
+            let (rest, bytes) = line.rsplit_once(' ').unwrap();
+            format!("{rest} {}", bytes.parse::<i64>().unwrap() / 4096)
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn a_caller_began_before_what_it_called() {
+        // a calls b, which calls c; d comes after a.
+        let nested = "c:12:15\nmain::b:11:16\nmain::a:10:20\nd:20:21\n";
+        assert_eq!(
+            pages(nested),
+            [
+                "main::a;main::b;c 1 3",
+                "main::a;main::b 1 2",
+                "main::a 1 5",
+                "d 1 1"
+            ]
+        );
+        // One call after the other, growing and shrinking.
+        assert_eq!(pages("a:10:20\na:20:15\nb:15:18\n"), ["a 2 5", "b 1 3"]);
+        // Recursion, as each call ends.
+        assert_eq!(
+            pages("f:12:13\nf:11:13\nf:10:13\n"),
+            ["f;f;f 1 1", "f;f 1 1", "f 1 1"]
+        );
+        // Calls that changed nothing count for the next caller that did.
+        assert_eq!(pages("x:10:10\nx:10:10\ny:10:12\n"), ["y;x 2 0", "y 1 2"]);
+    }
+}

@@ -272,3 +272,45 @@ impl File {
         Ok(Reading::new(Format::PerfScript, unsampling, profile))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::reading::Options;
+    use crate::rendered::{read, read_with, samples, types};
+
+    #[test]
+    fn events_with_bytes_are_allocations() {
+        let text = "# ========\n#\n\
+            my app 14382 [001] 23055.563426: probe_libc:malloc: (7f11) bytes=0x10\n\
+            \t           98930 malloc+0x0 (/lib/libc.so.6)\n\
+            \t            125a inner+0x42 (inlined)\n\
+            \t            125a main+0x42 (/bin/app)\n\n\
+            my app 14382/14383 [001] 23055.563452: probe_libc:calloc: (7f11) n=3 size=8\n\
+            \t            13b5 main+0x12 (/bin/app)\n\n\
+            my app 14382 [001] 23055.563452: probe_libc:malloc: (7f11) bytes=1\n";
+        let profile = read(text);
+        assert_eq!(
+            types(&profile),
+            ["alloc_objects/count", "alloc_space/bytes"]
+        );
+        assert_eq!(
+            samples(&profile),
+            [
+                "main>>inner;malloc [command=my app] [event=probe_libc:malloc] 1 16",
+                "main [command=my app] [event=probe_libc:calloc] 1 24",
+                "(probe_libc:malloc, no stack) [command=my app] [event=probe_libc:malloc] 1 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn other_events_count_once_each() {
+        let event = "app  7 2.25:    250123 cycles:u: \n\t  10 f+0x1 (/bin/app)\n\n";
+        let text = event.repeat(3);
+        let profile = read(&text);
+        assert_eq!(types(&profile), ["samples/count"]);
+        assert_eq!(samples(&profile), ["f [command=app] [event=cycles:u] 3"]);
+        let options = Options::default().values("faults/count".parse().ok());
+        assert_eq!(types(&read_with(&text, options)), ["faults/count"]);
+    }
+}

@@ -158,3 +158,64 @@ impl Unit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Part;
+    use crate::rendered::{read, read_with, samples, types};
+
+    const FRAMES: &str =
+        r#""shared":{"frames":[{"name":"main","file":"m.c","line":3},{"name":"f","col":null}]}"#;
+    const PROFILES: &str = r#""profiles":[
+        {"type":"sampled","name":"one","unit":"seconds","startValue":0,"endValue":2,"samples":[[0,1],[0]],"weights":[1.5,0.25]},
+        {"type":"sampled","name":"two","unit":"seconds","startValue":0,"endValue":2,"weights":[1],"samples":[[0,1]]},
+        {"type":"evented","name":"three","unit":"none","startValue":0,"endValue":2,
+         "events":[{"type":"O","frame":0,"at":0},{"type":"C","frame":0,"at":2}]}]"#;
+
+    #[test]
+    fn profiles_are_labels_and_units_are_types() {
+        // Keys come in any order.
+        for text in [
+            format!("{{{FRAMES},{PROFILES}}}"),
+            format!("{{{PROFILES},\"version\":\"0\",{FRAMES}}}"),
+        ] {
+            let profile = read(&text);
+            assert_eq!(types(&profile), ["time/nanoseconds", "samples/count"]);
+            assert_eq!(
+                samples(&profile),
+                [
+                    "main@m.c:3;f [profile=one] 1500000000 0",
+                    "main@m.c:3 [profile=one] 250000000 0",
+                    "main@m.c:3;f [profile=two] 1000000000 0",
+                    "main@m.c:3 [profile=three] 0 2",
+                ]
+            );
+            let part = |part| samples(&read_with(&text, Options::default().part(Some(part))));
+            assert_eq!(part(Part::Number(2)), ["main@m.c:3;f 1000000000"]);
+            assert_eq!(part(Part::Last), ["main@m.c:3 2"]);
+            assert_eq!(part(Part::Peak).len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_heapprof_wrote_is_what_it_was() {
+        let text = PROFILES
+            .replace("\"one\"", "\"alloc_objects/count\"")
+            .replace("\"two\"", "\"inuse_space/pages\"")
+            .replace("seconds", "none")
+            .replace("1.5,0.25", "9007199254740993,1");
+        let profile = read(&format!(
+            "{{\"exporter\":\"heapprof@0\",\"activeProfileIndex\":1,{FRAMES},{text}}}"
+        ));
+        assert_eq!(
+            types(&profile),
+            ["alloc_objects/count", "inuse_space/pages", "samples/count"]
+        );
+        assert_eq!(
+            samples(&profile),
+            ["main@m.c:3;f 9007199254740993 1 0", "main@m.c:3 1 0 2"]
+        );
+        assert_eq!(profile.text(profile.default_sample_type), "inuse_space");
+    }
+}
