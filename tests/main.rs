@@ -19,6 +19,10 @@ mod encodings;
 mod malformed;
 // Files of other tools, beside what those tools and pprof make of them.
 mod formats;
+// Files of tracers, beside what their own printers say of them.
+mod foreign;
+// Damaged files of other tools, each with its message.
+mod refused;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
 // Adding up, scaling and comparing profiles.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use crate::cut_frames;
 use crate::error::Error;
 use crate::format::Format;
-use crate::json::Each;
+use crate::json::{Each, Whole};
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::tally::Tally;
@@ -158,7 +158,7 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "dhatFileVersion" => {
-                    let version = map.next_value()?;
+                    let Whole(version) = map.next_value()?;
                     if version != 2 {
                         let found = format!("expected dhatFileVersion 2, found {version}");
                         return Err(A::Error::custom(found));
@@ -168,12 +168,12 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
                 "mode" => file.mode = map.next_value()?,
                 "verb" => file.verb = map.next_value()?,
                 "cmd" => file.command = map.next_value()?,
-                "pid" => file.pid = Some(map.next_value()?),
+                "pid" => file.pid = Some(map.next_value::<Whole<i64>>()?.0),
                 "bsu" => file.sizes = Some(map.next_value()?),
                 "bksu" => file.blocks = Some(map.next_value()?),
                 "tu" => file.time = Some(map.next_value()?),
-                "te" => file.end_time = map.next_value()?,
-                "tg" => file.peak_time = Some(map.next_value()?),
+                "te" => file.end_time = map.next_value::<Whole<i64>>()?.0,
+                "tg" => file.peak_time = Some(map.next_value::<Whole<i64>>()?.0),
                 "pps" => map.next_value_seed(PointsSeed(&mut file.points))?,
                 "ftbl" => {
                     file.has_frames = true;
@@ -254,13 +254,13 @@ impl<'de> Visitor<'de> for PointSeed<'_> {
         while let Some(key) = map.next_key::<Key>()? {
             match key {
                 Key::Value(i) => {
-                    values[i] = map.next_value()?;
+                    values[i] = map.next_value::<Whole<i64>>()?.0;
                     points.present[i] = true;
                 }
                 Key::Frames => {
                     has_stack = true;
-                    map.next_value_seed(Each::new("a list of frames", |frame: u32| {
-                        points.frame.push(frame);
+                    map.next_value_seed(Each::new("a list of frames", |frame: Whole<u32>| {
+                        points.frame.push(frame.0);
                         Ok(())
                     }))?;
                 }

@@ -101,13 +101,7 @@ impl From<serde_json::Error> for Error {
         let text = error.to_string();
         let place = format!(" at line {line} column {column}");
         let text = text.strip_suffix(&place).unwrap_or(&text);
-        let known = ["invalid type: ", "invalid value: ", "invalid length "];
-        let found = known.iter().find_map(|start| text.strip_prefix(start));
-        let turned = found.and_then(|found| {
-            let (found, expected) = found.rsplit_once(", expected ")?;
-            Some(format!("expected {expected}, found {found}"))
-        });
-        let defect = turned.unwrap_or_else(|| text.to_string());
+        let defect = in_our_words(text);
         let escaped = defect.chars().flat_map(|c| {
             let control = c.is_control().then(|| c.escape_default());
             control
@@ -121,6 +115,25 @@ impl From<serde_json::Error> for Error {
             column,
             defect,
         }
+    }
+}
+
+/// What was expected and what was found, where serde's texts say it otherwise.
+fn in_our_words(text: &str) -> String {
+    let known = ["invalid type: ", "invalid value: ", "invalid length "];
+    let found = known.iter().find_map(|start| text.strip_prefix(start));
+    if let Some((found, expected)) = found.and_then(|found| found.rsplit_once(", expected ")) {
+        return format!("expected {expected}, found {found}");
+    }
+    if let Some(inside) = text.strip_prefix("EOF while parsing ") {
+        return format!("expected the rest of {inside}, found the end of the file");
+    }
+    if let Some(field) = text.strip_prefix("missing field ") {
+        return format!("expected {field}, found the end of its object");
+    }
+    match text {
+        "trailing characters" => "expected the end of the file, found more".to_string(),
+        text => text.to_string(),
     }
 }
 

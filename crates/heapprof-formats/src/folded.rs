@@ -19,15 +19,20 @@ const EMPTY_STACK: &[u8] = b"(empty stack)";
 pub(crate) fn sniff(head: &[u8]) -> bool {
     // The last line may be cut.
     let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
-    let mut stacks = 0;
+    let (mut stacks, mut others, mut has_frames) = (0, 0, false);
     for line in whole.split(|&b| b == b'\n') {
         match entry(line) {
-            Some(Some(_)) => stacks += 1,
+            Some(Some((stack, ..))) => {
+                stacks += 1;
+                has_frames |= stack.contains(&b';');
+            }
             Some(None) => {}
-            None => return false,
+            // A file may be damaged, but not from the beginning.
+            None if stacks == 0 => return false,
+            None => others += 1,
         }
     }
-    stacks > 0
+    stacks > 0 && (others == 0 || has_frames && others < stacks)
 }
 
 /// A line's stack and its numbers, the second one if there are two. `Some(None)` for lines without.

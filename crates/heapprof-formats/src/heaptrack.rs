@@ -17,7 +17,7 @@ use crate::figures::hex;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Module, Tally, overflow, too_deep};
+use crate::tally::{Frame, Module, Tally, too_deep};
 use crate::texts::Texts;
 use sites::{Allocation, Sites};
 
@@ -148,9 +148,10 @@ impl File {
             }
             // A suppression that the program brought along; heaptrack applies it only to what it prints.
             Some(b'S') => Ok(()),
-            Some(b'x' | b'm') => Err(lines.wrong(
-                "interpreted data; this is raw, pipe it through heaptrack_interpret first, a line",
-            )),
+            Some(b'x' | b'm') => {
+                Err(lines
+                    .wrong("interpreted data (raw data goes through heaptrack_interpret first)"))
+            }
             Some(_) => {
                 Err(lines.wrong("a line of heaptrack's, which begins with one of vXIstia+-cRAS#"))
             }
@@ -223,7 +224,8 @@ impl File {
     }
 
     fn allocation(&self, lines: &Lines<'_>, size: u64, trace: u64) -> Result<Allocation, Error> {
-        let size = i64::try_from(size).map_err(|_| overflow("the size of a block"))?;
+        let size =
+            i64::try_from(size).map_err(|_| lines.wrong("the size of a block below 2^63"))?;
         let trace = index(lines, trace, self.traces.len(), "a trace")?;
         Ok(Allocation { size, trace })
     }

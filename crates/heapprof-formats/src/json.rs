@@ -3,8 +3,48 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+
+/// A whole number, with an error that says so.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole<T>(pub(crate) T);
+
+impl<'de, T: TryFrom<i64> + TryFrom<u64>> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(WholeVisitor(PhantomData))
+    }
+}
+
+struct WholeVisitor<T>(PhantomData<T>);
+
+impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
+    type Value = Whole<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number")?;
+        match size_of::<T>() {
+            4 => write!(f, " below 2^32"),
+            _ => write!(f, " that fits in 64 bits"),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Self::Value, E> {
+        let out_of_range = |_| E::invalid_value(Unexpected::Signed(n), &self);
+        T::try_from(n)
+            .map(Whole)
+            .map_err(|_| ())
+            .map_err(out_of_range)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Self::Value, E> {
+        let out_of_range = |_| E::invalid_value(Unexpected::Unsigned(n), &self);
+        T::try_from(n)
+            .map(Whole)
+            .map_err(|_| ())
+            .map_err(out_of_range)
+    }
+}
 
 /// Gives each element of a list to a function, whose error ends the reading.
 pub(crate) struct Each<T, F> {

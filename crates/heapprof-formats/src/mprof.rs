@@ -32,8 +32,11 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     let Some(end) = memchr::memrchr(b'\n', head) else {
         return parts(head).is_some();
     };
-    let mut lines = head[..end].split(|&b| b == b'\n');
-    lines.all(|line| parts(line.trim_ascii_end()).is_some())
+    let lines = head[..end].split(|&b| b == b'\n');
+    let is_call = |line: &[u8]| parts(line.trim_ascii_end()).is_some();
+    let calls = lines.clone().filter(|line| is_call(line)).count();
+    // A file may be damaged, but not from the beginning.
+    lines.clone().next().is_some_and(is_call) && 2 * calls > lines.count()
 }
 
 /// A call that has ended.

@@ -13,7 +13,7 @@ use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::symbol_frame;
-use crate::tally::{Frame, Tally, overflow};
+use crate::tally::{Frame, Tally};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let mut lines = head.split(|&b| b == b'\n').filter(|line| !is_aside(line));
@@ -107,9 +107,8 @@ fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
             .ok_or_else(|| lines.wrong_part("a number of bytes or blocks", shortened(argument)))?;
     }
     let bytes = size.map(|size: u64| size.checked_mul(count).and_then(|n| i64::try_from(n).ok()));
-    bytes
-        .map(|n| n.ok_or_else(|| overflow("the size of a block")))
-        .transpose()
+    let too_large = || lines.wrong("a number of bytes that fits in 64 bits");
+    bytes.map(|n| n.ok_or_else(too_large)).transpose()
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {

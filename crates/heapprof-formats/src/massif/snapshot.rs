@@ -62,7 +62,7 @@ pub(super) fn read(lines: &mut Lines<'_>, frames: &mut Texts) -> Result<Snapshot
     };
     let sum = snapshot.heap.checked_add(snapshot.extra);
     if sum.and_then(|s| s.checked_add(snapshot.stacks)).is_none() {
-        return Err(overflow("the total of a snapshot"));
+        return Err(lines.wrong("bytes whose sum fits in 64 bits in the lines up to here"));
     }
     let unaccounted = match field(lines, "heap_tree")? {
         b"empty" => "(no stacks in this snapshot)",
@@ -119,7 +119,7 @@ impl Snapshot {
             let line = lines.line();
             let depth = line.iter().take_while(|&&b| b == b' ').count();
             if depth != missing.len() {
-                let expected = format!("a line of the tree behind {} spaces", missing.len());
+                let expected = format!("a line of the tree, indented by {}", missing.len());
                 return Err(lines.wrong(expected));
             }
             let (callers, bytes, text) = node(&line[depth..]).ok_or_else(|| {

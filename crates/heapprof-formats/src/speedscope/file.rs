@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::{Deserialize, Deserializer};
 
 use super::timeline::{Event, Timeline};
-use crate::json::Each;
+use crate::json::{Each, Whole};
 use crate::tally::Tally;
 
 /// What a file says.
@@ -361,8 +361,8 @@ struct Stack(Vec<LocationIndex>);
 impl<'de> Deserialize<'de> for Stack {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         let mut stack = Vec::new();
-        Each::new("a list of frames", |frame: u32| {
-            stack.push(LocationIndex(frame));
+        Each::new("a list of frames", |frame: Whole<u32>| {
+            stack.push(LocationIndex(frame.0));
             Ok(())
         })
         .deserialize(json)?;

@@ -5,13 +5,14 @@ use heapprof_profile::LocationIndex;
 use serde::Deserialize;
 
 use super::file::{Number, Unit};
+use crate::json::Whole;
 use crate::tally::Tally;
 
 /// An event as JSON has it.
 #[derive(Deserialize)]
 pub(super) struct Event {
     r#type: Kind,
-    frame: u32,
+    frame: Whole<u32>,
     at: Number,
 }
 
@@ -66,18 +67,18 @@ impl Timeline {
             }
             let open = self.node.get(current);
             current = match (&event.r#type, open) {
-                (Kind::O, _) => self.open(current, event.frame),
-                (Kind::C, Some(open)) if open.frame == event.frame => open.caller,
+                (Kind::O, _) => self.open(current, event.frame.0),
+                (Kind::C, Some(open)) if open.frame == event.frame.0 => open.caller,
                 (Kind::C, Some(open)) => {
                     return Err(format!(
                         "expected frame {} to close, the last one that opened, found {}",
-                        open.frame, event.frame
+                        open.frame, event.frame.0
                     ));
                 }
                 (Kind::C, None) => {
                     return Err(format!(
                         "expected a frame to open, found frame {} to close",
-                        event.frame
+                        event.frame.0
                     ));
                 }
             };
@@ -139,7 +140,7 @@ mod tests {
                     } else {
                         Kind::C
                     },
-                    frame: frame.parse().unwrap(),
+                    frame: Whole(frame.parse().unwrap()),
                     at: match at.parse() {
                         Ok(whole) => Number::Whole(whole),
                         Err(_) => Number::Fraction(at.parse().unwrap()),
