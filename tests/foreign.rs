@@ -192,9 +192,7 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
         // Exact counts of calls, rounded sizes at the peak and at the end; of each its sum and how far off it may be.
         let mut expected: [BTreeMap<String, (f64, f64)>; 3] = Default::default();
         let mut add = |which: usize, function: &str, (size, rounding): (f64, f64)| {
-            let sum = expected[which]
-                .entry(named(function))
-                .or_insert((0.0, 0.0));
+            let sum = expected[which].entry(named(function)).or_insert((0.0, 0.0));
             *sum = (sum.0 + size, sum.1 + rounding);
         };
         let mut totals = Vec::new();

@@ -19,6 +19,8 @@ mod encodings;
 mod malformed;
 // Files of other tools, beside what those tools and pprof make of them.
 mod formats;
+// jeprof and google-pprof on the same dumps.
+mod perl_pprof;
 // Files of tracers, beside what their own printers say of them.
 mod foreign;
 // Damaged files of other tools, each with its message.

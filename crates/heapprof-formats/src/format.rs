@@ -30,6 +30,14 @@ pub enum Format {
     Folded,
     /// The text of gperftools and tcmalloc.
     Gperftools,
+    /// Dumps of jemalloc.
+    Jemalloc,
+    /// Go's `debug=1`.
+    GoText,
+    /// The text of Google's Java agent.
+    JavaHeapz,
+    /// What `jeprof --raw` and `google-pprof --raw` write.
+    Symbolized,
 }
 
 impl Format {
@@ -78,6 +86,13 @@ impl Format {
             Format::Speedscope => ("speedscope", "JSON of speedscope"),
             Format::Folded => ("folded", "folded stacks"),
             Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
+            Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            Format::GoText => ("go-text", "Go's heap profile as text"),
+            Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
+            Format::Symbolized => (
+                "symbolized",
+                "profile with symbols, of jeprof or google-pprof",
+            ),
         }
     }
 }
