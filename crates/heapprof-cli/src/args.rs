@@ -521,6 +521,14 @@ pub(crate) enum ConvertTo {
     Json,
     /// One sample a row, one column a sample type
     Csv,
+    /// speedscope's JSON, one profile a sample type
+    Speedscope,
+    /// Heap profile text, for pprof, google-pprof and jeprof
+    Gperftools,
+    /// The same with names, for google-pprof and jeprof
+    Symbolized,
+    /// Firefox Profiler's JSON, one thread a sample type
+    Firefox,
 }
 
 #[derive(Debug, Args)]
@@ -533,7 +541,7 @@ pub(crate) struct ConvertArgs {
     /// For folded: which values
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
-    /// For folded: what a frame is
+    /// What a frame is: any level for folded, functions or lines for speedscope
     #[arg(short, long, value_name = "LEVEL")]
     pub(crate) granularity: Option<Granularity>,
     #[command(flatten)]

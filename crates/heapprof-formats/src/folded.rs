@@ -147,7 +147,7 @@ impl File {
 }
 
 /// A name, or as this crate's users write unsymbolized frames: `0x401000 [app]`.
-fn frame(text: &str) -> Frame<'_> {
+pub(crate) fn frame(text: &str) -> Frame<'_> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let module = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));
     match (address(digits.as_bytes()), module) {

@@ -53,6 +53,7 @@ mod tally;
 mod texts;
 mod unpack;
 mod valgrind_frame;
+mod writers;
 
 pub use crate::{
     error::Error,
@@ -60,4 +61,5 @@ pub use crate::{
     open::read,
     readers::sniff,
     reading::{Options, Part, Reading, Values},
+    writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},
 };

@@ -10,6 +10,7 @@ mod timeline;
 use serde::de::DeserializeSeed;
 
 use crate::error::Error;
+use crate::folded;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
@@ -111,11 +112,10 @@ impl File {
         let mut locations = Vec::new();
         for frame in &self.frames {
             locations.push(tally.location(&[Frame {
-                name: text(&frame.name),
                 file: text(&frame.file),
                 line: frame.line,
                 column: frame.column,
-                ..Frame::default()
+                ..folded::frame(text(&frame.name))
             }]));
         }
         let mut stack = Vec::new();
