@@ -23,6 +23,8 @@ mod formats;
 mod perl_pprof;
 // Files of tracers, beside what their own printers say of them.
 mod foreign;
+// Forms for other tools, and what those make of them.
+mod writers;
 // Damaged files of other tools, each with its message.
 mod refused;
 // Random damage: no panic, no hang, bounded memory.

@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt};
 use hashbrown::HashTable;
 use heapprof_profile::{
     Error as ProfileError, Function, FunctionIndex, LabelSetIndex, Line, LocationIndex, Mapping,
@@ -268,12 +268,11 @@ fn frames<'a>(location: &'a [LocationIndex], end: &[usize], i: usize) -> &'a [Lo
     &location[start..end[i]]
 }
 
-/// Says in each mapping how far its known addresses go, and which names are known.
+/// Says in each mapping how far its known addresses go, and which names are known. One whose first address nobody knows
+/// begins at 0: the addresses of `perf script` are offsets in the file, and others must not be taken for such.
 fn describe_mappings(profile: &mut Profile) {
     /// Mappings are made of pages.
     const PAGE: u64 = 4096;
-    let based = profile.mapping.iter().filter(|m| m.memory_start != 0);
-    let based: HashSet<u64> = based.map(|m| m.id).collect();
     for location in &profile.location {
         let Some(mapping) = location.mapping else {
             continue;
@@ -281,14 +280,6 @@ fn describe_mappings(profile: &mut Profile) {
         let mapping = &mut profile.mapping[mapping.index()];
         let lines = &profile.line[location.line.start as usize..location.line.end as usize];
         let start = location.address - location.address % PAGE;
-        if !based.contains(&mapping.id) {
-            // What is counted from the file's first byte, or from where nobody knows.
-            let start = match mapping.memory_limit {
-                0 => start,
-                _ => start.min(mapping.memory_start),
-            };
-            (mapping.memory_start, mapping.file_offset) = (start, start);
-        }
         mapping.memory_limit = mapping.memory_limit.max(start.saturating_add(PAGE));
         mapping.has_inline_frames |= lines.len() > 1;
         for line in lines {
@@ -365,11 +356,7 @@ mod tests {
 
     #[test]
     fn mappings_hold_their_addresses() {
-        for (address, start, limit) in [
-            (0, 0, 4096),
-            (4097, 4096, 8192),
-            (u64::MAX, u64::MAX - 4095, u64::MAX),
-        ] {
+        for (address, limit) in [(0, 4096), (4095, 4096), (4096, 8192), (u64::MAX, u64::MAX)] {
             let mut tally = Tally::new(&[("space", "bytes")]);
             let module = Module {
                 name: "lib.so",
@@ -384,7 +371,7 @@ mod tests {
             let none = tally.labelled("", "");
             tally.add(&[location], none, &[1]).unwrap();
             let mapping = tally.finish().mapping[0];
-            assert_eq!((mapping.memory_start, mapping.memory_limit), (start, limit));
+            assert_eq!((mapping.memory_start, mapping.memory_limit), (0, limit));
         }
     }
 }

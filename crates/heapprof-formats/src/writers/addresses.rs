@@ -15,7 +15,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Addresses stay what they are but where mappings overlap, or two locations are at one address.
+    /// Addresses stay what they are but where mappings overlap, two locations are at one address, or one that is in no
+    /// mapping would seem to be.
     pub(super) fn new(profile: &Profile) -> Self {
         let mut next = MADE;
         let mut mapping = profile.mapping.clone();
@@ -42,6 +43,15 @@ impl Addresses {
                 end = limit;
             }
         }
+        let mut kept: Vec<(u64, u64)> = Vec::new();
+        for (mapping, _) in mapping.iter().zip(&shift).filter(|(_, shift)| **shift == 0) {
+            kept.push((mapping.memory_start, mapping.memory_limit));
+        }
+        kept.sort_unstable();
+        let in_a_mapping = |address: u64| {
+            let after = kept.partition_point(|&(start, _)| start <= address);
+            after.checked_sub(1).is_some_and(|i| address < kept[i].1)
+        };
         let mut used: HashSet<u64> = HashSet::new();
         // Addresses are written as return addresses, one more than they are; both must be free.
         let mut free = |address: u64| {
@@ -52,7 +62,9 @@ impl Addresses {
         let location = profile.location.iter().map(|location| {
             let shift = location.mapping.map_or(0, |m| shift[m.index()]);
             let address = location.address.wrapping_add(shift);
-            if location.address != 0 && free(address).is_some() {
+            // What is in no mapping must not seem to be in one.
+            let astray = location.mapping.is_none() && in_a_mapping(address);
+            if location.address != 0 && !astray && free(address).is_some() {
                 return address;
             }
             loop {

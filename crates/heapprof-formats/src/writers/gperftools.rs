@@ -31,12 +31,19 @@ pub fn write_gperftools(
         symbols(profile, &addresses, &mut writer)?;
     }
     let mut totals = [0i128; 4];
+    let mut has_negative = false;
     let samples = 0..profile.samples.len();
     for sample in samples.clone() {
         let values = columns.values(profile, sample)?;
+        has_negative |= values.iter().any(|&value| value < 0);
         for (total, value) in totals.iter_mut().zip(values) {
             *total += i128::from(value);
         }
+    }
+    let mut notes: Vec<&str> = Vec::new();
+    notes.extend(columns.note);
+    if has_negative {
+        notes.push("google-pprof and jeprof pass over negative values; pprof reads them");
     }
     let [objects, bytes, all_objects, all_bytes] = totals;
     writeln!(
@@ -74,7 +81,7 @@ pub fn write_gperftools(
             )?;
         }
     }
-    Ok(columns.note)
+    Ok((!notes.is_empty()).then(|| notes.join("; ")))
 }
 
 /// Names by address. The first address of a stack is looked up as it stands there, others one less.
@@ -107,7 +114,7 @@ fn symbols(
             writeln!(writer, "{:#018x} {names}", address.saturating_add(1))?;
         }
     }
-    writeln!(writer, "---\n--- heap")?;
+    writeln!(writer, "---")?;
     Ok(())
 }
 
@@ -117,7 +124,7 @@ struct Columns {
     column: [Option<usize>; 4],
     /// Worth of the bytes' units.
     factor: [i64; 4],
-    note: Option<String>,
+    note: Option<&'static str>,
 }
 
 impl Columns {
@@ -159,9 +166,8 @@ impl Columns {
         }
         let uncounted =
             |objects: usize, space: usize| column[objects].is_none() && column[space].is_some();
-        let note = (uncounted(0, 1) || uncounted(2, 3)).then(|| {
-            "the profile does not count objects; each stack is written as one".to_string()
-        });
+        let note = (uncounted(0, 1) || uncounted(2, 3))
+            .then_some("the profile does not count objects; each stack is written as one");
         Ok(Self {
             column,
             factor,
@@ -193,9 +199,11 @@ impl Columns {
                 return Err(unfit("has bytes but no objects"));
             }
         }
-        // Where allocations are not known, readers expect what is in use in their place.
+        // Where one kind is not known, the other stands in its place: readers take equal totals for one kind.
         if self.column[3].is_none() {
             (values[2], values[3]) = (values[0].max(0), values[1].max(0));
+        } else if self.column[1].is_none() {
+            (values[0], values[1]) = (values[2], values[3]);
         }
         if values[2] < 0 || values[3] < 0 {
             return Err(unfit("has less than nothing allocated"));
