@@ -42,7 +42,10 @@ const OWNED: &[(&str, &str)] = &[
     // The two that live in the profiled program.
     ("libc", "heapprof-collect heapprof-preload heapprof-alloc"),
     ("inferno", "heapprof-report"),
-    ("serde_json", "heapprof-report heapprof-cli"),
+    (
+        "serde_json",
+        "heapprof-formats heapprof-report heapprof-cli",
+    ),
     ("prost", "heapprof-profile"),
     ("flate2", "heapprof-profile"),
     ("ruzstd", "heapprof-formats"),

@@ -21,8 +21,12 @@ mod malformed;
 mod formats;
 // jeprof and google-pprof on the same dumps.
 mod perl_pprof;
-// Damaged text of other tools.
-mod malformed_text;
+// Files of tracers, beside what their own printers say of them.
+mod foreign;
+// Forms for other tools, and what those make of them.
+mod writers;
+// Damaged files of other tools, each with its message.
+mod refused;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
 // Adding up, scaling and comparing profiles.

@@ -85,3 +85,15 @@ pub(crate) fn of_jemalloc(profile: &mut Profile) {
     let all = [PPROF, JEMALLOC].concat();
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
+
+/// What stacks end in that begin at a probe or an interceptor of an allocator.
+const TRACED: &[&str] = &[
+    r"(__GI_)?(__libc_|___?interceptor_|tc_|je_)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)",
+    r"operator new(\[\])?",
+    r"_Zn[wa]m.*",
+];
+
+/// Puts the functions that tracers stop at into a profile.
+pub(crate) fn of_tracers(profile: &mut Profile) {
+    profile.drop_frames = profile.strings.intern(&TRACED.join("|"));
+}

@@ -20,6 +20,38 @@ pub enum Error {
         /// What is there, shortened.
         found: String,
     },
+    /// JSON that is damaged, or not of its format.
+    #[error("line {line}, column {column}: {defect}")]
+    Json {
+        /// From 1.
+        line: usize,
+        /// In bytes, from 1; 0 before the first byte of a line.
+        column: usize,
+        /// What is wrong: what was expected and what was found.
+        defect: String,
+    },
+    /// The file says two things that cannot both be true.
+    #[error("line {line}: {defect}")]
+    Contradiction {
+        /// Where it shows, from 1.
+        line: u64,
+        /// What does not fit.
+        defect: String,
+    },
+    /// More of something than is kept in memory.
+    #[error("has more than {0}; that is beyond what heapprof keeps in memory")]
+    TooMuch(String),
+    /// A part was asked for that is not there.
+    #[error("has no {asked}; it has {present}")]
+    NoPart {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        present: String,
+    },
+    /// Something was asked of a format that cannot answer it.
+    #[error("{0}")]
+    Inapplicable(String),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),
@@ -54,6 +86,54 @@ impl From<io::Error> for Error {
                 Err(error) => Error::Profile(heapprof_profile::Error::Io(error)),
             },
         }
+    }
+}
+
+/// What serde says of JSON, in our words and on one line.
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        /// More than any of serde's texts with a name in it.
+        const MOST: usize = 160;
+        let (line, column) = (error.line(), error.column());
+        if error.is_io() {
+            return Error::from(io::Error::from(error));
+        }
+        let text = error.to_string();
+        let place = format!(" at line {line} column {column}");
+        let text = text.strip_suffix(&place).unwrap_or(&text);
+        let defect = in_our_words(text);
+        let escaped = defect.chars().flat_map(|c| {
+            let control = c.is_control().then(|| c.escape_default());
+            control
+                .into_iter()
+                .flatten()
+                .chain((!c.is_control()).then_some(c))
+        });
+        let defect = escaped.take(MOST).collect();
+        Error::Json {
+            line,
+            column,
+            defect,
+        }
+    }
+}
+
+/// What was expected and what was found, where serde's texts say it otherwise.
+fn in_our_words(text: &str) -> String {
+    let known = ["invalid type: ", "invalid value: ", "invalid length "];
+    let found = known.iter().find_map(|start| text.strip_prefix(start));
+    if let Some((found, expected)) = found.and_then(|found| found.rsplit_once(", expected ")) {
+        return format!("expected {expected}, found {found}");
+    }
+    if let Some(inside) = text.strip_prefix("EOF while parsing ") {
+        return format!("expected the rest of {inside}, found the end of the file");
+    }
+    if let Some(field) = text.strip_prefix("missing field ") {
+        return format!("expected {field}, found the end of its object");
+    }
+    match text {
+        "trailing characters" => "expected the end of the file, found more".to_string(),
+        text => text.to_string(),
     }
 }
 

@@ -6,6 +6,28 @@
 pub enum Format {
     /// pprof's protobuf, heapprof's own.
     Pprof,
+    /// Snapshots of Valgrind's Massif.
+    Massif,
+    /// JSON of Valgrind's DHAT and of the Rust crate dhat.
+    Dhat,
+    /// Interpreted data of heaptrack.
+    Heaptrack,
+    /// Leak reports of LeakSanitizer, alone or in AddressSanitizer.
+    LeakSanitizer,
+    /// Reports of memleak, a tool of bcc.
+    Memleak,
+    /// Maps of bpftrace whose keys are stacks.
+    Bpftrace,
+    /// Aggregations of dtrace whose keys are stacks.
+    Dtrace,
+    /// Events that `perf script` prints.
+    PerfScript,
+    /// Lines of the Perl module Devel::MProf.
+    Mprof,
+    /// JSON of speedscope.
+    Speedscope,
+    /// One stack a line, as flame graph tools exchange them.
+    Folded,
     /// The text of gperftools and tcmalloc.
     Gperftools,
     /// Dumps of jemalloc.
@@ -29,9 +51,40 @@ impl Format {
         self.texts().1
     }
 
+    /// Whether a file can hold several profiles, of which `FILE#N` names one.
+    pub fn has_parts(self) -> bool {
+        matches!(
+            self,
+            Format::Massif
+                | Format::Memleak
+                | Format::Bpftrace
+                | Format::Folded
+                | Format::Speedscope
+        )
+    }
+
+    /// Whether a file does not say what its numbers mean.
+    pub fn leaves_values_open(self) -> bool {
+        matches!(
+            self,
+            Format::Folded | Format::Dtrace | Format::Bpftrace | Format::PerfScript
+        )
+    }
+
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             Format::Pprof => ("pprof", "pprof protobuf"),
+            Format::Massif => ("massif", "snapshots of Valgrind's Massif"),
+            Format::Dhat => ("dhat", "JSON of Valgrind's DHAT"),
+            Format::Heaptrack => ("heaptrack", "interpreted data of heaptrack"),
+            Format::LeakSanitizer => ("leaksanitizer", "leak report of LeakSanitizer"),
+            Format::Memleak => ("memleak", "report of bcc's memleak"),
+            Format::Bpftrace => ("bpftrace", "maps of bpftrace by stack"),
+            Format::Dtrace => ("dtrace", "aggregations of dtrace by stack"),
+            Format::PerfScript => ("perf-script", "events as perf script prints them"),
+            Format::Mprof => ("mprof", "calls as Perl's Devel::MProf writes them"),
+            Format::Speedscope => ("speedscope", "JSON of speedscope"),
+            Format::Folded => ("folded", "folded stacks"),
             Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
             Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
             Format::GoText => ("go-text", "Go's heap profile as text"),

@@ -16,29 +16,50 @@
 #![forbid(unsafe_code)]
 
 mod address_map;
+mod bpftrace;
 mod cut_frames;
+mod dhat;
+mod dtrace;
 mod error;
+mod figures;
+mod folded;
 mod format;
 mod go_text;
 mod gperftools;
 mod heap_line;
 mod heap_samples;
+mod heaptrack;
 mod java_heapz;
 mod jemalloc;
+mod json;
+mod leaksanitizer;
 mod lines;
 mod mapped_files;
+mod massif;
+mod memleak;
+mod mprof;
 mod open;
+mod perf_script;
 mod readers;
 mod reading;
+#[cfg(test)]
+mod rendered;
 mod sampling;
+mod speedscope;
 mod stacks;
+mod symbol_frame;
 mod symbolized;
+mod tally;
+mod texts;
 mod unpack;
+mod valgrind_frame;
+mod writers;
 
 pub use crate::{
     error::Error,
     format::Format,
     open::read,
     readers::sniff,
-    reading::{Options, Reading},
+    reading::{Options, Part, Reading, Values},
+    writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},
 };

@@ -43,11 +43,14 @@ fn read_unpacked(
     let Some(reader) = readers::reader(head) else {
         return read_pprof(head, stream, options);
     };
+    applicable(reader.format, options)?;
     let limited = Limited::new(stream, options.max_inflated);
     let mut stream = BufReader::with_capacity(128 << 10, limited);
     let reading = (reader.read)(&mut Lines::new(&mut stream), options);
     // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
-    if packed && !matches!(reading, Ok(_) | Err(Error::Profile(_))) {
+    if packed
+        && let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading
+    {
         io::copy(&mut stream, &mut io::sink())?;
     }
     reading
@@ -55,11 +58,29 @@ fn read_unpacked(
 
 /// Reads protobuf, gzipped or plain. `head` is how it begins, plain.
 fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Reading, Error> {
+    applicable(Format::Pprof, options)?;
     let limits = ReadOptions::default().max_inflated(options.max_inflated);
     match heapprof_profile::decode_with(stream, limits) {
         Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
         Err(error) => Err(explained(error, head)),
     }
+}
+
+/// Nothing that was asked is silently left aside.
+fn applicable(format: Format, options: &Options) -> Result<(), Error> {
+    let (name, description) = (format.name(), format.description());
+    if let Some(part) = options.part
+        && !format.has_parts()
+    {
+        let reason = format!("is one profile ({name}, {description}), which has no part {part}");
+        return Err(Error::Inapplicable(reason));
+    }
+    if options.values.is_some() && !format.leaves_values_open() {
+        let reason =
+            format!("says itself what its values are ({name}, {description}); leave --values out");
+        return Err(Error::Inapplicable(reason));
+    }
+    Ok(())
 }
 
 /// An error of the protobuf decoder, about a file that begins with `plain`.

@@ -4,7 +4,10 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::{go_text, gperftools, java_heapz, jemalloc, symbolized};
+use crate::{
+    bpftrace, dhat, dtrace, folded, go_text, gperftools, heaptrack, java_heapz, jemalloc,
+    leaksanitizer, massif, memleak, mprof, perf_script, speedscope, symbolized,
+};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;
@@ -44,6 +47,61 @@ const READERS: &[Reader] = &[
         format: Format::JavaHeapz,
         sniff: java_heapz::sniff,
         read: java_heapz::read,
+    },
+    Reader {
+        format: Format::Massif,
+        sniff: massif::sniff,
+        read: massif::read,
+    },
+    Reader {
+        format: Format::Heaptrack,
+        sniff: heaptrack::sniff,
+        read: heaptrack::read,
+    },
+    Reader {
+        format: Format::Dhat,
+        sniff: dhat::sniff,
+        read: dhat::read,
+    },
+    Reader {
+        format: Format::Speedscope,
+        sniff: speedscope::sniff,
+        read: speedscope::read,
+    },
+    Reader {
+        format: Format::PerfScript,
+        sniff: perf_script::sniff,
+        read: perf_script::read,
+    },
+    Reader {
+        format: Format::LeakSanitizer,
+        sniff: leaksanitizer::sniff,
+        read: leaksanitizer::read,
+    },
+    Reader {
+        format: Format::Memleak,
+        sniff: memleak::sniff,
+        read: memleak::read,
+    },
+    Reader {
+        format: Format::Bpftrace,
+        sniff: bpftrace::sniff,
+        read: bpftrace::read,
+    },
+    Reader {
+        format: Format::Dtrace,
+        sniff: dtrace::sniff,
+        read: dtrace::read,
+    },
+    Reader {
+        format: Format::Mprof,
+        sniff: mprof::sniff,
+        read: mprof::read,
+    },
+    Reader {
+        format: Format::Folded,
+        sniff: folded::sniff,
+        read: folded::read,
     },
 ];
 

@@ -136,3 +136,52 @@ impl Words<'_, '_> {
         self.input.wrong_part(expected, found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_words() {
+        let table: [(&[u64], usize, &str); 6] = [
+            (
+                &[0],
+                4,
+                "8 bytes of word 1, found the end of the file after 4",
+            ),
+            (
+                &[0, 3, 0, 1],
+                0,
+                "the header of google-pprof's words, `0 3 0 1 0` as word 5, found the end of the file",
+            ),
+            (
+                &[0, 4, 0, 1, 0],
+                0,
+                "the header of google-pprof's words, `0 3 0 1 0`, found something else",
+            ),
+            (
+                &[0, 3, 0, 10_000, 0],
+                0,
+                "the words of a heap profile, found a CPU profile, a sample every 10000 microseconds",
+            ),
+            (
+                &[0, 3, 0, 1, 0, 96],
+                0,
+                "the depth of a stack as word 7, found the end of the file",
+            ),
+            (
+                &[0, 3, 0, 1, 0, 96, 65_537],
+                0,
+                "a stack of at most 65536 frames, found 65537 in word 7",
+            ),
+        ];
+        for (words, cut, expected) in table {
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.truncate(bytes.len() - cut);
+            let mut input = &bytes[..];
+            let mut lines = Lines::new(&mut input);
+            let error = read(&mut lines).unwrap_err().to_string();
+            assert_eq!(error, format!("line 0: expected {expected}"));
+        }
+    }
+}
