@@ -17,6 +17,16 @@ mod laws;
 mod encodings;
 // Profiles that must be refused, each with its message; the docs page of them.
 mod malformed;
+// Files of other tools, beside what those tools and pprof make of them.
+mod formats;
+// jeprof and google-pprof on the same dumps.
+mod perl_pprof;
+// Files of tracers, beside what their own printers say of them.
+mod foreign;
+// Forms for other tools, and what those make of them.
+mod writers;
+// Damaged files of other tools, each with its message.
+mod refused;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
 // Adding up, scaling and comparing profiles.

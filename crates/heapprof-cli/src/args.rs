@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heapprof_analysis::{Filters, Granularity, Query, Sort};
+use heapprof_formats::Values;
 use heapprof_report::Format;
 
 pub(crate) use leaks::LeaksArgs;
@@ -22,7 +23,7 @@ pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile loaded into the \
-database. Several are added up. Left out, it is the newest heapprof.*.pb.gz here.\n\n\
+database. FILE#12, FILE#peak and FILE#last name one of several profiles in a file. Several are added up. Left out, it is the newest heapprof.*.pb.gz here.\n\n\
 flat is exclusive: what a function allocated itself. cum is inclusive: with all it called; a sample counts \
 once however often the function recurs.\n\n\
 Exit code: 0 done, 1 a --fail-if rule broke, 2 it could not be done."
@@ -45,6 +46,10 @@ pub(crate) struct Cli {
     /// The most bytes a profile may inflate to, e.g. 16GiB
     #[arg(long, global = true, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     pub(crate) max_inflated: u64,
+
+    /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks, bpftrace, dtrace, perf script)
+    #[arg(long, global = true, value_name = "TYPE/UNIT")]
+    pub(crate) values: Option<Values>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -516,6 +521,14 @@ pub(crate) enum ConvertTo {
     Json,
     /// One sample a row, one column a sample type
     Csv,
+    /// speedscope's JSON, one profile a sample type
+    Speedscope,
+    /// Heap profile text, for pprof, google-pprof and jeprof
+    Gperftools,
+    /// The same with names, for google-pprof and jeprof
+    Symbolized,
+    /// Firefox Profiler's JSON, one thread a sample type
+    Firefox,
 }
 
 #[derive(Debug, Args)]
@@ -528,7 +541,7 @@ pub(crate) struct ConvertArgs {
     /// For folded: which values
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
-    /// For folded: what a frame is
+    /// What a frame is: any level for folded, functions or lines for speedscope
     #[arg(short, long, value_name = "LEVEL")]
     pub(crate) granularity: Option<Granularity>,
     #[command(flatten)]

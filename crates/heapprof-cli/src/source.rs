@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Session, Source, Store};
-use heapprof_profile::{Profile, ReadOptions, decode_with, merge_all};
+use heapprof_formats::{Options, Part};
+use heapprof_profile::{Profile, merge_all};
 
 use crate::args::Cli;
 use crate::progress::Progress;
@@ -16,7 +17,7 @@ use crate::{default_profile, fetch, messages};
 /// Reads profiles as the command line's options say.
 pub(crate) struct Sources {
     db: PathBuf,
-    options: ReadOptions,
+    options: Options,
     stdin_read: Cell<bool>,
 }
 
@@ -24,7 +25,9 @@ impl Sources {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self {
             db: cli.db.clone(),
-            options: ReadOptions::default().max_inflated(cli.max_inflated),
+            options: Options::default()
+                .max_inflated(cli.max_inflated)
+                .values(cli.values.clone()),
             stdin_read: Cell::new(false),
         }
     }
@@ -62,21 +65,23 @@ impl Sources {
     }
 
     fn one(&self, name: &str) -> Result<Source> {
-        if name == "-" {
+        let (whole, part) = parted(name);
+        if whole == "-" {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
             }
-            let profile = self.decode("stdin", io::stdin().lock(), None)?;
-            return Ok(Source::new("stdin", profile));
+            let name = name.replacen('-', "stdin", 1);
+            let profile = self.decode(&name, io::stdin().lock(), None, part)?;
+            return Ok(Source::new(name, profile));
         }
-        if fetch::is_url(name) {
-            let body = fetch::fetch(name).with_context(|| name.to_string())?;
-            return Ok(Source::new(name, self.decode(name, body, None)?));
+        if fetch::is_url(whole) {
+            let body = fetch::fetch(whole).with_context(|| name.to_string())?;
+            return Ok(Source::new(name, self.decode(name, body, None, part)?));
         }
         // A path is tried before a name.
-        let path = Path::new(name);
+        let path = Path::new(whole);
         if path.exists() {
-            return Ok(Source::new(name, self.file(path)?));
+            return Ok(Source::new(name, self.file(name, path, part)?));
         }
         match self.stored(name)? {
             Some(store) => store
@@ -91,7 +96,8 @@ impl Sources {
 
     /// The database, if the argument can only be a name in it.
     fn stored(&self, name: &str) -> Result<Option<Store>> {
-        let is_name = name != "-" && !fetch::is_url(name) && !Path::new(name).exists();
+        let (whole, _) = parted(name);
+        let is_name = whole != "-" && !fetch::is_url(whole) && !Path::new(whole).exists();
         if !is_name || !self.db.exists() {
             return Ok(None);
         }
@@ -123,8 +129,7 @@ impl Sources {
         Ok(found.map(|store| (store.session(), numbers)))
     }
 
-    fn file(&self, path: &Path) -> Result<Profile> {
-        let name = path.display().to_string();
+    fn file(&self, name: &str, path: &Path, part: Option<Part>) -> Result<Profile> {
         let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
         let metadata = file
             .metadata()
@@ -132,13 +137,32 @@ impl Sources {
         if metadata.is_dir() {
             bail!("{name}: is a folder, not a profile; name a file in it");
         }
-        self.decode(&name, file, metadata.is_file().then_some(metadata.len()))
+        let length = metadata.is_file().then_some(metadata.len());
+        self.decode(name, file, length, part)
     }
 
-    fn decode(&self, name: &str, reader: impl Read, length: Option<u64>) -> Result<Profile> {
+    fn decode(
+        &self,
+        name: &str,
+        reader: impl Read,
+        length: Option<u64>,
+        part: Option<Part>,
+    ) -> Result<Profile> {
         let reader = Progress::new(reader, length);
-        decode_with(reader, self.options).with_context(|| name.to_string())
+        let options = self.options.clone().part(part);
+        let reading = heapprof_formats::read(reader, &options).with_context(|| name.to_string())?;
+        Ok(reading.commented())
     }
+}
+
+/// A source and the part of it that `SOURCE#12`, `#peak` or `#last` asks for. A file whose own name ends so comes first.
+fn parted(name: &str) -> (&str, Option<Part>) {
+    let split = || {
+        let (whole, part) = name.rsplit_once('#')?;
+        let part = Part::parse(part)?;
+        (!whole.is_empty() && !Path::new(name).exists()).then_some((whole, Some(part)))
+    };
+    split().unwrap_or((name, None))
 }
 
 /// The profile, to change it.

@@ -3,20 +3,17 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Types, folded};
+use heapprof_analysis::{Granularity, Query, Source, Types, folded};
+use heapprof_formats::{GperftoolsForm, write_firefox, write_gperftools, write_speedscope};
 use heapprof_profile::encode;
 
 use super::Shared;
 use crate::args::{ConvertArgs, ConvertTo};
-use crate::output;
+use crate::{messages, output};
 
 pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
     let file = args.output.output.as_deref();
-    if args.to != ConvertTo::Folded && (args.sample_type.is_some() || args.granularity.is_some()) {
-        bail!(
-            "--sample-type and --granularity are for --to folded; the other forms hold everything"
-        );
-    }
+    let lines = lines(args)?;
     if args.to == ConvertTo::Pprof && file.is_none() && io::stdout().is_terminal() {
         bail!("a profile is not for eyes; write it to a file with -o");
     }
@@ -30,6 +27,19 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
         ConvertTo::Csv => output::write(file, |writer| {
             Ok(heapprof_report::profile_csv(&source.profile, writer)?)
         }),
+        ConvertTo::Speedscope => output::write(file, |writer| {
+            Ok(write_speedscope(
+                &source.profile,
+                &source.name,
+                lines,
+                writer,
+            )?)
+        }),
+        ConvertTo::Firefox => output::write(file, |writer| {
+            Ok(write_firefox(&source.profile, &source.name, writer)?)
+        }),
+        ConvertTo::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
+        ConvertTo::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
         ConvertTo::Folded => {
             let query = Query {
                 sample_type: args.sample_type.clone(),
@@ -44,5 +54,40 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
                 Ok(())
             })
         }
+    }
+}
+
+fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Result<()> {
+    let mut note = None;
+    output::write(args.output.output.as_deref(), |writer| {
+        note = write_gperftools(&source.profile, form, writer)?;
+        Ok(())
+    })?;
+    if let Some(note) = note {
+        messages::note(&format!("{}: {note}", source.name));
+    }
+    Ok(())
+}
+
+/// Whether lines are frames. No option is silently left aside.
+fn lines(args: &ConvertArgs) -> Result<bool> {
+    if args.to == ConvertTo::Folded {
+        return Ok(false);
+    }
+    if args.sample_type.is_some() {
+        bail!("--sample-type is for --to folded; the other forms hold all types");
+    }
+    match (args.to, args.granularity) {
+        (_, None) => Ok(false),
+        (ConvertTo::Speedscope, Some(Granularity::Functions | Granularity::FileFunctions)) => {
+            Ok(false)
+        }
+        (ConvertTo::Speedscope, Some(Granularity::Lines)) => Ok(true),
+        (ConvertTo::Speedscope, Some(_)) => {
+            bail!("--granularity for --to speedscope is functions or lines")
+        }
+        _ => bail!(
+            "--granularity is for --to folded and speedscope; the other forms hold everything"
+        ),
     }
 }

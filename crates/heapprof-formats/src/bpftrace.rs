@@ -1,0 +1,236 @@
+//! Maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as bpftrace prints them.
+//!
+//! Each map is a sample type, and values of several maps for one stack are one sample. A map that is printed again,
+//! every few seconds say, is a part of the file; the last one is read unless another is asked for. bpftrace prints
+//! a map from its smallest value to its largest, so it begins anew where a value is smaller or a key comes again.
+
+mod maps;
+
+use heapprof_profile::{Label, LabelSetIndex, LocationIndex};
+
+use crate::cut_frames;
+use crate::error::{Error, shortened};
+use crate::figures::value;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::symbol_frame;
+use crate::tally::{Tally, overflow};
+use crate::texts::Texts;
+use maps::Maps;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    head.split(|&b| b == b'\n')
+        .any(|line| matches!(opening(line), Some((_, rest)) if !is_whole(rest)))
+}
+
+/// The name of a map and what follows its bracket.
+fn opening(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.strip_prefix(b"@")?;
+    let bracket = rest.iter().position(|&b| b == b'[')?;
+    let (name, rest) = (&rest[..bracket], &rest[bracket + 1..]);
+    let plain = name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    plain.then_some((name, rest))
+}
+
+/// Whether key and value stand in one line: such a map has no stacks.
+fn is_whole(rest: &[u8]) -> bool {
+    memchr::memmem::find(rest, b"]: ").is_some()
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let mut file = File {
+        tally: Tally::new(&[]),
+        frames: Texts::default(),
+        maps: Maps::default(),
+        stack: Vec::new(),
+        labels: Vec::new(),
+    };
+    while lines.advance()? {
+        if let Some((name, rest)) = opening(lines.line())
+            && !is_whole(rest)
+        {
+            let map = file.maps.map(name)?;
+            let rest = rest.to_vec();
+            file.keys(&rest);
+            file.entry(lines, map)?;
+        }
+    }
+    if file.maps.is_empty() {
+        return Err(lines.ended("@NAME[, a stack, and ]: VALUE"));
+    }
+    file.reading(options)
+}
+
+struct File {
+    /// Tells keys apart, by the numbers of frames in place of locations: frames that differ in their offsets only
+    /// become one location, but are different keys. The values are the maps' own.
+    tally: Tally,
+    frames: Texts,
+    maps: Maps,
+    stack: Vec<LocationIndex>,
+    labels: Vec<Label>,
+}
+
+impl File {
+    /// Reads the rest of an entry of a map: frames, other keys, and its value.
+    fn entry(&mut self, lines: &mut Lines<'_>, map: usize) -> Result<(), Error> {
+        loop {
+            if !lines.advance()? {
+                return Err(lines.ended("a frame, or ]: and a value"));
+            }
+            let text = lines.trimmed();
+            let (keys, after) = match memchr::memmem::rfind(text, b"]:") {
+                Some(at) if text.starts_with(b",") || at == 0 => {
+                    (&text[..at], Some(&text[at + 2..]))
+                }
+                _ => (text, None),
+            };
+            if let Some(value) = after {
+                let values = values(lines, value)?;
+                let keys = keys.to_vec();
+                self.keys(&keys);
+                return self.close(map, values);
+            }
+            if text.starts_with(b",") {
+                let keys = text.to_vec();
+                self.keys(&keys);
+            } else if text.starts_with(b"@")
+                || lines
+                    .line()
+                    .first()
+                    .is_some_and(|b| !b.is_ascii_whitespace())
+            {
+                return Err(lines.wrong("a frame, or ]: and a value"));
+            } else if !text.is_empty() {
+                let number = self.frames.intern(&String::from_utf8_lossy(text));
+                let number = number.ok_or_else(|| overflow("the number of frames"))?;
+                self.stack.push(LocationIndex(number));
+            }
+        }
+    }
+
+    /// Keys beside the stack become labels.
+    fn keys(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        for key in text.split(',').map(str::trim).filter(|key| !key.is_empty()) {
+            let label = self.tally.builder.text_label("key", key);
+            self.labels.push(label);
+        }
+    }
+
+    fn close(&mut self, map: usize, values: MapValue) -> Result<(), Error> {
+        let labels: LabelSetIndex = self.tally.builder.label_set(&mut self.labels);
+        let sample = self.tally.add(&self.stack, labels, &[])?;
+        self.stack.clear();
+        self.labels.clear();
+        self.maps.push(map, sample, values)
+    }
+
+    fn reading(self, options: &Options) -> Result<Reading, Error> {
+        let columns = self.maps.columns(options)?;
+        let types: Vec<(&str, &str)> = columns
+            .iter()
+            .map(|c| (c.name.as_str(), c.unit.as_str()))
+            .collect();
+        let mut values = vec![0; types.len() * self.tally.len()];
+        self.maps.fill(&columns, &mut values);
+        let mut tally = self.tally.with_values(&types, values);
+        let frames = (0..self.frames.len()).filter_map(|i| self.frames.get(i as u32));
+        let locations: Vec<LocationIndex> = frames
+            .map(|frame| tally.location(&[symbol_frame::parse(frame).0]))
+            .collect();
+        let mut tally = tally.relocated(&locations)?;
+        cut_frames::of_tracers(&mut tally.builder.profile);
+        if let Some(bytes) = columns.iter().find(|c| c.unit == "bytes") {
+            let shown = tally.builder.text(&bytes.name);
+            tally.builder.profile.default_sample_type = shown;
+        }
+        if let Some(which) = self.maps.which(options)? {
+            tally.comment(&which);
+        }
+        Ok(Reading::new(
+            Format::Bpftrace,
+            "none, as bpftrace aggregated",
+            tally.finish(),
+        ))
+    }
+}
+
+/// What an entry says: a number, or both of stats().
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MapValue {
+    One(i64),
+    CountAndTotal(i64, i64),
+}
+
+fn values(lines: &Lines<'_>, text: &[u8]) -> Result<MapValue, Error> {
+    let text = text.trim_ascii();
+    if let Some(number) = value(text) {
+        return Ok(MapValue::One(number));
+    }
+    // stats(): `count 3, average 16, total 48`.
+    let mut parts = text.split(|&b| b == b',').map(<[u8]>::trim_ascii);
+    let count = parts.next().and_then(|p| value(p.strip_prefix(b"count ")?));
+    let total = parts
+        .next_back()
+        .and_then(|p| value(p.strip_prefix(b"total ")?));
+    match (count, total) {
+        (Some(count), Some(total)) => Ok(MapValue::CountAndTotal(count, total)),
+        _ => {
+            let found = match text.is_empty() {
+                true => "a histogram".to_string(),
+                false => shortened(text),
+            };
+            Err(lines.wrong_part("a number; aggregate with count(), sum() or stats()", found))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::reading::{Options, Part};
+    use crate::rendered::{read, read_with, samples, types};
+
+    #[test]
+    fn maps_of_the_same_stacks_join() {
+        let text = "Attaching 2 probes...\n@total: 5\n@by[app]: 3\n\
+            @bytes[\n    malloc+0\n    f+1\n    main+7\n]: 5\n\
+            @bytes[\n    malloc+0\n    f+2\n    main+7\n]: 5\n\
+            @count[\n    malloc+0\n    f+1\n    main+7\n]: 1\n\
+            @count[app, \n    read+9\n, \n    main+7\n, 12]: 2\n";
+        let profile = read(text);
+        assert_eq!(types(&profile), ["bytes/bytes", "count/count"]);
+        // Frames that differ in their offsets only are one place, but were two keys.
+        assert_eq!(
+            samples(&profile),
+            ["main;f;malloc 10 1", "main;read [key=app] [key=12] 0 2"]
+        );
+        assert_eq!(profile.text(profile.default_sample_type), "bytes");
+    }
+
+    #[test]
+    fn the_last_print_is_read_unless_another_is_asked_for() {
+        let text = "@[\n    f+1\n]: 5\n@[\n    g+1\n]: 9\n\
+            @[\n    g+1\n]: 4\n@[\n    f+1\n]: 7\n@[\n    f+1\n]: 8\n";
+        let part = |part| samples(&read_with(text, Options::default().part(Some(part))));
+        assert_eq!(samples(&read(text)), ["f 8"]);
+        assert_eq!(part(Part::Number(1)), ["f 5", "g 9"]);
+        assert_eq!(part(Part::Number(2)), ["f 7", "g 4"]);
+        assert_eq!(part(Part::Peak), ["f 5", "g 9"]);
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        let values = |text: &str| {
+            types(&read_with(
+                text,
+                Options::default().values("alloc_space/bytes".parse().ok()),
+            ))
+        };
+        assert_eq!(values("@[\n    f+1\n]: 5\n"), ["alloc_space/bytes"]);
+        let stats = read("@size[\n    f+1\n]: count 3, average 2, total 7\n");
+        assert_eq!(types(&stats), ["size_count/count", "size/bytes"]);
+        assert_eq!(samples(&stats), ["f 3 7"]);
+    }
+}

@@ -1,0 +1,201 @@
+//! The maps of a file, each with everything that was printed of it.
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::MapValue;
+use crate::error::Error;
+use crate::reading::{Options, Part};
+
+/// The most maps: scripts have a handful, and each takes a value of every stack.
+const MOST: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Maps {
+    map: Vec<Map>,
+}
+
+struct Map {
+    name: String,
+    entries: Vec<Entry>,
+    has_counts: bool,
+    /// How often it was printed, and the sums of the largest print so far.
+    prints: u32,
+    largest: (u32, i128),
+    sum: i128,
+    last: i64,
+    /// The print in which a stack was last seen.
+    seen: HashMap<u32, u32>,
+}
+
+struct Entry {
+    print: u32,
+    sample: u32,
+    value: MapValue,
+}
+
+/// A sample type: a map, or the counts of one that has totals too.
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) unit: String,
+    map: usize,
+    is_count: bool,
+    print: u32,
+}
+
+impl Maps {
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The number of the map of this name.
+    pub(super) fn map(&mut self, name: &[u8]) -> Result<usize, Error> {
+        let name = String::from_utf8_lossy(name).into_owned();
+        if let Some(known) = self.map.iter().position(|map| map.name == name) {
+            return Ok(known);
+        }
+        if self.map.len() == MOST {
+            return Err(Error::TooMuch(format!("{MOST} maps")));
+        }
+        self.map.push(Map {
+            name,
+            entries: Vec::new(),
+            has_counts: false,
+            prints: 0,
+            largest: (0, i128::MIN),
+            sum: 0,
+            last: i64::MAX,
+            seen: HashMap::new(),
+        });
+        Ok(self.map.len() - 1)
+    }
+
+    /// Adds an entry, which may begin a new print of its map.
+    pub(super) fn push(&mut self, map: usize, sample: u32, value: MapValue) -> Result<(), Error> {
+        let map = &mut self.map[map];
+        let (size, rank) = match value {
+            MapValue::One(size) => (size, size),
+            // Ordered by their averages.
+            MapValue::CountAndTotal(count, total) => {
+                (total, total.checked_div(count).unwrap_or(total))
+            }
+        };
+        map.has_counts |= matches!(value, MapValue::CountAndTotal(..));
+        let again = map.seen.get(&sample) == Some(&map.prints);
+        if map.prints == 0 || rank < map.last || again {
+            map.end_print();
+            map.prints = map.prints.saturating_add(1);
+        }
+        map.last = rank;
+        map.sum += i128::from(size);
+        map.seen.insert(sample, map.prints);
+        map.entries.push(Entry {
+            print: map.prints,
+            sample,
+            value,
+        });
+        Ok(())
+    }
+
+    /// The sample types, of the prints that are asked for.
+    pub(super) fn columns(&self, options: &Options) -> Result<Vec<Column>, Error> {
+        let mut columns = Vec::new();
+        for (number, map) in self.map.iter().enumerate() {
+            let print = map.print(options.part)?;
+            let name = match map.name.as_str() {
+                "" => "samples",
+                name => name,
+            };
+            let mut column = |name: String, unit: &str, is_count| {
+                columns.push(Column {
+                    name,
+                    unit: unit.to_string(),
+                    map: number,
+                    is_count,
+                    print,
+                });
+            };
+            if map.has_counts {
+                column(format!("{name}_count"), "count", true);
+            }
+            let lower = name.to_ascii_lowercase();
+            let bytes = ["byte", "size", "space"]
+                .iter()
+                .any(|word| lower.contains(word));
+            column(
+                name.to_string(),
+                if bytes { "bytes" } else { "count" },
+                false,
+            );
+        }
+        if let Some(values) = &options.values {
+            let [column] = &mut columns[..] else {
+                let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+                let reason = format!(
+                    "has several values, {}, and --values can name only one; leave it out",
+                    names.join(", ")
+                );
+                return Err(Error::Inapplicable(reason));
+            };
+            column.name.clone_from(&values.r#type);
+            column.unit.clone_from(&values.unit);
+        }
+        Ok(columns)
+    }
+
+    /// Writes the values of the columns into a table with a row for each sample.
+    pub(super) fn fill(&self, columns: &[Column], table: &mut [i64]) {
+        let width = columns.len();
+        for (at, column) in columns.iter().enumerate() {
+            for entry in &self.map[column.map].entries {
+                let cell = table.get_mut(entry.sample as usize * width + at);
+                if entry.print == column.print
+                    && let Some(cell) = cell
+                {
+                    *cell = match entry.value {
+                        MapValue::One(value) if !column.is_count => value,
+                        MapValue::One(_) => 0,
+                        MapValue::CountAndTotal(count, _) if column.is_count => count,
+                        MapValue::CountAndTotal(_, total) => total,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Says which print this is, when there are several.
+    pub(super) fn which(&self, options: &Options) -> Result<Option<String>, Error> {
+        let most = self.map.iter().map(|map| map.prints).max().unwrap_or(0);
+        if most < 2 {
+            return Ok(None);
+        }
+        let part = options.part.unwrap_or(Part::Last);
+        Ok(Some(format!(
+            "print: {part}; maps were printed up to {most} times; name another as FILE#N, from 1"
+        )))
+    }
+}
+
+impl Map {
+    fn end_print(&mut self) {
+        if self.prints > 0 && self.sum > self.largest.1 {
+            self.largest = (self.prints, self.sum);
+        }
+        self.sum = 0;
+    }
+
+    /// The number of the print that is asked for.
+    fn print(&self, part: Option<Part>) -> Result<u32, Error> {
+        let peak = match self.sum > self.largest.1 {
+            true => self.prints,
+            false => self.largest.0,
+        };
+        let part = part.unwrap_or(Part::Last);
+        let noun = format!("print of @{}", self.name);
+        let index = part.choose(
+            &noun,
+            self.prints as usize,
+            (peak as usize).saturating_sub(1),
+        )?;
+        Ok(index as u32 + 1)
+    }
+}

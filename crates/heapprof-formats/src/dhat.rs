@@ -1,0 +1,365 @@
+//! JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. Its author describes it in `dhat/dh_main.c`.
+//!
+//! A program point is a stack with what was allocated there in all, what was in use when the heap was largest
+//! (t-gmax) and at the end. Its own maximum (`mb`, `mbk`) is left aside, as maxima of different moments can't be
+//! added, and so are the accesses by offset (`acc`).
+
+use std::fmt;
+use std::io::BufRead;
+
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::cut_frames;
+use crate::error::Error;
+use crate::format::Format;
+use crate::json::{Each, Whole};
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::tally::Tally;
+use crate::texts::Texts;
+use crate::valgrind_frame::Stacks;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    head.trim_ascii_start().starts_with(b"{")
+        && memchr::memmem::find(head, b"\"dhatFileVersion\"").is_some()
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+    let input: &mut dyn BufRead = lines.rest();
+    let mut json = serde_json::Deserializer::from_reader(input);
+    let mut file = File::default();
+    FileSeed(&mut file).deserialize(&mut json)?;
+    json.end()?;
+    file.reading()
+}
+
+/// A number per program point, by the names of the format: key, sample type, unit.
+const VALUES: [(&str, &str, &str); 9] = [
+    ("tbk", "alloc_objects", "count"),
+    ("tb", "alloc_space", "bytes"),
+    ("gbk", "peak_objects", "count"),
+    ("gb", "peak_space", "bytes"),
+    ("rb", "read_space", "bytes"),
+    ("wb", "written_space", "bytes"),
+    ("tl", "lifetime", ""),
+    ("ebk", "inuse_objects", "count"),
+    ("eb", "inuse_space", "bytes"),
+];
+const VALUE_COUNT: usize = VALUES.len();
+
+#[derive(Default)]
+struct File {
+    version: Option<u64>,
+    mode: String,
+    verb: String,
+    command: String,
+    pid: Option<i64>,
+    /// Units: of sizes, of blocks, of time.
+    sizes: Option<String>,
+    blocks: Option<String>,
+    time: Option<String>,
+    end_time: i64,
+    peak_time: Option<i64>,
+    points: Points,
+    frames: Texts,
+    has_frames: bool,
+}
+
+/// All program points, column by column.
+#[derive(Default)]
+struct Points {
+    value: Vec<[i64; VALUE_COUNT]>,
+    /// Which values any of them has.
+    present: [bool; VALUE_COUNT],
+    frame: Vec<u32>,
+    end: Vec<usize>,
+}
+
+impl File {
+    fn reading(self) -> Result<Reading, Error> {
+        let sizes = self.sizes.as_deref().unwrap_or("bytes");
+        let blocks = self.blocks.as_deref().unwrap_or("count");
+        let time = self.time.as_deref().unwrap_or("");
+        let kept: Vec<usize> = (0..VALUE_COUNT)
+            .filter(|&i| self.points.present[i])
+            .collect();
+        let types: Vec<(&str, &str)> = kept
+            .iter()
+            .map(|&i| match VALUES[i] {
+                (_, name, "bytes") => (name, sizes),
+                (_, name, "count") => (name, blocks),
+                (_, name, _) => (name, time),
+            })
+            .collect();
+        let mut tally = Tally::new(&types);
+        cut_frames::of_tracers(&mut tally.builder.profile);
+        let none = tally.labelled("", "");
+        let mut stacks = Stacks::new(&self.frames);
+        let mut values = Vec::new();
+        let mut start = 0;
+        for (point, &end) in self.points.value.iter().zip(&self.points.end) {
+            let stack = stacks.locations(&mut tally, &self.points.frame[start..end]);
+            start = end;
+            values.clear();
+            values.extend(kept.iter().map(|&i| point[i]));
+            tally.add(stack, none, &values)?;
+        }
+        let unit = if time.is_empty() { "" } else { " " };
+        let peak = self.peak_time.map_or(String::new(), |t| {
+            format!(", the peak was at {t}{unit}{time}")
+        });
+        for (what, text) in [
+            ("command", self.command.clone()),
+            ("mode", format!("{} ({})", self.mode, self.verb)),
+            (
+                "process",
+                self.pid.map_or(String::new(), |pid| pid.to_string()),
+            ),
+            (
+                "time",
+                format!("ended at {}{unit}{time}{peak}", self.end_time),
+            ),
+        ] {
+            if !text.is_empty() {
+                tally.comment(&format!("{what}: {text}"));
+            }
+        }
+        if self.mode.starts_with("heap") || self.mode.starts_with("rust-heap") {
+            let shown = tally.builder.text("inuse_space");
+            tally.builder.profile.default_sample_type = shown;
+        }
+        Ok(Reading::new(
+            Format::Dhat,
+            "none, DHAT measures every block",
+            tally.finish(),
+        ))
+    }
+}
+
+struct FileSeed<'f>(&'f mut File);
+
+impl<'de> DeserializeSeed<'de> for FileSeed<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FileSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the object of a DHAT file")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let file = self.0;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "dhatFileVersion" => {
+                    let Whole(version) = map.next_value()?;
+                    if version != 2 {
+                        let found = format!("expected dhatFileVersion 2, found {version}");
+                        return Err(A::Error::custom(found));
+                    }
+                    file.version = Some(version);
+                }
+                "mode" => file.mode = map.next_value()?,
+                "verb" => file.verb = map.next_value()?,
+                "cmd" => file.command = map.next_value()?,
+                "pid" => file.pid = Some(map.next_value::<Whole<i64>>()?.0),
+                "bsu" => file.sizes = Some(map.next_value()?),
+                "bksu" => file.blocks = Some(map.next_value()?),
+                "tu" => file.time = Some(map.next_value()?),
+                "te" => file.end_time = map.next_value::<Whole<i64>>()?.0,
+                "tg" => file.peak_time = Some(map.next_value::<Whole<i64>>()?.0),
+                "pps" => map.next_value_seed(PointsSeed(&mut file.points))?,
+                "ftbl" => {
+                    file.has_frames = true;
+                    map.next_value_seed(Each::new("a list of frames", |text: String| {
+                        file.frames.push(&text);
+                        Ok(())
+                    }))?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let missing = |key| {
+            Err(A::Error::custom(format!(
+                "expected {key}, found the end of the object"
+            )))
+        };
+        if file.version.is_none() {
+            return missing("dhatFileVersion");
+        }
+        if !file.has_frames {
+            return missing("ftbl");
+        }
+        let frames = file.frames.len();
+        if let Some(&frame) = file.points.frame.iter().find(|&&f| f as usize >= frames) {
+            let found =
+                format!("expected frames below {frames}, as many as ftbl has, found {frame} in fs");
+            return Err(A::Error::custom(found));
+        }
+        Ok(())
+    }
+}
+
+struct PointsSeed<'f>(&'f mut Points);
+
+impl<'de> DeserializeSeed<'de> for PointsSeed<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PointsSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of program points")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(PointSeed(self.0))?.is_some() {}
+        Ok(())
+    }
+}
+
+/// One program point.
+struct PointSeed<'f>(&'f mut Points);
+
+impl<'de> DeserializeSeed<'de> for PointSeed<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PointSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a program point")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let points = self.0;
+        let mut values = [0; VALUE_COUNT];
+        let mut has_stack = false;
+        while let Some(key) = map.next_key::<Key>()? {
+            match key {
+                Key::Value(i) => {
+                    values[i] = map.next_value::<Whole<i64>>()?.0;
+                    points.present[i] = true;
+                }
+                Key::Frames => {
+                    has_stack = true;
+                    map.next_value_seed(Each::new("a list of frames", |frame: Whole<u32>| {
+                        points.frame.push(frame.0);
+                        Ok(())
+                    }))?;
+                }
+                Key::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        if !has_stack {
+            return Err(A::Error::custom(
+                "expected fs, found the end of the program point",
+            ));
+        }
+        points.value.push(values);
+        points.end.push(points.frame.len());
+        Ok(())
+    }
+}
+
+/// A key of a program point: there are millions, so it is not kept as text.
+enum Key {
+    Value(usize),
+    Frames,
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl Visitor<'_> for KeyVisitor {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+                let value = VALUES.iter().position(|(name, ..)| *name == key);
+                Ok(match value {
+                    Some(i) => Key::Value(i),
+                    None if key == "fs" => Key::Frames,
+                    None => Key::Other,
+                })
+            }
+        }
+        json.deserialize_identifier(KeyVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rendered::{read, samples, types};
+
+    #[test]
+    fn program_points_are_samples() {
+        // Frames may come first or last.
+        let points = r#""pps":[{"tb":96,"tbk":3,"tl":7,"mb":64,"mbk":2,"gb":64,"gbk":2,"eb":32,"ebk":1,"rb":9,"wb":8,"acc":[-2,3],"fs":[1,2]},
+            {"tb":5,"tbk":1,"tl":1,"mb":5,"mbk":1,"gb":0,"gbk":0,"eb":0,"ebk":0,"rb":0,"wb":0,"fs":[]}]"#;
+        let frames = r#""ftbl":["[root]","0x1: malloc (in /lib/x.so)","0x2: main (m.c:3)"]"#;
+        let head = r#"{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","bklt":true,"bkacc":true,"tu":"instrs","Mtu":"Minstr","tuth":500,"cmd":"./app","pid":1,"te":9,"tg":4"#;
+        for text in [
+            format!("{head},{points},{frames}}}"),
+            format!("{head},{frames},{points}}}"),
+        ] {
+            let profile = read(&text);
+            assert_eq!(
+                types(&profile),
+                [
+                    "alloc_objects/count",
+                    "alloc_space/bytes",
+                    "peak_objects/count",
+                    "peak_space/bytes",
+                    "read_space/bytes",
+                    "written_space/bytes",
+                    "lifetime/instrs",
+                    "inuse_objects/count",
+                    "inuse_space/bytes"
+                ]
+            );
+            assert_eq!(
+                samples(&profile),
+                [
+                    "main@m.c:3;malloc 3 96 2 64 9 8 7 1 32",
+                    " 1 5 0 0 0 0 1 0 0"
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn other_modes_have_other_values() {
+        let text = r#"{"dhatFileVersion":2,"mode":"rust-ad-hoc","verb":"Allocated","bklt":false,"bkacc":false,
+            "bsu":"units","bksu":"events","tu":"\u00b5s","Mtu":"s","cmd":"app","pid":1,"te":9,
+            "pps":[{"tb":10,"tbk":2,"fs":[0]}],"ftbl":["0x5: app::main (src/main.rs:3:9)"]}"#;
+        let profile = read(text);
+        assert_eq!(
+            types(&profile),
+            ["alloc_objects/events", "alloc_space/units"]
+        );
+        assert_eq!(samples(&profile), ["app::main@src/main.rs:3 2 10"]);
+    }
+}

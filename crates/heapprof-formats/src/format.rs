@@ -1,0 +1,98 @@
+//! The formats by name, as errors, `info` and the docs call them.
+
+/// A format of heap profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// pprof's protobuf, heapprof's own.
+    Pprof,
+    /// Snapshots of Valgrind's Massif.
+    Massif,
+    /// JSON of Valgrind's DHAT and of the Rust crate dhat.
+    Dhat,
+    /// Interpreted data of heaptrack.
+    Heaptrack,
+    /// Leak reports of LeakSanitizer, alone or in AddressSanitizer.
+    LeakSanitizer,
+    /// Reports of memleak, a tool of bcc.
+    Memleak,
+    /// Maps of bpftrace whose keys are stacks.
+    Bpftrace,
+    /// Aggregations of dtrace whose keys are stacks.
+    Dtrace,
+    /// Events that `perf script` prints.
+    PerfScript,
+    /// Lines of the Perl module Devel::MProf.
+    Mprof,
+    /// JSON of speedscope.
+    Speedscope,
+    /// One stack a line, as flame graph tools exchange them.
+    Folded,
+    /// The text of gperftools and tcmalloc.
+    Gperftools,
+    /// Dumps of jemalloc.
+    Jemalloc,
+    /// Go's `debug=1`.
+    GoText,
+    /// The text of Google's Java agent.
+    JavaHeapz,
+    /// What `jeprof --raw` and `google-pprof --raw` write.
+    Symbolized,
+}
+
+impl Format {
+    /// Its short name, e.g. `gperftools`: also the name of its page in the docs.
+    pub fn name(self) -> &'static str {
+        self.texts().0
+    }
+
+    /// What it is, in a few words.
+    pub fn description(self) -> &'static str {
+        self.texts().1
+    }
+
+    /// Whether a file can hold several profiles, of which `FILE#N` names one.
+    pub fn has_parts(self) -> bool {
+        matches!(
+            self,
+            Format::Massif
+                | Format::Memleak
+                | Format::Bpftrace
+                | Format::Folded
+                | Format::Speedscope
+        )
+    }
+
+    /// Whether a file does not say what its numbers mean.
+    pub fn leaves_values_open(self) -> bool {
+        matches!(
+            self,
+            Format::Folded | Format::Dtrace | Format::Bpftrace | Format::PerfScript
+        )
+    }
+
+    fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Format::Pprof => ("pprof", "pprof protobuf"),
+            Format::Massif => ("massif", "snapshots of Valgrind's Massif"),
+            Format::Dhat => ("dhat", "JSON of Valgrind's DHAT"),
+            Format::Heaptrack => ("heaptrack", "interpreted data of heaptrack"),
+            Format::LeakSanitizer => ("leaksanitizer", "leak report of LeakSanitizer"),
+            Format::Memleak => ("memleak", "report of bcc's memleak"),
+            Format::Bpftrace => ("bpftrace", "maps of bpftrace by stack"),
+            Format::Dtrace => ("dtrace", "aggregations of dtrace by stack"),
+            Format::PerfScript => ("perf-script", "events as perf script prints them"),
+            Format::Mprof => ("mprof", "calls as Perl's Devel::MProf writes them"),
+            Format::Speedscope => ("speedscope", "JSON of speedscope"),
+            Format::Folded => ("folded", "folded stacks"),
+            Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
+            Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            Format::GoText => ("go-text", "Go's heap profile as text"),
+            Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
+            Format::Symbolized => (
+                "symbolized",
+                "profile with symbols, of jeprof or google-pprof",
+            ),
+        }
+    }
+}

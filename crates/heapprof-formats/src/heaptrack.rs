@@ -1,0 +1,370 @@
+//! Data of heaptrack, as `heaptrack_interpret` leaves it in `heaptrack.*.zst` or `.gz`.
+//!
+//! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event; numbers are
+//! hexadecimal, entries count from 1, allocations from 0. heaptrack's `accumulatedtracedata.cpp` is the description.
+//! The sums are those of `heaptrack_print`. It goes through the file twice for the heap's largest moment; here each
+//! trace keeps what it held when the last maximum was reached, until a later one takes its place.
+
+mod sites;
+
+use std::borrow::Cow;
+
+use heapprof_profile::LocationIndex;
+
+use crate::cut_frames;
+use crate::error::{Error, shortened};
+use crate::figures::hex;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::tally::{Frame, Module, Tally, too_deep};
+use crate::texts::Texts;
+use sites::{Allocation, Sites};
+
+/// The newest version of the format that is known, that of heaptrack 1.4 and 1.5.
+const NEWEST: u64 = 3;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
+    let mut words = line.trim_ascii_end().split(|&b| b == b' ');
+    words.next() == Some(b"v")
+        && words.next().and_then(hex).is_some_and(|v| v >= 0x1_0000)
+        && words.all(|word| hex(word).is_some())
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+    let mut file = File::default();
+    while lines.advance()? {
+        file.line(lines)?;
+    }
+    file.reading()
+}
+
+#[derive(Default)]
+struct File {
+    version: u64,
+    texts: Texts,
+    instructions: Vec<Instruction>,
+    /// Of all instructions, one after the other.
+    frames: Vec<Function>,
+    /// Instruction and parent, both from 1; the parent of a root is 0.
+    traces: Vec<(u32, u32)>,
+    sites: Sites,
+    command: String,
+    is_attached: bool,
+    /// In milliseconds since the start.
+    time: i64,
+    page_size: i64,
+    /// In pages.
+    most_resident: i64,
+}
+
+struct Instruction {
+    address: u64,
+    module: u32,
+    /// Where its functions end in the list of all.
+    end: usize,
+}
+
+/// Numbers of texts, and a line.
+#[derive(Clone, Copy)]
+struct Function {
+    name: u32,
+    file: u32,
+    line: u32,
+}
+
+impl File {
+    fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let line = lines.line();
+        let rest = line.get(2..).unwrap_or_default();
+        match line.first() {
+            None | Some(b'#') => Ok(()),
+            Some(b'v') => self.version(lines, rest),
+            Some(b's') => self.text(lines, rest),
+            Some(b'i') => self.instruction(lines, rest),
+            Some(b't') => {
+                let [instruction, parent] = numbers(lines, rest, "t INSTRUCTION PARENT")?;
+                let instruction = index(
+                    lines,
+                    instruction,
+                    self.instructions.len(),
+                    "an instruction",
+                )?;
+                let parent = index(lines, parent, self.traces.len(), "an earlier trace")?;
+                self.traces.push((instruction, parent));
+                Ok(())
+            }
+            Some(b'a') => {
+                let [size, trace] = numbers(lines, rest, "a SIZE TRACE")?;
+                let allocation = self.allocation(lines, size, trace)?;
+                self.sites.define(allocation)
+            }
+            Some(b'+') if self.version == 0 => {
+                let [size, trace, pointer] = numbers(lines, rest, "+ SIZE TRACE POINTER")?;
+                let allocation = self.allocation(lines, size, trace)?;
+                self.sites.allocated_at(pointer, allocation)
+            }
+            Some(b'-') if self.version == 0 => {
+                let [pointer] = numbers(lines, rest, "- POINTER")?;
+                self.sites.freed_at(pointer)
+            }
+            Some(sign @ (b'+' | b'-')) => {
+                let [number] = numbers(lines, rest, "the number of an allocation")?;
+                let known = self.sites.definitions();
+                let number = usize::try_from(number).ok().filter(|&n| n < known);
+                let number = number.ok_or_else(|| {
+                    let expected = format!("an allocation below {known}");
+                    lines.wrong_part(expected, shortened(rest))
+                })?;
+                match sign {
+                    b'+' => self.sites.allocated(number),
+                    _ => self.sites.freed(number),
+                }
+            }
+            Some(b'c') => {
+                let [time] = numbers(lines, rest, "c MILLISECONDS")?;
+                self.time = i64::try_from(time).unwrap_or(i64::MAX);
+                Ok(())
+            }
+            Some(b'R') => {
+                let [pages] = numbers(lines, rest, "R PAGES")?;
+                let pages = i64::try_from(pages).unwrap_or(i64::MAX);
+                self.most_resident = self.most_resident.max(pages);
+                Ok(())
+            }
+            Some(b'I') => {
+                let [size, _pages] = numbers(lines, rest, "I PAGE_SIZE PAGES")?;
+                self.page_size = i64::try_from(size).unwrap_or(i64::MAX);
+                Ok(())
+            }
+            Some(b'X') => {
+                self.command = String::from_utf8_lossy(rest).into_owned();
+                Ok(())
+            }
+            Some(b'A') => {
+                self.is_attached = true;
+                Ok(())
+            }
+            // A suppression that the program brought along; heaptrack applies it only to what it prints.
+            Some(b'S') => Ok(()),
+            Some(b'x' | b'm') => {
+                Err(lines
+                    .wrong("interpreted data (raw data goes through heaptrack_interpret first)"))
+            }
+            Some(_) => {
+                Err(lines.wrong("a line of heaptrack's, which begins with one of vXIstia+-cRAS#"))
+            }
+        }
+    }
+
+    fn version(&mut self, lines: &Lines<'_>, rest: &[u8]) -> Result<(), Error> {
+        let mut words = rest.split(|&b| b == b' ').map(hex);
+        let heaptrack = words.next().flatten();
+        let format = words.next();
+        self.version = match (heaptrack, format) {
+            // Before heaptrack 1.0 the format's version was this one, and the only number.
+            (Some(0x1_0200), None) => 1,
+            (Some(_), None) => 0,
+            (Some(_), Some(Some(version))) if version <= NEWEST => version,
+            _ => {
+                return Err(lines.wrong(format!(
+                    "v HEAPTRACK FORMAT with a format of at most {NEWEST}"
+                )));
+            }
+        };
+        Ok(())
+    }
+
+    fn text(&mut self, lines: &Lines<'_>, rest: &[u8]) -> Result<(), Error> {
+        let text = match self.version {
+            ..=2 => rest,
+            _ => {
+                let sized = rest.iter().position(|&b| b == b' ').and_then(|space| {
+                    let length = usize::try_from(hex(&rest[..space])?).ok()?;
+                    rest.get(space + 1..)?.get(..length)
+                });
+                // An empty text has no space behind its length.
+                let sized = sized.or((rest == b"0").then_some(&[]));
+                sized.ok_or_else(|| lines.wrong("s LENGTH TEXT"))?
+            }
+        };
+        self.texts.push(&String::from_utf8_lossy(text));
+        Ok(())
+    }
+
+    fn instruction(&mut self, lines: &Lines<'_>, rest: &[u8]) -> Result<(), Error> {
+        const FORM: &str = "i ADDRESS MODULE and FUNCTION FILE LINE of each function";
+        let mut words = rest.split(|&b| b == b' ').map(hex);
+        let mut word = || {
+            words
+                .next()
+                .map(|word| word.ok_or_else(|| lines.wrong(FORM)))
+        };
+        let texts = self.texts.len();
+        let text = |number| index(lines, number, texts, "a text");
+        let address = word().unwrap_or_else(|| Err(lines.wrong(FORM)))?;
+        let module = word().transpose()?.map_or(Ok(0), text)?;
+        while let Some(name) = word().transpose()? {
+            let name = text(name)?;
+            let file = word().transpose()?.map_or(Ok(0), text)?;
+            let line = word().transpose()?.unwrap_or(0);
+            self.frames.push(Function {
+                name,
+                file,
+                line: u32::try_from(line).map_err(|_| lines.wrong(FORM))?,
+            });
+        }
+        self.instructions.push(Instruction {
+            address,
+            module,
+            end: self.frames.len(),
+        });
+        Ok(())
+    }
+
+    fn allocation(&self, lines: &Lines<'_>, size: u64, trace: u64) -> Result<Allocation, Error> {
+        let size =
+            i64::try_from(size).map_err(|_| lines.wrong("the size of a block below 2^63"))?;
+        let trace = index(lines, trace, self.traces.len(), "a trace")?;
+        Ok(Allocation { size, trace })
+    }
+
+    fn reading(self) -> Result<Reading, Error> {
+        let mut tally = Tally::new(&sites::TYPES);
+        cut_frames::of_tracers(&mut tally.builder.profile);
+        let none = tally.labelled("", "");
+        let locations = self.locations(&mut tally);
+        let mut stack = Vec::new();
+        let mut frames = 0usize;
+        for (trace, values) in self.sites.values() {
+            stack.clear();
+            let mut next = trace;
+            // A parent comes before its children, so this ends.
+            while let Some(&(instruction, parent)) = entry(&self.traces, next) {
+                stack.extend(entry(&locations, instruction));
+                next = parent;
+            }
+            frames = frames.saturating_add(stack.len());
+            if frames > crate::tally::MOST_FRAMES {
+                return Err(too_deep());
+            }
+            tally.add(&stack, none, &values)?;
+        }
+        let resident = self.most_resident.saturating_mul(self.page_size);
+        for comment in [
+            (!self.command.is_empty()).then(|| format!("command: {}", self.command)),
+            self.is_attached
+                .then(|| "heaptrack was attached to the running program".to_string()),
+            (resident > 0)
+                .then(|| format!("peak resident set: {resident} bytes, with heaptrack's own")),
+        ] {
+            if let Some(comment) = comment {
+                tally.comment(&comment);
+            }
+        }
+        tally.builder.profile.duration_nanos = self.time.saturating_mul(1_000_000);
+        let shown = tally.builder.text("inuse_space");
+        tally.builder.profile.default_sample_type = shown;
+        let unsampling: Cow<'static, str> = "none, heaptrack records every block".into();
+        Ok(Reading::new(Format::Heaptrack, unsampling, tally.finish()))
+    }
+
+    /// A location for each instruction.
+    fn locations(&self, tally: &mut Tally) -> Vec<LocationIndex> {
+        let text = |number: u32| {
+            number
+                .checked_sub(1)
+                .and_then(|n| self.texts.get(n))
+                .unwrap_or("")
+        };
+        let mut start = 0;
+        let locations = self.instructions.iter().map(|instruction| {
+            let frame = Frame {
+                address: instruction.address,
+                module: Module {
+                    name: text(instruction.module),
+                    ..Module::default()
+                },
+                ..Frame::default()
+            };
+            let functions = &self.frames[start..instruction.end];
+            start = instruction.end;
+            let mut frames: Vec<Frame<'_>> = functions
+                .iter()
+                .map(|function| Frame {
+                    name: text(function.name),
+                    file: text(function.file),
+                    line: i64::from(function.line),
+                    ..frame
+                })
+                .collect();
+            if frames.is_empty() {
+                frames.push(frame);
+            }
+            tally.location(&frames)
+        });
+        locations.collect()
+    }
+}
+
+/// The entry of a table that counts from 1.
+fn entry<T>(table: &[T], number: u32) -> Option<&T> {
+    table.get((number as usize).checked_sub(1)?)
+}
+
+/// A number that may be 0 or that of an entry of a table.
+fn index(lines: &Lines<'_>, number: u64, entries: usize, what: &str) -> Result<u32, Error> {
+    let index = u32::try_from(number)
+        .ok()
+        .filter(|&n| n as usize <= entries);
+    index.ok_or_else(|| {
+        let expected = format!("the number of {what}, at most {entries:x}");
+        lines.wrong_part(expected, format!("{number:x}"))
+    })
+}
+
+/// The hexadecimal numbers of a line; more may follow.
+fn numbers<const N: usize>(
+    lines: &Lines<'_>,
+    rest: &[u8],
+    form: &'static str,
+) -> Result<[u64; N], Error> {
+    let mut words = rest.split(|&b| b == b' ').map(hex);
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = words.next().flatten().ok_or_else(|| lines.wrong(form))?;
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rendered::{read, samples};
+
+    /// A program whose `main` allocates 16 bytes twice in an inlined function, and frees one block.
+    const EVENTS: &str = "i 20 1 2 3 7 4 3 8\ni 30 1\nt 2 0\nt 1 1\n";
+
+    #[test]
+    fn all_versions_of_the_format() {
+        let sized = ["s 8 /bin/app", "s 5 inner", "s 3 a.c", "s 4 main"];
+        let plain = ["s /bin/app", "s inner", "s a.c", "s main"];
+        let table = [
+            ("v 10400 3", sized, "a 10 2\n+ 0\n+ 0\n- 0\nc 5\n"),
+            ("v 10100 2", plain, "a 10 2\n+ 0\n+ 0\n- 0\nc 5\n"),
+            ("v 10200", plain, "a 10 2\n+ 0\n+ 0\n- 0\nc 5\n"),
+            (
+                "v 10000",
+                plain,
+                "+ 10 2 ff00\n+ 10 2 ff10\n- ff10\n- 1234\nc 5\n",
+            ),
+        ];
+        for (version, texts, events) in table {
+            let text = format!("{version}\nX ./app\n{}\n{EVENTS}{events}", texts.join("\n"));
+            let profile = read(&text);
+            let expected = "0x30@/bin/app;main@a.c:8>>inner@a.c:7 2 32 1 2 32 1 16";
+            assert_eq!(samples(&profile), [expected], "{version}");
+            assert_eq!(profile.duration_nanos, 5_000_000);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What each trace allocated, holds, and held when the heap was largest.
+
+use foldhash::HashMap;
+
+use crate::error::Error;
+use crate::tally::overflow;
+
+/// The sample types of the values.
+pub(super) const TYPES: [(&str, &str); 7] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("temporary_objects", "count"),
+    ("peak_objects", "count"),
+    ("peak_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+/// A size at a trace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Allocation {
+    pub(super) size: i64,
+    pub(super) trace: u32,
+}
+
+/// All traces that allocate.
+#[derive(Default)]
+pub(super) struct Sites {
+    /// Size and site of each allocation that the file defines.
+    definition: Vec<(i64, u32)>,
+    site: Vec<Site>,
+    /// The site of each trace, from 0; `NO_SITE` for none.
+    of_trace: Vec<u32>,
+    /// Blocks by their address, in files of version 0.
+    pointer: HashMap<u64, (i64, u32)>,
+    /// How many events there were, and at which the heap was largest.
+    event: u64,
+    peak_event: u64,
+    total: i64,
+    peak: i64,
+    /// What was allocated last, if nothing was freed since.
+    last: Last,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Freed,
+    Definition(usize),
+    Pointer(u64),
+}
+
+const NO_SITE: u32 = u32::MAX;
+
+/// A trace. Sums in blocks and bytes.
+#[derive(Default)]
+struct Site {
+    trace: u32,
+    allocated: [i64; 2],
+    temporary: i64,
+    held: [i64; 2],
+    /// What was held at the last maximum before `changed`.
+    held_at_peak: [i64; 2],
+    /// The event that changed `held` last.
+    changed: u64,
+}
+
+impl Site {
+    /// Keeps what is held if it was so at the largest moment, for it changes now.
+    fn change(&mut self, event: u64, peak_event: u64, sign: i64, size: i64) -> Option<()> {
+        if self.changed <= peak_event {
+            self.held_at_peak = self.held;
+        }
+        self.changed = event;
+        self.held[0] = self.held[0].checked_add(sign)?;
+        self.held[1] = self.held[1].checked_add(sign.checked_mul(size)?)?;
+        Some(())
+    }
+}
+
+impl Sites {
+    /// How many allocations the file has defined.
+    pub(super) fn definitions(&self) -> usize {
+        self.definition.len()
+    }
+
+    /// Defines the next allocation.
+    pub(super) fn define(&mut self, allocation: Allocation) -> Result<(), Error> {
+        let site = self.site_of(allocation.trace)?;
+        self.definition.push((allocation.size, site));
+        Ok(())
+    }
+
+    fn site_of(&mut self, trace: u32) -> Result<u32, Error> {
+        let at = trace as usize;
+        if self.of_trace.len() <= at {
+            self.of_trace.resize(at + 1, NO_SITE);
+        }
+        if self.of_trace[at] == NO_SITE {
+            let number =
+                u32::try_from(self.site.len()).map_err(|_| overflow("the number of traces"))?;
+            self.of_trace[at] = number;
+            self.site.push(Site {
+                trace,
+                ..Site::default()
+            });
+        }
+        Ok(self.of_trace[at])
+    }
+
+    /// A block of a defined allocation is new.
+    pub(super) fn allocated(&mut self, number: usize) -> Result<(), Error> {
+        let (size, site) = self.definition[number];
+        self.last = Last::Definition(number);
+        self.add(size, site)
+    }
+
+    /// A block of a defined allocation is gone.
+    pub(super) fn freed(&mut self, number: usize) -> Result<(), Error> {
+        let (size, site) = self.definition[number];
+        let temporary = self.last == Last::Definition(number);
+        self.remove(size, site, temporary)
+    }
+
+    /// A block is new at an address.
+    pub(super) fn allocated_at(
+        &mut self,
+        pointer: u64,
+        allocation: Allocation,
+    ) -> Result<(), Error> {
+        let site = self.site_of(allocation.trace)?;
+        self.pointer.insert(pointer, (allocation.size, site));
+        self.last = Last::Pointer(pointer);
+        self.add(allocation.size, site)
+    }
+
+    /// The block at an address is gone; one from before heaptrack was there is unknown.
+    pub(super) fn freed_at(&mut self, pointer: u64) -> Result<(), Error> {
+        match self.pointer.remove(&pointer) {
+            Some((size, site)) => {
+                let temporary = self.last == Last::Pointer(pointer);
+                self.remove(size, site, temporary)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, size: i64, site: u32) -> Result<(), Error> {
+        self.event += 1;
+        let site = &mut self.site[site as usize];
+        let added = site
+            .change(self.event, self.peak_event, 1, size)
+            .and_then(|()| {
+                site.allocated[0] = site.allocated[0].checked_add(1)?;
+                site.allocated[1] = site.allocated[1].checked_add(size)?;
+                self.total = self.total.checked_add(size)?;
+                Some(())
+            });
+        added.ok_or_else(|| overflow("what a trace allocated"))?;
+        if self.total > self.peak {
+            self.peak = self.total;
+            self.peak_event = self.event;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, size: i64, site: u32, temporary: bool) -> Result<(), Error> {
+        self.event += 1;
+        self.last = Last::Freed;
+        let site = &mut self.site[site as usize];
+        site.temporary += i64::from(temporary);
+        let removed = site
+            .change(self.event, self.peak_event, -1, size)
+            .and_then(|()| {
+                self.total = self.total.checked_sub(size)?;
+                Some(())
+            });
+        removed.ok_or_else(|| overflow("what a trace freed"))
+    }
+
+    /// Each trace with its values, as [`TYPES`].
+    pub(super) fn values(&self) -> impl Iterator<Item = (u32, [i64; 7])> {
+        self.site.iter().map(|site| {
+            let at_peak = match site.changed <= self.peak_event {
+                true => site.held,
+                false => site.held_at_peak,
+            };
+            let [allocated, allocated_bytes] = site.allocated;
+            let [held, held_bytes] = site.held;
+            let values = [
+                allocated,
+                allocated_bytes,
+                site.temporary,
+                at_peak[0],
+                at_peak[1],
+                held,
+                held_bytes,
+            ];
+            (site.trace, values)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each character an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20 for b and so on.
+    fn values(events: &str) -> Vec<[i64; 7]> {
+        let mut sites = Sites::default();
+        for (trace, size) in [(1, 10), (2, 20), (1, 30)] {
+            sites.define(Allocation { size, trace }).unwrap();
+        }
+        for event in events.bytes() {
+            match event {
+                b'a'..=b'z' => sites.allocated(usize::from(event - b'a')).unwrap(),
+                _ => sites.freed(usize::from(event - b'A')).unwrap(),
+            }
+        }
+        sites.values().map(|(_, values)| values).collect()
+    }
+
+    #[test]
+    fn sums_at_the_end_and_at_the_largest_moment() {
+        // allocated, temporary, peak, in use; traces a and c are one.
+        let table: [(&str, [i64; 7], [i64; 7]); 5] = [
+            ("ab", [1, 10, 0, 1, 10, 1, 10], [1, 20, 0, 1, 20, 1, 20]),
+            ("aA", [1, 10, 1, 1, 10, 0, 0], [0; 7]),
+            // The first of two equal maxima is the peak.
+            ("abBb", [1, 10, 0, 1, 10, 1, 10], [2, 40, 1, 1, 20, 1, 20]),
+            ("cbCaa", [3, 50, 0, 1, 30, 2, 20], [1, 20, 0, 1, 20, 1, 20]),
+            // Freed before the larger maximum.
+            ("aAbb", [1, 10, 1, 0, 0, 0, 0], [2, 40, 0, 2, 40, 2, 40]),
+        ];
+        for (events, first, second) in table {
+            assert_eq!(values(events), [first, second], "{events}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_known_by_address_in_old_files() {
+        let mut sites = Sites::default();
+        let allocation = Allocation { size: 8, trace: 0 };
+        sites.allocated_at(0x10, allocation).unwrap();
+        sites.allocated_at(0x20, allocation).unwrap();
+        sites.freed_at(0x99).unwrap();
+        sites.freed_at(0x20).unwrap();
+        sites.freed_at(0x20).unwrap();
+        let values: Vec<_> = sites.values().collect();
+        assert_eq!(values, [(0, [2, 16, 1, 2, 16, 1, 8])]);
+    }
+}

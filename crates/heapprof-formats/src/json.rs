@@ -1,0 +1,90 @@
+//! Lists of JSON as streams: each element goes to a function, none is kept.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeSeed, Error as _, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A whole number, with an error that says so.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole<T>(pub(crate) T);
+
+impl<'de, T: TryFrom<i64> + TryFrom<u64>> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(WholeVisitor(PhantomData))
+    }
+}
+
+struct WholeVisitor<T>(PhantomData<T>);
+
+impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
+    type Value = Whole<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number")?;
+        match size_of::<T>() {
+            4 => write!(f, " below 2^32"),
+            _ => write!(f, " that fits in 64 bits"),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Self::Value, E> {
+        let out_of_range = |_| E::invalid_value(Unexpected::Signed(n), &self);
+        T::try_from(n)
+            .map(Whole)
+            .map_err(|_| ())
+            .map_err(out_of_range)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Self::Value, E> {
+        let out_of_range = |_| E::invalid_value(Unexpected::Unsigned(n), &self);
+        T::try_from(n)
+            .map(Whole)
+            .map_err(|_| ())
+            .map_err(out_of_range)
+    }
+}
+
+/// Gives each element of a list to a function, whose error ends the reading.
+pub(crate) struct Each<T, F> {
+    what: &'static str,
+    each: F,
+    element: PhantomData<T>,
+}
+
+impl<T, F: FnMut(T) -> Result<(), String>> Each<T, F> {
+    /// `what` says in errors what the list holds, as in `a list of frames`.
+    pub(crate) fn new(what: &'static str, each: F) -> Self {
+        Self {
+            what,
+            each,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> DeserializeSeed<'de>
+    for Each<T, F>
+{
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> for Each<T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(element) = seq.next_element()? {
+            (self.each)(element).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}

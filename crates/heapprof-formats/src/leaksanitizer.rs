@@ -1,0 +1,349 @@
+//! Leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: what was in use and could not be reached.
+//!
+//! Other output of the program and of the sanitizer may stand around them. A report ends with a SUMMARY line,
+//! whose sums must be those of its leaks.
+
+use crate::cut_frames;
+use crate::error::{Error, shortened};
+use crate::figures::{address, decimal, value};
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::tally::{Frame, Module, Tally};
+
+use heapprof_profile::LocationIndex;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let said = |text: &[u8]| memchr::memmem::find(head, text).is_some();
+    said(b"ERROR: LeakSanitizer: detected memory leaks")
+        || head.split(|&b| b == b'\n').any(|l| leak(l).is_some())
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+    let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
+    let mut report = Report {
+        tally: Tally::new(&types),
+        open: None,
+        stack: Vec::new(),
+        sums: [0; 2],
+        is_omitting: false,
+        leaks: 0,
+    };
+    cut_frames::of_tracers(&mut report.tally.builder.profile);
+    while lines.advance()? {
+        report.line(lines)?;
+    }
+    report.close()?;
+    if report.leaks == 0 {
+        return Err(lines.ended("Direct leak of N byte(s) in N object(s) allocated from:"));
+    }
+    if report.sums != [0; 2] {
+        report
+            .tally
+            .comment("the report has no SUMMARY line; it may be cut short");
+    }
+    let unsampling = "none, LeakSanitizer knows every block";
+    Ok(Reading::new(
+        Format::LeakSanitizer,
+        unsampling,
+        report.tally.finish(),
+    ))
+}
+
+struct Report {
+    tally: Tally,
+    /// The leak whose frames are being read: its kind, and objects and bytes.
+    open: Option<(&'static str, [i64; 2])>,
+    stack: Vec<LocationIndex>,
+    /// Objects and bytes since the last summary.
+    sums: [i64; 2],
+    is_omitting: bool,
+    leaks: usize,
+}
+
+impl Report {
+    fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let line = lines.trimmed();
+        if self.open.is_some() && line.starts_with(b"#") {
+            let text = frame_text(line).ok_or_else(|| lines.wrong("a frame, #N 0xADDRESS"))?;
+            let location = self.tally.known(text, |tally| {
+                let text = String::from_utf8_lossy(text);
+                let frame = frame(&text).ok_or_else(|| lines.wrong("a frame, #N 0xADDRESS"))?;
+                Ok(tally.location(&[frame]))
+            })?;
+            self.stack.push(location);
+            return Ok(());
+        }
+        self.close()?;
+        if let Some((kind, rest)) = leak(line) {
+            let sums = sizes(rest, b" object(s) allocated from:");
+            self.open = Some((
+                kind,
+                sums.ok_or_else(|| {
+                    lines.wrong_part("N byte(s) in N object(s) allocated from:", shortened(rest))
+                })?,
+            ));
+        } else if line.starts_with(b"Omitting ") && line.ends_with(b" more leak(s).") {
+            self.is_omitting = true;
+        } else if let Some(rest) = line.strip_prefix(b"SUMMARY: ")
+            && let Some(at) = memchr::memmem::find(rest, b" byte(s) leaked in ")
+        {
+            let start = rest[..at]
+                .iter()
+                .rposition(|&b| b == b' ')
+                .map_or(0, |space| space + 1);
+            let said = sizes(&rest[start..], b" allocation(s).");
+            let said = said.ok_or_else(|| lines.wrong("N byte(s) leaked in N allocation(s)."))?;
+            self.summary(lines, said)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the open leak.
+    fn close(&mut self) -> Result<(), Error> {
+        let Some((kind, values)) = self.open.take() else {
+            return Ok(());
+        };
+        let labels = self.tally.labelled("leak", kind);
+        self.tally.add(&self.stack, labels, &values)?;
+        self.stack.clear();
+        self.leaks += 1;
+        for (sum, value) in self.sums.iter_mut().zip(values) {
+            *sum = sum.saturating_add(value);
+        }
+        Ok(())
+    }
+
+    fn summary(&mut self, lines: &Lines<'_>, said: [i64; 2]) -> Result<(), Error> {
+        let rest = [
+            said[0].saturating_sub(self.sums[0]),
+            said[1].saturating_sub(self.sums[1]),
+        ];
+        if rest != [0; 2] {
+            if !self.is_omitting || rest.iter().any(|&n| n < 0) {
+                let [objects, bytes] = self.sums;
+                return Err(Error::Contradiction {
+                    line: lines.number(),
+                    defect: format!(
+                        "expected the sums of the leaks above, {bytes} bytes in {objects} allocations, \
+                         found {} bytes in {}; part of the report is missing",
+                        said[1], said[0]
+                    ),
+                });
+            }
+            let stack = [self.tally.named("(omitted by max_leaks)")];
+            let none = self.tally.labelled("", "");
+            self.tally.add(&stack, none, &rest)?;
+        }
+        self.sums = [0; 2];
+        self.is_omitting = false;
+        Ok(())
+    }
+}
+
+/// The kind of leak that a line begins, and what follows it.
+fn leak(line: &[u8]) -> Option<(&'static str, &[u8])> {
+    let line = line.trim_ascii();
+    let direct = line
+        .strip_prefix(b"Direct leak of ")
+        .map(|rest| ("direct", rest));
+    direct.or_else(|| Some(("indirect", line.strip_prefix(b"Indirect leak of ")?)))
+}
+
+/// Objects and bytes of `N byte(s) … in N` and an ending.
+fn sizes(text: &[u8], ending: &[u8]) -> Option<[i64; 2]> {
+    let text = text.strip_suffix(ending)?;
+    let middle = memchr::memmem::find(text, b" byte(s) ")?;
+    let objects = text[middle..].rsplit(|&b| b == b' ').next()?;
+    let whole = |text| value(text).filter(|&n| n >= 0);
+    Some([whole(objects)?, whole(&text[..middle])?])
+}
+
+/// What follows `#N ` in a line.
+fn frame_text(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.strip_prefix(b"#")?;
+    let space = rest.iter().position(|&b| b == b' ')?;
+    decimal(&rest[..space])?;
+    Some(&rest[space + 1..])
+}
+
+/// `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId: 0a1b)`, `0x55c  (module+0x12)`.
+fn frame(text: &str) -> Option<Frame<'_>> {
+    let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let mut frame = Frame {
+        address: address(digits.as_bytes())?,
+        ..Frame::default()
+    };
+    let rest = rest.trim();
+    let (rest, build_id) = match rest
+        .strip_suffix(')')
+        .and_then(|r| r.rsplit_once("(BuildId: "))
+    {
+        Some((rest, id)) => (rest.trim_end(), id),
+        None => (rest, ""),
+    };
+    let (rest, module) = match rest.strip_suffix(')').map(|r| r.rsplit_once('(')) {
+        Some(Some((before, module)))
+            if module.contains("+0x") && !before.ends_with(|c: char| !c.is_whitespace()) =>
+        {
+            (before.trim_end(), module)
+        }
+        _ => (rest, ""),
+    };
+    if let Some((name, offset)) = module.rsplit_once('+')
+        && let Some(offset) = address(offset.as_bytes())
+        && name != "<null>"
+    {
+        frame.module = Module {
+            name,
+            build_id,
+            base: frame.address.saturating_sub(offset),
+        };
+    }
+    let Some(named) = rest.strip_prefix("in ") else {
+        return Some(frame);
+    };
+    (frame.name, frame.file) = function_and_file(named);
+    (frame.file, frame.line, frame.column) = place(frame.file);
+    Some(frame)
+}
+
+/// Parts `operator new(unsigned long) ../a b.cpp:95`: the file begins at the first ` /`, else behind the last space, that is not
+/// within parentheses or angle brackets and leaves something like a file.
+fn function_and_file(text: &str) -> (&str, &str) {
+    let mut depth = 0i64;
+    let mut last = None;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '<' | '[' => depth += 1,
+            ')' | '>' | ']' => depth -= 1,
+            ' ' if depth <= 0 => {
+                if text[at + 1..].starts_with('/') {
+                    return (&text[..at], &text[at + 1..]);
+                }
+                last = Some(at);
+            }
+            _ => {}
+        }
+    }
+    match last {
+        // `operator new` and `foo() const` have a space, but no file.
+        Some(at) if text[at + 1..].contains(['.', ':', '/']) => (&text[..at], &text[at + 1..]),
+        _ => (text, ""),
+    }
+}
+
+/// Parts `file:line:column`, `file:line` or `file`.
+fn place(text: &str) -> (&str, i64, i64) {
+    let number = |text: &str| value(text.as_bytes()).filter(|&n| n >= 0);
+    let part = |text| -> Option<(&str, i64)> {
+        let (rest, last) = str::rsplit_once(text, ':')?;
+        Some((rest, number(last)?))
+    };
+    match part(text) {
+        None => (text, 0, 0),
+        Some((rest, last)) => match part(rest) {
+            None => (rest, last, 0),
+            Some((file, line)) => (file, line, last),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames() {
+        let module = |name, build_id, base| Module {
+            name,
+            build_id,
+            base,
+        };
+        let frame_of = |address, name, file, line, column, module| Frame {
+            address,
+            name,
+            file,
+            line,
+            column,
+            module,
+        };
+        let nowhere = Module::default();
+        let table = [
+            (
+                "0x562c in jar /src/pantry.c:21",
+                frame_of(0x562c, "jar", "/src/pantry.c", 21, 0, nowhere),
+            ),
+            (
+                "0x562c in operator new(unsigned long) ../../src/a.cpp:99:3",
+                frame_of(
+                    0x562c,
+                    "operator new(unsigned long)",
+                    "../../src/a.cpp",
+                    99,
+                    3,
+                    nowhere,
+                ),
+            ),
+            (
+                "0x5 in std::vector<int, std::allocator<int> >::push_back(int&&) const /a b/v.h:7",
+                frame_of(
+                    5,
+                    "std::vector<int, std::allocator<int> >::push_back(int&&) const",
+                    "/a b/v.h",
+                    7,
+                    0,
+                    nowhere,
+                ),
+            ),
+            (
+                "0x7ff  (/lib/libc.so.6+0x2f) (BuildId: 0a1b)",
+                frame_of(0x7ff, "", "", 0, 0, module("/lib/libc.so.6", "0a1b", 0x7d0)),
+            ),
+            (
+                "0x7ff in __libc_start_main (/lib/libc.so.6+0x2f)",
+                frame_of(
+                    0x7ff,
+                    "__libc_start_main",
+                    "",
+                    0,
+                    0,
+                    module("/lib/libc.so.6", "", 0x7d0),
+                ),
+            ),
+            (
+                "0x7ff (<unknown module>)",
+                frame_of(0x7ff, "", "", 0, 0, nowhere),
+            ),
+            (
+                "0x7ff in f(int) const",
+                frame_of(0x7ff, "f(int) const", "", 0, 0, nowhere),
+            ),
+            ("0x7ff", frame_of(0x7ff, "", "", 0, 0, nowhere)),
+        ];
+        for (text, expected) in table {
+            assert_eq!(frame(text), Some(expected), "{text}");
+        }
+        assert_eq!(frame("7ff in f"), None);
+    }
+
+    #[test]
+    fn leaks_are_told_apart_and_added_up() {
+        let text = "the program's own output\n\
+            ==7==ERROR: LeakSanitizer: detected memory leaks\n\n\
+            Direct leak of 32 byte(s) in 2 object(s) allocated from:\n    \
+            #0 0x10 in malloc (/lib/libasan.so+0x8)\n    #1 0x20 in main /src/m.c:3:9\n\n\
+            Indirect leak of 5 byte(s) in 1 object(s) allocated from:\n    #0 0x20 in main /src/m.c:3:9\n\n\
+            Omitting 3 more leak(s).\n\
+            SUMMARY: AddressSanitizer: 100 byte(s) leaked in 6 allocation(s).\n";
+        let profile = crate::rendered::read(text);
+        assert_eq!(
+            crate::rendered::samples(&profile),
+            [
+                "main@/src/m.c:3;malloc [leak=direct] 2 32",
+                "main@/src/m.c:3 [leak=indirect] 1 5",
+                "(omitted by max_leaks) 3 63",
+            ]
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Snapshots of Valgrind's Massif: each is a profile, the peak the one that is read unless another is asked for.
+//!
+//! The format is what Massif's own `ms_print` reads. A tree goes from the functions that allocate to their
+//! callers; a node holds the bytes of all its callers, so what they do not account for is its own.
+//! Valgrind's `--xtree-memory` writes the same format, with a measure in place of a moment as snapshot.
+
+mod snapshot;
+
+use crate::error::{Error, shortened};
+use crate::figures::value;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Part, Reading};
+use crate::tally::Tally;
+use crate::texts::Texts;
+use crate::valgrind_frame::Stacks;
+use snapshot::Snapshot;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let (first, rest) = head.split_at(head.len().min(5));
+    let command = || memchr::memmem::find(rest, b"\ncmd:").is_some();
+    (first == b"desc:" && command()) || head.starts_with(b"#-----------\nsnapshot=")
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let mut file = File::default();
+    let mut frames = Texts::default();
+    let mut chosen: Option<Snapshot> = None;
+    while lines.advance()? {
+        if lines.line() == b"#-----------" {
+            let snapshot = snapshot::read(lines, &mut frames)?;
+            file.count(&snapshot);
+            if is_chosen(options.part, &snapshot, chosen.as_ref()) {
+                chosen = Some(snapshot);
+            }
+        } else {
+            file.header(lines)?;
+        }
+    }
+    match chosen {
+        Some(snapshot) => file.profile(&snapshot, &frames),
+        None if file.snapshots == 0 => Err(lines.ended("#-----------, where a snapshot begins")),
+        None => Err(file.no_part(options.part)),
+    }
+}
+
+/// Whether a snapshot is taken in place of the one so far.
+fn is_chosen(part: Option<Part>, new: &Snapshot, old: Option<&Snapshot>) -> bool {
+    match part {
+        Some(Part::Number(number)) => new.number == number,
+        Some(Part::Last) => true,
+        // Measures are not moments: the first one is what is in use.
+        None if new.measure().is_some() => old.is_none(),
+        // Massif marks the peak; where it did not, the largest with stacks is the best there is.
+        Some(Part::Peak) | None => old.is_none_or(|old| {
+            (new.is_peak, new.has_tree(), new.total()) > (old.is_peak, old.has_tree(), old.total())
+        }),
+    }
+}
+
+/// What a file says beside the snapshot that is read.
+#[derive(Default)]
+struct File {
+    options: String,
+    command: String,
+    time_unit: String,
+    snapshots: u64,
+    first: u64,
+    last: u64,
+    /// The snapshots with trees, as text.
+    detailed: String,
+}
+
+impl File {
+    fn header(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let text = lines.text();
+        let (field, rest) = match text.split_once(':') {
+            Some(("desc", rest)) => (&mut self.options, rest),
+            Some(("cmd", rest)) => (&mut self.command, rest),
+            Some(("time_unit", rest)) => (&mut self.time_unit, rest),
+            _ => return Err(lines.wrong("desc:, cmd:, time_unit: or #-----------")),
+        };
+        *field = rest.trim().to_string();
+        Ok(())
+    }
+
+    fn count(&mut self, snapshot: &Snapshot) {
+        /// More numbers help nobody.
+        const MOST: usize = 400;
+        if self.snapshots == 0 {
+            self.first = snapshot.number;
+        }
+        self.snapshots += 1;
+        self.last = snapshot.number;
+        if snapshot.has_tree() && self.detailed.len() < MOST {
+            let comma = if self.detailed.is_empty() { "" } else { ", " };
+            self.detailed
+                .push_str(&format!("{comma}{}", snapshot.number));
+            if snapshot.is_peak {
+                self.detailed.push_str(" (peak)");
+            }
+            if self.detailed.len() >= MOST {
+                self.detailed.push_str(", …");
+            }
+        }
+    }
+
+    fn no_part(&self, part: Option<Part>) -> Error {
+        let asked = part.map_or(String::new(), |part| format!("snapshot {part}"));
+        let present = format!("{} to {}, and peak and last", self.first, self.last);
+        Error::NoPart { asked, present }
+    }
+
+    fn profile(&self, snapshot: &Snapshot, frames: &Texts) -> Result<Reading, Error> {
+        let measure = snapshot.measure();
+        let types = match measure {
+            Some(measure) => vec![measure],
+            None => vec![("total_space", "bytes"), ("inuse_space", "bytes")],
+        };
+        let mut tally = Tally::new(&types);
+        let none = tally.labelled("", "");
+        let mut stacks = Stacks::new(frames);
+        snapshot.own_bytes(|path, bytes| {
+            let stack = stacks.locations(&mut tally, path);
+            // Borrowed from `stacks`, so no copy is needed.
+            let values = [bytes; 2];
+            tally.add(stack, none, &values[..types.len()]).map(|_| ())
+        })?;
+        if measure.is_none() {
+            for (name, bytes) in [
+                ("(heap administration)", snapshot.extra),
+                ("(stacks)", snapshot.stacks),
+            ] {
+                let stack = [tally.named(name)];
+                tally.add(&stack, none, &[bytes, 0])?;
+            }
+        }
+        if !self.command.is_empty() {
+            tally.comment(&format!("command: {}", self.command));
+        }
+        if !self.options.is_empty() {
+            tally.comment(&format!("options: {}", self.options));
+        }
+        tally.comment(&self.which(snapshot));
+        Ok(Reading::new(
+            Format::Massif,
+            "none, Massif measures every block",
+            tally.finish(),
+        ))
+    }
+
+    /// Says which snapshot this is, and which there are.
+    fn which(&self, snapshot: &Snapshot) -> String {
+        let peak = if snapshot.is_peak { " (peak)" } else { "" };
+        let detailed = match self.detailed.as_str() {
+            "" => "none has stacks".to_string(),
+            numbers => format!("with stacks: {numbers}"),
+        };
+        format!(
+            "snapshot: {}{peak} at {} {}; the file has {} to {}, {detailed}; name another as FILE#N",
+            snapshot.number, snapshot.time, self.time_unit, self.first, self.last
+        )
+    }
+}
+
+/// The value of a line `key=value`.
+fn field<'l>(lines: &'l mut Lines<'_>, key: &'static str) -> Result<&'l [u8], Error> {
+    if !lines.advance()? {
+        return Err(lines.ended(format!("{key}=")));
+    }
+    let lines = &*lines;
+    let line = lines.line();
+    let value = line
+        .strip_prefix(key.as_bytes())
+        .and_then(|rest| rest.strip_prefix(b"="));
+    value.ok_or_else(|| lines.wrong(format!("{key}=")))
+}
+
+/// The bytes of a line `key=bytes`.
+fn bytes(lines: &mut Lines<'_>, key: &'static str) -> Result<i64, Error> {
+    let text = field(lines, key)?.to_vec();
+    let bytes = value(&text).filter(|&bytes| bytes >= 0);
+    bytes.ok_or_else(|| {
+        lines.wrong_part(format!("a number of bytes behind {key}="), shortened(&text))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendered::{read, read_with, samples, types};
+
+    fn snapshot(number: u64, heap: i64, tree: &str) -> String {
+        format!(
+            "#-----------\nsnapshot={number}\n#-----------\ntime={number}.5\nmem_heap_B={heap}\n\
+             mem_heap_extra_B=8\nmem_stacks_B=16\nheap_tree={tree}"
+        )
+    }
+
+    const HEAD: &str = "desc: --stacks=yes\ncmd: ./app\ntime_unit: i\n";
+
+    #[test]
+    fn a_tree_becomes_stacks() {
+        let tree = "peak\n\
+            n3: 100 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.\n \
+            n2: 70 0x10: alloc (a.c:1)\n  \
+             n0: 40 0x20: main (m.c:2)\n  \
+             n1: 30 0x20: inlined (m.h:7)\n   \
+              n0: 25 0x20: main (m.c:3)\n \
+            n0: 20 0x30: other (in /lib/x.so)\n \
+            n0: 5 in 2 places, all below massif's threshold (1.00%)\n";
+        let profile = read(&[HEAD, &snapshot(3, 103, tree)].concat());
+        assert_eq!(types(&profile), ["total_space/bytes", "inuse_space/bytes"]);
+        assert_eq!(
+            samples(&profile),
+            [
+                "main@m.c:2;alloc@a.c:1 40 40",
+                // What callers do not account for is the node's own.
+                "inlined@m.h:7;alloc@a.c:1 5 5",
+                "main@m.c:3>>inlined@m.h:7;alloc@a.c:1 25 25",
+                "other 20 20",
+                "(below massif's threshold) 5 5",
+                "(not in massif's tree) 8 8",
+                "(heap administration) 8 0",
+                "(stacks) 16 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_peak_is_read_unless_another_is_asked_for() {
+        let leaf = |kind: &str, bytes: i64| {
+            format!("{kind}\nn1: {bytes} (heap)\n n0: {bytes} 0x1: f{bytes} (f.c:1)\n")
+        };
+        let text = [
+            HEAD.to_string(),
+            snapshot(0, 7, &leaf("detailed", 7)),
+            snapshot(1, 50, "empty\n"),
+            snapshot(2, 40, &leaf("peak", 40)),
+            snapshot(3, 1, "empty\n"),
+        ]
+        .concat();
+        let first = |part: Option<Part>| {
+            samples(&read_with(&text, Options::default().part(part)))[0].clone()
+        };
+        assert_eq!(first(None), "f40@f.c:1 40 40");
+        assert_eq!(first(Some(Part::Peak)), "f40@f.c:1 40 40");
+        assert_eq!(first(Some(Part::Number(0))), "f7@f.c:1 7 7");
+        assert_eq!(first(Some(Part::Last)), "(no stacks in this snapshot) 1 1");
+        // Without a mark the largest with a tree is the peak.
+        let text = text.replace("=peak", "=detailed");
+        assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
+    }
+
+    #[test]
+    fn a_measure_has_its_own_type() {
+        let tree = "detailed\nn1: 3 totBk : total allocated Blocks\n n0: 3 0x1: f (f.c:1)\n";
+        let profile = read(&[HEAD, &snapshot(0, 3, tree)].concat());
+        assert_eq!(
+            (types(&profile), samples(&profile)),
+            (vec!["alloc_objects/count".into()], vec!["f@f.c:1 3".into()])
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! One snapshot: its sums, and its tree of callers.
+
+use crate::error::{Error, shortened};
+use crate::figures::{decimal, value};
+use crate::lines::Lines;
+use crate::tally::overflow;
+use crate::texts::Texts;
+
+use super::{bytes, field};
+
+/// A snapshot as it stands in the file.
+pub(super) struct Snapshot {
+    pub(super) number: u64,
+    /// In the file's unit.
+    pub(super) time: String,
+    /// What the program asked for, in bytes.
+    pub(super) heap: i64,
+    /// Headers and rounding of the allocator, in bytes.
+    pub(super) extra: i64,
+    /// Of all threads, in bytes.
+    pub(super) stacks: i64,
+    pub(super) is_peak: bool,
+    /// What the root of the tree says of itself; empty when there is no tree.
+    root: String,
+    /// Without the root, each before its callers.
+    nodes: Vec<Node>,
+    /// What stands for bytes that the tree does not account for.
+    unaccounted: u32,
+}
+
+struct Node {
+    /// From 1.
+    depth: usize,
+    frame: u32,
+    bytes: i64,
+}
+
+/// Stands for callers that Massif did not list.
+const BELOW: &str = "(below massif's threshold)";
+
+/// Reads a snapshot, whose first line is the current one.
+pub(super) fn read(lines: &mut Lines<'_>, frames: &mut Texts) -> Result<Snapshot, Error> {
+    let text = field(lines, "snapshot")?.to_vec();
+    let number = decimal(&text).ok_or_else(|| lines.wrong("snapshot= and a number"))?;
+    if !lines.advance()? || lines.line() != b"#-----------" {
+        return Err(lines.wrong("#-----------"));
+    }
+    let time = String::from_utf8_lossy(field(lines, "time")?).into_owned();
+    if time.is_empty() || !time.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(lines.wrong("time= and a number"));
+    }
+    let mut snapshot = Snapshot {
+        number,
+        time,
+        heap: bytes(lines, "mem_heap_B")?,
+        extra: bytes(lines, "mem_heap_extra_B")?,
+        stacks: bytes(lines, "mem_stacks_B")?,
+        is_peak: false,
+        root: String::new(),
+        nodes: Vec::new(),
+        unaccounted: 0,
+    };
+    let sum = snapshot.heap.checked_add(snapshot.extra);
+    if sum.and_then(|s| s.checked_add(snapshot.stacks)).is_none() {
+        return Err(lines.wrong("bytes whose sum fits in 64 bits in the lines up to here"));
+    }
+    let unaccounted = match field(lines, "heap_tree")? {
+        b"empty" => "(no stacks in this snapshot)",
+        kind @ (b"detailed" | b"peak") => {
+            snapshot.is_peak = kind == b"peak";
+            snapshot.tree(lines, frames)?;
+            "(not in massif's tree)"
+        }
+        _ => return Err(lines.wrong("heap_tree=empty, detailed or peak")),
+    };
+    snapshot.unaccounted = intern(frames, unaccounted)?;
+    Ok(snapshot)
+}
+
+fn intern(frames: &mut Texts, text: &str) -> Result<u32, Error> {
+    let number = frames.intern(text);
+    number.ok_or_else(|| Error::TooMuch("4294967295 different frames".to_string()))
+}
+
+impl Snapshot {
+    pub(super) fn has_tree(&self) -> bool {
+        !self.root.is_empty()
+    }
+
+    /// As ms_print's column total(B).
+    pub(super) fn total(&self) -> i64 {
+        self.heap
+            .saturating_add(self.extra)
+            .saturating_add(self.stacks)
+    }
+
+    /// What Valgrind's --xtree-memory measured: its type and unit. None for a moment of Massif's.
+    pub(super) fn measure(&self) -> Option<(&'static str, &'static str)> {
+        let (name, _) = self.root.split_once(" : ")?;
+        match name {
+            "curB" => Some(("inuse_space", "bytes")),
+            "curBk" => Some(("inuse_objects", "count")),
+            "totB" => Some(("alloc_space", "bytes")),
+            "totBk" => Some(("alloc_objects", "count")),
+            "totFdB" => Some(("freed_space", "bytes")),
+            "totFdBk" => Some(("freed_objects", "count")),
+            _ => None,
+        }
+    }
+
+    /// Reads the tree: a line a node, indented by its depth, which says how many callers follow.
+    fn tree(&mut self, lines: &mut Lines<'_>, frames: &mut Texts) -> Result<(), Error> {
+        // How many callers are still to come, of each node from the root to the current one.
+        let mut missing: Vec<u64> = Vec::new();
+        loop {
+            if !lines.advance()? {
+                return Err(lines.ended("more lines of the tree"));
+            }
+            let line = lines.line();
+            let depth = line.iter().take_while(|&&b| b == b' ').count();
+            if depth != missing.len() {
+                let expected = format!("a line of the tree, indented by {}", missing.len());
+                return Err(lines.wrong(expected));
+            }
+            let (callers, bytes, text) = node(&line[depth..]).ok_or_else(|| {
+                lines.wrong("nCALLERS: BYTES 0xADDRESS: function (file:line), as in a tree")
+            })?;
+            let text = String::from_utf8_lossy(text);
+            if depth == 0 {
+                self.root = text.into_owned();
+            } else {
+                let frame = match &*text {
+                    frame if frame.starts_with("0x") => frame,
+                    rest if rest.starts_with("in ") && callers == 0 => BELOW,
+                    _ => {
+                        let found = shortened(text.as_bytes());
+                        return Err(lines.wrong_part("0xADDRESS: function (file:line)", found));
+                    }
+                };
+                let frame = intern(frames, frame)?;
+                self.nodes.push(Node {
+                    depth,
+                    frame,
+                    bytes,
+                });
+            }
+            if let Some(missing) = missing.last_mut() {
+                *missing -= 1;
+            }
+            missing.push(callers);
+            while missing.last() == Some(&0) {
+                missing.pop();
+            }
+            if missing.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives each path of frames, leaf first, with the bytes that no caller accounts for. The sum is `heap`.
+    pub(super) fn own_bytes(
+        &self,
+        mut each: impl FnMut(&[u32], i64) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut own: Vec<i64> = self.nodes.iter().map(|node| node.bytes).collect();
+        let mut rest = self.heap;
+        let mut ancestors: Vec<usize> = Vec::new();
+        let less = |sum: i64, bytes: i64| {
+            sum.checked_sub(bytes)
+                .ok_or_else(|| overflow("a node of the tree without its callers"))
+        };
+        for (i, node) in self.nodes.iter().enumerate() {
+            ancestors.truncate(node.depth - 1);
+            match ancestors.last() {
+                Some(&callee) => own[callee] = less(own[callee], node.bytes)?,
+                None => rest = less(rest, node.bytes)?,
+            }
+            ancestors.push(i);
+        }
+        let mut path: Vec<u32> = Vec::new();
+        for (node, own) in self.nodes.iter().zip(own) {
+            path.truncate(node.depth - 1);
+            path.push(node.frame);
+            if own != 0 {
+                each(&path, own)?;
+            }
+        }
+        if rest != 0 {
+            each(&[self.unaccounted], rest)?;
+        }
+        Ok(())
+    }
+}
+
+/// The parts of `n3: 1234 text`: callers, bytes, text.
+fn node(line: &[u8]) -> Option<(u64, i64, &[u8])> {
+    let rest = line.strip_prefix(b"n")?;
+    let colon = rest.iter().position(|&b| b == b':')?;
+    let callers = decimal(&rest[..colon])?;
+    let rest = rest[colon + 1..].strip_prefix(b" ")?;
+    let space = rest.iter().position(|&b| b == b' ')?;
+    Some((callers, value(&rest[..space])?, &rest[space + 1..]))
+}

@@ -1,0 +1,199 @@
+//! Reports of memleak, a tool of bcc: what was allocated while it watched and not freed yet, every few seconds.
+//!
+//! Each report is a profile, the last one the one that is read unless another is asked for. Both versions of the
+//! tool are read, the one in Python and the one in C.
+
+use heapprof_profile::{LocationIndex, Profile};
+
+use crate::cut_frames;
+use crate::error::Error;
+use crate::figures::value;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Part, Reading};
+use crate::symbol_frame;
+use crate::tally::Tally;
+
+const REPORT: &[u8] = b" stacks with outstanding allocations:";
+const STACK: &[u8] = b" allocations from stack";
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let mut lines = head.split(|&b| b == b'\n');
+    lines.any(|line| is_report(line) || entry(line).is_some())
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let mut file = File {
+        part: options.part.unwrap_or(Part::Last),
+        reports: 0,
+        largest: (0, -1),
+        current: Report::new(),
+        chosen: None,
+    };
+    let mut is_open = false;
+    while lines.advance()? {
+        if is_report(lines.line()) {
+            if is_open {
+                file.close()?;
+            }
+            is_open = true;
+            let time = lines.trimmed().strip_prefix(b"[").unwrap_or_default();
+            let time = time.split(|&b| b == b']').next().unwrap_or_default();
+            file.current.time = String::from_utf8_lossy(time).into_owned();
+        } else if let Some(values) = entry(lines.line()) {
+            is_open = true;
+            file.current.close_stack()?;
+            file.current.values = Some(values);
+        } else if file.current.values.is_some() && lines.line().starts_with(b"\t")
+            || file.current.is_frame(lines.line())
+        {
+            file.current.frame(lines)?;
+        } else {
+            file.current.close_stack()?;
+        }
+    }
+    if !is_open {
+        return Err(lines.ended("[TIME] Top N stacks with outstanding allocations:"));
+    }
+    file.close()?;
+    file.reading()
+}
+
+fn is_report(line: &[u8]) -> bool {
+    line.starts_with(b"[") && line.ends_with(REPORT)
+}
+
+/// Objects and bytes of `80 bytes in 5 allocations from stack`.
+fn entry(line: &[u8]) -> Option<[i64; 2]> {
+    let line = line.trim_ascii().strip_suffix(STACK)?;
+    let mut words = line.split(|&b| b == b' ');
+    let bytes = value(words.next()?)?;
+    let known = words.next() == Some(b"bytes") && words.next() == Some(b"in");
+    let objects = value(words.next()?)?;
+    (known && words.next().is_none()).then_some([objects, bytes])
+}
+
+struct File {
+    part: Part,
+    reports: u64,
+    /// Number and bytes.
+    largest: (u64, i64),
+    current: Report,
+    chosen: Option<Profile>,
+}
+
+impl File {
+    /// Ends the current report, and keeps it if it is the one.
+    fn close(&mut self) -> Result<(), Error> {
+        let mut report = std::mem::replace(&mut self.current, Report::new());
+        report.close_stack()?;
+        self.reports += 1;
+        let is_largest = report.bytes > self.largest.1;
+        if is_largest {
+            self.largest = (self.reports, report.bytes);
+        }
+        let is_chosen = match self.part {
+            Part::Number(number) => number == self.reports,
+            Part::Peak => is_largest,
+            Part::Last => true,
+        };
+        if is_chosen {
+            let mut tally = report.tally;
+            let number = self.reports;
+            tally.comment(&format!("report: {number}, at {}", report.time));
+            self.chosen = Some(tally.finish());
+        }
+        Ok(())
+    }
+
+    fn reading(self) -> Result<Reading, Error> {
+        let count = usize::try_from(self.reports).unwrap_or(usize::MAX);
+        self.part.choose("report", count, count.saturating_sub(1))?;
+        let mut profile = self.chosen.unwrap_or_default();
+        let which = format!("the file has {count} reports; name another as FILE#N, from 1");
+        let comment = profile.strings.intern(&which);
+        profile.comment.push(comment);
+        Ok(Reading::new(
+            Format::Memleak,
+            "none, memleak watches every block",
+            profile,
+        ))
+    }
+}
+
+struct Report {
+    tally: Tally,
+    time: String,
+    /// Objects and bytes of the stack that is being read.
+    values: Option<[i64; 2]>,
+    stack: Vec<LocationIndex>,
+    bytes: i64,
+}
+
+impl Report {
+    fn new() -> Self {
+        let mut tally = Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+        cut_frames::of_tracers(&mut tally.builder.profile);
+        Self {
+            tally,
+            time: String::new(),
+            values: None,
+            stack: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Whether a line belongs to the open stack although it does not begin with a tab, as in pasted reports.
+    fn is_frame(&self, line: &[u8]) -> bool {
+        self.values.is_some() && line.starts_with(b"    ") && !line.trim_ascii().is_empty()
+    }
+
+    fn frame(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let text = lines.trimmed();
+        // One line a block, with -a.
+        if text.starts_with(b"addr = ") {
+            return Ok(());
+        }
+        if text.is_empty() {
+            return self.close_stack();
+        }
+        let location = self.tally.known(text, |tally| {
+            let text = String::from_utf8_lossy(text);
+            Ok(tally.location(&[symbol_frame::parse(&text).0]))
+        })?;
+        self.stack.push(location);
+        Ok(())
+    }
+
+    fn close_stack(&mut self) -> Result<(), Error> {
+        if let Some(values) = self.values.take() {
+            let none = self.tally.labelled("", "");
+            self.tally.add(&self.stack, none, &values)?;
+            self.bytes = self.bytes.saturating_add(values[1]);
+            self.stack.clear();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendered::{read, read_with, samples};
+
+    #[test]
+    fn the_last_report_is_read_unless_another_is_asked_for() {
+        let text = "Attaching to pid 1, Ctrl+C to quit.\n\
+            [11:16:33] Top 2 stacks with outstanding allocations:\n\
+            \taddr = 948cd0 size = 16\n\
+            \t96 bytes in 5 allocations from stack\n\t\tmain+0x6d [app]\n\t\tstart+0xf0 [libc.so]\n\
+            \t4 bytes in 1 allocations from stack\n\t\tmain+0x80 [app]\n\
+            [11:16:34] Top 2 stacks with outstanding allocations:\n\
+            8 bytes in 2 allocations from stack\n\t0 [<10>] f+0x1 [/bin/app]\n\t1 [<20>] <null sym>\n";
+        let part = |part| samples(&read_with(text, Options::default().part(Some(part))));
+        assert_eq!(samples(&read(text)), ["0x20;f 2 8"]);
+        assert_eq!(part(Part::Last), ["0x20;f 2 8"]);
+        assert_eq!(part(Part::Number(1)), ["start;main 5 96", "main 1 4"]);
+        assert_eq!(part(Part::Peak), ["start;main 5 96", "main 1 4"]);
+    }
+}

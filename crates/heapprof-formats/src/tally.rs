@@ -1,0 +1,377 @@
+//! Adds values up by stack and labels: files that list events become profiles that list stacks.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashMapExt};
+use hashbrown::HashTable;
+use heapprof_profile::{
+    Error as ProfileError, Function, FunctionIndex, LabelSetIndex, Line, LocationIndex, Mapping,
+    Profile, ProfileBuilder, Samples, StringId,
+};
+
+use crate::error::Error;
+
+/// The most frames of all stacks together. Only files that describe stacks by their parents, a line a frame, could
+/// ask for more: their text grows with the depth, their stacks with its square.
+pub(crate) const MOST_FRAMES: usize = 1 << 28;
+
+/// A frame as texts tell it; what is unknown is empty or 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub(crate) address: u64,
+    pub(crate) name: &'a str,
+    pub(crate) file: &'a str,
+    pub(crate) line: i64,
+    pub(crate) column: i64,
+    pub(crate) module: Module<'a>,
+}
+
+/// The file that code was loaded from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Module<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) build_id: &'a str,
+    /// The address of its first byte; 0 where addresses are offsets in the file, or nobody knows.
+    pub(crate) base: u64,
+}
+
+/// A profile under construction whose samples have distinct stacks.
+pub(crate) struct Tally {
+    pub(crate) builder: ProfileBuilder,
+    width: usize,
+    location: Vec<LocationIndex>,
+    end: Vec<usize>,
+    label_set: Vec<LabelSetIndex>,
+    value: Vec<i64>,
+    index: HashTable<u32>,
+    hasher: RandomState,
+    /// Locations by the text that told of them.
+    seen: HashMap<Box<[u8]>, LocationIndex>,
+    /// The function of a pseudo frame or a bare name.
+    lines: Vec<Line>,
+}
+
+impl Tally {
+    /// No samples yet, of these types.
+    pub(crate) fn new(types: &[(&str, &str)]) -> Self {
+        Self {
+            builder: ProfileBuilder::new(types),
+            width: types.len(),
+            location: Vec::new(),
+            end: Vec::new(),
+            label_set: Vec::new(),
+            value: Vec::new(),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+            seen: HashMap::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// The location that this text stands for: made by `make` when the text is new.
+    pub(crate) fn known(
+        &mut self,
+        text: &[u8],
+        make: impl FnOnce(&mut Self) -> Result<LocationIndex, Error>,
+    ) -> Result<LocationIndex, Error> {
+        if let Some(&location) = self.seen.get(text) {
+            return Ok(location);
+        }
+        let location = make(self)?;
+        self.seen.insert(text.into(), location);
+        Ok(location)
+    }
+
+    /// A location with a function for each frame, innermost first. All are at the first one's address and module.
+    pub(crate) fn location(&mut self, frames: &[Frame<'_>]) -> LocationIndex {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        for frame in frames.iter().filter(|f| !f.name.is_empty()) {
+            lines.push(Line {
+                function: self.function(frame.name, frame.file),
+                line: frame.line,
+                column: frame.column,
+            });
+        }
+        let first = frames.first().copied().unwrap_or_default();
+        let mapping = (!first.module.name.is_empty()).then(|| {
+            let mapping = Mapping {
+                id: 0,
+                memory_start: first.module.base,
+                memory_limit: 0,
+                file_offset: 0,
+                filename: self.builder.text(first.module.name),
+                build_id: self.builder.text(first.module.build_id),
+                has_functions: false,
+                has_filenames: false,
+                has_line_numbers: false,
+                has_inline_frames: false,
+            };
+            self.builder.mapping(mapping)
+        });
+        let location = self.builder.location(mapping, first.address, false, &lines);
+        self.lines = lines;
+        location
+    }
+
+    fn function(&mut self, name: &str, file: &str) -> FunctionIndex {
+        let name = self.builder.text(name);
+        let function = Function {
+            id: 0,
+            name,
+            system_name: name,
+            filename: self.builder.text(file),
+            start_line: 0,
+        };
+        self.builder.function(function)
+    }
+
+    /// A location of nothing but a name.
+    pub(crate) fn named(&mut self, name: &str) -> LocationIndex {
+        self.location(&[Frame {
+            name,
+            ..Frame::default()
+        }])
+    }
+
+    /// The set of one text label; of none when the text is empty.
+    pub(crate) fn labelled(&mut self, key: &str, text: &str) -> LabelSetIndex {
+        if text.is_empty() {
+            return self.builder.label_set(&mut []);
+        }
+        let label = self.builder.text_label(key, text);
+        self.builder.label_set(&mut [label])
+    }
+
+    /// Adds `values` to the sample with this stack, leaf first, and these labels. Its number is answered.
+    pub(crate) fn add(
+        &mut self,
+        stack: &[LocationIndex],
+        labels: LabelSetIndex,
+        values: &[i64],
+    ) -> Result<u32, Error> {
+        assert_eq!(values.len(), self.width, "one value a sample type");
+        let sample = self.sample(stack, labels)?;
+        let sums = &mut self.value[sample as usize * self.width..][..self.width];
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum = sum.checked_add(value).ok_or_else(|| overflow("a sum"))?;
+        }
+        Ok(sample)
+    }
+
+    fn sample(&mut self, stack: &[LocationIndex], labels: LabelSetIndex) -> Result<u32, Error> {
+        let (location, end, label_set) = (&self.location, &self.end, &self.label_set);
+        let of = |i: u32| frames(location, end, i as usize);
+        let hash = self.hasher.hash_one((stack, labels));
+        let same = |&i: &u32| label_set[i as usize] == labels && of(i) == stack;
+        if let Some(&sample) = self.index.find(hash, same) {
+            return Ok(sample);
+        }
+        if location.len().saturating_add(stack.len()) > MOST_FRAMES {
+            return Err(too_deep());
+        }
+        let sample = u32::try_from(end.len()).map_err(|_| overflow("the number of stacks"))?;
+        self.location.extend_from_slice(stack);
+        self.end.push(self.location.len());
+        self.label_set.push(labels);
+        self.value.resize(self.value.len() + self.width, 0);
+        let (location, end, label_set) = (&self.location, &self.end, &self.label_set);
+        self.index.insert_unique(hash, sample, |&i| {
+            let stack = frames(location, end, i as usize);
+            self.hasher.hash_one((stack, label_set[i as usize]))
+        });
+        Ok(sample)
+    }
+
+    /// The stack of a sample.
+    pub(crate) fn stack(&self, sample: u32) -> &[LocationIndex] {
+        frames(&self.location, &self.end, sample as usize)
+    }
+
+    /// The largest location of any stack.
+    pub(crate) fn largest_location(&self) -> Option<u32> {
+        self.location.iter().map(|location| location.0).max()
+    }
+
+    /// How many samples there are.
+    pub(crate) fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// The same samples with other types and a row of values each, in their order.
+    pub(crate) fn with_values(mut self, types: &[(&str, &str)], values: Vec<i64>) -> Self {
+        assert_eq!(
+            values.len(),
+            types.len() * self.len(),
+            "a row for each sample"
+        );
+        let types = types
+            .iter()
+            .map(|(r#type, unit)| self.builder.value_type(r#type, unit));
+        self.builder.profile.sample_type = types.collect();
+        self.builder.profile.samples = Samples::new(self.builder.profile.sample_type.len());
+        self.width = self.builder.profile.sample_type.len();
+        self.value = values;
+        self
+    }
+
+    /// The same with other locations: of each, the one at its number. Stacks that become equal are added up.
+    pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, Error> {
+        let mut tally = Self::new(&[]);
+        std::mem::swap(&mut tally.builder, &mut self.builder);
+        tally.width = self.width;
+        let mut stack = Vec::new();
+        for i in 0..self.end.len() {
+            let of = |location: &LocationIndex| locations.get(location.index()).copied();
+            stack.clear();
+            stack.extend(frames(&self.location, &self.end, i).iter().filter_map(of));
+            let values = &self.value[i * self.width..][..self.width];
+            tally.add(&stack, self.label_set[i], values)?;
+        }
+        Ok(tally)
+    }
+
+    /// The same samples with other types; values beyond them are left out.
+    pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
+        let rows = self.value.chunks_exact(self.width.max(1));
+        let values = rows
+            .flat_map(|row| row.iter().take(types.len()).copied())
+            .collect();
+        self.with_values(types, values)
+    }
+
+    /// A comment of the profile.
+    pub(crate) fn comment(&mut self, text: &str) {
+        let comment = self.builder.text(text);
+        self.builder.profile.comment.push(comment);
+    }
+
+    /// The profile, without samples of nothing.
+    pub(crate) fn finish(mut self) -> Profile {
+        let samples = &mut self.builder.profile.samples;
+        for i in 0..self.end.len() {
+            let values = &self.value[i * self.width..][..self.width];
+            if values.iter().any(|&v| v != 0) {
+                let stack = frames(&self.location, &self.end, i);
+                samples.push(stack.iter().copied(), values, self.label_set[i]);
+            }
+        }
+        let mut profile = self.builder.finish();
+        describe_mappings(&mut profile);
+        profile
+    }
+}
+
+fn frames<'a>(location: &'a [LocationIndex], end: &[usize], i: usize) -> &'a [LocationIndex] {
+    let start = if i == 0 { 0 } else { end[i - 1] };
+    &location[start..end[i]]
+}
+
+/// Says in each mapping how far its known addresses go, and which names are known. One whose first address nobody knows
+/// begins at 0: the addresses of `perf script` are offsets in the file, and others must not be taken for such.
+fn describe_mappings(profile: &mut Profile) {
+    /// Mappings are made of pages.
+    const PAGE: u64 = 4096;
+    for location in &profile.location {
+        let Some(mapping) = location.mapping else {
+            continue;
+        };
+        let mapping = &mut profile.mapping[mapping.index()];
+        let lines = &profile.line[location.line.start as usize..location.line.end as usize];
+        let start = location.address - location.address % PAGE;
+        mapping.memory_limit = mapping.memory_limit.max(start.saturating_add(PAGE));
+        mapping.has_inline_frames |= lines.len() > 1;
+        for line in lines {
+            let function = &profile.function[line.function.index()];
+            mapping.has_functions |= function.name != StringId::EMPTY;
+            mapping.has_filenames |= function.filename != StringId::EMPTY;
+            mapping.has_line_numbers |= line.line != 0;
+        }
+    }
+}
+
+/// The error that something is more than 64 bits hold.
+#[cold]
+pub(crate) fn overflow(what: &str) -> Error {
+    Error::Profile(ProfileError::Overflow {
+        what: what.to_string(),
+    })
+}
+
+/// The error that the stacks of a file are more than can be kept.
+#[cold]
+pub(crate) fn too_deep() -> Error {
+    Error::TooMuch(format!("{MOST_FRAMES} frames in its stacks"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_are_one_sample() {
+        let mut tally = Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+        let module = Module {
+            name: "/bin/app",
+            base: 0x40_0000,
+            ..Module::default()
+        };
+        let inner = Frame {
+            address: 0x40_1234,
+            name: "inner",
+            file: "a.h",
+            line: 3,
+            column: 9,
+            module,
+        };
+        let outer = Frame {
+            name: "outer",
+            ..inner
+        };
+        let leaf = tally.location(&[inner, outer]);
+        let root = tally.named("main");
+        let none = tally.labelled("leak", "");
+        let direct = tally.labelled("leak", "direct");
+        tally.add(&[leaf, root], none, &[1, 10]).unwrap();
+        tally.add(&[leaf, root], direct, &[1, 5]).unwrap();
+        tally.add(&[root], none, &[0, 0]).unwrap();
+        tally.add(&[leaf, root], none, &[2, 20]).unwrap();
+        let error = tally.add(&[leaf, root], none, &[0, i64::MAX]).unwrap_err();
+        assert!(error.to_string().contains("does not fit in 64 bits"));
+        let profile = tally.finish();
+        let values: Vec<&[i64]> = (0..profile.samples.len())
+            .map(|i| profile.samples.values(i))
+            .collect();
+        assert_eq!(values, [[3, 30], [1, 5]]);
+        let mapping = profile.mapping[0];
+        assert_eq!(
+            (mapping.memory_start, mapping.memory_limit),
+            (0x40_0000, 0x40_2000)
+        );
+        assert!(mapping.has_inline_frames && mapping.has_line_numbers);
+        assert_eq!(profile.lines(&profile.location[leaf.index()])[0].column, 9);
+        assert!(profile.lines(&profile.location[root.index()]).len() == 1);
+    }
+
+    #[test]
+    fn mappings_hold_their_addresses() {
+        for (address, limit) in [(0, 4096), (4095, 4096), (4096, 8192), (u64::MAX, u64::MAX)] {
+            let mut tally = Tally::new(&[("space", "bytes")]);
+            let module = Module {
+                name: "lib.so",
+                ..Module::default()
+            };
+            let frame = Frame {
+                address,
+                module,
+                ..Frame::default()
+            };
+            let location = tally.location(&[frame]);
+            let none = tally.labelled("", "");
+            tally.add(&[location], none, &[1]).unwrap();
+            let mapping = tally.finish().mapping[0];
+            assert_eq!((mapping.memory_start, mapping.memory_limit), (0, limit));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Texts of a file by number, kept once and together: frames, names, paths.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// Texts by number.
+#[derive(Default)]
+pub(crate) struct Texts {
+    text: String,
+    end: Vec<usize>,
+    index: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Texts {
+    /// The number of this text. None when there are too many.
+    pub(crate) fn intern(&mut self, text: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(text);
+        let same = |&i: &u32| self.get(i) == Some(text);
+        if let Some(&number) = self.index.find(hash, same) {
+            return Some(number);
+        }
+        let number = u32::try_from(self.end.len()).ok()?;
+        self.push(text);
+        let (all, end) = (&self.text, &self.end);
+        self.index.insert_unique(hash, number, |&i| {
+            self.hasher.hash_one(&all[range(end, i as usize)])
+        });
+        Some(number)
+    }
+
+    /// Adds a text without looking for it: for tables that number themselves.
+    pub(crate) fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.end.push(self.text.len());
+    }
+
+    /// The text of this number.
+    pub(crate) fn get(&self, number: u32) -> Option<&str> {
+        let number = number as usize;
+        (number < self.end.len()).then(|| &self.text[range(&self.end, number)])
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.end.len()
+    }
+}
+
+fn range(end: &[usize], i: usize) -> Range<usize> {
+    let start = if i == 0 { 0 } else { end[i - 1] };
+    start..end[i]
+}

@@ -1,0 +1,82 @@
+//! Addresses for a form that knows nothing else of a place: each location gets one that no other has.
+
+use foldhash::{HashSet, HashSetExt};
+use heapprof_profile::{Mapping, Profile};
+
+/// Where places without an address of their own are put: above what programs use, below the kernel.
+const MADE: u64 = 0x7000_0000_0000_0000;
+
+/// The addresses of all locations and the mappings that hold them.
+pub(super) struct Addresses {
+    /// One for each location.
+    pub(super) location: Vec<u64>,
+    /// In the order of the profile.
+    pub(super) mapping: Vec<Mapping>,
+}
+
+impl Addresses {
+    /// Addresses stay what they are but where mappings overlap, two locations are at one address, or one that is in no
+    /// mapping would seem to be.
+    pub(super) fn new(profile: &Profile) -> Self {
+        let mut next = MADE;
+        let mut mapping = profile.mapping.clone();
+        let mut shift = vec![0u64; mapping.len()];
+        let mut order: Vec<usize> = (0..mapping.len()).collect();
+        order.sort_by_key(|&i| mapping[i].memory_start);
+        let mut end = 0;
+        for i in order {
+            let Mapping {
+                memory_start: start,
+                memory_limit: limit,
+                ..
+            } = mapping[i];
+            if limit <= start {
+                continue;
+            }
+            if start < end {
+                let size = limit - start;
+                shift[i] = next.wrapping_sub(start);
+                (mapping[i].memory_start, mapping[i].memory_limit) =
+                    (next, next.saturating_add(size));
+                next = next.saturating_add(size);
+            } else {
+                end = limit;
+            }
+        }
+        let mut kept: Vec<(u64, u64)> = Vec::new();
+        for (mapping, _) in mapping.iter().zip(&shift).filter(|(_, shift)| **shift == 0) {
+            kept.push((mapping.memory_start, mapping.memory_limit));
+        }
+        kept.sort_unstable();
+        let in_a_mapping = |address: u64| {
+            let after = kept.partition_point(|&(start, _)| start <= address);
+            after.checked_sub(1).is_some_and(|i| address < kept[i].1)
+        };
+        let mut used: HashSet<u64> = HashSet::new();
+        // Addresses are written as return addresses, one more than they are; both must be free.
+        let mut free = |address: u64| {
+            let after = address.checked_add(1)?;
+            let is_free = address != 0 && !used.contains(&address) && !used.contains(&after);
+            is_free.then(|| used.extend([address, after]))
+        };
+        let location = profile.location.iter().map(|location| {
+            let shift = location.mapping.map_or(0, |m| shift[m.index()]);
+            let address = location.address.wrapping_add(shift);
+            // What is in no mapping must not seem to be in one.
+            let astray = location.mapping.is_none() && in_a_mapping(address);
+            if location.address != 0 && !astray && free(address).is_some() {
+                return address;
+            }
+            loop {
+                next = next.saturating_add(16);
+                if free(next).is_some() || next == u64::MAX {
+                    return next;
+                }
+            }
+        });
+        Self {
+            location: location.collect(),
+            mapping,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The heap profile text of gperftools, which pprof, google-pprof and jeprof read.
+//!
+//! It holds blocks and bytes, in use and allocated, at addresses. Names are not in it: the tools look them up in the
+//! binaries. [`GperftoolsForm::Symbolized`] puts a table of names before it, for google-pprof and jeprof.
+
+use std::io::Write;
+
+use heapprof_profile::{Family, Profile, Unit};
+
+use super::WriteError;
+use super::addresses::Addresses;
+
+/// With or without names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GperftoolsForm {
+    /// Addresses only, as the libraries write it.
+    Plain,
+    /// With `--- symbol` and names, as `google-pprof --raw` writes it.
+    Symbolized,
+}
+
+/// Writes a profile. What had to be made up for the form is answered, for the user to know.
+pub fn write_gperftools(
+    profile: &Profile,
+    form: GperftoolsForm,
+    mut writer: impl Write,
+) -> Result<Option<String>, WriteError> {
+    let columns = Columns::new(profile)?;
+    let addresses = Addresses::new(profile);
+    if form == GperftoolsForm::Symbolized {
+        symbols(profile, &addresses, &mut writer)?;
+    }
+    let mut totals = [0i128; 4];
+    let mut has_negative = false;
+    let samples = 0..profile.samples.len();
+    for sample in samples.clone() {
+        let values = columns.values(profile, sample)?;
+        has_negative |= values.iter().any(|&value| value < 0);
+        for (total, value) in totals.iter_mut().zip(values) {
+            *total += i128::from(value);
+        }
+    }
+    let mut notes: Vec<&str> = Vec::new();
+    notes.extend(columns.note);
+    if has_negative {
+        notes.push("google-pprof and jeprof pass over negative values; pprof reads them");
+    }
+    let [objects, bytes, all_objects, all_bytes] = totals;
+    writeln!(
+        writer,
+        "heap profile: {objects:6}: {bytes:8} [{all_objects:6}: {all_bytes:8}] @ heapprofile"
+    )?;
+    for sample in samples {
+        let values = columns.values(profile, sample)?;
+        if values == [0; 4] {
+            continue;
+        }
+        let [objects, bytes, all_objects, all_bytes] = values;
+        write!(
+            writer,
+            "{objects:6}: {bytes:8} [{all_objects:6}: {all_bytes:8}] @"
+        )?;
+        for location in profile.samples.stack(sample) {
+            // Readers take the address of the call to be one less.
+            write!(
+                writer,
+                " {:#018x}",
+                addresses.location[location.index()].saturating_add(1)
+            )?;
+        }
+        writeln!(writer)?;
+    }
+    writeln!(writer, "\nMAPPED_LIBRARIES:")?;
+    for mapping in &addresses.mapping {
+        let file = profile.text(mapping.filename).replace(['\n', '\r'], " ");
+        if mapping.memory_limit > mapping.memory_start {
+            writeln!(
+                writer,
+                "{:016x}-{:016x} r-xp {:08x} 00:00 0          {file}",
+                mapping.memory_start, mapping.memory_limit, mapping.file_offset
+            )?;
+        }
+    }
+    Ok((!notes.is_empty()).then(|| notes.join("; ")))
+}
+
+/// Names by address. The first address of a stack is looked up as it stands there, others one less.
+fn symbols(
+    profile: &Profile,
+    addresses: &Addresses,
+    writer: &mut impl Write,
+) -> Result<(), WriteError> {
+    writeln!(writer, "--- symbol")?;
+    if let Some(main) = profile.mapping.first() {
+        writeln!(
+            writer,
+            "binary={}",
+            profile.text(main.filename).replace(['\n', '\r'], " ")
+        )?;
+    }
+    for (location, &address) in profile.location.iter().zip(&addresses.location) {
+        let lines = profile.lines(location).iter().rev();
+        let names: Vec<String> = lines
+            .map(|line| {
+                let name = profile.text(profile.function[line.function.index()].name);
+                // What parts the names of inlined functions is no part of one.
+                name.replace(['\n', '\r'], " ").replace("--", "-")
+            })
+            .filter(|name| !name.is_empty())
+            .collect();
+        if !names.is_empty() {
+            let names = names.join("--");
+            writeln!(writer, "{address:#018x} {names}")?;
+            writeln!(writer, "{:#018x} {names}", address.saturating_add(1))?;
+        }
+    }
+    writeln!(writer, "---")?;
+    Ok(())
+}
+
+/// Which sample types become blocks and bytes, in use and allocated.
+struct Columns {
+    /// Objects and bytes in use, objects and bytes allocated.
+    column: [Option<usize>; 4],
+    /// Worth of the bytes' units.
+    factor: [i64; 4],
+    note: Option<&'static str>,
+}
+
+impl Columns {
+    fn new(profile: &Profile) -> Result<Self, WriteError> {
+        let position = |names: &[&str]| {
+            let types = profile.sample_type.iter();
+            types
+                .map(|t| profile.text(t.r#type))
+                .position(|name| names.contains(&name))
+        };
+        let column = [
+            position(&["inuse_objects", "objects"]),
+            position(&["inuse_space", "space"]),
+            position(&["alloc_objects"]),
+            position(&["alloc_space"]),
+        ];
+        let present = || {
+            let names = profile.sample_type.iter().map(|t| profile.text(t.r#type));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        if column[1].is_none() && column[3].is_none() {
+            return Err(WriteError::Unfit(format!(
+                "gperftools text holds inuse_space and alloc_space; the profile has neither, but {}",
+                present()
+            )));
+        }
+        let mut factor = [1; 4];
+        for at in [1, 3] {
+            let Some(column) = column[at] else { continue };
+            let unit = profile.text(profile.sample_type[column].unit);
+            factor[at] = match Unit::parse(unit) {
+                Some(known) if known.family == Family::Bytes => known.factor,
+                _ => {
+                    let reason =
+                        format!("gperftools text holds bytes; the profile's are in {unit:?}");
+                    return Err(WriteError::Unfit(reason));
+                }
+            };
+        }
+        let uncounted =
+            |objects: usize, space: usize| column[objects].is_none() && column[space].is_some();
+        let note = (uncounted(0, 1) || uncounted(2, 3))
+            .then_some("the profile does not count objects; each stack is written as one");
+        Ok(Self {
+            column,
+            factor,
+            note,
+        })
+    }
+
+    fn values(&self, profile: &Profile, sample: usize) -> Result<[i64; 4], WriteError> {
+        let unfit = |what: &str| {
+            let reason = format!(
+                "sample #{} {what}, which gperftools text can't say",
+                sample + 1
+            );
+            WriteError::Unfit(reason)
+        };
+        let all = profile.samples.values(sample);
+        let mut values = [0; 4];
+        for at in 0..4 {
+            if let Some(column) = self.column[at] {
+                let value = all[column].checked_mul(self.factor[at]);
+                values[at] = value.ok_or_else(|| unfit("has more than 2^63 bytes"))?;
+            }
+        }
+        for (objects, space) in [(0, 1), (2, 3)] {
+            if self.column[objects].is_none() && values[space] != 0 {
+                values[objects] = 1;
+            }
+            if values[objects] == 0 && values[space] != 0 {
+                return Err(unfit("has bytes but no objects"));
+            }
+        }
+        // Where one kind is not known, the other stands in its place: readers take equal totals for one kind.
+        if self.column[3].is_none() {
+            (values[2], values[3]) = (values[0].max(0), values[1].max(0));
+        } else if self.column[1].is_none() {
+            (values[0], values[1]) = (values[2], values[3]);
+        }
+        if values[2] < 0 || values[3] < 0 {
+            return Err(unfit("has less than nothing allocated"));
+        }
+        Ok(values)
+    }
+}

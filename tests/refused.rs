@@ -1,0 +1,322 @@
+//! Damaged files of other tools: each is refused with one line that says where, what was expected and what was found.
+//!
+//! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below anew.
+
+use heapprof_formats::{Options, read};
+
+use crate::harness::{bless, expect_file, root, run};
+
+/// A whole file of each format, and what to change in it: the text on the left becomes the one on the right.
+const CASES: &[(&str, &str, &[(&str, &str)])] = &[
+    (
+        "gperftools",
+        "heap profile: 1: 96 [2: 97] @ heap_v2/524288\n\n# late\n     1:       96 [     2:       97] @ 0x401000 0x402000\n",
+        &[
+            ("heap_v2", "heap_v3"),
+            ("heap_v2/524288", "heapz"),
+            ("heap_v2/524288", "contention"),
+            ("heap_v2/524288", ""),
+            ("524288", "99999999999999999999"),
+            ("97] @ 0x", "97] 0x"),
+            (" [     2:       97]", ""),
+            ("     1: ", "   one: "),
+            ("[     2:       97]", "[     2:      -97]"),
+            ("       97] @ 0x401000 0x402000\n", "       9"),
+            ("     1:       96 [", "     0:       96 ["),
+            ("[     2:", "[     0:"),
+            ("     1:  ", "9223372036854775808:  "),
+            ("     1:       96", "9223372036854775807: 1"),
+            ("0x402000", "0x12345678901234567"),
+            ("# late", "late"),
+        ],
+    ),
+    (
+        "go-text",
+        "heap profile: 1: 96 [1: 96] @ heap/1048576\n1: 96 [1: 96] @ 0x401000\n#\t0x400fff\tmain.f+0x1\ta.go:1\n",
+        &[
+            ("1: 96 [1: 96] @ 0x", "goroutine 1 [running]: 0x"),
+            ("0x400fff", "0x12345678901234567"),
+            ("1048576", "10485760000000000000"),
+        ],
+    ),
+    (
+        "jemalloc",
+        "heap_v2/524288\n  t*: 1: 96 [0: 0]\n  t7: 1: 96 [0: 0]\n@ 0x401000 0x402000\n  t*: 1: 96 [0: 0]\n  t7: 1: 96 [0: 0]\n",
+        &[
+            ("524288", "99999999999999999999"),
+            ("  t*: 1: 96 [0: 0]\n", "  t*: 1: 96 [0: 0\n"),
+            ("  t7:", "  tx:"),
+            ("1: 96 [0: 0]", "1: 99999999999999999999 [0: 0]"),
+            ("\n@ 0x401000 0x402000", "\n@ 0x401000\n@ 0x402000"),
+            (
+                "402000\n  t*: 1: 96 [0: 0]\n  t7: 1: 96 [0: 0]\n",
+                "402000\n",
+            ),
+            ("402000\n", "402000\n  t*: 1: 96 [0: 0]\n"),
+            (
+                "402000\n  t*: 1: 96",
+                "402000\n  t*: 9223372036854775807: 1",
+            ),
+            ("0x402000", "0x12345678901234567"),
+            ("@ 0x401000", "1: 96 [0: 0] @ 0x401000"),
+        ],
+    ),
+    (
+        "symbolized",
+        "--- symbol\nbinary=/bin/app\n0x401000 main\n---\n--- heap\nheap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n",
+        &[
+            ("0x401000 main", "main 0x401000"),
+            ("0x401000", "0x12345678901234567"),
+            (
+                "---\n--- heap\nheap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n",
+                "",
+            ),
+            ("--- heap", "--- contention"),
+            ("heap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n", ""),
+            ("heap_v2/1", "heap 7"),
+            ("t*: 1", "t*: one"),
+            ("--- heap\nheap_v2/1\n@ 0x401001\n", "--- profile\n"),
+        ],
+    ),
+    (
+        "java-heapz",
+        "--- heapz 1 ---\nformat = java\nresolution=bytes\n  96 1 @ 0x1 0x2\n\n  0x1 main (a.java:1)\n",
+        &[
+            (
+                "format = java\nresolution=bytes\n  96 1 @ 0x1 0x2\n\n  0x1 main (a.java:1)\n",
+                "",
+            ),
+            ("java\n", "python\n"),
+            ("format = java", "sampling period=7"),
+            ("resolution=bytes\n", ""),
+            ("96 1", "96 0"),
+            ("96 1", "99999999999999999999 1"),
+            ("0x2", "0x12345678901234567"),
+            ("  0x1 main", "  0x12345678901234567 main"),
+        ],
+    ),
+    (
+        "massif",
+        "desc: (none)\ncmd: ./app\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=30\n\
+         mem_heap_extra_B=2\nmem_stacks_B=0\nheap_tree=peak\nn2: 30 (heap allocation functions) malloc\n n1: 20 0x1: f (f.c:1)\n  \
+         n0: 20 0x2: main (f.c:2)\n n0: 10 in 2 places, all below massif's threshold (1.00%)\n",
+        &[
+            ("time_unit", "time unit"),
+            ("snapshot=0", "snapshot="),
+            ("snapshot=0\n#-----------\n", "snapshot=0\n"),
+            ("time=0", "time=-1"),
+            ("mem_heap_B=30", "mem_heap_B=3x"),
+            ("mem_heap_B=30", "mem_heap_B=-30"),
+            ("mem_heap_B=30", "mem_heap_B=9223372036854775807"),
+            ("mem_heap_B=30\n", ""),
+            ("heap_tree=peak", "heap_tree=oak"),
+            ("n2: 30 (", "n: 30 ("),
+            (" n1: 20 0x1", "   n1: 20 0x1"),
+            (" n1: 20 0x1", " n3: 20 0x1"),
+            ("n1: 20 0x1:", "n1: 20 f"),
+            ("in 2 places", "at 2 places"),
+            ("n1: 20 0x1", "n1: -9223372036854775808 0x1"),
+            (
+                "  n0: 20 0x2: main (f.c:2)\n n0: 10 in 2 places, all below massif's threshold (1.00%)\n",
+                "",
+            ),
+            ("#-----------\nsnapshot=0", "# snapshot=0"),
+        ],
+    ),
+    (
+        "dhat",
+        "{\"dhatFileVersion\":2,\"mode\":\"heap\",\"verb\":\"Allocated\",\"bklt\":true,\"bkacc\":true,\"tu\":\"instrs\",\n\
+         \"cmd\":\"./app\",\"pid\":7,\"te\":9,\"tg\":4,\n\"pps\":[{\"tb\":9,\"tbk\":1,\"gb\":9,\"gbk\":1,\"eb\":9,\"ebk\":1,\"fs\":[1]}],\n\
+         \"ftbl\":[\"[root]\",\"0x1: main (m.c:1)\"]}\n",
+        &[
+            ("Version\":2", "Version\":3"),
+            ("\"tb\":9", "\"tb\":\"9\""),
+            ("\"tb\":9", "\"tb\":9.5"),
+            ("\"tb\":9", "\"tb\":99999999999999999999"),
+            ("\"fs\":[1]", "\"fs\":[2]"),
+            ("\"fs\":[1]", "\"fs\":[-1]"),
+            ("\"fs\":[1]", "\"fs\":1"),
+            (",\"fs\":[1]", ""),
+            ("\"pps\":[", "\"pps\":{"),
+            (",\n\"ftbl\":[\"[root]\",\"0x1: main (m.c:1)\"]", ""),
+            ("\"ftbl\":[\"[root]\"", "\"ftbl\":[7"),
+            ("m.c:1)\"]}\n", "m.c"),
+            ("m.c:1)\"]}\n", "m.c:1)\"]} and more\n"),
+        ],
+    ),
+    (
+        "heaptrack",
+        "v 10400 3\nX ./app\nI 1000 5\ns 8 /bin/app\ns 4 main\ns 3 a.c\ni 20 1 2 3 7\nt 1 0\na 10 1\n+ 0\nc 5\nR 9\n- 0\n",
+        &[
+            ("v 10400 3", "v 10400 4"),
+            ("v 10400 3\nX ./app", "v 10400 3\nx ./app"),
+            ("s 4 main", "s 5 main"),
+            ("s 4 main", "s main"),
+            ("i 20 1 2", "i 2g 1 2"),
+            ("i 20 1 2", "i 20 1 9"),
+            ("i 20 1 2 3 7", "i"),
+            ("t 1 0", "t 2 0"),
+            ("t 1 0", "t 1 1"),
+            ("t 1 0", "t 1"),
+            ("a 10 1", "a 10 2"),
+            ("a 10 1", "a ffffffffffffffff 1"),
+            ("+ 0", "+ 1"),
+            ("+ 0", "+"),
+            ("- 0", "- -1"),
+            ("c 5", "c five"),
+            ("R 9", "Q 9"),
+        ],
+    ),
+    (
+        "leaksanitizer",
+        "==7==ERROR: LeakSanitizer: detected memory leaks\n\nDirect leak of 32 byte(s) in 2 object(s) allocated from:\n    \
+         #0 0x10 in main m.c:3\n\nSUMMARY: LeakSanitizer: 32 byte(s) leaked in 2 allocation(s).\n",
+        &[
+            ("Direct leak of 32", "Direct leak of many"),
+            ("2 object(s)", "2 objects"),
+            ("#0 0x10 in main", "#0 main"),
+            ("#0 0x10 in main", "#x 0x10 in main"),
+            ("32 byte(s) leaked", "64 byte(s) leaked"),
+            ("2 allocation(s)", "two allocation(s)"),
+            (
+                "Direct leak of 32 byte(s) in 2 object(s) allocated from:\n    #0 0x10 in main m.c:3\n\nSUMMARY: LeakSanitizer: 32 byte(s) leaked in 2 allocation(s).\n",
+                "",
+            ),
+        ],
+    ),
+    (
+        "bpftrace",
+        "Attaching 1 probe...\n@[\n    malloc+0\n    main+7\n]: 5\n@[\n    main+7\n]: 9\n",
+        &[
+            ("]: 5", "]: five"),
+            ("]: 5", "]: \n[16, 32)  5 |@@@|\n"),
+            ("]: 5", "]: count 5"),
+            ("]: 5\n@[\n    main+7\n]: 9\n", ""),
+            ("]: 5", "main"),
+            ("]: 5\n", ""),
+        ],
+    ),
+    (
+        "dtrace",
+        "\n              libc.so.1`malloc\n              app`main+0x1a\n               12\n\n",
+        &[
+            ("               12\n\n", ""),
+            ("               12\n", "\nthe end\n"),
+            (
+                "               12\n",
+                "\n           value  ------------- Distribution ------------- count    \n",
+            ),
+        ],
+    ),
+    (
+        "perf-script",
+        "app 7 [001] 2.25: probe_libc:malloc: (7f11) bytes=0x10\n\t  10 f+0x1 (/bin/app)\n\napp 7 [001] 2.26: probe_libc:malloc: (7f11) bytes=0x10\n\t  10 f+0x1 (/bin/app)\n\n",
+        &[
+            ("bytes=0x10\n\t", "bytes=x\n\t"),
+            ("bytes=0x10\n\t", "bytes=0xffffffffffffffff\n\t"),
+            (
+                "\t  10 f+0x1 (/bin/app)\n\napp 7 [001] 2.26",
+                "\t  f+0x1 (/bin/app)\n\napp 7 [001] 2.26",
+            ),
+            ("\n\napp 7 [001] 2.26:", "\n\napp 7 [001]"),
+        ],
+    ),
+    (
+        "mprof",
+        "main::a:10:12\nmain::b:12:14\nmain::c:14:15\n",
+        &[
+            ("b:12:14\n", &concat!("b:12:14\n", "c:12:14 pages\n")),
+            ("b:12:14", "b:12:99999999999999999999"),
+        ],
+    ),
+    (
+        "speedscope",
+        "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n\"shared\":{\"frames\":[{\"name\":\"main\"}]},\n\
+         \"profiles\":[{\"type\":\"sampled\",\"name\":\"p\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":9,\"samples\":[[0]],\"weights\":[9]}]}\n",
+        &[
+            ("\"unit\":\"bytes\"", "\"unit\":\"bits\""),
+            ("\"type\":\"sampled\"", "\"type\":\"drawn\""),
+            ("\"type\":\"sampled\",", ""),
+            ("[[0]]", "[[1]]"),
+            ("[[0]]", "[[0],[0]]"),
+            ("[[0]]", "[0]"),
+            ("\"weights\":[9]", "\"weights\":[\"9\"]"),
+            ("\"weights\":[9]", "\"weights\":[9999999999999999999]"),
+            ("\"weights\":[9]", "\"weights\":[1e300]"),
+            ("{\"name\":\"main\"}", "{\"title\":\"main\"}"),
+            (
+                "\"shared\":{\"frames\":[{\"name\":\"main\"}]},\n",
+                "\"shared\":{\"frames\":[]},\n",
+            ),
+            ("\"shared\":{\"frames\":[{\"name\":\"main\"}]},\n", ""),
+            ("[9]}]}\n", "[9"),
+        ],
+    ),
+    (
+        "folded",
+        "main;parse 96\nmain 1\n",
+        &[
+            ("main 1\n", "main 1\nmain;parse\n"),
+            ("main 1\n", "main 1\nmain 2 3\n"),
+            ("main 1\n", "main 99999999999999999999\n"),
+            ("main;parse 96\n", "main;parse 96 97\n"),
+        ],
+    ),
+];
+
+fn error(text: &str) -> String {
+    match read(text.as_bytes(), &Options::default()) {
+        Ok(reading) => panic!("read as {:?}:\n{text}", reading.format),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn each_damage_is_refused_in_one_line() {
+    let mut found = String::from(
+        "# Files of other tools that are refused\n\nWhat `heapprof` says of damaged files: where, what was expected, what was found. \
+         The exit code is 2.\n`tests/refused.rs` has the files and checks this page.\n",
+    );
+    for (format, whole, changes) in CASES {
+        let reading =
+            read(whole.as_bytes(), &Options::default()).unwrap_or_else(|e| panic!("{format}: {e}"));
+        assert_eq!(reading.format.name(), *format);
+        found.push_str(&format!(
+            "\n## {format}\n\n| change | message |\n| :--- | :--- |\n"
+        ));
+        for (from, to) in *changes {
+            assert!(whole.contains(from), "{format}: {from}");
+            let message = error(&whole.replacen(from, to, 1));
+            assert_eq!(message.lines().count(), 1, "{message}");
+            assert!(message.len() < 400, "{message}");
+            let shown = |text: &str| {
+                let text = text.replace('\n', "⏎").replace('|', "\\|");
+                let cut: String = text.chars().take(50).collect();
+                let dots = if cut.len() < text.len() { "…" } else { "" };
+                format!("{cut}{dots}")
+            };
+            let to = if to.is_empty() {
+                "nothing".to_string()
+            } else {
+                format!("`{}`", shown(to))
+            };
+            let message = message.replace('|', "\\|");
+            found.push_str(&format!("| `{}` is {to} | {message} |\n", shown(from)));
+        }
+    }
+    expect_file(&root().join("docs/formats/refused.md"), &found);
+}
+
+#[test]
+fn the_command_line_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, whole, changes) in CASES {
+        let (from, to) = changes[0];
+        let text = whole.replacen(from, to, 1);
+        std::fs::write(folder.path().join(format), &text).unwrap();
+        let run = run(folder.path(), &["top", format]);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{format}");
+        assert_eq!(run.err, format!("heapprof: {format}: {}\n", error(&text)));
+    }
+    assert!(!bless() || CASES.len() > 9);
+}
