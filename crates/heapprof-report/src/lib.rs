@@ -17,6 +17,7 @@ mod list;
 mod measure;
 mod names;
 mod peek;
+pub mod pprof;
 mod schema;
 mod sql;
 mod stored;
