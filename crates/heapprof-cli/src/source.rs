@@ -61,6 +61,11 @@ impl Sources {
         Ok(source)
     }
 
+    /// The profile behind one argument.
+    pub(crate) fn unmerged(&self, name: &str) -> Result<Profile> {
+        Ok(unshared(self.one(name)?))
+    }
+
     fn one(&self, name: &str) -> Result<Source> {
         if name == "-" {
             if self.stdin_read.replace(true) {
