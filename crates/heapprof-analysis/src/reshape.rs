@@ -24,7 +24,8 @@ pub use crate::label_filter::{LabelFilter, NumberTest};
 pub use crate::pattern::go_regex;
 pub use aggregate::{Detail, aggregate};
 pub use labels::{
-    LabelUnits, add_label_frames, keep_by_label, keep_label_keys, label_units, set_label,
+    LabelUnits, add_label_frames, drop_empty_labels, keep_by_label, keep_label_keys, label_units,
+    set_label,
 };
 pub use names::{Matched, NameFilters, keep_by_name, show_from};
 pub use prune::{drop_uninteresting, prune_from};

@@ -39,6 +39,7 @@ pub use crate::{
     decode::{ReadOptions, decode, decode_with},
     encode::{encode, encode_plain, encode_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
+    inflate::Inflate,
     merge::{UnitRules, agree_units, merge, merge_all, merge_as_pprof},
     model::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,

@@ -107,6 +107,16 @@ pub fn keep_label_keys(
     (any_shown, any_hidden)
 }
 
+/// Takes labels away that have neither a text nor a number nor a unit.
+pub fn drop_empty_labels(profile: &mut Profile) {
+    let empty = |l: &Label| l.str.is_empty() && l.num == 0 && l.num_unit.is_empty();
+    let sets = 0..profile.label_sets.len() as u32;
+    let mut sets = sets.map(|set| profile.label_sets.get(LabelSetIndex(set)));
+    if sets.any(|labels| labels.iter().any(empty)) {
+        change_labels(profile, |_, labels| labels.retain(|l| !empty(l)));
+    }
+}
+
 /// Gives every sample the text label, in place of any text that it has for the key.
 pub fn set_label(profile: &mut Profile, key: &str, value: &str) {
     let label = Label {
