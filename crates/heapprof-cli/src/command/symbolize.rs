@@ -27,6 +27,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let options = Options {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
+        unnamed_mappings: false,
         force: args.force,
         root: args.sysroot.clone(),
     };

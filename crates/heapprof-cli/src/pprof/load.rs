@@ -39,7 +39,7 @@ pub(super) fn load(sources: &Sources, config: &Config) -> Result<Profile> {
         profile.drop_frames = StringId::EMPTY;
         profile.keep_frames = StringId::EMPTY;
     }
-    symbols::symbolize(&mut profile, config.flags.text("symbolize"))?;
+    symbols::symbolize(&mut profile, config.flags.text("symbolize"));
     if let Err(why) = reshape::drop_uninteresting(&mut profile) {
         messages::note(&format!(
             "the profile's drop_frames or keep_frames is {why}; no frame is dropped"

@@ -1,9 +1,83 @@
-//! `-symbolize`: names for addresses from the binaries of this machine.
+//! `-symbolize`: names for addresses, from the binaries and debug files of this machine.
 
-use anyhow::Result;
 use heapprof_profile::Profile;
+use heapprof_symbolize::{NameStyle, Options, simplify_names, symbolize as look_up};
 
-/// Symbolizes as the mode says.
-pub(super) fn symbolize(_profile: &mut Profile, _mode: &str) -> Result<()> {
-    Ok(())
+use crate::messages;
+
+/// What `-symbolize` asks for.
+struct Mode {
+    local: bool,
+    force: bool,
+    style: NameStyle,
+}
+
+/// Symbolizes as the mode says: options with colons between.
+pub(super) fn symbolize(profile: &mut Profile, mode: &str) {
+    let Some(mode) = read(mode) else {
+        return;
+    };
+    if mode.local {
+        local(profile, mode.force);
+    }
+    simplify_names(profile, mode.style, mode.force);
+}
+
+/// `None` when nothing is to be done.
+fn read(text: &str) -> Option<Mode> {
+    let mut mode = Mode {
+        local: true,
+        force: false,
+        style: NameStyle::Short,
+    };
+    for option in text.to_lowercase().split(':') {
+        match option {
+            "" | "demangle=default" | "default" => {}
+            "none" | "no" => return None,
+            "local" | "fastlocal" => mode.local = true,
+            "remote" => {
+                messages::note(
+                    "-symbolize=remote: servers are not asked for symbols; -symbolize=local looks into this machine's files",
+                );
+                mode.local = false;
+            }
+            "force" => mode.force = true,
+            other => {
+                let style = match other.strip_prefix("demangle=").unwrap_or(other) {
+                    "full" => NameStyle::Full,
+                    "none" => NameStyle::Linker,
+                    "templates" => NameStyle::Templates,
+                    _ => {
+                        messages::note(&format!(
+                            "ignoring unrecognized symbolization option: {text}; \
+expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|templates|default]]"
+                        ));
+                        continue;
+                    }
+                };
+                mode.style = style;
+                mode.force = true;
+            }
+        }
+    }
+    Some(mode)
+}
+
+fn local(profile: &mut Profile, force: bool) {
+    let options = Options {
+        force,
+        unnamed_mappings: true,
+        ..Options::default()
+    };
+    let main = profile.mapping.first();
+    let has_no_file = main.is_some_and(|m| m.filename.is_empty() && !m.has_functions);
+    let in_main = |l: &heapprof_profile::Location| l.mapping.is_some_and(|m| m.index() == 0);
+    if has_no_file && profile.location.iter().any(in_main) {
+        messages::note("Main binary filename not available.");
+    }
+    for file in look_up(profile, &options).files {
+        for warning in file.warnings {
+            messages::note(&format!("Local symbolization: {warning}"));
+        }
+    }
 }
