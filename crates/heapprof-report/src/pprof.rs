@@ -4,12 +4,73 @@
 //! mistakes included; our own reports are the modules beside this one. The callers filter and
 //! aggregate the profile, as pprof does, before a printer gets it.
 
+mod callgrind;
+mod colour;
+mod dot;
 mod header;
 mod measurement;
+mod name;
+mod nodelet;
 mod options;
+mod text;
+mod topproto;
+mod tree;
+mod unit;
 mod zone;
 
-pub use header::{Shown, profile_labels, report_labels};
-pub use measurement::{Scale, label, percentage, scale, scaled_label, truncated};
-pub use options::{Options, Values};
-pub use zone::Zone;
+use heapprof_analysis::graph::{self, Graph, Trim};
+use heapprof_profile::Profile;
+
+use self::unit::output_unit;
+use crate::error::Error;
+
+pub use self::{
+    callgrind::callgrind,
+    dot::dot,
+    header::{Shown, profile_labels, report_labels},
+    measurement::{Scale, label, percentage, scale, scaled_label},
+    name::shortened,
+    options::{Options, Values},
+    text::text,
+    topproto::{top_profile, topproto},
+    tree::tree,
+    zone::Zone,
+};
+
+/// What a graph is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// Rows, with calls or without.
+    Text {
+        edges: bool,
+    },
+    Dot,
+    Callgrind,
+}
+
+/// The graph of a profile as the options trim it.
+fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph<'a>, Error> {
+    // Sizes are told apart as they look in the unit that was asked for, before one is chosen.
+    let sizes = Scale::new(options.bytes_unit(), &options.output_unit);
+    let size_name = |size: i64| sizes.label(size);
+    let picture = graph::Picture {
+        size_name: &size_name,
+    };
+    Ok(Graph::new(
+        profile,
+        &graph::Options {
+            columns: vec![options.column],
+            mean_divisor: options.mean_divisor,
+            call_tree: options.call_tree && matches!(what, For::Dot | For::Callgrind),
+            drop_negative: options.drop_negative,
+            objects: what == For::Callgrind,
+            trim: Trim::new(&options.trim_path, &options.source_path),
+            picture: (what == For::Dot).then_some(picture),
+            sort_by_cum: options.cum_sort,
+            node_count: options.node_count,
+            node_fraction: options.node_fraction,
+            edge_fraction: options.edge_fraction,
+            edges: what != For::Text { edges: false },
+        },
+    )?)
+}
