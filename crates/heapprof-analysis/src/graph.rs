@@ -25,7 +25,7 @@ use crate::totals::{Sums, whole};
 pub use self::{
     edge::Edge,
     node::NodeInfo,
-    order::truncated,
+    order::{sort_as_pprof, truncated},
     path::{Trim, base, clean},
     tags::{NodeTags, Tag},
 };
@@ -177,18 +177,25 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// All edges: the heaviest first, then by the names of their ends.
-    pub fn edges(&self) -> &[Edge] {
-        &self.edges.edge
+    /// The edges from shown nodes: the heaviest first, then by the names of their ends.
+    pub fn edges(&self) -> impl Iterator<Item = &Edge> {
+        let from = self.shown.iter().flat_map(|&node| {
+            let mut list = self.callees.of(node).to_vec();
+            list.sort_unstable();
+            list
+        });
+        let mut list: Vec<u32> = from.collect();
+        order::sort_list(&mut list, &self.edges, &self.names, &self.info);
+        list.into_iter().map(|at| &self.edges.edge[at as usize])
     }
 
-    /// The edges to a node, ordered as all are.
+    /// The edges to a shown node, the heaviest first.
     pub fn callers(&self, node: u32) -> impl Iterator<Item = &Edge> {
         let edges = self.callers.of(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
-    /// The edges from a node, ordered as all are.
+    /// The edges from a shown node, the heaviest first.
     pub fn callees(&self, node: u32) -> impl Iterator<Item = &Edge> {
         let edges = self.callees.of(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])

@@ -6,7 +6,7 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
 
-use super::edge::{Adjacency, Edges, calls};
+use super::edge::{Adjacency, Edge, Edges, calls};
 use super::node::{Names, NodeTable};
 use super::tags::{NodeTags, tags};
 use super::tree::{self, Paths};
@@ -103,6 +103,15 @@ impl<'a, 'o> Draft<'a, 'o> {
                 !(self.options.drop_negative && negative)
             })
             .collect();
+        if let Walk::Paths(paths) = &self.walk {
+            // pprof finds them by caller.
+            let first = paths.first_callees();
+            self.shown
+                .sort_by_key(|&node| match paths.parent[node as usize] {
+                    NOBODY => 0,
+                    caller => first[caller as usize],
+                });
+        }
     }
 
     /// Leaves only these of the shown nodes. Samples then pass over the others.
@@ -242,15 +251,24 @@ impl<'a, 'o> Draft<'a, 'o> {
         let tags = self.tags(&self.shown, least)?;
         let mut edges = self.edges.take().unwrap_or_default();
         let nodes = self.info.len();
-        order::sort_edges(&mut edges, &self.names, &self.info);
+        let sorted = |edges: &Edges, callers: bool| {
+            let end = |edge: &Edge| if callers { edge.callee } else { edge.caller };
+            let mut lists = Adjacency::new(&edges.edge, nodes, end);
+            order::sort_edges(&mut lists, &self.shown, edges, &self.names, &self.info);
+            lists
+        };
+        let mut callers = sorted(&edges, true);
         if self.options.picture.is_some() {
-            redundant::remove(&mut edges, &self.shown, nodes);
+            let mut removed = redundant::find(&edges, &callers, &self.shown, nodes).into_iter();
+            edges.edge.retain(|_| removed.next() == Some(false));
+            callers = sorted(&edges, true);
         }
+        let callees = sorted(&edges, false);
         let [of_nodes, dropped_nodes, dropped_edges] = counts;
         Ok(Graph {
             profile: self.profile,
-            callers: Adjacency::new(&edges.edge, nodes, |edge| edge.callee),
-            callees: Adjacency::new(&edges.edge, nodes, |edge| edge.caller),
+            callers,
+            callees,
             table: self.table,
             names: self.names,
             info: self.info,

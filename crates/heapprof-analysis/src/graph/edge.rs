@@ -25,7 +25,7 @@ pub struct Edge {
     pub(super) at: u32,
 }
 
-/// Calls with `width` weights each.
+/// Calls with `width` weights each, in the order in which the samples first had them.
 #[derive(Default)]
 pub(super) struct Edges {
     pub(super) width: usize,
@@ -81,6 +81,11 @@ impl Adjacency {
     pub(super) fn of(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.edge[self.first[node] as usize..self.first[node + 1] as usize]
+    }
+
+    pub(super) fn of_mut(&mut self, node: u32) -> &mut [u32] {
+        let node = node as usize;
+        &mut self.edge[self.first[node] as usize..self.first[node + 1] as usize]
     }
 }
 

@@ -3,9 +3,9 @@
 //! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in and
 //! out, so that a node which only passes on what it gets stands back.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 
-use super::edge::{Adjacency, Edge, Edges};
+use super::edge::{Adjacency, Edges};
 use super::node::Names;
 use crate::totals::Sums;
 
@@ -74,17 +74,56 @@ impl Nodes<'_> {
     }
 }
 
-/// Edges by the size of their weight, then by the names of their ends.
-pub(super) fn sort_edges(edges: &mut Edges, names: &Names, info: &[u32]) {
-    let (weight, width) = (&edges.weight, edges.width);
-    let name = |node: u32| names.get(info[node as usize]);
-    let heaviest = |e: &Edge| Reverse(weight[e.at as usize * width].wrapping_abs());
-    edges.edge.sort_by(|a, b| -> Ordering {
-        heaviest(a)
-            .cmp(&heaviest(b))
-            .then_with(|| name(a.caller).cmp(name(b.caller)))
-            .then_with(|| name(a.callee).cmp(name(b.callee)))
-    });
+/// Each node's edges by the size of their weight, then by the names of their ends.
+pub(super) fn sort_edges(
+    lists: &mut Adjacency,
+    nodes: &[u32],
+    edges: &Edges,
+    names: &Names,
+    info: &[u32],
+) {
+    for &node in nodes {
+        sort_list(lists.of_mut(node), edges, names, info);
+    }
+}
+
+/// A list of positions of edges, so sorted.
+pub(super) fn sort_list(list: &mut [u32], edges: &Edges, names: &Names, info: &[u32]) {
+    let key = |&at: &u32| -> (i64, [&str; 2]) {
+        let edge = &edges.edge[at as usize];
+        let name = |node: u32| names.get(info[node as usize]);
+        (edges.weight(edge), [name(edge.caller), name(edge.callee)])
+    };
+    let size = |&at: &u32| edges.weight(&edges.edge[at as usize]).wrapping_abs();
+    sort_as_pprof(
+        list,
+        |a, b| match key(a).0 == key(b).0 {
+            true => key(a).1 < key(b).1,
+            false => size(a) > size(b),
+        },
+        |a, b| size(b).cmp(&size(a)).then_with(|| key(a).cmp(&key(b))),
+    );
+}
+
+/// Sorts by `less` as pprof does when values of one size and different signs are equal to it without being so to
+/// others: what comes out depends on the order before. Lists are short then, and sorted by insertion; of a longer
+/// one pprof's own order changes from run to run, and `order` is as good as any.
+pub fn sort_as_pprof<T>(
+    list: &mut [T],
+    less: impl Fn(&T, &T) -> bool,
+    order: impl FnMut(&T, &T) -> Ordering,
+) {
+    // Go sorts up to so many by insertion.
+    if list.len() > 12 {
+        return list.sort_by(order);
+    }
+    for end in 1..list.len() {
+        let mut at = end;
+        while at > 0 && less(&list[at], &list[at - 1]) {
+            list.swap(at, at - 1);
+            at -= 1;
+        }
+    }
 }
 
 /// How many bits the way through these edges (or ending here, with `own`) tells.

@@ -2,23 +2,23 @@
 
 use super::edge::{Adjacency, Edges};
 
-/// Removes residual edges whose callee can be reached otherwise, from the last of the `shown` nodes to the first
-/// and from the lightest edge up to the first that is not residual, as pprof does. `edges` are sorted.
+/// Finds residual edges whose callee can be reached otherwise, from the last of the `shown` nodes to the first
+/// and from the lightest edge up to the first that is not residual, as pprof does. In `callers` the edges of each
+/// shown node are sorted. Gives for each edge whether it can go.
 ///
-/// What a removed edge connected stays connected. So the order of the strongly connected parts, found once, holds
+/// What such an edge connected stays connected. So the order of the strongly connected parts, found once, holds
 /// throughout: a search backwards from the callee never needs to go behind the caller's part.
-pub(super) fn remove(edges: &mut Edges, shown: &[u32], nodes: usize) {
-    if !edges.edge.iter().any(|edge| edge.residual) {
-        return;
-    }
+pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usize) -> Vec<bool> {
     let edge = &edges.edge;
-    let callers = Adjacency::new(edge, nodes, |edge| edge.callee);
+    let mut removed = vec![false; edge.len()];
+    if !edge.iter().any(|edge| edge.residual) {
+        return removed;
+    }
     let callees = Adjacency::new(edge, nodes, |edge| edge.caller);
     let part = parts(nodes, |node, at| {
         let &next = callees.of(node).get(at)?;
         Some(edge[next as usize].callee)
     });
-    let mut removed = vec![false; edge.len()];
     let mut seen = vec![u32::MAX; nodes];
     let mut stamp = 0;
     let mut queue = Vec::new();
@@ -53,11 +53,7 @@ pub(super) fn remove(edges: &mut Edges, shown: &[u32], nodes: usize) {
             stamp += 1;
         }
     }
-    let mut at = 0;
-    edges.edge.retain(|_| {
-        at += 1;
-        !removed[at - 1]
-    });
+    removed
 }
 
 /// The number of each node's strongly connected part: a part's number is above those that it leads to.
@@ -142,13 +138,20 @@ mod tests {
         assert!(part[0] > part[1] && part[1] > part[3] && part[3] > part[5] && part[5] > part[4]);
     }
 
-    /// Edges from the heaviest on; what is left.
+    /// What is left of the edges.
     #[test]
     fn redundant_edges_go() {
         let left = |list: &[(u32, u32, i64, bool)]| -> Vec<(u32, u32)> {
-            let mut edges = edges(list);
-            remove(&mut edges, &[0, 1, 2, 3], 4);
-            edges.edge.iter().map(|e| (e.caller, e.callee)).collect()
+            let edges = edges(list);
+            // Written from the heaviest on.
+            let callers = Adjacency::new(&edges.edge, 4, |edge| edge.callee);
+            let removed = find(&edges, &callers, &[0, 1, 2, 3], 4);
+            let stays = edges
+                .edge
+                .iter()
+                .zip(removed)
+                .filter(|(_, removed)| !removed);
+            stays.map(|(e, _)| (e.caller, e.callee)).collect()
         };
         // Another way: 0 -> 1 -> 2.
         assert_eq!(

@@ -77,6 +77,17 @@ impl Paths {
         path
     }
 
+    /// The first path that goes on from each path; [`NOBODY`] where none does.
+    pub(super) fn first_callees(&self) -> Vec<u32> {
+        let mut first = vec![NOBODY; self.parent.len()];
+        for (path, &parent) in self.parent.iter().enumerate().rev() {
+            if parent != NOBODY {
+                first[parent as usize] = path as u32;
+            }
+        }
+        first
+    }
+
     /// The calls along the paths: a node's only caller has all of its cum.
     pub(super) fn edges(&self, sums: &Sums) -> Edges {
         let nodes = 0..self.parent.len() as u32;

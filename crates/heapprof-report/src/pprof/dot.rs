@@ -57,7 +57,7 @@ impl Dot<'_> {
         let graph = self.graph;
         let sizes = graph.shown().iter().map(|&node| size(graph.flat(node)));
         let largest = sizes.fold(f64::MIN, f64::max);
-        // Nodes that are not shown but still called have the number 0, and edges from them are not drawn.
+        // A node that is not shown but still called has the number 0.
         let mut number = vec![0usize; graph.nodes()];
         let mut with_tags = vec![false; graph.nodes()];
         let nodelets = Nodelets::new(self.values, options);
@@ -72,9 +72,7 @@ impl Dot<'_> {
         }
         for edge in graph.edges() {
             let [from, to] = [edge.caller, edge.callee].map(|node| number[node as usize]);
-            if from != 0 {
-                self.edge(edge, from, to, with_tags[edge.caller as usize], &mut writer)?;
-            }
+            self.edge(edge, from, to, with_tags[edge.caller as usize], &mut writer)?;
         }
         Ok(())
     }

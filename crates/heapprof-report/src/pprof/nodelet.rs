@@ -1,9 +1,8 @@
 //! The boxes beside a node of a picture: what the labels of its samples say.
 
-use std::cmp::Reverse;
 use std::fmt::Write;
 
-use heapprof_analysis::graph::{NodeTags, Tag, mean, truncated};
+use heapprof_analysis::graph::{NodeTags, Tag, mean, sort_as_pprof, truncated};
 
 use super::measurement::{Scale, label};
 use super::options::{Options, Values};
@@ -33,8 +32,8 @@ impl<'a> Nodelets<'a> {
     /// callees had; else only flats.
     pub(super) fn of(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
-        let mut texts: Vec<&Tag> = tags.texts.iter().collect();
-        texts.sort_by(|a, b| order(a, flat).cmp(&order(b, flat)));
+        let mut texts = tags.texts.clone();
+        sort(&mut texts, flat);
         let sizes = |under: &str| tags.sizes.iter().find(|(name, _)| name == under);
         for (at, tag) in texts.iter().take(MOST).enumerate() {
             let value = if flat {
@@ -93,7 +92,7 @@ impl<'a> Nodelets<'a> {
     /// At most [`MOST`] tags: the others join the nearest of the heaviest, which become ranges.
     fn collapsed(&self, sizes: &[Tag], flat: bool) -> Vec<Tag> {
         let mut sizes = sizes.to_vec();
-        sizes.sort_by(|a, b| order(a, flat).cmp(&order(b, flat)));
+        sort(&mut sizes, flat);
         if sizes.len() <= MOST {
             return sizes;
         }
@@ -110,7 +109,7 @@ impl<'a> Nodelets<'a> {
             groups[nearest.1].push(tag);
         }
         let mut joined: Vec<Tag> = groups.iter().map(|group| self.joined(group)).collect();
-        joined.sort_by(|a, b| order(a, flat).cmp(&order(b, flat)));
+        sort(&mut joined, flat);
         joined
     }
 
@@ -143,8 +142,23 @@ impl<'a> Nodelets<'a> {
     }
 }
 
-/// By the size of what is shown, then by name.
-fn order(tag: &Tag, flat: bool) -> (Reverse<i64>, Reverse<i64>, &str) {
-    let cum = if flat { 0 } else { tag.cum.0.wrapping_abs() };
-    (Reverse(cum), Reverse(tag.flat.0.wrapping_abs()), &tag.name)
+/// Sorts by the size of what is shown, then by name.
+fn sort(tags: &mut [Tag], flat: bool) {
+    let cum = |tag: &Tag| if flat { 0 } else { tag.cum.0 };
+    sort_as_pprof(
+        tags,
+        |a, b| {
+            if cum(a) != cum(b) {
+                return cum(a).wrapping_abs() > cum(b).wrapping_abs();
+            }
+            if a.flat.0 != b.flat.0 {
+                return a.flat.0.wrapping_abs() > b.flat.0.wrapping_abs();
+            }
+            a.name < b.name
+        },
+        |a, b| {
+            let sizes = |tag: &Tag| [cum(tag), tag.flat.0].map(i64::wrapping_abs);
+            sizes(b).cmp(&sizes(a)).then_with(|| a.name.cmp(&b.name))
+        },
+    );
 }
