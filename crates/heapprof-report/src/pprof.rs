@@ -12,7 +12,7 @@ mod measurement;
 mod name;
 mod nodelet;
 mod options;
-mod text;
+mod top;
 mod topproto;
 mod tree;
 mod unit;
@@ -31,7 +31,7 @@ pub use self::{
     measurement::{Scale, label, percentage, scale, scaled_label},
     name::shortened,
     options::{Options, Values},
-    text::text,
+    top::top,
     topproto::{top_profile, topproto},
     tree::tree,
     zone::Zone,

@@ -11,7 +11,7 @@ use super::measurement::percentage;
 use super::name::shortened;
 use super::nodelet::Nodelets;
 use super::options::{Options, Values};
-use super::text::shown;
+use super::top::shown;
 use super::{For, graph, output_unit};
 use crate::error::Error;
 

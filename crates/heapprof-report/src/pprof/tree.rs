@@ -7,7 +7,7 @@ use heapprof_profile::Profile;
 
 use super::measurement::percentage;
 use super::options::Options;
-use super::text::headed;
+use super::top::headed;
 use crate::error::Error;
 
 const SEPARATOR: &str = "----------------------------------------------------------+-------------";

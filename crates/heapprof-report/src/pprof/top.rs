@@ -35,7 +35,7 @@ pub(super) fn headed<'a>(
 }
 
 /// Writes the rows.
-pub fn text(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
+pub fn top(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
     // Calls are looked at only for whether they were inlined.
     let inlined = profile.location.iter().any(|l| l.line.len() > 1);
     let (graph, values, labels) = headed(profile, options, inlined)?;
