@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-profile", &[]),
     ("heapprof-collect", &["heapprof-profile"]),
     ("heapprof-preload", &["heapprof-collect"]),
+    ("heapprof-formats", &["heapprof-profile"]),
     ("heapprof-symbolize", &["heapprof-profile"]),
     ("heapprof-analysis", &["heapprof-profile"]),
     (
@@ -22,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-cli",
         &[
             "heapprof-analysis",
+            "heapprof-formats",
             "heapprof-profile",
             "heapprof-report",
             "heapprof-symbolize",
@@ -43,6 +45,7 @@ const OWNED: &[(&str, &str)] = &[
     ("serde_json", "heapprof-report heapprof-cli"),
     ("prost", "heapprof-profile"),
     ("flate2", "heapprof-profile"),
+    ("ruzstd", "heapprof-formats"),
     ("object", "heapprof-symbolize"),
     ("addr2line", "heapprof-symbolize"),
     // The collector reads .eh_frame with it.
@@ -318,6 +321,7 @@ fn modules_have_no_circles() {
     let inner = regex::Regex::new(r"\b([a-z_]+)(?:::|[,}])").unwrap();
     for package in [
         "heapprof-profile",
+        "heapprof-formats",
         "heapprof-symbolize",
         "heapprof-analysis",
         "heapprof-report",

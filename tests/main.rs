@@ -17,6 +17,8 @@ mod laws;
 mod encodings;
 // Profiles that must be refused, each with its message; the docs page of them.
 mod malformed;
+// Files of other tools, beside what those tools and pprof make of them.
+mod formats;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
 // Adding up, scaling and comparing profiles.

@@ -251,7 +251,7 @@ fn foreign() -> Vec<Case> {
     vec![
         case(
             "readme.txt",
-            "heap profile:  26428:  7745578 [409511: 44302077] @ heapprofile\n",
+            "A heap profile of the server, taken on Monday.\n",
             "is text that begins with",
         ),
         case(
@@ -273,7 +273,7 @@ fn foreign() -> Vec<Case> {
         case(
             "profile.zst",
             &b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00"[..],
-            "is zstd-compressed",
+            "the zstd data is damaged",
         ),
         case(
             "profile.xz",
@@ -288,7 +288,7 @@ fn foreign() -> Vec<Case> {
         ),
         case(
             "text-in-gzip.txt.gz",
-            gzip(b"main;parse 96\nmain 1\n"),
+            gzip(b"See the profile that is beside this file.\n"),
             "is text inside its gzip",
         ),
     ]
@@ -341,7 +341,12 @@ fn each_is_refused_with_its_message() {
             known.push(case.file);
         }
         for entry in std::fs::read_dir(&path).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
+            let entry = entry.unwrap();
+            // The folders are of formats that are read.
+            if entry.path().is_dir() {
+                continue;
+            }
+            let name = entry.file_name().into_string().unwrap();
             assert!(
                 known.contains(&name.as_str()),
                 "{name} is no case of tests/malformed.rs"

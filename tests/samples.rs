@@ -281,7 +281,15 @@ fn each_sample_has_a_row_in_the_readme() {
     let malformed = std::fs::read_dir(sample_profiles().join("malformed")).unwrap();
     let foreign = std::fs::read_dir(sample_profiles().join("foreign")).unwrap();
     for entry in malformed.chain(foreign) {
-        let name = name(&entry.unwrap().path());
-        assert!(readme.contains(&format!("`{name}`")), "{name}");
+        let path = entry.unwrap().path();
+        let file = name(&path);
+        if path.is_dir() {
+            for sample in std::fs::read_dir(path).unwrap() {
+                let sample = format!("{file}/{}", name(&sample.unwrap().path()));
+                assert!(readme.contains(&format!("`{sample}`")), "{sample}");
+            }
+        } else {
+            assert!(readme.contains(&format!("`{file}`")), "{file}");
+        }
     }
 }

@@ -27,6 +27,7 @@ mod place;
 mod query;
 mod question;
 mod relation;
+pub mod reshape;
 mod session;
 mod stack_table;
 mod statement;

@@ -6,8 +6,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Session, Source, Store};
-use heapprof_profile::{Profile, ReadOptions, decode_with, merge_all};
+use heapprof_analysis::{Session, Source, Store, reshape};
+use heapprof_formats::{Format, Options, Reading};
+use heapprof_profile::{Profile, merge_all};
 
 use crate::args::Cli;
 use crate::progress::Progress;
@@ -16,7 +17,7 @@ use crate::{default_profile, fetch, messages};
 /// Reads profiles as the command line's options say.
 pub(crate) struct Sources {
     db: PathBuf,
-    options: ReadOptions,
+    options: Options,
     stdin_read: Cell<bool>,
 }
 
@@ -24,7 +25,7 @@ impl Sources {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self {
             db: cli.db.clone(),
-            options: ReadOptions::default().max_inflated(cli.max_inflated),
+            options: Options::default().max_inflated(cli.max_inflated),
             stdin_read: Cell::new(false),
         }
     }
@@ -61,22 +62,38 @@ impl Sources {
         Ok(source)
     }
 
+    /// The profile behind one argument as pprof sees it: no word of its format, no labels without a value.
+    pub(crate) fn unmerged(&self, name: &str) -> Result<Profile> {
+        let plain = |reading: Reading| {
+            let mut profile = reading.profile;
+            if reading.format == Format::Pprof {
+                reshape::drop_empty_labels(&mut profile);
+            }
+            profile
+        };
+        Ok(unshared(self.read_one(name, plain)?))
+    }
+
     fn one(&self, name: &str) -> Result<Source> {
+        self.read_one(name, Reading::commented)
+    }
+
+    fn read_one(&self, name: &str, keep: impl Fn(Reading) -> Profile) -> Result<Source> {
         if name == "-" {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
             }
-            let profile = self.decode("stdin", io::stdin().lock(), None)?;
-            return Ok(Source::new("stdin", profile));
+            let reading = self.decode("stdin", io::stdin().lock(), None)?;
+            return Ok(Source::new("stdin", keep(reading)));
         }
         if fetch::is_url(name) {
             let body = fetch::fetch(name).with_context(|| name.to_string())?;
-            return Ok(Source::new(name, self.decode(name, body, None)?));
+            return Ok(Source::new(name, keep(self.decode(name, body, None)?)));
         }
         // A path is tried before a name.
         let path = Path::new(name);
         if path.exists() {
-            return Ok(Source::new(name, self.file(path)?));
+            return Ok(Source::new(name, keep(self.file(path)?)));
         }
         match self.stored(name)? {
             Some(store) => store
@@ -123,7 +140,7 @@ impl Sources {
         Ok(found.map(|store| (store.session(), numbers)))
     }
 
-    fn file(&self, path: &Path) -> Result<Profile> {
+    fn file(&self, path: &Path) -> Result<Reading> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
         let metadata = file
@@ -135,9 +152,9 @@ impl Sources {
         self.decode(&name, file, metadata.is_file().then_some(metadata.len()))
     }
 
-    fn decode(&self, name: &str, reader: impl Read, length: Option<u64>) -> Result<Profile> {
+    fn decode(&self, name: &str, reader: impl Read, length: Option<u64>) -> Result<Reading> {
         let reader = Progress::new(reader, length);
-        decode_with(reader, self.options).with_context(|| name.to_string())
+        heapprof_formats::read(reader, &self.options).with_context(|| name.to_string())
     }
 }
 

@@ -39,15 +39,16 @@ enum State<R: Read> {
     Done,
 }
 
-/// The plain bytes of a gzipped or plain file.
-pub(crate) struct Inflate<R: Read> {
+/// The plain bytes of a gzipped or plain file, as a stream. Errors of gzip come as an [`Error`] inside one of `io`.
+pub struct Inflate<R: Read> {
     state: State<R>,
     /// The first bytes of the file, to tell what it is when it is no profile.
     head: Vec<u8>,
 }
 
 impl<R: Read> Inflate<R> {
-    pub(crate) fn new(mut reader: R) -> Result<Self, Error> {
+    /// Looks at the first bytes; an empty file is an error.
+    pub fn new(mut reader: R) -> Result<Self, Error> {
         let mut head = Vec::new();
         reader.by_ref().take(64).read_to_end(&mut head)?;
         if head.is_empty() {
@@ -70,7 +71,7 @@ impl<R: Read> Inflate<R> {
     }
 
     /// Fills some of `buf`; 0 bytes are the end.
-    pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
+    pub(crate) fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         loop {
             match &mut self.state {
                 State::Plain(file) => return Ok(retry(|| file.read(buf))?),
@@ -89,6 +90,15 @@ impl<R: Read> Inflate<R> {
                 State::Done => return Ok(0),
             }
         }
+    }
+}
+
+impl<R: Read> Read for Inflate<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.fill(buf).map_err(|error| match error {
+            Error::Io(error) => error,
+            error => io::Error::other(error),
+        })
     }
 }
 

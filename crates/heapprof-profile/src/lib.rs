@@ -39,7 +39,8 @@ pub use crate::{
     decode::{ReadOptions, decode, decode_with},
     encode::{encode, encode_plain, encode_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
-    merge::{agree_units, merge, merge_all},
+    inflate::Inflate,
+    merge::{UnitRules, agree_units, merge, merge_all, merge_as_pprof},
     model::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType,

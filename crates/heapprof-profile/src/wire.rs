@@ -245,7 +245,7 @@ impl<R: Read> Stream<R> {
         let mut rest = self.base + self.end as u64;
         let mut scratch = vec![0; CHUNK];
         while rest <= self.limit {
-            match self.input.read(&mut scratch)? {
+            match self.input.fill(&mut scratch)? {
                 0 => break,
                 n => rest += n as u64,
             }
@@ -266,7 +266,7 @@ impl<R: Read> Stream<R> {
             if self.end == self.buf.len() {
                 self.buf.resize(self.buf.len() * 2, 0);
             }
-            let n = self.input.read(&mut self.buf[self.end..])?;
+            let n = self.input.fill(&mut self.buf[self.end..])?;
             if n == 0 {
                 break;
             }

@@ -6,14 +6,23 @@
 
 mod callgrind;
 mod colour;
+mod columns;
+mod comments;
 mod dot;
 mod header;
+mod labels;
 mod measurement;
-mod name;
+mod names;
 mod nodelet;
 mod options;
+mod proto;
+mod raw;
+mod short_name;
+mod tags;
+mod text;
 mod top;
 mod topproto;
+mod traces;
 mod tree;
 mod unit;
 mod zone;
@@ -26,13 +35,17 @@ use crate::error::Error;
 
 pub use self::{
     callgrind::callgrind,
+    comments::comments,
     dot::dot,
     header::{Shown, profile_labels, report_labels},
-    measurement::{Scale, label, percentage, scale, scaled_label},
-    name::shortened,
+    measurement::{Scale, convertible, label, percentage, scale, scaled_label},
     options::{Options, Values},
+    proto::proto,
+    raw::raw,
+    tags::tags,
     top::top,
-    topproto::{top_profile, topproto},
+    topproto::topproto,
+    traces::traces,
     tree::tree,
     zone::Zone,
 };

@@ -16,6 +16,10 @@ use crate::error::Error;
 use crate::frames::FrameTable;
 use crate::totals::{Sums, whole};
 
+/// A node's edges by which end it is.
+const CALLERS: usize = 0;
+const CALLEES: usize = 1;
+
 /// A picture shows no more tags than these beside a node.
 const MOST_TAGS: usize = 4;
 
@@ -251,19 +255,26 @@ impl<'a, 'o> Draft<'a, 'o> {
         let tags = self.tags(&self.shown, least)?;
         let mut edges = self.edges.take().unwrap_or_default();
         let nodes = self.info.len();
-        let sorted = |edges: &Edges, callers: bool| {
-            let end = |edge: &Edge| if callers { edge.callee } else { edge.caller };
+        let sorted = |edges: &Edges, side: usize| {
+            let end = |edge: &Edge| [edge.callee, edge.caller][side];
             let mut lists = Adjacency::new(&edges.edge, nodes, end);
-            order::sort_edges(&mut lists, &self.shown, edges, &self.names, &self.info);
+            order::sort_edges(
+                &mut lists,
+                side,
+                &self.shown,
+                edges,
+                &self.names,
+                &self.info,
+            );
             lists
         };
-        let mut callers = sorted(&edges, true);
+        let mut callers = sorted(&edges, CALLERS);
         if self.options.picture.is_some() {
             let mut removed = redundant::find(&edges, &callers, &self.shown, nodes).into_iter();
             edges.edge.retain(|_| removed.next() == Some(false));
-            callers = sorted(&edges, true);
+            callers = sorted(&edges, CALLERS);
         }
-        let callees = sorted(&edges, false);
+        let callees = sorted(&edges, CALLEES);
         let [of_nodes, dropped_nodes, dropped_edges] = counts;
         Ok(Graph {
             profile: self.profile,

@@ -23,7 +23,12 @@ pub struct Edge {
     pub inline: bool,
     /// Position of its weights.
     pub(super) at: u32,
+    /// How many callers the callee had when this one was found, and how many callees the caller; up to [`MANY`].
+    pub(super) place: [u8; 2],
 }
+
+/// More neighbours than a map of Go keeps in order.
+pub(super) const MANY: u8 = 8;
 
 /// Calls with `width` weights each, in the order in which the samples first had them.
 #[derive(Default)]
@@ -31,6 +36,8 @@ pub(super) struct Edges {
     pub(super) width: usize,
     pub(super) edge: Vec<Edge>,
     pub(super) weight: Vec<i64>,
+    /// How many callers and how many callees a node had before any edge was removed, up to more than [`MANY`].
+    pub(super) neighbours: Vec<[u8; 2]>,
 }
 
 impl Edges {
@@ -100,6 +107,7 @@ pub(super) fn calls(
     let mut table = EdgeTable {
         edges: Edges {
             width: columns.len(),
+            neighbours: vec![[0; 2]; nodes],
             ..Edges::default()
         },
         seen: Vec::new(),
@@ -170,12 +178,19 @@ impl EdgeTable {
             hashbrown::hash_table::Entry::Vacant(new) => {
                 let at = edges.edge.len() as u32;
                 new.insert(at);
+                let mut place = |node: u32, side: usize| {
+                    let count = &mut edges.neighbours[node as usize][side];
+                    *count = count.saturating_add(1);
+                    *count - 1
+                };
+                let place = [place(callee, 0), place(caller, 1)];
                 edges.edge.push(Edge {
                     caller,
                     callee,
                     residual: false,
                     inline: true,
                     at,
+                    place,
                 });
                 edges.weight.resize(edges.weight.len() + edges.width, 0);
                 self.seen.push(usize::MAX);

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::edge::{Adjacency, Edges};
+use super::edge::{Adjacency, Edges, MANY};
 use super::node::Names;
 use crate::totals::Sums;
 
@@ -74,35 +74,92 @@ impl Nodes<'_> {
     }
 }
 
-/// Each node's edges by the size of their weight, then by the names of their ends.
+/// An edge by the size of its weight and the names of its ends.
+struct Keys<'a> {
+    edges: &'a Edges,
+    names: &'a Names,
+    info: &'a [u32],
+}
+
+impl Keys<'_> {
+    fn weight(&self, at: u32) -> i64 {
+        self.edges.weight(&self.edges.edge[at as usize])
+    }
+
+    fn name(&self, at: u32) -> [&str; 2] {
+        let edge = &self.edges.edge[at as usize];
+        [edge.caller, edge.callee].map(|node| self.names.get(self.info[node as usize]))
+    }
+
+    fn sort(&self, list: &mut [u32]) {
+        let size = |at: u32| self.weight(at).wrapping_abs();
+        sort_as_pprof(
+            list,
+            |&a, &b| match self.weight(a) == self.weight(b) {
+                true => self.name(a) < self.name(b),
+                false => size(a) > size(b),
+            },
+            |&a, &b| {
+                let sizes = size(b).cmp(&size(a));
+                sizes.then_with(|| {
+                    (self.weight(a), self.name(a)).cmp(&(self.weight(b), self.name(b)))
+                })
+            },
+        );
+    }
+
+    fn has_opposites(&self, list: &[u32]) -> bool {
+        list.windows(2).any(|pair| {
+            let [a, b] = [self.weight(pair[0]), self.weight(pair[1])];
+            a != b && a.wrapping_abs() == b.wrapping_abs()
+        })
+    }
+}
+
+/// The edges of each of `nodes`, to it or from it, by the size of their weight, then by the names of their ends.
+///
+/// Weights of one size and different signs leave pprof's order to the place in a map of Go: a small one has eight
+/// places, walked from any of them on. The order is taken that most of these walks give.
 pub(super) fn sort_edges(
     lists: &mut Adjacency,
+    side: usize,
     nodes: &[u32],
     edges: &Edges,
     names: &Names,
     info: &[u32],
 ) {
+    let keys = Keys { edges, names, info };
     for &node in nodes {
-        sort_list(lists.of_mut(node), edges, names, info);
+        let list = lists.of_mut(node);
+        let found = list.to_vec();
+        keys.sort(list);
+        if edges.neighbours[node as usize][side] > MANY || !keys.has_opposites(list) {
+            continue;
+        }
+        let mut walks: Vec<(usize, Vec<u32>)> = Vec::new();
+        for start in 0..MANY {
+            let place = |&&at: &&u32| edges.edge[at as usize].place[side] >= start;
+            let from = found.iter().filter(place);
+            let mut walk: Vec<u32> = from
+                .chain(found.iter().filter(|at| !place(at)))
+                .copied()
+                .collect();
+            keys.sort(&mut walk);
+            match walks.iter_mut().find(|(_, known)| *known == walk) {
+                Some((count, _)) => *count += 1,
+                None => walks.push((1, walk)),
+            }
+        }
+        // The first of those that are equally frequent.
+        if let Some((_, most)) = walks.iter().rev().max_by_key(|(count, _)| *count) {
+            list.copy_from_slice(most);
+        }
     }
 }
 
 /// A list of positions of edges, so sorted.
 pub(super) fn sort_list(list: &mut [u32], edges: &Edges, names: &Names, info: &[u32]) {
-    let key = |&at: &u32| -> (i64, [&str; 2]) {
-        let edge = &edges.edge[at as usize];
-        let name = |node: u32| names.get(info[node as usize]);
-        (edges.weight(edge), [name(edge.caller), name(edge.callee)])
-    };
-    let size = |&at: &u32| edges.weight(&edges.edge[at as usize]).wrapping_abs();
-    sort_as_pprof(
-        list,
-        |a, b| match key(a).0 == key(b).0 {
-            true => key(a).1 < key(b).1,
-            false => size(a) > size(b),
-        },
-        |a, b| size(b).cmp(&size(a)).then_with(|| key(a).cmp(&key(b))),
-    );
+    Keys { edges, names, info }.sort(list);
 }
 
 /// Sorts by `less` as pprof does when values of one size and different signs are equal to it without being so to

@@ -122,11 +122,13 @@ mod tests {
                 residual,
                 inline: false,
                 at: at as u32,
+                place: [0; 2],
             });
         Edges {
             width: 1,
             edge: edge.collect(),
             weight: list.iter().map(|e| e.2).collect(),
+            neighbours: Vec::new(),
         }
     }
 

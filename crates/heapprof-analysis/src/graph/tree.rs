@@ -101,9 +101,12 @@ impl Paths {
                     residual: false,
                     inline: self.inline[path as usize],
                     at: path,
+                    place: [0; 2],
                 })
                 .collect(),
             weight: sums.cum.clone(),
+            // Trees are trimmed in place, which leaves nothing to say of the order.
+            neighbours: vec![[u8::MAX; 2]; self.parent.len()],
         }
     }
 }

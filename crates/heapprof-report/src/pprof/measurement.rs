@@ -152,6 +152,12 @@ pub fn scale(value: i64, from: &str, to: &str) -> (f64, String) {
     (scaled, unit.to_string())
 }
 
+/// Whether two names are of units of one family.
+pub fn convertible(a: &str, b: &str) -> bool {
+    let mut families = FAMILIES.iter();
+    families.any(|family| family.find(a).is_some() && family.find(b).is_some())
+}
+
 /// `value` with the unit that suits it.
 pub fn label(value: i64, unit: &str) -> String {
     scaled_label(value, unit, "auto")

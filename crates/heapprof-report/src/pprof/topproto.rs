@@ -18,7 +18,7 @@ use super::{For, graph, output_unit};
 use crate::error::Error;
 
 /// The profile of the rows.
-pub fn top_profile(profile: &Profile, options: &Options) -> Result<Profile, Error> {
+fn top_profile(profile: &Profile, options: &Options) -> Result<Profile, Error> {
     let graph = graph(profile, options, For::Text { edges: false })?;
     let unit = output_unit(&graph, options, false);
     let scale = Scale::new(&options.sample_unit, &unit);

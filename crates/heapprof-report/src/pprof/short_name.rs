@@ -26,7 +26,7 @@ static KEPT: LazyLock<[Regex; 3]> = LazyLock::new(|| {
 });
 
 /// A shorter name, or the name itself.
-pub fn shortened(name: &str) -> String {
+pub(super) fn shortened(name: &str) -> String {
     let name = name.strip_prefix("(anonymous namespace)::").unwrap_or(name);
     let name = GO_VERSION.replace(name, "${1}${2}");
     let kept = KEPT.iter().find_map(|regex| regex.captures(&name));

@@ -1,0 +1,1 @@
+//! Pictures of the call graph, drawn by Graphviz.

@@ -1,0 +1,254 @@
+//! Which mapping holds an address, decided as pprof decides it, for locations in their order.
+//!
+//! pprof searches its mappings from the first to the last for each location; where none holds the address, one that
+//! seems to have lost its beginning is extended, or a fake one over all addresses joins. Each step sees what the ones
+//! before it changed. Here a search costs the logarithm of the number of mappings.
+
+use crate::mapped_files::MappedFile;
+
+/// The mappings of a profile while its locations are given theirs.
+pub(crate) struct AddressMap {
+    files: Vec<MappedFile>,
+    /// Addresses at which something begins or ends, sorted: what holds one address up to the next.
+    bounds: Vec<u64>,
+    /// The first mapping that holds an address.
+    holding: Ranges,
+    /// The first mapping that would, if it began where its file does.
+    extending: Ranges,
+    fake: Option<usize>,
+}
+
+impl AddressMap {
+    pub(crate) fn new(mut files: Vec<MappedFile>) -> Self {
+        // The heap on huge pages may have been put before the program's own mapping.
+        if let [first, second, ..] = &files[..]
+            && first.file.starts_with(b"/anon_hugepage")
+            && first.limit == second.start
+        {
+            files.remove(0);
+        }
+        // A program that is mapped where programs are, but from its second page on.
+        const PROGRAM: u64 = 0x40_0000;
+        if let Some(first) = files.first_mut()
+            && first.start.wrapping_sub(first.offset) == PROGRAM
+        {
+            first.start = PROGRAM;
+            first.offset = 0;
+        }
+        let mut bounds: Vec<u64> = files
+            .iter()
+            .flat_map(|file| [file.start, file.limit, beginning(file)])
+            .collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let mut map = Self {
+            holding: Ranges::new(bounds.len()),
+            extending: Ranges::new(bounds.len()),
+            bounds,
+            files,
+            fake: None,
+        };
+        for i in 0..map.files.len() {
+            let file = &map.files[i];
+            let (start, limit, beginning) = (file.start, file.limit, beginning(file));
+            // A range that ends before it begins holds nothing, however far it is extended.
+            let extends = file.offset != 0 && start <= limit;
+            map.holding.put(map.range(start, limit), i);
+            if extends {
+                map.extending.put(map.range(beginning, start), i);
+            }
+        }
+        map
+    }
+
+    /// The number of the mapping that holds this address; none has address 0.
+    pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
+        if address == 0 {
+            return None;
+        }
+        let place = self.bounds.partition_point(|&bound| bound <= address);
+        if let Some(place) = place.checked_sub(1) {
+            if let Some(held) = self.holding.get(place) {
+                return Some(held);
+            }
+            if self.fake.is_none()
+                && let Some(extended) = self.extending.get(place)
+            {
+                let file = &mut self.files[extended];
+                let (start, limit) = (beginning(file), file.limit);
+                file.start = start;
+                file.offset = 0;
+                self.holding.put(self.range(start, limit), extended);
+                return Some(extended);
+            }
+        }
+        Some(*self.fake.get_or_insert_with(|| {
+            self.files.push(MappedFile {
+                limit: u64::MAX,
+                ..MappedFile::default()
+            });
+            self.files.len() - 1
+        }))
+    }
+
+    /// The mappings as they are now, the fake one last.
+    pub(crate) fn into_files(self) -> Vec<MappedFile> {
+        self.files
+    }
+
+    /// The places in `bounds` from `start` to before `limit`, both of which are bounds.
+    fn range(&self, start: u64, limit: u64) -> std::ops::Range<usize> {
+        let place = |address| self.bounds.partition_point(|&bound| bound < address);
+        place(start)..place(limit).max(place(start))
+    }
+}
+
+/// Where a mapping would begin if all of its file before it were mapped too.
+fn beginning(file: &MappedFile) -> u64 {
+    file.start.wrapping_sub(file.offset)
+}
+
+/// For each place, the least number put on a range that contains it: a segment tree.
+struct Ranges {
+    /// The tree's root is 1, the children of i are 2i and 2i + 1, place p is leaf `places + p`.
+    least: Vec<u32>,
+    places: usize,
+}
+
+impl Ranges {
+    fn new(places: usize) -> Self {
+        Self {
+            least: vec![u32::MAX; 2 * places],
+            places,
+        }
+    }
+
+    fn put(&mut self, range: std::ops::Range<usize>, number: usize) {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let (mut from, mut to) = (range.start + self.places, range.end + self.places);
+        while from < to {
+            if from % 2 == 1 {
+                self.least[from] = self.least[from].min(number);
+                from += 1;
+            }
+            if to % 2 == 1 {
+                to -= 1;
+                self.least[to] = self.least[to].min(number);
+            }
+            from /= 2;
+            to /= 2;
+        }
+    }
+
+    fn get(&self, place: usize) -> Option<usize> {
+        let mut least = u32::MAX;
+        let mut node = place + self.places;
+        while node > 0 {
+            least = least.min(self.least[node]);
+            node /= 2;
+        }
+        (least != u32::MAX).then_some(least as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What pprof does, as plainly as it does it.
+    fn plainly(files: &mut Vec<MappedFile>, addresses: &[u64]) -> Vec<usize> {
+        let mut fake = None;
+        let mut found = Vec::new();
+        for &a in addresses {
+            let held = files.iter().position(|f| f.start <= a && a < f.limit);
+            let extended = files
+                .iter()
+                .position(|f| f.offset != 0 && f.start.wrapping_sub(f.offset) <= a && a < f.start);
+            found.push(match (held, extended) {
+                (Some(i), _) => i,
+                (None, Some(i)) => {
+                    files[i].start -= files[i].offset;
+                    files[i].offset = 0;
+                    i
+                }
+                (None, None) => *fake.get_or_insert_with(|| {
+                    files.push(MappedFile {
+                        limit: u64::MAX,
+                        ..MappedFile::default()
+                    });
+                    files.len() - 1
+                }),
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn as_the_plain_search() {
+        // A generator of small numbers, so that mappings overlap, touch and repeat.
+        let mut state = 1u64;
+        let mut small = |n: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % n
+        };
+        for _ in 0..2000 {
+            let mut files = Vec::new();
+            for _ in 0..small(6) {
+                let (start, size) = (small(30), small(20));
+                files.push(MappedFile {
+                    start,
+                    limit: start + size,
+                    offset: small(3) * small(20),
+                    ..MappedFile::default()
+                });
+            }
+            let addresses: Vec<u64> = (0..12).map(|_| 1 + small(33)).collect();
+            let mut expected_files = files.clone();
+            let expected = plainly(&mut expected_files, &addresses);
+            let mut map = AddressMap::new(files.clone());
+            let found: Vec<usize> = addresses.iter().map(|&a| map.find(a).unwrap()).collect();
+            assert_eq!(found, expected, "{files:?} {addresses:?}");
+            assert_eq!(map.into_files(), expected_files);
+        }
+    }
+
+    #[test]
+    fn beginnings_are_mended() {
+        let file = |start, limit, offset, name: &str| MappedFile {
+            start,
+            limit,
+            offset,
+            file: name.into(),
+            build_id: Vec::new(),
+        };
+        let starts = |files| {
+            let mut map = AddressMap::new(files);
+            assert_eq!(map.find(0), None);
+            let files = map.into_files();
+            files
+                .iter()
+                .map(|f| (f.start, f.offset))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            starts(vec![file(0x40_1000, 0x40_2000, 0x1000, "/bin/app")]),
+            [(0x40_0000, 0)]
+        );
+        assert_eq!(
+            starts(vec![
+                file(0x1000, 0x2000, 0, "/anon_hugepage (deleted)"),
+                file(0x2000, 0x3000, 0x10, "/bin/app")
+            ]),
+            [(0x2000, 0x10)]
+        );
+        assert_eq!(
+            starts(vec![
+                file(0x1000, 0x2000, 0, "/anon_hugepage (deleted)"),
+                file(0x2001, 0x3000, 0x10, "/bin/app")
+            ]),
+            [(0x1000, 0), (0x2001, 0x10)]
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! The functions of allocators, whose frames a heap profile without names for them has on top of every stack.
+//!
+//! Regular expressions for `drop_frames` and `keep_frames`, matched against whole function names. The lists of pprof, jeprof and Go.
+
+use heapprof_profile::Profile;
+
+/// What pprof cuts from any text heap profile.
+const PPROF: &[&str] = &[
+    r"calloc",
+    r"cfree",
+    r"malloc",
+    r"free",
+    r"memalign",
+    r"do_memalign",
+    r"(__)?posix_memalign",
+    r"pvalloc",
+    r"valloc",
+    r"realloc",
+    r"tcmalloc::.*",
+    r"tc_calloc",
+    r"tc_cfree",
+    r"tc_malloc",
+    r"tc_free",
+    r"tc_memalign",
+    r"tc_posix_memalign",
+    r"tc_pvalloc",
+    r"tc_valloc",
+    r"tc_realloc",
+    r"tc_new",
+    r"tc_delete",
+    r"tc_newarray",
+    r"tc_deletearray",
+    r"tc_new_nothrow",
+    r"tc_newarray_nothrow",
+    r"malloc_zone_malloc",
+    r"malloc_zone_calloc",
+    r"malloc_zone_valloc",
+    r"malloc_zone_realloc",
+    r"malloc_zone_memalign",
+    r"malloc_zone_free",
+    r"runtime\..*",
+    r"BaseArena::.*",
+    r"(::)?do_malloc_no_errno",
+    r"(::)?do_malloc_pages",
+    r"(::)?do_malloc",
+    r"DoSampledAllocation",
+    r"MallocedMemBlock::MallocedMemBlock",
+    r"_M_allocate",
+    r"__builtin_(vec_)?delete",
+    r"__builtin_(vec_)?new",
+    r"__gnu_cxx::new_allocator::allocate",
+    r"__libc_malloc",
+    r"__malloc_alloc_template::allocate",
+    r"allocate",
+    r"cpp_alloc",
+    r"operator new(\[\])?",
+    r"simple_alloc::allocate",
+];
+
+/// Go's way into its scheduler and back, kept although they match `runtime\..*`.
+const KEPT: &[&str] = &[
+    r"runtime\.panic",
+    r"runtime\.reflectcall",
+    r"runtime\.call[0-9]*",
+];
+
+/// What jeprof cuts beside those above, with the prefixes that jemalloc can be built with.
+const JEMALLOC: &[&str] = &[
+    r"(_?rjem_|_rjem_je_|je_|_)?(malloc|calloc|realloc|reallocarray|free|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)",
+    r"(_?rjem_|je_)?([mrxsn]?allocx|sdallocx(_noflags)?)",
+    r"(_rjem_)?(je_)?prof_.*",
+    r"(void\* )?newImpl",
+    r"fallback_impl",
+];
+
+/// Puts pprof's expressions for heap profiles into a profile.
+pub(crate) fn as_pprof(profile: &mut Profile) {
+    profile.drop_frames = profile.strings.intern(&PPROF.join("|"));
+    profile.keep_frames = profile.strings.intern(&KEPT.join("|"));
+}
+
+/// The same with jemalloc's.
+pub(crate) fn of_jemalloc(profile: &mut Profile) {
+    as_pprof(profile);
+    let all = [PPROF, JEMALLOC].concat();
+    profile.drop_frames = profile.strings.intern(&all.join("|"));
+}

@@ -1,0 +1,60 @@
+//! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and fragmentation.
+//!
+//! Read as pprof reads it, number for number: `heapprof pprof` prints the same bytes for such a file.
+
+use heapprof_profile::Profile;
+
+use crate::cut_frames;
+use crate::error::Error;
+use crate::format::Format;
+use crate::heap_line::Header;
+use crate::heap_samples::{HEADER, Kind, size_label};
+use crate::lines::Lines;
+use crate::mapped_files;
+use crate::reading::{Options, Reading};
+use crate::stacks::{self, AddressLocations};
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let first = head.split(|&b| b == b'\n').next();
+    first.is_some_and(|line| Header::find(line).is_some())
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+    if !lines.advance()? {
+        return Err(lines.ended(HEADER));
+    }
+    let kind = Kind::of(lines)?;
+    let mut profile = samples(&kind, lines, |_| false)?;
+    let files = mapped_files::read(lines)?;
+    stacks::map(&mut profile, files);
+    cut_frames::as_pprof(&mut profile);
+    Ok(Reading::new(Format::Gperftools, kind.rule(), profile))
+}
+
+/// Reads samples up to the map of memory or a line that ends them, which `lines` then is on.
+pub(crate) fn samples(
+    kind: &Kind,
+    lines: &mut Lines<'_>,
+    ends: impl Fn(&[u8]) -> bool,
+) -> Result<Profile, Error> {
+    let mut profile = kind.profile();
+    let mut locations = AddressLocations::new();
+    let (mut values, mut stack) = (Vec::new(), Vec::new());
+    while lines.advance()? {
+        let line = lines.trimmed();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        if mapped_files::begins(line) || ends(line) {
+            break;
+        }
+        let counted = kind.sample(lines, &mut values)?;
+        let mean_size = counted.mean_size;
+        let location = |address| locations.get(&mut profile, address);
+        counted.calls(lines, location, &mut stack)?;
+        let labels = size_label(&mut profile, mean_size);
+        let stack = stack.iter().copied();
+        profile.samples.push(stack, &values, labels);
+    }
+    Ok(profile)
+}

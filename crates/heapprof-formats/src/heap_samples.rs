@@ -1,0 +1,171 @@
+//! What a `heap profile:` header says, and the values of the lines below it, unsampled as it says.
+
+use std::borrow::Cow;
+
+use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, StringId};
+
+use crate::error::{Error, shortened};
+use crate::heap_line::{Addresses, Header, Sample, integer};
+use crate::lines::Lines;
+use crate::sampling::unsampled;
+
+/// What the first line should be.
+pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
+const KINDS: &str =
+    "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or fragmentation";
+const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
+
+/// What a header says of the lines below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// E.g. `heap_v2`.
+    pub(crate) name: String,
+    /// Bytes between two samples: 1 when nothing is sampled, 0 when it is not said.
+    pub(crate) period: i64,
+    is_sampled: bool,
+    /// Whether allocations beside those in use are told apart.
+    has_allocations: bool,
+}
+
+impl Kind {
+    /// Of the header on the current line.
+    pub(crate) fn of(lines: &Lines<'_>) -> Result<Self, Error> {
+        let header = Header::find(lines.line()).ok_or_else(|| lines.wrong(HEADER))?;
+        let (name, digits) = header.name_and_period();
+        let is_sampled = match name {
+            b"heap_v2" | b"heapz_v2" | b"heap" => true,
+            b"heapprofile" | b"growth" | b"growthz" | b"fragmentation" | b"fragmentationz" => false,
+            _ => return Err(lines.wrong_part(KINDS, shortened(header.kind))),
+        };
+        let mut period = match digits {
+            _ if !is_sampled => 1,
+            b"" => 0,
+            _ => integer(digits).ok_or_else(|| {
+                lines.wrong_part("a sampling period below 2^63", shortened(digits))
+            })?,
+        };
+        // Go writes twice its rate.
+        if name == b"heap" {
+            period /= 2;
+        }
+        Ok(Self {
+            period,
+            is_sampled,
+            has_allocations: name.starts_with(b"heap") && header.has_allocations(),
+            name: String::from_utf8_lossy(name).into_owned(),
+        })
+    }
+
+    /// How its values are unsampled, for people.
+    pub(crate) fn rule(&self) -> Cow<'static, str> {
+        match (&self.name[..], self.is_sampled, self.period) {
+            ("heapprofile", ..) => "none, every allocation was counted".into(),
+            (_, false, _) => "none, nothing was sampled".into(),
+            (name, _, 0) => format!("none, {name} does not say its period").into(),
+            (name, _, 1) => format!("none, {name} with a period of 1 samples everything").into(),
+            (name, _, period) => format!(
+                "{name}, count and bytes divided by 1 - exp(-mean size/{period}), in use and allocated each with its own mean"
+            )
+            .into(),
+        }
+    }
+
+    /// An empty profile with its sample types.
+    pub(crate) fn profile(&self) -> Profile {
+        let types: &[(&str, &str)] = match self.has_allocations {
+            true => &[
+                ("alloc_objects", "count"),
+                ("alloc_space", "bytes"),
+                ("inuse_objects", "count"),
+                ("inuse_space", "bytes"),
+            ],
+            false => &[("objects", "count"), ("space", "bytes")],
+        };
+        let mut builder = ProfileBuilder::new(types);
+        builder.profile.period_type = Some(builder.value_type("space", "bytes"));
+        builder.profile.period = self.period;
+        builder.finish()
+    }
+
+    /// The sample on the current line: its values, as many as the profile has types, and its addresses.
+    pub(crate) fn sample<'a>(
+        &self,
+        lines: &'a Lines<'_>,
+        values: &mut Vec<i64>,
+    ) -> Result<Counted<'a>, Error> {
+        let line = lines.trimmed();
+        let sample = Sample::find(line).ok_or_else(|| lines.wrong(SAMPLE))?;
+        values.clear();
+        let mut mean_size = 0;
+        let pairs = [(2, self.has_allocations), (0, true)];
+        for (at, _) in pairs.into_iter().filter(|(_, wanted)| *wanted) {
+            let [count, bytes] = [sample.values[at], sample.values[at + 1]];
+            let number = |digits| {
+                integer(digits)
+                    .ok_or_else(|| lines.wrong_part("a number of 64 bits", shortened(digits)))
+            };
+            let (count, bytes) = (number(count)?, number(bytes)?);
+            if count == 0 && bytes != 0 {
+                return Err(lines.wrong_part("0 bytes in 0 objects", format!("{bytes} bytes")));
+            }
+            // In use comes last, so that its mean stands where there is one.
+            if count != 0 {
+                mean_size = bytes.wrapping_div(count);
+            }
+            let (count, bytes) = match self.is_sampled {
+                true => unsampled(count, bytes, self.period).ok_or_else(|| {
+                    let found = format!("{bytes} bytes in {count} objects");
+                    let period = self.period;
+                    lines.wrong_part(
+                        format!("objects that sampling every {period} bytes can find"),
+                        found,
+                    )
+                })?,
+                false => (count, bytes),
+            };
+            values.extend([count, bytes]);
+        }
+        Ok(Counted {
+            mean_size,
+            addresses: Addresses(sample.stack),
+        })
+    }
+}
+
+/// What a sample line holds beside its values.
+pub(crate) struct Counted<'a> {
+    /// Bytes of an object on average, as it was sampled.
+    pub(crate) mean_size: i64,
+    /// Return addresses, leaf first.
+    pub(crate) addresses: Addresses<'a>,
+}
+
+impl Counted<'_> {
+    /// Turns the return addresses into addresses inside the calls.
+    pub(crate) fn calls(
+        self,
+        lines: &Lines<'_>,
+        mut location: impl FnMut(u64) -> LocationIndex,
+        stack: &mut Vec<LocationIndex>,
+    ) -> Result<(), Error> {
+        stack.clear();
+        for address in self.addresses {
+            let address = address
+                .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
+            stack.push(location(address.wrapping_sub(1)));
+        }
+        Ok(())
+    }
+}
+
+/// The label set `bytes: size`, as pprof and Go write it: without a unit.
+pub(crate) fn size_label(profile: &mut Profile, size: i64) -> LabelSetIndex {
+    let key = profile.strings.intern("bytes");
+    let label = Label {
+        key,
+        str: StringId::EMPTY,
+        num: size,
+        num_unit: StringId::EMPTY,
+    };
+    profile.label_sets.intern(&mut [label], &profile.strings)
+}

@@ -1,0 +1,40 @@
+//! Heap profiles as other tools write them: recognized by content, read into the model.
+//!
+//! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, everything else is
+//! tried against the table in `readers.rs`. A format is a module with two functions, `sniff` and `read`,
+//! one row in that table and one variant of [`Format`]. What a file says becomes a `Profile` whose values
+//! are unsampled by its producer's rule, once; [`Reading`] says by which.
+//!
+//! ```
+//! # use heapprof_formats::{Format, Options, read};
+//! let text = "heap profile:  1:  96 [ 1:  96] @ heapprofile\n  1:  96 [ 1:  96] @ 0x401000\n";
+//! let reading = read(text.as_bytes(), &Options::default())?;
+//! assert_eq!(reading.format, Format::Gperftools);
+//! assert_eq!(reading.profile.samples.values(0), [1, 96]);
+//! # Ok::<(), heapprof_formats::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod address_map;
+mod cut_frames;
+mod error;
+mod format;
+mod gperftools;
+mod heap_line;
+mod heap_samples;
+mod lines;
+mod mapped_files;
+mod open;
+mod readers;
+mod reading;
+mod sampling;
+mod stacks;
+mod unpack;
+
+pub use crate::{
+    error::Error,
+    format::Format,
+    open::read,
+    readers::sniff,
+    reading::{Options, Reading},
+};

@@ -1,0 +1,191 @@
+//! Lines of a stream: one at a time, of bounded length, counted. Text is bytes, as file names need not be UTF-8.
+
+use std::borrow::Cow;
+use std::io::{BufRead, ErrorKind};
+
+use crate::error::{Error, shortened};
+
+/// The longest line. A stack of 100,000 frames stays below it.
+const LONGEST: usize = 16 << 20;
+
+/// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then shows.
+pub(crate) struct Lines<'a> {
+    inner: &'a mut dyn BufRead,
+    line: Vec<u8>,
+    number: u64,
+    again: bool,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(inner: &'a mut dyn BufRead) -> Self {
+        Self {
+            inner,
+            line: Vec::new(),
+            number: 0,
+            again: false,
+        }
+    }
+
+    /// Goes to the next line; false at the end of the file.
+    pub(crate) fn advance(&mut self) -> Result<bool, Error> {
+        if std::mem::take(&mut self.again) {
+            return Ok(true);
+        }
+        self.line.clear();
+        self.number += 1;
+        loop {
+            let buffer = match self.inner.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if buffer.is_empty() {
+                if self.line.is_empty() {
+                    return Ok(false);
+                }
+                break;
+            }
+            let end = memchr::memchr(b'\n', buffer);
+            let taken = end.unwrap_or(buffer.len());
+            if self.line.len() + taken > LONGEST {
+                return Err(self.wrong(format!("a line of at most {} MiB", LONGEST >> 20)));
+            }
+            self.line.extend_from_slice(&buffer[..taken]);
+            self.inner.consume(taken + usize::from(end.is_some()));
+            if end.is_some() {
+                break;
+            }
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        Ok(true)
+    }
+
+    /// Makes the next [`advance`](Self::advance) stay on this line, for whoever reads on.
+    pub(crate) fn stay(&mut self) {
+        self.again = true;
+    }
+
+    /// The line, without its end. Empty past the last one.
+    pub(crate) fn line(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// The line without white space around it.
+    pub(crate) fn trimmed(&self) -> &[u8] {
+        self.line.trim_ascii()
+    }
+
+    /// The line as text; what is not UTF-8 shows as U+FFFD.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.line)
+    }
+
+    /// Its number, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What is left of the stream, for formats that are not made of lines.
+    pub(crate) fn rest(&mut self) -> &mut dyn BufRead {
+        self.inner
+    }
+
+    /// The error that this line is not what was expected.
+    #[cold]
+    pub(crate) fn wrong(&self, expected: impl Into<Cow<'static, str>>) -> Error {
+        self.wrong_part(expected, shortened(&self.line))
+    }
+
+    /// The same, where it is clear which part of the line is wrong.
+    #[cold]
+    pub(crate) fn wrong_part(
+        &self,
+        expected: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+    ) -> Error {
+        Error::Line {
+            line: self.number,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    /// The error that the file ends where something was expected.
+    #[cold]
+    pub(crate) fn ended(&self, expected: impl Into<Cow<'static, str>>) -> Error {
+        self.wrong_part(expected, "the end of the file")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use super::*;
+
+    fn all(text: &[u8]) -> Vec<(u64, String)> {
+        // A buffer of three bytes cuts lines everywhere.
+        let mut input = BufReader::with_capacity(3, text);
+        let mut lines = Lines::new(&mut input);
+        let mut found = Vec::new();
+        while lines.advance().unwrap() {
+            found.push((lines.number(), lines.text().into_owned()));
+        }
+        found
+    }
+
+    #[test]
+    fn lines_end_as_they_like() {
+        let table: [(&[u8], &[&str]); 6] = [
+            (b"", &[]),
+            (b"one", &["one"]),
+            (b"one\ntwo\n", &["one", "two"]),
+            (b"one\r\n\r\ntwo\r", &["one", "", "two"]),
+            (b"\n\n", &["", ""]),
+            (b"caf\xe9\nx", &["caf\u{fffd}", "x"]),
+        ];
+        for (text, expected) in table {
+            let expected: Vec<(u64, String)> = (1..)
+                .zip(expected.iter().map(|line| line.to_string()))
+                .collect();
+            assert_eq!(all(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_can_be_read_again() {
+        let mut input = &b"one\ntwo"[..];
+        let mut lines = Lines::new(&mut input);
+        assert!(lines.advance().unwrap());
+        lines.stay();
+        assert!(lines.advance().unwrap());
+        assert_eq!((lines.number(), lines.line()), (1, &b"one"[..]));
+        assert!(lines.advance().unwrap());
+        assert_eq!(
+            lines.wrong("a three").to_string(),
+            "line 2: expected a three, found \"two\""
+        );
+        assert!(!lines.advance().unwrap());
+        assert_eq!(
+            lines.ended("more").to_string(),
+            "line 3: expected more, found the end of the file"
+        );
+    }
+
+    #[test]
+    fn lines_are_bounded() {
+        let long = vec![b'x'; LONGEST + 1];
+        let mut input = &long[..LONGEST];
+        assert!(Lines::new(&mut input).advance().unwrap());
+        let mut input = BufReader::new(&long[..]);
+        let error = Lines::new(&mut input).advance().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("line 1: expected a line of at most 16 MiB, found \"xxx"),
+            "{error}"
+        );
+    }
+}

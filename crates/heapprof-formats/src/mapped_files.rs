@@ -1,0 +1,366 @@
+//! The memory map at the end of a text profile: which lines are mappings, and which of them are one.
+//!
+//! Two shapes of lines, as pprof reads them: `/proc/PID/maps`, and the brief `start-end [perm] file [(@offset)] [build id]`.
+//! Lines of the form `name=value` define `$name` for those that follow; prefixes of glog are cut; anything else is passed over.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+use crate::error::Error;
+use crate::lines::Lines;
+
+/// More than the kernel lets a process have, many times.
+const MOST_MAPPINGS: usize = 1 << 20;
+/// Definitions beyond these are passed over; gperftools writes one.
+const MOST_DEFINITIONS: usize = 64;
+/// A line with definitions put in grows up to this.
+const LONGEST: usize = 64 << 10;
+
+/// A mapped file. Names are bytes, as files' are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MappedFile {
+    /// First address.
+    pub(crate) start: u64,
+    /// One past the last address.
+    pub(crate) limit: u64,
+    /// Offset of `start` in the file.
+    pub(crate) offset: u64,
+    /// Path of the file; may be empty.
+    pub(crate) file: Vec<u8>,
+    /// The file's build id; may be empty.
+    pub(crate) build_id: Vec<u8>,
+}
+
+/// Whether a map begins behind this line.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    ["MAPPED_LIBRARIES:", "--- Memory map: ---"]
+        .iter()
+        .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
+}
+
+/// Reads a map to the end of the file: the executable mappings, in order, those that belong together as one,
+/// and what looks like the program itself first.
+pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Vec<MappedFile>, Error> {
+    read_until(lines, |_| false)
+}
+
+/// The same, up to a line that ends the section; `lines` stays on it.
+pub(crate) fn read_until(
+    lines: &mut Lines<'_>,
+    ends: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<MappedFile>, Error> {
+    let mut files = Vec::new();
+    let mut definitions = Definitions::default();
+    while lines.advance()? {
+        if ends(lines.line()) {
+            lines.stay();
+            break;
+        }
+        let line = definitions.apply(without_log_prefix(lines.line()));
+        match entry(&line) {
+            Entry::Executable(file) => {
+                if files.len() == MOST_MAPPINGS {
+                    return Err(lines.wrong(format!("at most {MOST_MAPPINGS} mappings")));
+                }
+                files.push(file);
+            }
+            Entry::Other => {}
+            Entry::None => definitions.add(&line),
+        }
+    }
+    let mut files = joined(files);
+    program_first(&mut files);
+    Ok(files)
+}
+
+enum Entry {
+    Executable(MappedFile),
+    /// A mapping without code.
+    Other,
+    None,
+}
+
+/// `400000-500000`, with or without `0x`, in one of the ways that tools part them.
+const RANGE: &str = r"^\s*(?:0x)?(?<start>[[:xdigit:]]+)[\s-]?\s*(?:0x)?(?<limit>[[:xdigit:]]+):?(?:\s+(?<perm>[-rwxp]+))?";
+
+fn entry(line: &[u8]) -> Entry {
+    // Device and inode are what tells the first shape from the second.
+    static PROC: LazyLock<Regex> = LazyLock::new(|| {
+        with_range(
+            r"(?:\s+(?<offset>[[:xdigit:]]+))?\s+[[:xdigit:]]+:[[:xdigit:]]+\s+[0-9]+(?:\s+(?<file>\S+))?",
+        )
+    });
+    static BRIEF: LazyLock<Regex> = LazyLock::new(|| {
+        with_range(
+            r"(?:\s+(?<file>\S+))?(?:\s+\(@(?<offset>[[:xdigit:]]+)\))?(?:\s+(?<build>[[:xdigit:]]+))?",
+        )
+    });
+    let Some(found) = PROC.captures(line).or_else(|| BRIEF.captures(line)) else {
+        return Entry::None;
+    };
+    let text = |name| found.name(name).map_or(&b""[..], |m| m.as_bytes());
+    if !text("perm").is_empty() && !text("perm").contains(&b'x') {
+        return Entry::Other;
+    }
+    let number = |name| match text(name) {
+        b"" => Some(0),
+        digits => u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok(),
+    };
+    match (number("start"), number("limit"), number("offset")) {
+        (Some(start), Some(limit), Some(offset)) => Entry::Executable(MappedFile {
+            start,
+            limit,
+            offset,
+            file: text("file").to_vec(),
+            build_id: text("build").to_vec(),
+        }),
+        _ => Entry::None,
+    }
+}
+
+fn with_range(rest: &str) -> Regex {
+    regex(&format!("{RANGE}{rest}"))
+}
+
+/// Of bytes: names need not be UTF-8.
+fn regex(pattern: &str) -> Regex {
+    Regex::new(&format!("(?-u){pattern}")).expect("a constant that is a regular expression")
+}
+
+/// What follows `…file:line] `, as glog writes it before each line.
+fn without_log_prefix(line: &[u8]) -> &[u8] {
+    static PREFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"^[^\[\]]+:[0-9]+\]\s"));
+    match PREFIX.find(line) {
+        Some(prefix) => &line[prefix.end()..],
+        None => line,
+    }
+}
+
+/// `name=value` lines: `$name` in later lines stands for the value. The first definition of a name counts.
+#[derive(Default)]
+struct Definitions(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Definitions {
+    fn add(&mut self, line: &[u8]) {
+        if let Some(at) = memchr::memchr(b'=', line)
+            && self.0.len() < MOST_DEFINITIONS
+        {
+            let (name, value) = (line[..at].trim_ascii(), line[at + 1..].trim_ascii());
+            self.0.push((name.to_vec(), value.to_vec()));
+        }
+    }
+
+    fn apply<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.0.is_empty() || line.len() > LONGEST || !line.contains(&b'$') {
+            return line.into();
+        }
+        let mut applied = Vec::with_capacity(line.len());
+        let mut rest = line;
+        while let Some((&byte, tail)) = rest.split_first() {
+            let definition = (byte == b'$')
+                .then(|| self.0.iter().find(|(name, _)| tail.starts_with(name)))
+                .flatten();
+            match definition {
+                Some((name, value)) => {
+                    applied.extend_from_slice(value);
+                    rest = &tail[name.len()..];
+                }
+                None => {
+                    applied.push(byte);
+                    rest = tail;
+                }
+            }
+            if applied.len() > LONGEST {
+                return line.into();
+            }
+        }
+        applied.into()
+    }
+}
+
+/// Neighbours that are one mapping in parts, put together.
+fn joined(files: Vec<MappedFile>) -> Vec<MappedFile> {
+    let mut joined: Vec<MappedFile> = Vec::with_capacity(files.len());
+    for file in files {
+        match joined.last_mut() {
+            Some(last) if continues(last, &file) => {
+                last.limit = file.limit;
+                if !file.file.is_empty() {
+                    last.file = file.file;
+                }
+                if !file.build_id.is_empty() {
+                    last.build_id = file.build_id;
+                }
+            }
+            _ => joined.push(file),
+        }
+    }
+    joined
+}
+
+/// Whether `next` begins where `last` ends, and nothing that both say is different.
+fn continues(last: &MappedFile, next: &MappedFile) -> bool {
+    let agree = |a: &[u8], b: &[u8]| a.is_empty() || b.is_empty() || a == b;
+    let size = last.limit.wrapping_sub(last.start);
+    agree(&last.file, &next.file)
+        && agree(&last.build_id, &next.build_id)
+        && last.limit == next.start
+        && (last.offset == 0 || next.offset == 0 || last.offset.wrapping_add(size) == next.offset)
+}
+
+/// Swaps the first that is named like a program to the front.
+fn program_first(files: &mut [MappedFile]) {
+    static LIBRARY: LazyLock<Regex> = LazyLock::new(|| regex(r"\.so$|\.so[._][0-9]+"));
+    let program = files.iter().position(|mapped| {
+        let name = without(&mapped.file, b"(deleted)");
+        let name = name.trim_ascii();
+        !name.is_empty() && !LIBRARY.is_match(name) && name[0] != b'['
+    });
+    if let Some(program) = program {
+        files.swap(0, program);
+    }
+}
+
+fn without(name: &[u8], part: &[u8]) -> Vec<u8> {
+    let mut rest = name;
+    let mut kept = Vec::with_capacity(name.len());
+    while let Some(at) = memchr::memmem::find(rest, part) {
+        kept.extend_from_slice(&rest[..at]);
+        rest = &rest[at + part.len()..];
+    }
+    kept.extend_from_slice(rest);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The map of a text, one mapping a line.
+    fn map(text: &str) -> String {
+        let mut input = text.as_bytes();
+        let files = read(&mut Lines::new(&mut input)).unwrap();
+        let shown = files.iter().map(|f| {
+            let text = String::from_utf8_lossy;
+            format!(
+                "{:x}-{:x} {:x} {} {}",
+                f.start,
+                f.limit,
+                f.offset,
+                text(&f.file),
+                text(&f.build_id)
+            )
+            .trim_end()
+            .to_string()
+        });
+        shown.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn lines_of_maps() {
+        let table = [
+            // As the kernel writes them; only code counts.
+            (
+                "00400000-00452000 r-xp 00001000 08:02 173521  /usr/bin/dbus-daemon",
+                "400000-452000 1000 /usr/bin/dbus-daemon",
+            ),
+            (
+                "00651000-00652000 r--p 00051000 08:02 173521 /usr/bin/x",
+                "",
+            ),
+            ("7f01-7f02 r-xp 00000000 00:00 0", "7f01-7f02 0"),
+            ("7f01-7f02 r-xp 0 00:00 0 /a b (deleted)", "7f01-7f02 0 /a"),
+            // The brief shape and its variants.
+            (
+                "0x40000-0x80000 /bin/app (@FF00) abc123456",
+                "40000-80000 ff00 /bin/app abc123456",
+            ),
+            ("40000 80000: r-xp /bin/app", "40000-80000 0 /bin/app"),
+            (
+                "40000-80000 /bin/app abc123456",
+                "40000-80000 0 /bin/app abc123456",
+            ),
+            ("40000-80000 rw-p /bin/app", ""),
+            ("40000-80000", "40000-80000 0"),
+            // Too large for an address.
+            ("40000-80000000000000000 /bin/app", ""),
+            ("no mapping", ""),
+            ("", ""),
+            // What other tools put before or into them.
+            (
+                "build=/path/to/app\n40000-80000 r-xp 0 00:00 0 $build.bin\n",
+                "40000-80000 0 /path/to/app.bin",
+            ),
+            (
+                "x=/x\nx=/y\nxb=/z\n40000-80000 r-xp 0 00:00 0 $xb$c",
+                "40000-80000 0 /xb$c",
+            ),
+            (
+                "I0101 12:00:00.0 1 x.cc:30] 40000-80000 r-xp 0 00:00 0 /bin/app",
+                "40000-80000 0 /bin/app",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(map(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn neighbours_become_one() {
+        let table = [
+            (
+                "1000-2000 /a (@10)\n2000-3000 /a (@1010)",
+                "1000-3000 10 /a",
+            ),
+            (
+                "1000-2000 /a (@10)\n2000-3000 /a (@1011)",
+                "1000-2000 10 /a\n2000-3000 1011 /a",
+            ),
+            (
+                "1000-2000 /a\n2000-3000 /b",
+                "1000-2000 0 /a\n2000-3000 0 /b",
+            ),
+            (
+                "1000-2000 /a\n2001-3000 /a",
+                "1000-2000 0 /a\n2001-3000 0 /a",
+            ),
+            ("1000-2000\n2000-3000 /a\n3000-4000", "1000-4000 0 /a"),
+            (
+                "1000-2000 /a 12ab\n2000-3000 /a cd",
+                "1000-2000 0 /a 12ab\n2000-3000 0 /a cd",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(map(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_program_comes_first() {
+        let table = [
+            (
+                "10-20 /lib/a.so\n30-40 [vdso]\n50-60 /bin/app\n70-80 /bin/b",
+                "/bin/app [vdso] /lib/a.so /bin/b",
+            ),
+            (
+                "10-20 /lib/libc.so.6\n30-40 /lib/a.so_1",
+                "/lib/libc.so.6 /lib/a.so_1",
+            ),
+            (
+                "10-20 (deleted)\n30-40 /lib/so.app",
+                "/lib/so.app (deleted)",
+            ),
+        ];
+        for (text, expected) in table {
+            let mut input = text.as_bytes();
+            let files = read(&mut Lines::new(&mut input)).unwrap();
+            let names: Vec<_> = files
+                .iter()
+                .map(|f| String::from_utf8_lossy(&f.file))
+                .collect();
+            assert_eq!(names.join(" "), expected, "{text}");
+        }
+    }
+}

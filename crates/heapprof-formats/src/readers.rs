@@ -1,0 +1,52 @@
+//! The table of readers: whatever is to be read has a row here.
+
+use crate::error::Error;
+use crate::format::Format;
+use crate::gperftools;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+
+/// How much of a file's beginning is looked at, in bytes.
+pub(crate) const HEAD: usize = 64 << 10;
+
+/// A format's two functions.
+pub(crate) struct Reader {
+    pub(crate) format: Format,
+    /// Whether a text that begins like this is of this format. It may be cut anywhere.
+    pub(crate) sniff: fn(&[u8]) -> bool,
+    pub(crate) read: fn(&mut Lines<'_>, &Options) -> Result<Reading, Error>,
+}
+
+/// In this order they are tried: what has an unmistakable first line before what is guessed.
+const READERS: &[Reader] = &[Reader {
+    format: Format::Gperftools,
+    sniff: gperftools::sniff,
+    read: gperftools::read,
+}];
+
+/// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours, or pprof's.
+pub fn sniff(head: &[u8]) -> Option<Format> {
+    reader(head).map(|reader| reader.format)
+}
+
+pub(crate) fn reader(head: &[u8]) -> Option<&'static Reader> {
+    // All of them are text, and no protobuf profile is: its tags and lengths are control characters.
+    if !is_text(head) {
+        return None;
+    }
+    READERS.iter().find(|reader| (reader.sniff)(head))
+}
+
+/// The names of what was tried.
+pub(crate) fn names() -> Vec<&'static str> {
+    let pprof = std::iter::once(Format::Pprof);
+    let formats = pprof.chain(READERS.iter().map(|reader| reader.format));
+    formats.map(Format::name).collect()
+}
+
+/// Whether these bytes can be text, of whatever encoding ASCII is part of.
+pub(crate) fn is_text(head: &[u8]) -> bool {
+    // Escape, as tools that colour their output write it.
+    let text = |&b: &u8| b >= b' ' && b != 0x7f || matches!(b, b'\t'..=b'\r' | 0x1b);
+    !head.is_empty() && head.iter().all(text)
+}

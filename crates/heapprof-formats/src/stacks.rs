@@ -1,0 +1,65 @@
+//! Stacks of addresses, each address one location; the mappings join when all addresses are known.
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Location, LocationIndex, Mapping, MappingIndex, Profile};
+
+use crate::address_map::AddressMap;
+use crate::mapped_files::MappedFile;
+
+/// Locations by address, in the order in which they are met.
+#[derive(Default)]
+pub(crate) struct AddressLocations(HashMap<u64, LocationIndex>);
+
+impl AddressLocations {
+    pub(crate) fn new() -> Self {
+        Self(HashMap::new())
+    }
+
+    /// The location of an address.
+    pub(crate) fn get(&mut self, profile: &mut Profile, address: u64) -> LocationIndex {
+        *self
+            .0
+            .entry(address)
+            .or_insert_with(|| push(profile, address))
+    }
+}
+
+/// A new location without lines.
+pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
+    let place = profile.location.len();
+    let end = profile.line.len() as u32;
+    profile.location.push(Location {
+        id: place as u64 + 1,
+        mapping: None,
+        address,
+        line: end..end,
+        is_folded: false,
+    });
+    // An address takes four bytes of text, so 2^32 of them are beyond any limit of a file's size.
+    LocationIndex(place as u32)
+}
+
+/// Gives each location its mapping.
+pub(crate) fn map(profile: &mut Profile, files: Vec<MappedFile>) {
+    let mut map = AddressMap::new(files);
+    for location in &mut profile.location {
+        location.mapping = map.find(location.address).map(|i| MappingIndex(i as u32));
+    }
+    for (file, id) in map.into_files().into_iter().zip(1..) {
+        let mapping = Mapping {
+            id,
+            memory_start: file.start,
+            memory_limit: file.limit,
+            file_offset: file.offset,
+            filename: profile.strings.intern(&String::from_utf8_lossy(&file.file)),
+            build_id: profile
+                .strings
+                .intern(&String::from_utf8_lossy(&file.build_id)),
+            has_functions: false,
+            has_filenames: false,
+            has_line_numbers: false,
+            has_inline_frames: false,
+        };
+        profile.mapping.push(mapping);
+    }
+}

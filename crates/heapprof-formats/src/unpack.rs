@@ -1,0 +1,167 @@
+//! Undoes gzip and zstd, and holds the limit on what may come out.
+
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+
+use heapprof_profile::Inflate;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+use crate::error::Error;
+
+const GZIP: &[u8] = b"\x1f\x8b";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+
+/// Fills `head` with up to `most` bytes of the stream. What was read stays when the stream fails.
+pub(crate) fn read_head(reader: &mut impl Read, most: usize, head: &mut Vec<u8>) -> io::Result<()> {
+    reader.take(most as u64).read_to_end(head).map(|_| ())
+}
+
+/// The plain bytes at the beginning of a file that begins with `head`; nothing when it is damaged there.
+pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
+    let mut plain = Vec::new();
+    // The head is cut off, so an error at its end says nothing.
+    if let Ok(mut stream) = plain_stream(Vec::new(), head) {
+        let _ = read_head(&mut stream, most, &mut plain);
+    }
+    plain
+}
+
+/// Whether a file that begins so is packed in a way that `heapprof-profile` does not know.
+pub(crate) fn is_zstd(head: &[u8]) -> bool {
+    head.starts_with(ZSTD)
+}
+
+/// The plain bytes of a file. `head` are its first ones.
+pub(crate) fn plain_stream<'a, R: Read + 'a>(
+    head: Vec<u8>,
+    rest: R,
+) -> Result<Box<dyn Read + 'a>, Error> {
+    let mut file = Cursor::new(head).chain(rest);
+    let mut magic = Vec::new();
+    read_head(&mut file, 4, &mut magic)?;
+    let (gzip, zstd) = (magic.starts_with(GZIP), is_zstd(&magic));
+    let file = Cursor::new(magic).chain(file);
+    Ok(match (gzip, zstd) {
+        (true, _) => Box::new(Inflate::new(file)?),
+        (_, true) => Box::new(Zstd::new(file)),
+        _ => Box::new(file),
+    })
+}
+
+/// Frames of zstd, one after the other.
+struct Zstd<R: Read> {
+    file: BufReader<R>,
+    frame: Option<Box<FrameDecoder>>,
+}
+
+impl<R: Read> Zstd<R> {
+    fn new(file: R) -> Self {
+        Self {
+            file: BufReader::with_capacity(128 << 10, file),
+            frame: None,
+        }
+    }
+
+    /// Begins the next frame; false at the end of the file.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        while !retry(|| self.file.fill_buf().map(|rest| rest.is_empty()))? {
+            // A new one each time: its buffers grow with the data, while a used one takes what the header claims.
+            let mut decoder = FrameDecoder::new();
+            match decoder.init(&mut self.file) {
+                Ok(()) => {
+                    self.frame = Some(Box::new(decoder));
+                    return Ok(true);
+                }
+                // A frame for others, to be passed over, as the format says.
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    io::copy(
+                        &mut (&mut self.file).take(u64::from(length)),
+                        &mut io::sink(),
+                    )?;
+                }
+                Err(error) => return Err(damaged(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: Read> Read for Zstd<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let Some(frame) = &mut self.frame else {
+                match self.next_frame()? {
+                    true => continue,
+                    false => return Ok(0),
+                }
+            };
+            while frame.can_collect() == 0 && !frame.is_finished() {
+                frame
+                    .decode_blocks(&mut self.file, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(damaged)?;
+            }
+            let n = frame.read(buf)?;
+            if n > 0 {
+                return Ok(n);
+            }
+            if let Some(sum) = frame.get_checksum_from_data()
+                && Some(sum) != frame.get_calculated_checksum()
+            {
+                return Err(damaged("its checksum is another"));
+            }
+            self.frame = None;
+        }
+    }
+}
+
+fn damaged(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(Error::Zstd(error.to_string()))
+}
+
+/// Ends a stream with an error where it is longer than `limit`.
+pub(crate) struct Limited<R> {
+    inner: R,
+    limit: u64,
+    left: u64,
+}
+
+impl<R: Read> Limited<R> {
+    pub(crate) fn new(inner: R, limit: u64) -> Self {
+        Self {
+            inner,
+            limit,
+            left: limit,
+        }
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        match self.left.checked_sub(n as u64) {
+            Some(left) => self.left = left,
+            None => {
+                let limit = self.limit;
+                return Err(io::Error::other(heapprof_profile::Error::TooLarge {
+                    limit,
+                }));
+            }
+        }
+        Ok(n)
+    }
+}
+
+fn retry<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

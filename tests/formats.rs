@@ -1,0 +1,233 @@
+//! Files of other tools: what is read is what the tool itself, or pprof, makes of the same file.
+//!
+//! The goldens in `tests/golden/formats` are what the real pprof makes of the samples:
+//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats` writes them anew.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use heapprof_formats::{Format, Options, Reading, read};
+use heapprof_profile::{Profile, decode};
+
+use crate::harness::{bless, name, root, sample_profiles};
+
+/// The samples of a format.
+pub(crate) fn samples(format: &str) -> Vec<PathBuf> {
+    let folder = sample_profiles().join("foreign").join(format);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+pub(crate) fn reading(path: &Path) -> Reading {
+    let file = std::fs::File::open(path).unwrap();
+    read(file, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn pprof() -> Option<PathBuf> {
+    std::env::var_os("HEAPPROF_PPROF").map(PathBuf::from)
+}
+
+/// What pprof makes of a file, as it writes it.
+fn pprof_proto(pprof: &Path, file: &Path) -> Result<Vec<u8>, String> {
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let output = Command::new(pprof)
+        .args(["-symbolize=none", "-proto", "-output"])
+        .arg(out.path())
+        .arg(file)
+        .output()
+        .unwrap();
+    match output.status.success() {
+        true => Ok(std::fs::read(out.path()).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Panics where the profiles differ, and says in what.
+fn assert_same(ours: &Profile, theirs: &Profile, what: &str) {
+    if ours == theirs {
+        return;
+    }
+    let texts = |profile: &Profile| {
+        let p = profile;
+        let mut parts = vec![format!("period {}", p.period)];
+        parts.extend(p.location.iter().map(|l| format!("{l:?}")));
+        parts.extend(p.mapping.iter().map(|m| {
+            format!(
+                "{} {:x} {:x} {:x} {} {}",
+                m.id,
+                m.memory_start,
+                m.memory_limit,
+                m.file_offset,
+                p.text(m.filename),
+                p.text(m.build_id)
+            )
+        }));
+        parts.extend((0..p.samples.len()).map(|i| {
+            let labels = p.label_sets.get(p.samples.label_set(i));
+            let labels: Vec<i64> = labels.iter().map(|l| l.num).collect();
+            let (values, stack) = (p.samples.values(i), p.samples.stack(i));
+            format!("{values:?} {labels:?} {stack:?}")
+        }));
+        parts.push(p.text(p.drop_frames).to_string());
+        parts
+    };
+    let (ours, theirs) = (texts(ours), texts(theirs));
+    for (a, b) in ours.iter().zip(&theirs) {
+        assert_eq!(a, b, "{what}");
+    }
+    panic!("{what}: {} parts, {} expected", ours.len(), theirs.len());
+}
+
+#[test]
+fn gperftools_text_is_read_as_pprof_reads_it() {
+    let files = samples("gperftools");
+    assert!(files.len() >= 6, "{files:?}");
+    for file in files {
+        let golden = root().join(format!("tests/golden/formats/{}.pb.gz", name(&file)));
+        if bless()
+            && let Some(pprof) = pprof()
+        {
+            std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
+            std::fs::write(&golden, pprof_proto(&pprof, &file).unwrap()).unwrap();
+        }
+        let expected = decode(std::fs::File::open(&golden).unwrap()).unwrap();
+        let reading = reading(&file);
+        assert_eq!(reading.format, Format::Gperftools);
+        assert_same(&reading.profile, &expected, &name(&file));
+    }
+}
+
+/// Files kept elsewhere: HEAPPROF_ORACLE_TEXTS, paths separated by colons.
+#[test]
+#[ignore = "needs the real pprof"]
+fn more_gperftools_text_is_read_as_pprof_reads_it() {
+    let pprof = pprof().expect("HEAPPROF_PPROF names the real pprof");
+    let files = std::env::var("HEAPPROF_ORACLE_TEXTS").unwrap_or_default();
+    for file in files.split(':').filter(|f| !f.is_empty()).map(Path::new) {
+        let theirs = decode(&pprof_proto(&pprof, file).unwrap()[..]).unwrap();
+        assert_same(&reading(file).profile, &theirs, &name(file));
+    }
+}
+
+/// Texts with everything that the format leaves open, at random.
+fn random_text(next: &mut impl FnMut(u64) -> u64) -> String {
+    let blanks = |n: u64| " ".repeat(n as usize);
+    let mut text = String::new();
+    let kinds = [
+        "@ heapprofile",
+        "@ heap_v2/524288",
+        "@heapz_v2/4096",
+        "@ heap_v2",
+        "@ heap_v2/1",
+        "@ growth",
+        "@ growthz",
+        "@ fragmentation",
+    ];
+    let kind = kinds[next(8) as usize];
+    let (count, bytes) = (next(3), next(3));
+    let (all_count, all_bytes) = (next(3), next(3));
+    text += &format!("heap profile: {count}: {bytes} [{all_count}: {all_bytes}] {kind}\n");
+    let address = |next: &mut dyn FnMut(u64) -> u64| match next(8) {
+        0 => next(4),
+        1 => 0x7f00_0000_0000 + next(0x4000),
+        2 => u64::MAX - next(3),
+        _ => 0x40_0000 + next(0x6000),
+    };
+    for _ in 0..next(12) {
+        let size = 1 + next(4000);
+        let (n, all) = (next(5), next(5));
+        let sign = ["", "-"][usize::from(next(6) == 0 && n > 0)];
+        let mut line = format!(
+            "{}{sign}{n}:{}{sign}{} [{}{all}: {}] @",
+            blanks(next(4)),
+            blanks(next(4)),
+            n * size,
+            blanks(next(3)),
+            all * (size + 8),
+        );
+        for _ in 0..next(5) {
+            line += &format!(" 0x{:x}", address(next));
+        }
+        text += &line;
+        text += ["\n", "\r\n", "\n\n# a comment\n"][next(3) as usize];
+    }
+    if next(4) == 0 {
+        return text;
+    }
+    text += ["MAPPED_LIBRARIES:\n", "--- Memory map: ---\n"][next(2) as usize];
+    for _ in 0..next(8) {
+        let start = match next(3) {
+            0 => 0x7f00_0000_0000 + 0x1000 * next(4),
+            _ => 0x40_0000 + 0x1000 * next(6),
+        };
+        let limit = start + 0x1000 * (1 + next(3));
+        let offset = 0x1000 * next(4);
+        let files = [
+            "/bin/app",
+            "/lib/a.so",
+            "/lib/b.so.6",
+            "[vdso]",
+            "",
+            "/anon_hugepage",
+            "/bin/$v",
+        ];
+        let file = files[next(7) as usize];
+        text += &match next(6) {
+            0 => format!("{start:x}-{limit:x} r-xp {offset:08x} 08:01 7 {file}\n"),
+            1 => format!("{start:x}-{limit:x} r-xp {offset:08x} 00:00 0   {file} (deleted)\n"),
+            2 => format!(
+                "  0x{start:x}-0x{limit:x} {file} (@{offset:x}) ab{:x}\n",
+                next(2)
+            ),
+            3 => format!("{start:x} {limit:x}: r-xp {file}\n"),
+            4 => format!("{start:x}-{limit:x} rw-p 0 00:00 0 {file}\n"),
+            _ => "v=x.so\n".to_string(),
+        };
+    }
+    text
+}
+
+/// `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats -- --ignored`
+#[test]
+#[ignore = "needs the real pprof"]
+fn random_texts_are_read_as_pprof_reads_them() {
+    let pprof = pprof().expect("HEAPPROF_PPROF names the real pprof");
+    let mut state = 0x6865_6170u64;
+    let mut next = |n: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % n
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut read_by_both = 0;
+    for round in 0..1000 {
+        let text = random_text(&mut next);
+        std::fs::write(file.path(), &text).unwrap();
+        let theirs = pprof_proto(&pprof, file.path());
+        let ours = read(text.as_bytes(), &Options::default());
+        match (ours, theirs) {
+            (Ok(ours), Ok(theirs)) => {
+                let mut theirs = decode(&theirs[..]).unwrap();
+                // pprof's command line, not its reader, gives a mapping to profiles that have none.
+                if ours.profile.mapping.is_empty() {
+                    theirs.mapping.clear();
+                    theirs.location.iter_mut().for_each(|l| l.mapping = None);
+                }
+                assert_same(&ours.profile, &theirs, &format!("round {round}:\n{text}"));
+                read_by_both += 1;
+            }
+            (Err(_), Err(_)) => {}
+            (ours, theirs) => panic!(
+                "round {round}: {:?}\n{:?}\n{text}",
+                ours.err(),
+                theirs.err()
+            ),
+        }
+    }
+    assert!(read_by_both > 500, "{read_by_both}");
+}
