@@ -14,6 +14,7 @@ mod filter;
 mod folded;
 mod frames;
 mod gate;
+pub mod graph;
 mod header;
 mod info;
 mod label_filter;

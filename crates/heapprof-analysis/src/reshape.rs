@@ -18,7 +18,6 @@ mod aggregate;
 mod labels;
 mod names;
 mod prune;
-mod total;
 
 pub use crate::label_filter::{LabelFilter, NumberTest};
 pub use crate::pattern::go_regex;
@@ -29,4 +28,3 @@ pub use labels::{
 };
 pub use names::{Matched, NameFilters, keep_by_name, show_from};
 pub use prune::{drop_uninteresting, prune_from};
-pub use total::total;

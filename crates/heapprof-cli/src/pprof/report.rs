@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
+use heapprof_analysis::graph;
 use heapprof_analysis::reshape::{self, LabelUnits, go_regex};
 use heapprof_profile::Profile;
 use heapprof_report::pprof::{self, Options, Zone};
@@ -49,6 +50,11 @@ fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write)
         "tags" => pprof::tags(&profile, options, out)?,
         "comments" => pprof::comments(&profile, out)?,
         "proto" => pprof::proto(profile, options, out)?,
+        "text" | "top" => pprof::top(&profile, options, out)?,
+        "tree" | "peek" => pprof::tree(&profile, options, out)?,
+        "dot" => pprof::dot(&profile, options, out)?,
+        "callgrind" => pprof::callgrind(&profile, options, out)?,
+        "topproto" => pprof::topproto(&profile, options, out)?,
         other => bail!("-{other} is not there yet"),
     }
     Ok(())
@@ -151,7 +157,11 @@ fn options(
         },
         sample_unit: profile.text(r#type.unit).to_string(),
         output_unit: flags.text("unit").to_string(),
-        total: reshape::total(profile, column, mean_divisor),
+        total: match config.format {
+            // They show no total, so one beyond 64 bits does not matter.
+            "raw" | "proto" | "comments" => 0,
+            _ => graph::total(profile, column, mean_divisor)?,
+        },
         symbol,
         source_path: flags.text("source_path").to_string(),
         trim_path: flags.text("trim_path").to_string(),

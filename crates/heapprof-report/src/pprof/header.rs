@@ -1,8 +1,9 @@
 //! The lines above a report: what the profile is, which filters are on, what the rows account for.
 
+use heapprof_analysis::graph::{base, truncated};
 use heapprof_profile::Profile;
 
-use super::measurement::{label, percentage, scale, truncated};
+use super::measurement::{label, percentage, scale};
 use super::options::{Options, Values};
 
 /// What became of the nodes and edges of a report.
@@ -18,15 +19,6 @@ pub struct Shown {
     pub dropped_nodes: usize,
     /// Edges dropped for being small.
     pub dropped_edges: usize,
-}
-
-/// The last part of a path as Go's filepath.Base has it: trailing slashes do not count.
-pub(super) fn base(path: &str) -> &str {
-    match path.trim_end_matches('/') {
-        "" if path.is_empty() => ".",
-        "" => "/",
-        trimmed => trimmed.rsplit('/').next().unwrap_or(trimmed),
-    }
 }
 
 /// Name of the main binary's file; empty when there is none.
@@ -146,19 +138,6 @@ fn shortened(filter: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bases() {
-        for (path, expected) in [
-            ("", "."),
-            ("/", "/"),
-            ("a/b//", "b"),
-            ("/x", "x"),
-            ("y", "y"),
-        ] {
-            assert_eq!(base(path), expected);
-        }
-    }
 
     #[test]
     fn long_filters_are_cut() {

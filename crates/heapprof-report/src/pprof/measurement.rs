@@ -198,14 +198,6 @@ fn two_digits(value: f64) -> String {
     format!("{digits}e-{:02}", -exponent)
 }
 
-/// Towards zero, as Go's `int64(x)` on x86-64: what does not fit is the least number.
-pub fn truncated(x: f64) -> i64 {
-    match x {
-        x if x >= -9223372036854775808.0 && x < 9223372036854775808.0 => x as i64,
-        _ => i64::MIN,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,12 +260,5 @@ mod tests {
         for (value, total, expected) in table {
             assert_eq!(percentage(value, total), expected, "{value} of {total}");
         }
-    }
-
-    #[test]
-    fn truncation() {
-        assert_eq!(truncated(-1.9), -1);
-        assert_eq!(truncated(f64::NAN), i64::MIN);
-        assert_eq!(truncated(1e30), i64::MIN);
     }
 }

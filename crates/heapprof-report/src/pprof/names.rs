@@ -1,8 +1,7 @@
 //! How a frame is called: address, function, place, or what there is instead.
 
+use heapprof_analysis::graph::{base, clean};
 use heapprof_profile::{Line, Location, Profile};
-
-use super::header::base;
 
 /// Adds the printable name of a location's line, or of a location without lines.
 pub(super) fn printable(
@@ -39,32 +38,5 @@ pub(super) fn printable(
             "" => out.push_str("<unknown>"),
             object => *out += &format!("[{}]", base(object)),
         }
-    }
-}
-
-/// The shortest path of the same meaning, by its text alone (Go's `filepath.Clean`).
-fn clean(path: &str) -> std::borrow::Cow<'_, str> {
-    let rooted = path.starts_with('/');
-    let relative = if rooted { &path[1..] } else { path };
-    let plain = |part: &str| !matches!(part, "" | "." | "..");
-    if !relative.is_empty() && relative.split('/').all(plain) {
-        return path.into();
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    for part in relative.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|&last| last != "..") => {
-                parts.pop();
-            }
-            ".." if rooted => {}
-            part => parts.push(part),
-        }
-    }
-    let joined = parts.join("/");
-    match (rooted, joined.as_str()) {
-        (true, _) => format!("/{joined}").into(),
-        (false, "") => ".".into(),
-        (false, _) => joined.into(),
     }
 }

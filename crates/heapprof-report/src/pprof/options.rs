@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use heapprof_analysis::graph::truncated;
 use regex::Regex;
 
-use super::measurement::{Scale, truncated};
+use super::measurement::Scale;
 use super::zone::Zone;
 
 /// Options of a report, named as in pprof where it has a name for them.
@@ -92,6 +93,11 @@ impl Options {
             ratio: self.ratio,
             scale: Scale::new(&self.sample_unit, unit),
         }
+    }
+
+    /// The unit of `bytes` labels, the only number labels that pictures show.
+    pub(super) fn bytes_unit(&self) -> &str {
+        self.num_label_units.get("bytes").map_or("", String::as_str)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
+use heapprof_analysis::graph::truncated;
 use heapprof_profile::{Error, Profile, encode_quickly};
 
-use super::measurement::truncated;
 use super::options::Options;
 
 /// Writes the profile gzipped, its values divided as shown ones are. Inflated, the bytes are pprof's; packed, they
