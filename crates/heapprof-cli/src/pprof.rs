@@ -12,6 +12,7 @@ mod image;
 mod load;
 mod ranges;
 mod report;
+mod sources;
 mod symbols;
 mod table;
 

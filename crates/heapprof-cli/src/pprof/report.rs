@@ -11,6 +11,7 @@ use heapprof_report::pprof::{self, Options, Zone};
 
 use super::config::Config;
 use super::filters;
+use super::sources::Sources;
 use crate::{messages, output};
 
 /// Filters the profile and prints what was asked for.
@@ -52,10 +53,13 @@ fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write)
         "proto" => pprof::proto(profile, options, out)?,
         "text" | "top" => pprof::top(&profile, options, out)?,
         "tree" | "peek" => pprof::tree(&profile, options, out)?,
-        "dot" => pprof::dot(&profile, options, out)?,
         "callgrind" => pprof::callgrind(&profile, options, out)?,
         "topproto" => pprof::topproto(&profile, options, out)?,
-        other => bail!("-{other} is not there yet"),
+        "list" => {
+            let sources = Sources::new(options)?;
+            pprof::list(&profile, options, &|file| sources.read(file), out)?;
+        }
+        _ => pprof::dot(&profile, options, out)?,
     }
     Ok(())
 }
