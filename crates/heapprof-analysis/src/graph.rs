@@ -5,6 +5,7 @@
 
 mod draft;
 mod edge;
+mod go_sort;
 mod node;
 mod order;
 mod path;
@@ -24,8 +25,9 @@ use crate::totals::{Sums, whole};
 
 pub use self::{
     edge::Edge,
+    go_sort::sort_as_go,
     node::NodeInfo,
-    order::{sort_as_pprof, truncated},
+    order::truncated,
     path::{Trim, base, clean},
     tags::{NodeTags, Tag},
 };

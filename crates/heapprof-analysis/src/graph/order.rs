@@ -3,9 +3,8 @@
 //! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in and
 //! out, so that a node which only passes on what it gets stands back.
 
-use std::cmp::Ordering;
-
 use super::edge::{Adjacency, Edges, MANY};
+use super::go_sort::sort_as_go;
 use super::node::Names;
 use crate::totals::Sums;
 
@@ -31,12 +30,13 @@ impl Nodes<'_> {
             .iter()
             .map(|&node| (score(node).wrapping_abs(), node))
             .collect();
-        keyed.sort_by(|&(a, left), &(b, right)| {
+        sort_as_go(&mut keyed, |&(a, left), &(b, right)| {
             let (l, r) = (self.info[left as usize], self.info[right as usize]);
-            b.cmp(&a).then_with(|| match l == r {
-                true => then(right).wrapping_abs().cmp(&then(left).wrapping_abs()),
-                false => self.names.get(l).cmp(self.names.get(r)),
-            })
+            match (a == b, l == r) {
+                (false, _) => a > b,
+                (true, false) => self.names.get(l) < self.names.get(r),
+                (true, true) => then(left).wrapping_abs() > then(right).wrapping_abs(),
+            }
         });
         for (node, (_, sorted)) in nodes.iter_mut().zip(keyed) {
             *node = sorted;
@@ -93,19 +93,10 @@ impl Keys<'_> {
 
     fn sort(&self, list: &mut [u32]) {
         let size = |at: u32| self.weight(at).wrapping_abs();
-        sort_as_pprof(
-            list,
-            |&a, &b| match self.weight(a) == self.weight(b) {
-                true => self.name(a) < self.name(b),
-                false => size(a) > size(b),
-            },
-            |&a, &b| {
-                let sizes = size(b).cmp(&size(a));
-                sizes.then_with(|| {
-                    (self.weight(a), self.name(a)).cmp(&(self.weight(b), self.name(b)))
-                })
-            },
-        );
+        sort_as_go(list, |&a, &b| match self.weight(a) == self.weight(b) {
+            true => self.name(a) < self.name(b),
+            false => size(a) > size(b),
+        });
     }
 
     fn has_opposites(&self, list: &[u32]) -> bool {
@@ -133,7 +124,7 @@ pub(super) fn sort_edges(
         let list = lists.of_mut(node);
         let found = list.to_vec();
         keys.sort(list);
-        if edges.neighbours[node as usize][side] > MANY || !keys.has_opposites(list) {
+        if !keys.has_opposites(list) || edges.neighbours[node as usize][side] > MANY {
             continue;
         }
         let mut walks: Vec<(usize, Vec<u32>)> = Vec::new();
@@ -160,27 +151,6 @@ pub(super) fn sort_edges(
 /// A list of positions of edges, so sorted.
 pub(super) fn sort_list(list: &mut [u32], edges: &Edges, names: &Names, info: &[u32]) {
     Keys { edges, names, info }.sort(list);
-}
-
-/// Sorts by `less` as pprof does when values of one size and different signs are equal to it without being so to
-/// others: what comes out depends on the order before. Lists are short then, and sorted by insertion; of a longer
-/// one pprof's own order changes from run to run, and `order` is as good as any.
-pub fn sort_as_pprof<T>(
-    list: &mut [T],
-    less: impl Fn(&T, &T) -> bool,
-    order: impl FnMut(&T, &T) -> Ordering,
-) {
-    // Go sorts up to so many by insertion.
-    if list.len() > 12 {
-        return list.sort_by(order);
-    }
-    for end in 1..list.len() {
-        let mut at = end;
-        while at > 0 && less(&list[at], &list[at - 1]) {
-            list.swap(at, at - 1);
-            at -= 1;
-        }
-    }
 }
 
 /// How many bits the way through these edges (or ending here, with `own`) tells.

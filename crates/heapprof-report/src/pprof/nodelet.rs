@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use heapprof_analysis::graph::{NodeTags, Tag, mean, sort_as_pprof, truncated};
+use heapprof_analysis::graph::{NodeTags, Tag, mean, sort_as_go, truncated};
 
 use super::measurement::{Scale, label};
 use super::options::{Options, Values};
@@ -145,20 +145,13 @@ impl<'a> Nodelets<'a> {
 /// Sorts by the size of what is shown, then by name.
 fn sort(tags: &mut [Tag], flat: bool) {
     let cum = |tag: &Tag| if flat { 0 } else { tag.cum.0 };
-    sort_as_pprof(
-        tags,
-        |a, b| {
-            if cum(a) != cum(b) {
-                return cum(a).wrapping_abs() > cum(b).wrapping_abs();
-            }
-            if a.flat.0 != b.flat.0 {
-                return a.flat.0.wrapping_abs() > b.flat.0.wrapping_abs();
-            }
-            a.name < b.name
-        },
-        |a, b| {
-            let sizes = |tag: &Tag| [cum(tag), tag.flat.0].map(i64::wrapping_abs);
-            sizes(b).cmp(&sizes(a)).then_with(|| a.name.cmp(&b.name))
-        },
-    );
+    sort_as_go(tags, |a, b| {
+        if cum(a) != cum(b) {
+            return cum(a).wrapping_abs() > cum(b).wrapping_abs();
+        }
+        if a.flat.0 != b.flat.0 {
+            return a.flat.0.wrapping_abs() > b.flat.0.wrapping_abs();
+        }
+        a.name < b.name
+    });
 }
