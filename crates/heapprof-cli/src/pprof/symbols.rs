@@ -1,8 +1,9 @@
 //! `-symbolize`: names for addresses, from the binaries and debug files of this machine.
 
 use heapprof_profile::Profile;
-use heapprof_symbolize::{NameStyle, Options, simplify_names, symbolize as look_up};
+use heapprof_symbolize::{NameStyle, Options, Warning, simplify_names, symbolize as look_up};
 
+use super::binaries::search_path;
 use crate::messages;
 
 /// What `-symbolize` asks for.
@@ -67,6 +68,7 @@ fn local(profile: &mut Profile, force: bool) {
     let options = Options {
         force,
         unnamed_mappings: true,
+        debug_dirs: search_path(),
         ..Options::default()
     };
     let main = profile.mapping.first();
@@ -77,7 +79,16 @@ fn local(profile: &mut Profile, force: bool) {
     }
     for file in look_up(profile, &options).files {
         for warning in file.warnings {
-            messages::note(&format!("Local symbolization: {warning}"));
+            messages::note(&match warning {
+                Warning::Missing { file } => format!(
+                    "Local symbolization failed for {file}: there is no such file, nor a debug file \
+with its build id; PPROF_BINARY_PATH names folders to look in"
+                ),
+                Warning::NoSymbols { file } => format!(
+                    "Local symbolization failed for {file}: it has no symbols for these addresses"
+                ),
+                other => format!("Local symbolization: {other}"),
+            });
         }
     }
 }
