@@ -48,6 +48,9 @@ pub struct Options {
     pub force: bool,
     /// Look only into mappings that do not say that something in them has a name.
     pub unnamed_mappings: bool,
+    /// Take an address in no symbol for the symbol's before it, as tools do that look into `nm`. The names of a file
+    /// without its private symbols are guesses then.
+    pub nearest: bool,
     /// The profiled machine's files are below this folder.
     pub root: Option<PathBuf>,
 }

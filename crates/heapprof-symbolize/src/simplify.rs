@@ -21,12 +21,12 @@ pub enum NameStyle {
     Linker,
 }
 
-/// Gives functions whose name is the linker's one for people. With `force` those that had another name too.
-pub fn simplify_names(profile: &mut Profile, style: NameStyle, force: bool) {
+/// Gives functions whose name is the linker's one for people; those from `anew` on even if they had another name.
+pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     for f in 0..profile.function.len() {
         let function = profile.function[f];
         let mut name = function.name;
-        if force && !name.is_empty() && !function.system_name.is_empty() {
+        if f >= anew && !name.is_empty() && !function.system_name.is_empty() {
             name = function.system_name;
         }
         if style != NameStyle::Linker && (name.is_empty() || name == function.system_name) {

@@ -28,6 +28,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
         unnamed_mappings: false,
+        nearest: false,
         force: args.force,
         root: args.sysroot.clone(),
     };

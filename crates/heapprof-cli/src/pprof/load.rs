@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_analysis::reshape;
 use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
 use heapprof_report::pprof::{convertible, scale};
+use heapprof_symbolize::NameStyle;
 
 use super::config::Config;
 use super::{binaries, remote, saved, symbols};
@@ -21,8 +22,17 @@ const UNITS: UnitRules = UnitRules {
 /// As many profiles are merged at a time, and their sums then.
 const CHUNK: usize = 128;
 
+/// Which frames stay, and how their functions are called.
+#[derive(Clone, Copy)]
+pub(super) enum Keep {
+    /// What the flags and the profile say.
+    AsAsked,
+    /// All, with names in this style.
+    AllFrames(NameStyle),
+}
+
 /// The profile of all sources, ready to be filtered.
-pub(super) fn load(sources: &Sources, config: &Config) -> Result<Profile> {
+pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Profile> {
     let (mut profile, mut save) = all(sources, &config.sources, "source", config)?;
     if let Some(base) = &config.base {
         let (mut base, save_base) = all(sources, std::slice::from_ref(base), "base", config)?;
@@ -36,11 +46,14 @@ pub(super) fn load(sources: &Sources, config: &Config) -> Result<Profile> {
         base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
         profile = merge_as_pprof(vec![profile, base], UNITS)?;
     }
-    if config.flags.on("all_frames") {
+    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
         profile.drop_frames = StringId::EMPTY;
         profile.keep_frames = StringId::EMPTY;
     }
-    symbols::symbolize(&mut profile, config.flags.text("symbolize"));
+    match keep {
+        Keep::AsAsked => symbols::symbolize(&mut profile, config.flags.text("symbolize")),
+        Keep::AllFrames(style) => symbols::symbolize_locally(&mut profile, style),
+    }
     if let Err(why) = reshape::drop_uninteresting(&mut profile) {
         messages::note(&format!(
             "the profile's drop_frames or keep_frames is {why}; no frame is dropped"

@@ -202,7 +202,7 @@ fn options(
 }
 
 /// The position of the sample type: by number, by name, else the profile's default, else the last one.
-fn column(profile: &Profile, index: &str) -> Result<usize> {
+pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type
         .iter()

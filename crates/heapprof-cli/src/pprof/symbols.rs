@@ -18,10 +18,17 @@ pub(super) fn symbolize(profile: &mut Profile, mode: &str) {
     let Some(mode) = read(mode) else {
         return;
     };
+    let known = profile.function.len();
     if mode.local {
-        local(profile, mode.force);
+        local(profile, mode.force, false);
     }
-    simplify_names(profile, mode.style, mode.force);
+    simplify_names(profile, mode.style, if mode.force { 0 } else { known });
+}
+
+/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess.
+pub(super) fn symbolize_locally(profile: &mut Profile, style: NameStyle) {
+    local(profile, false, true);
+    simplify_names(profile, style, 0);
 }
 
 /// `None` when nothing is to be done.
@@ -64,10 +71,11 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
     Some(mode)
 }
 
-fn local(profile: &mut Profile, force: bool) {
+fn local(profile: &mut Profile, force: bool, nearest: bool) {
     let options = Options {
         force,
         unnamed_mappings: true,
+        nearest,
         debug_dirs: search_path(),
         ..Options::default()
     };
