@@ -9,10 +9,11 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use foldhash::{HashMap, HashMapExt};
 use prost::Message;
-use prost::encoding::{int64, string, uint64};
+use prost::encoding::{int64, string};
 
 use crate::error::Error;
-use crate::model::{Label, Location, Profile, ValueType};
+use crate::model::{Label, Location, LocationIndex, Profile, ValueType};
+use crate::pack::Packer;
 use crate::proto;
 use crate::strings::StringId;
 
@@ -24,6 +25,14 @@ pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
 /// As [`encode`], but gzipped as quickly as may be: for writers inside a program that has other things to do.
 pub fn encode_quickly(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     encode_gzip(profile, writer, Compression::fast())
+}
+
+/// As [`encode`], but what gzip makes less than a third smaller is stored as it is: for tools whose users wait.
+pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error> {
+    let mut packer = Packer::new(writer).map_err(Error::Write)?;
+    encode_plain(profile, &mut packer)?;
+    let finished = packer.finish().and_then(|mut writer| writer.flush());
+    finished.map_err(Error::Write)
 }
 
 fn encode_gzip(profile: &Profile, writer: impl Write, level: Compression) -> Result<(), Error> {
@@ -56,7 +65,8 @@ struct Encoder<'a, W> {
     /// Where each text went in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
-    label_sets: HashMap<u32, Vec<proto::Label>>,
+    /// The labels of each set as they are written.
+    label_sets: HashMap<u32, Vec<u8>>,
 }
 
 impl<W: Write> Encoder<'_, W> {
@@ -129,31 +139,54 @@ impl<W: Write> Encoder<'_, W> {
 
     fn samples(&mut self) -> io::Result<()> {
         let samples = &self.profile.samples;
-        let (mut body, mut ids) = (Vec::new(), Vec::new());
+        let ids: Vec<Varint> = self
+            .profile
+            .location
+            .iter()
+            .map(|location| Varint::new(location.id))
+            .collect();
+        let (mut body, mut packed) = (Vec::new(), Vec::new());
         for i in 0..samples.len() {
             body.clear();
-            ids.clear();
-            let id = |l: &crate::LocationIndex| self.profile.location[l.index()].id;
-            ids.extend(samples.stack(i).iter().map(id));
+            let stack = samples.stack(i);
             // pprof packs only where it saves bytes.
-            match ids.len() {
-                0..=2 => uint64::encode_repeated(1, &ids, &mut body),
-                _ => uint64::encode_packed(1, &ids, &mut body),
+            if stack.len() > 2 {
+                packed.clear();
+                for &LocationIndex(l) in stack {
+                    ids[l as usize].put(&mut packed);
+                }
+                bytes(&mut body, 1, &packed);
+            } else {
+                for &LocationIndex(l) in stack {
+                    body.push(1 << 3);
+                    ids[l as usize].put(&mut body);
+                }
             }
-            match samples.values(i) {
-                values @ ([] | [_] | [_, _]) => int64::encode_repeated(2, values, &mut body),
-                values => int64::encode_packed(2, values, &mut body),
+            let values = samples.values(i);
+            if values.len() > 2 {
+                packed.clear();
+                values.iter().for_each(|&v| varint(&mut packed, v as u64));
+                bytes(&mut body, 2, &packed);
+            } else {
+                for &value in values {
+                    body.push(2 << 3);
+                    varint(&mut body, value as u64);
+                }
             }
             let set = samples.label_set(i);
-            if !self.label_sets.contains_key(&set.0) {
-                let labels = self.profile.label_sets.get(set);
-                let messages = labels.iter().map(|label| self.label(label)).collect();
-                self.label_sets.insert(set.0, messages);
+            if set.0 != 0 {
+                if !self.label_sets.contains_key(&set.0) {
+                    let labels = self.profile.label_sets.get(set);
+                    let mut encoded = Vec::new();
+                    for label in labels {
+                        let message = self.label(label);
+                        prost::encoding::message::encode(3, &message, &mut encoded);
+                    }
+                    self.label_sets.insert(set.0, encoded);
+                }
+                body.extend_from_slice(&self.label_sets[&set.0]);
             }
-            for label in &self.label_sets[&set.0] {
-                prost::encoding::message::encode(3, label, &mut body);
-            }
-            prost::encoding::bytes::encode(2, &body, &mut self.buf);
+            bytes(&mut self.buf, 2, &body);
             self.flush(FLUSH)?;
         }
         Ok(())
@@ -213,6 +246,51 @@ impl<W: Write> Encoder<'_, W> {
         self.writer.flush()?;
         Ok(())
     }
+}
+
+/// A number as it is written, made once for many uses.
+struct Varint {
+    bytes: [u8; 10],
+    length: u8,
+}
+
+impl Varint {
+    fn new(number: u64) -> Self {
+        let mut written = Vec::with_capacity(10);
+        varint(&mut written, number);
+        let mut bytes = [0; 10];
+        bytes[..written.len()].copy_from_slice(&written);
+        let length = written.len() as u8;
+        Self { bytes, length }
+    }
+
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        // Most numbers are short, and a copy of a known length is one instruction.
+        match self.length {
+            1 => out.push(self.bytes[0]),
+            2 => out.extend_from_slice(&self.bytes[..2]),
+            3 => out.extend_from_slice(&self.bytes[..3]),
+            length => out.extend_from_slice(&self.bytes[..usize::from(length)]),
+        }
+    }
+}
+
+/// Adds a number as protobuf writes it.
+#[inline]
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Adds a field that is bytes.
+fn bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(field << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }
 
 fn location_message(profile: &Profile, location: &Location) -> proto::Location {
