@@ -306,14 +306,16 @@ impl Compiled {
 }
 
 /// Where one regular expression matches in one profile.
-struct Matches<'a> {
+pub(crate) struct Matches<'a> {
     regex: &'a Regex,
-    function: Vec<bool>,
-    mapping: Vec<bool>,
+    /// By its name or its file.
+    pub(crate) function: Vec<bool>,
+    /// By the name of the mapped file.
+    pub(crate) mapping: Vec<bool>,
 }
 
 impl<'a> Matches<'a> {
-    fn new(profile: &Profile, regex: &'a Regex) -> Self {
+    pub(crate) fn new(profile: &Profile, regex: &'a Regex) -> Self {
         let is = |id| regex.is_match(profile.text(id));
         Self {
             function: profile

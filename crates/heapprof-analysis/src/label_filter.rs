@@ -1,15 +1,17 @@
 //! Filters on labels: `[key=]value`, a range of numbers or regular expressions, as pprof reads them.
 //!
-//! Unlike pprof each label is compared in its own unit, and a number too large is an error, not a crash.
+//! Unlike pprof each label is compared in its own unit, and a number too large is an error, not a crash. For those who
+//! want pprof's comparison ([`LabelFilter::as_pprof`]) the caller makes it, and the rest is the same.
 
 use heapprof_profile::{Label, Profile, Unit};
 use regex::Regex;
 
 use crate::error::Error;
+use crate::pattern::go_regex;
 
 /// A compiled `tag_focus` or `tag_ignore`.
 #[derive(Debug)]
-pub(crate) struct LabelFilter {
+pub struct LabelFilter {
     key: Option<String>,
     value: Wanted,
 }
@@ -21,6 +23,16 @@ enum Wanted {
         high: Option<Bound>,
     },
     Text(Vec<Regex>),
+    Number(NumberTest),
+}
+
+/// Whether the number of a label of this key is what is looked for.
+pub struct NumberTest(pub Box<dyn Fn(&str, i64) -> bool>);
+
+impl std::fmt::Debug for NumberTest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NumberTest")
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,10 +48,7 @@ impl LabelFilter {
             text: text.to_string(),
             why,
         };
-        let (key, value) = match text.split_once('=') {
-            Some((key, value)) => (Some(key.to_string()), value),
-            None => (None, text),
-        };
+        let (key, value) = keyed(text);
         if let Some((low, high)) = range(value).map_err(error)? {
             let value = Wanted::Range { low, high };
             return Ok(Self { key, value });
@@ -52,6 +61,19 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
+    /// With Go's regular expressions, and ranges as `range` reads them.
+    pub fn as_pprof(
+        text: &str,
+        range: impl FnOnce(&str) -> Result<Option<NumberTest>, String>,
+    ) -> Result<Self, String> {
+        let (key, value) = keyed(text);
+        let value = match range(value)? {
+            Some(test) => Wanted::Number(test),
+            None => Wanted::Text(value.split(',').map(go_regex).collect::<Result<_, _>>()?),
+        };
+        Ok(Self { key, value })
+    }
+
     pub(crate) fn matches(&self, profile: &Profile, labels: &[Label]) -> bool {
         let mut of_key = labels.iter().filter(|label| match &self.key {
             Some(key) => profile.text(label.key) == key,
@@ -61,6 +83,9 @@ impl LabelFilter {
             Wanted::Range { low, high } => of_key
                 .filter(|label| label.str.is_empty())
                 .any(|label| in_range(profile, label, *low, *high)),
+            Wanted::Number(NumberTest(test)) => of_key
+                .filter(|label| label.str.is_empty())
+                .any(|label| test(profile.text(label.key), label.num)),
             // With a key any expression will do; without one all must find a label.
             Wanted::Text(regexes) if self.key.is_some() => of_key.any(|label| {
                 let text = profile.text(label.str);
@@ -79,6 +104,14 @@ impl LabelFilter {
                     })
             }),
         }
+    }
+}
+
+/// `key=value` in its parts.
+fn keyed(text: &str) -> (Option<String>, &str) {
+    match text.split_once('=') {
+        Some((key, value)) => (Some(key.to_string()), value),
+        None => (None, text),
     }
 }
 

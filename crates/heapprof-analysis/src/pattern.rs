@@ -1,6 +1,10 @@
 //! Regular expressions that users give, with errors in one line.
 
+mod go;
+
 use regex::Regex;
+
+pub use go::go_regex;
 
 use crate::error::Error;
 

@@ -44,9 +44,7 @@ pub(crate) fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, 
     sums.into_iter()
         .zip(columns)
         .map(|((total, net), &column)| {
-            let total = i64::try_from(total).map_err(|_| Error::Overflow {
-                sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
-            })?;
+            let total = i64::try_from(total).map_err(|_| overflow(profile, column))?;
             // |net| <= total, so it fits too.
             Ok(Total {
                 total,
@@ -54,6 +52,78 @@ pub(crate) fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, 
             })
         })
         .collect()
+}
+
+/// Sums of this column do not fit in 64 bits.
+pub(crate) fn overflow(profile: &Profile, column: usize) -> Error {
+    Error::Overflow {
+        sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
+    }
+}
+
+/// The kernel: flat and cum of entities, `width` sums each, sample by sample.
+///
+/// Sums are bounded by the total of the values that are added ([`whole`]), once a sample and entity; so
+/// whoever made sure of that total needs no checks here.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) width: usize,
+    /// `entity * width + column`.
+    pub(crate) flat: Vec<i64>,
+    pub(crate) cum: Vec<i64>,
+    /// The sample that last counted an entity, from 1.
+    seen: Vec<u32>,
+    stamp: u32,
+}
+
+impl Sums {
+    pub(crate) fn new(entities: usize, width: usize) -> Self {
+        let mut sums = Self {
+            width,
+            ..Self::default()
+        };
+        sums.grow(entities);
+        sums
+    }
+
+    /// Makes room for entities that were found on the way.
+    pub(crate) fn grow(&mut self, entities: usize) {
+        self.flat.resize(entities * self.width, 0);
+        self.cum.resize(entities * self.width, 0);
+        self.seen.resize(entities, 0);
+    }
+
+    /// Adds a sample: to the flat of `leaf`, if there is one, and to the cum of each of `entities` once.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        values: &[i64],
+        leaf: Option<u32>,
+        entities: impl IntoIterator<Item = u32>,
+    ) {
+        let width = self.width;
+        if self.stamp == u32::MAX {
+            self.seen.fill(0);
+            self.stamp = 0;
+        }
+        self.stamp += 1;
+        if let Some(leaf) = leaf {
+            let at = leaf as usize * width;
+            for (sum, value) in self.flat[at..].iter_mut().zip(values) {
+                *sum += value;
+            }
+        }
+        for entity in entities {
+            let entity = entity as usize;
+            if self.seen[entity] == self.stamp {
+                continue;
+            }
+            self.seen[entity] = self.stamp;
+            for (sum, value) in self.cum[entity * width..].iter_mut().zip(values) {
+                *sum += value;
+            }
+        }
+    }
 }
 
 /// Computes [`Totals`]. `whole` must have succeeded for the columns: it bounds every sum made here,
@@ -67,55 +137,25 @@ pub(crate) fn totals(
     columns: &[usize],
 ) -> Totals {
     let width = columns.len();
-    let mut flat = vec![0i64; entities * width];
-    let mut cum = vec![0i64; entities * width];
+    let mut sums = Sums::new(entities, width);
     let mut kept = vec![Total::default(); width];
-    // The sample that last counted an entity, from 1.
-    let mut seen = vec![0u32; entities];
     let mut stack = Vec::new();
     let mut picked = vec![0i64; width];
-    let mut stamp = 0u32;
     for i in 0..profile.samples.len() {
-        let values = profile.samples.values(i);
-        let mut any = false;
-        for (value, &column) in picked.iter_mut().zip(columns) {
-            *value = values[column];
-            any |= *value != 0;
-        }
-        if !any || !view.stack(&profile.samples, i, &mut stack) {
+        if !pick(profile, i, columns, &mut picked) || !view.stack(&profile.samples, i, &mut stack) {
             continue;
         }
         for (sum, &value) in kept.iter_mut().zip(&picked) {
             sum.total += value.abs();
             sum.net += value;
         }
-        if stamp == u32::MAX {
-            seen.fill(0);
-            stamp = 0;
-        }
-        stamp += 1;
-        let leaf = stack
-            .first()
-            .map_or(empty_stack, |&f| entity_of[f as usize]) as usize;
-        for (sum, value) in flat[leaf * width..].iter_mut().zip(&picked) {
-            *sum += value;
-        }
-        let mut count = |entity: usize| {
-            if seen[entity] == stamp {
-                return;
-            }
-            seen[entity] = stamp;
-            for (sum, value) in cum[entity * width..].iter_mut().zip(&picked) {
-                *sum += value;
-            }
-        };
-        if stack.is_empty() {
-            count(empty_stack as usize);
-        }
-        for &frame in &stack {
-            count(entity_of[frame as usize] as usize);
+        let entities = stack.iter().map(|&frame| entity_of[frame as usize]);
+        match entities.clone().next() {
+            None => sums.add(&picked, Some(empty_stack), [empty_stack]),
+            leaf => sums.add(&picked, leaf, entities),
         }
     }
+    let Sums { flat, cum, .. } = sums;
     let present = (0..width)
         .map(|column| {
             (0..entities as u32)
@@ -133,4 +173,16 @@ pub(crate) fn totals(
         present,
         kept,
     }
+}
+
+/// The values of sample `i` in the columns. False when all are 0: such a sample counts nowhere.
+#[inline]
+pub(crate) fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [i64]) -> bool {
+    let values = profile.samples.values(i);
+    let mut any = false;
+    for (value, &column) in picked.iter_mut().zip(columns) {
+        *value = values[column];
+        any |= *value != 0;
+    }
+    any
 }

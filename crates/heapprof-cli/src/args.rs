@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
+mod drop_in;
 mod leaks;
 pub(crate) mod record;
 mod store;
@@ -11,6 +12,7 @@ use heapprof_analysis::{Filters, Granularity, Query, Sort};
 use heapprof_formats::Values;
 use heapprof_report::Format;
 
+pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use record::RecordArgs;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -151,6 +153,12 @@ and .gnu_debuglink, in each --debug-dir and below /usr/lib/debug. A file whose b
 Example: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
+    /// pprof's flags, pprof's output, byte for byte
+    #[command(disable_help_flag = true, after_help = crate::pprof::help())]
+    Pprof(DropInArgs),
+    /// jeprof's options, its numbers and its text
+    #[command(disable_help_flag = true, after_help = crate::jeprof::help())]
+    Jeprof(DropInArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(
         after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz LD_PRELOAD=$(heapprof preload-path) \

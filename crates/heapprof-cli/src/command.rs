@@ -61,6 +61,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Merge(args) => merge::run(&context, &args)?,
         Command::Convert(args) => convert::run(&context, &args)?,
         Command::Symbolize(args) => symbolize::run(&context, &args)?,
+        Command::Pprof(args) => return crate::pprof::run(&context.sources, &args.words),
+        Command::Jeprof(args) => return crate::jeprof::run(&context.sources, &args.words),
         Command::Completions { shell } => completions::run(shell)?,
         Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
     }

@@ -7,21 +7,38 @@ mod args;
 mod command;
 mod default_profile;
 mod fetch;
+mod jeprof;
 mod messages;
 mod output;
+mod pprof;
 mod preload;
 mod progress;
 mod source;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::Cli;
 
+/// What was typed; a program that is called `pprof` is `heapprof pprof`.
+fn command_line() -> Vec<OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let name = args.first().and_then(|arg| Path::new(arg).file_name());
+    if let Some(name) = name
+        && ["pprof", "jeprof"].iter().any(|tool| name == *tool)
+    {
+        let name = name.to_os_string();
+        args.insert(1, name);
+    }
+    args
+}
+
 fn main() -> ExitCode {
     // A closed pipe is an error to writers, not a silent death: output files must not be left half-written.
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(command_line()) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             messages::usage(&error);

@@ -28,6 +28,11 @@ pub(crate) fn usage(error: &clap::Error) {
     ));
 }
 
+/// The whole help, to someone who typed too little.
+pub(crate) fn help(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
 /// Something the user may want to know; the work goes on.
 pub(crate) fn note(text: &str) {
     say(text);

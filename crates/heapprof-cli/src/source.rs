@@ -6,11 +6,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Session, Source, Store};
-use heapprof_formats::{Options, Part};
+use heapprof_analysis::{Session, Source, Store, reshape};
+use heapprof_formats::{Format, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::Cli;
+use crate::fetch::Transfer;
 use crate::progress::Progress;
 use crate::{default_profile, fetch, messages};
 
@@ -64,24 +65,43 @@ impl Sources {
         Ok(source)
     }
 
+    /// The profile behind one argument as pprof sees it: no word of its format, no labels without a value.
+    pub(crate) fn unmerged(&self, name: &str) -> Result<Profile> {
+        Ok(unshared(self.read_one(name, as_pprof_sees_it)?))
+    }
+
+    /// The profile at a URL, as [`unmerged`](Self::unmerged).
+    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer) -> Result<Profile> {
+        let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
+        Ok(as_pprof_sees_it(self.decode(url, body, None, None)?))
+    }
+
     fn one(&self, name: &str) -> Result<Source> {
+        self.read_one(name, Reading::commented)
+    }
+
+    fn read_one(&self, name: &str, keep: impl Fn(Reading) -> Profile) -> Result<Source> {
         let (whole, part) = parted(name);
         if whole == "-" {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
             }
             let name = name.replacen('-', "stdin", 1);
-            let profile = self.decode(&name, io::stdin().lock(), None, part)?;
-            return Ok(Source::new(name, profile));
+            let reading = self.decode(&name, io::stdin().lock(), None, part)?;
+            return Ok(Source::new(name, keep(reading)));
         }
         if fetch::is_url(whole) {
-            let body = fetch::fetch(whole).with_context(|| name.to_string())?;
-            return Ok(Source::new(name, self.decode(name, body, None, part)?));
+            let body =
+                fetch::fetch(whole, &Transfer::default()).with_context(|| name.to_string())?;
+            return Ok(Source::new(
+                name,
+                keep(self.decode(name, body, None, part)?),
+            ));
         }
         // A path is tried before a name.
         let path = Path::new(whole);
         if path.exists() {
-            return Ok(Source::new(name, self.file(name, path, part)?));
+            return Ok(Source::new(name, keep(self.file(name, path, part)?)));
         }
         match self.stored(name)? {
             Some(store) => store
@@ -129,7 +149,7 @@ impl Sources {
         Ok(found.map(|store| (store.session(), numbers)))
     }
 
-    fn file(&self, name: &str, path: &Path, part: Option<Part>) -> Result<Profile> {
+    fn file(&self, name: &str, path: &Path, part: Option<Part>) -> Result<Reading> {
         let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
         let metadata = file
             .metadata()
@@ -147,11 +167,10 @@ impl Sources {
         reader: impl Read,
         length: Option<u64>,
         part: Option<Part>,
-    ) -> Result<Profile> {
+    ) -> Result<Reading> {
         let reader = Progress::new(reader, length);
         let options = self.options.clone().part(part);
-        let reading = heapprof_formats::read(reader, &options).with_context(|| name.to_string())?;
-        Ok(reading.commented())
+        heapprof_formats::read(reader, &options).with_context(|| name.to_string())
     }
 }
 
@@ -163,6 +182,14 @@ fn parted(name: &str) -> (&str, Option<Part>) {
         (!whole.is_empty() && !Path::new(name).exists()).then_some((whole, Some(part)))
     };
     split().unwrap_or((name, None))
+}
+
+fn as_pprof_sees_it(reading: Reading) -> Profile {
+    let mut profile = reading.profile;
+    if reading.format == Format::Pprof {
+        reshape::drop_empty_labels(&mut profile);
+    }
+    profile
 }
 
 /// The profile, to change it.

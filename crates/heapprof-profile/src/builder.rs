@@ -96,7 +96,19 @@ impl ProfileBuilder {
         is_folded: bool,
         lines: &[Line],
     ) -> LocationIndex {
-        let key = (mapping, address, is_folded, lines.into());
+        self.location_by(lines.into(), mapping, address, is_folded, lines)
+    }
+
+    /// A location that is taken to be the same as an earlier one whose `key` was equal.
+    pub(crate) fn location_by(
+        &mut self,
+        key: Box<[Line]>,
+        mapping: Option<MappingIndex>,
+        address: u64,
+        is_folded: bool,
+        lines: &[Line],
+    ) -> LocationIndex {
+        let key = (mapping, address, is_folded, key);
         let profile = &mut self.profile;
         *self.location_index.entry(key).or_insert_with(|| {
             let start = profile.line.len() as u32;

@@ -26,6 +26,7 @@ mod id_map;
 mod inflate;
 mod merge;
 mod model;
+mod pack;
 #[allow(missing_docs, unreachable_pub, dead_code)]
 mod proto;
 mod sample_type;
@@ -37,10 +38,10 @@ mod wire;
 pub use crate::{
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
-    encode::{encode, encode_plain, encode_samples_quickly},
+    encode::{encode, encode_loosely, encode_plain, encode_samples_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     inflate::Inflate,
-    merge::{agree_units, merge, merge_all},
+    merge::{UnitRules, agree_units, merge, merge_all, merge_as_pprof},
     model::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType,

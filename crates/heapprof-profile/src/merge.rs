@@ -3,6 +3,9 @@
 //!
 //! Keys follow pprof (profile/merge.go) without its losses: a unit's conversion keeps every sample,
 //! lines keep their columns, the default sample type stays, the time is the earliest known one.
+//! `as_pprof.rs` has the losses, for those who want pprof's results.
+
+mod as_pprof;
 
 use std::hash::BuildHasher;
 
@@ -13,11 +16,12 @@ use hashbrown::HashTable;
 use crate::builder::ProfileBuilder;
 use crate::error::{Error, Warning};
 use crate::model::{
-    Function, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex, Profile, Samples,
-    ValueType,
+    Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
+    Profile, Samples, ValueType,
 };
 use crate::strings::StringId;
 use crate::unit::Unit;
+pub use as_pprof::{UnitRules, merge_as_pprof};
 
 /// Adds two profiles up.
 pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
@@ -36,7 +40,7 @@ pub fn merge_all<E: From<Error>>(
         let profile = profile?;
         match &mut merger {
             None => {
-                let mut first = Merger::new(&profile);
+                let mut first = Merger::new(&profile, Rules::Ours);
                 first.add(&profile)?;
                 merger = Some(first);
             }
@@ -53,15 +57,27 @@ pub fn merge_all<E: From<Error>>(
 /// Size rounded up to pages, offset, and build id or file name: the same file mapped by two runs.
 type MappingKey = (u64, u64, StringId);
 
+/// What is the same, and what a sum beyond 64 bits is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// Lines differ by all that they say; sums are checked.
+    Ours,
+    /// pprof's.
+    Pprof,
+}
+
 struct Merger {
     builder: ProfileBuilder,
+    rules: Rules,
+    /// Whether a profile was added.
+    begun: bool,
     mapping_key: HashMap<MappingKey, MappingIndex>,
     sample_index: HashTable<u32>,
     hasher: RandomState,
 }
 
 impl Merger {
-    fn new(first: &Profile) -> Self {
+    fn new(first: &Profile, rules: Rules) -> Self {
         let types: Vec<(&str, &str)> = first
             .sample_type
             .iter()
@@ -69,6 +85,8 @@ impl Merger {
             .collect();
         Self {
             builder: ProfileBuilder::new(&types),
+            rules,
+            begun: false,
             mapping_key: HashMap::new(),
             sample_index: HashTable::new(),
             hasher: RandomState::default(),
@@ -119,47 +137,16 @@ impl Merger {
     }
 
     fn add(&mut self, profile: &Profile) -> Result<(), Error> {
-        self.header(profile)?;
-        let builder = &mut self.builder;
-        let strings: Vec<StringId> = profile.strings.iter().map(|s| builder.text(s)).collect();
-        let text = |id: StringId| strings[id.index()];
-
-        let mut mapping = Vec::new();
-        for m in &profile.mapping {
-            let moved = Mapping {
-                filename: text(m.filename),
-                build_id: text(m.build_id),
-                ..*m
-            };
-            let size = m.memory_limit.wrapping_sub(m.memory_start);
-            let file = if m.build_id.is_empty() {
-                moved.filename
-            } else {
-                moved.build_id
-            };
-            let key = (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file);
-            let index = *self
-                .mapping_key
-                .entry(key)
-                .or_insert_with(|| builder.mapping(moved));
-            let start = builder.profile.mapping[index.index()].memory_start;
-            mapping.push((index, start.wrapping_sub(m.memory_start)));
+        match self.rules {
+            Rules::Ours => self.header(profile)?,
+            Rules::Pprof => as_pprof::header(&mut self.builder.profile, profile, !self.begun),
         }
-        let function: Vec<_> = profile
-            .function
-            .iter()
-            .map(|f| {
-                builder.function(Function {
-                    name: text(f.name),
-                    system_name: text(f.system_name),
-                    filename: text(f.filename),
-                    ..*f
-                })
-            })
-            .collect();
-        // Locations and label sets are moved when a sample first needs them: merging leaves the unused behind.
-        let mut location: Vec<Option<LocationIndex>> = vec![None; profile.location.len()];
-        let mut label_set: Vec<Option<LabelSetIndex>> = vec![None; profile.label_sets.len()];
+        self.begun = true;
+        // Everything is moved when a sample first needs it: merging leaves the unused behind. But for the main binary.
+        let mut moved = Moved::new(profile);
+        if self.builder.profile.mapping.is_empty() && !profile.mapping.is_empty() {
+            self.move_mapping(&mut moved, MappingIndex(0));
+        }
         let mut stack = Vec::new();
         for i in 0..profile.samples.len() {
             let values = profile.samples.values(i);
@@ -168,49 +155,116 @@ impl Merger {
             }
             stack.clear();
             for &l in profile.samples.stack(i) {
-                let moved = *location[l.index()].get_or_insert_with(|| {
-                    let l = &profile.location[l.index()];
-                    let lines: Vec<Line> = profile
-                        .lines(l)
-                        .iter()
-                        .map(|line| Line {
-                            function: function[line.function.index()],
-                            ..*line
-                        })
-                        .collect();
-                    let (mapping, shift) = match l.mapping {
-                        Some(m) => (Some(mapping[m.index()].0), mapping[m.index()].1),
-                        None => (None, 0),
-                    };
-                    let address = l.address.wrapping_add(shift);
-                    builder.location(mapping, address, l.is_folded, &lines)
+                stack.push(match moved.location[l.index()] {
+                    Some(known) => known,
+                    None => self.move_location(&mut moved, l),
                 });
-                stack.push(moved);
             }
             let set = profile.samples.label_set(i);
-            let set = *label_set[set.index()].get_or_insert_with(|| {
-                let labels = profile.label_sets.get(set).iter();
-                let mut moved: Vec<Label> = labels
-                    .map(|l| Label {
-                        key: text(l.key),
-                        str: text(l.str),
-                        num_unit: text(l.num_unit),
-                        ..*l
-                    })
-                    .collect();
-                builder.label_set(&mut moved)
-            });
-            let samples = &mut builder.profile.samples;
-            add_sample(
-                &mut self.sample_index,
-                &self.hasher,
-                samples,
-                &stack,
-                set,
-                values,
-            )?;
+            let set = match moved.label_set[set.index()] {
+                Some(known) => known,
+                None => self.move_labels(&mut moved, set),
+            };
+            self.add_sample(&stack, set, values)?;
         }
         Ok(())
+    }
+
+    fn move_text(&mut self, moved: &mut Moved<'_>, id: StringId) -> StringId {
+        let from = moved.profile;
+        *moved.string[id.index()].get_or_insert_with(|| self.builder.text(from.text(id)))
+    }
+
+    /// The mapping and how far addresses in it move.
+    fn move_mapping(&mut self, moved: &mut Moved<'_>, index: MappingIndex) -> (MappingIndex, u64) {
+        if let Some(known) = moved.mapping[index.index()] {
+            return known;
+        }
+        let m = moved.profile.mapping[index.index()];
+        let copy = Mapping {
+            filename: self.move_text(moved, m.filename),
+            build_id: self.move_text(moved, m.build_id),
+            ..m
+        };
+        let size = m.memory_limit.wrapping_sub(m.memory_start);
+        let file = if m.build_id.is_empty() {
+            copy.filename
+        } else {
+            copy.build_id
+        };
+        let key = (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file);
+        let builder = &mut self.builder;
+        let new = *self
+            .mapping_key
+            .entry(key)
+            .or_insert_with(|| builder.mapping(copy));
+        let start = builder.profile.mapping[new.index()].memory_start;
+        let known = (new, start.wrapping_sub(m.memory_start));
+        moved.mapping[index.index()] = Some(known);
+        known
+    }
+
+    fn move_function(&mut self, moved: &mut Moved<'_>, index: FunctionIndex) -> FunctionIndex {
+        if let Some(known) = moved.function[index.index()] {
+            return known;
+        }
+        let f = moved.profile.function[index.index()];
+        let copy = Function {
+            name: self.move_text(moved, f.name),
+            system_name: self.move_text(moved, f.system_name),
+            filename: self.move_text(moved, f.filename),
+            ..f
+        };
+        let new = self.builder.function(copy);
+        moved.function[index.index()] = Some(new);
+        new
+    }
+
+    fn move_location(&mut self, moved: &mut Moved<'_>, index: LocationIndex) -> LocationIndex {
+        let from = moved.profile;
+        let l = &from.location[index.index()];
+        let (mapping, shift) = match l.mapping {
+            Some(m) => {
+                let (mapping, shift) = self.move_mapping(moved, m);
+                (Some(mapping), shift)
+            }
+            None => (None, 0),
+        };
+        let mut lines = Vec::new();
+        for line in from.lines(l) {
+            lines.push(Line {
+                function: self.move_function(moved, line.function),
+                ..*line
+            });
+        }
+        let address = l.address.wrapping_add(shift);
+        let mut key: Box<[Line]> = lines.as_slice().into();
+        if self.rules == Rules::Pprof
+            && let Some((_, inlined)) = key.split_last_mut()
+        {
+            inlined.iter_mut().for_each(|line| line.column = 0);
+        }
+        let new = self
+            .builder
+            .location_by(key, mapping, address, l.is_folded, &lines);
+        moved.location[index.index()] = Some(new);
+        new
+    }
+
+    fn move_labels(&mut self, moved: &mut Moved<'_>, index: LabelSetIndex) -> LabelSetIndex {
+        let from = moved.profile;
+        let mut labels = Vec::new();
+        for l in from.label_sets.get(index) {
+            labels.push(Label {
+                key: self.move_text(moved, l.key),
+                str: self.move_text(moved, l.str),
+                num_unit: self.move_text(moved, l.num_unit),
+                ..*l
+            });
+        }
+        let new = self.builder.label_set(&mut labels);
+        moved.label_set[index.index()] = Some(new);
+        new
     }
 
     fn header(&mut self, other: &Profile) -> Result<(), Error> {
@@ -291,6 +345,38 @@ impl Merger {
         Ok(())
     }
 
+    fn add_sample(
+        &mut self,
+        stack: &[LocationIndex],
+        set: LabelSetIndex,
+        values: &[i64],
+    ) -> Result<(), Error> {
+        let (samples, hasher) = (&mut self.builder.profile.samples, &self.hasher);
+        let hash = |stack: &[LocationIndex], set: LabelSetIndex| hasher.hash_one((stack, set));
+        let same =
+            |&i: &u32| samples.label_set(i as usize) == set && samples.stack(i as usize) == stack;
+        if let Some(&i) = self.sample_index.find(hash(stack, set), same) {
+            let at = i as usize * samples.width;
+            for (sum, value) in samples.value[at..].iter_mut().zip(values) {
+                *sum = match self.rules {
+                    Rules::Pprof => sum.wrapping_add(*value),
+                    Rules::Ours => sum.checked_add(*value).ok_or_else(|| Error::Overflow {
+                        what: "a merged sample's value".to_string(),
+                    })?,
+                };
+            }
+            return Ok(());
+        }
+        let i = u32::try_from(samples.len()).map_err(|_| Error::Overflow {
+            what: "the number of merged samples".to_string(),
+        })?;
+        samples.push(stack.iter().copied(), values, set);
+        self.sample_index.insert_unique(hash(stack, set), i, |&i| {
+            hash(samples.stack(i as usize), samples.label_set(i as usize))
+        });
+        Ok(())
+    }
+
     fn finish(self) -> Profile {
         let mut profile = self.builder.finish();
         let kept = |t: &ValueType| t.r#type == profile.default_sample_type;
@@ -302,34 +388,27 @@ impl Merger {
     }
 }
 
-fn add_sample(
-    index: &mut HashTable<u32>,
-    hasher: &RandomState,
-    samples: &mut Samples,
-    stack: &[LocationIndex],
-    set: LabelSetIndex,
-    values: &[i64],
-) -> Result<(), Error> {
-    let hash = |stack: &[LocationIndex], set: LabelSetIndex| hasher.hash_one((stack, set));
-    let same =
-        |&i: &u32| samples.label_set(i as usize) == set && samples.stack(i as usize) == stack;
-    if let Some(&i) = index.find(hash(stack, set), same) {
-        let at = i as usize * samples.width;
-        for (sum, value) in samples.value[at..].iter_mut().zip(values) {
-            *sum = sum.checked_add(*value).ok_or_else(|| Error::Overflow {
-                what: "a merged sample's value".to_string(),
-            })?;
+/// What of a profile went where.
+struct Moved<'a> {
+    profile: &'a Profile,
+    string: Vec<Option<StringId>>,
+    mapping: Vec<Option<(MappingIndex, u64)>>,
+    function: Vec<Option<FunctionIndex>>,
+    location: Vec<Option<LocationIndex>>,
+    label_set: Vec<Option<LabelSetIndex>>,
+}
+
+impl<'a> Moved<'a> {
+    fn new(profile: &'a Profile) -> Self {
+        Self {
+            profile,
+            string: vec![None; profile.strings.len()],
+            mapping: vec![None; profile.mapping.len()],
+            function: vec![None; profile.function.len()],
+            location: vec![None; profile.location.len()],
+            label_set: vec![None; profile.label_sets.len()],
         }
-        return Ok(());
     }
-    let i = u32::try_from(samples.len()).map_err(|_| Error::Overflow {
-        what: "the number of merged samples".to_string(),
-    })?;
-    samples.push(stack.iter().copied(), values, set);
-    index.insert_unique(hash(stack, set), i, |&i| {
-        hash(samples.stack(i as usize), samples.label_set(i as usize))
-    });
-    Ok(())
 }
 
 /// Brings sample types that both profiles have to the finer of their units, so that they can be compared.

@@ -228,6 +228,55 @@ impl Samples {
         self.value.extend_from_slice(values);
         self.label_set.push(label_set);
     }
+
+    /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a sample for which it
+    /// returns false goes. `change` is told the stack, the values and the labels.
+    pub fn rewrite(
+        &mut self,
+        mut change: impl FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
+    ) {
+        let mut location = Vec::with_capacity(self.location.len());
+        let (mut kept, mut start) = (0, 0);
+        for i in 0..self.len() {
+            let before = location.len();
+            let stack = &self.location[start..self.end[i]];
+            let values = i * self.width..(i + 1) * self.width;
+            start = self.end[i];
+            if !change(
+                stack,
+                &self.value[values.clone()],
+                self.label_set[i],
+                &mut location,
+            ) {
+                location.truncate(before);
+                continue;
+            }
+            self.end[kept] = location.len();
+            self.value.copy_within(values, kept * self.width);
+            self.label_set[kept] = self.label_set[i];
+            kept += 1;
+        }
+        self.location = location;
+        self.end.truncate(kept);
+        self.value.truncate(kept * self.width);
+        self.label_set.truncate(kept);
+    }
+
+    /// Gives every sample the labels that `change` makes of its own.
+    pub fn relabel(&mut self, mut change: impl FnMut(LabelSetIndex) -> LabelSetIndex) {
+        for set in &mut self.label_set {
+            *set = change(*set);
+        }
+    }
+
+    /// Changes every value; `change` is told the position of its sample type.
+    pub fn change_values(&mut self, mut change: impl FnMut(usize, i64) -> i64) {
+        for values in self.value.chunks_mut(self.width.max(1)) {
+            for (column, value) in values.iter_mut().enumerate() {
+                *value = change(column, *value);
+            }
+        }
+    }
 }
 
 /// Distinct sets of labels. Within a set texts come before numbers, each ordered by key.

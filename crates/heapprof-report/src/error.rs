@@ -15,6 +15,15 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// The numbers could not be had.
+    #[error(transparent)]
+    Analysis(#[from] heapprof_analysis::Error),
+    /// The profile could not be written.
+    #[error(transparent)]
+    Profile(#[from] heapprof_profile::Error),
+    /// No node has a name that is looked for.
+    #[error("no matches found for regexp: {0}")]
+    NoMatch(String),
     /// CSV could not be made.
     #[error(transparent)]
     Csv(csv::Error),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{Object, ObjectSymbol};
 
+use crate::elf::{Elf, hex};
 use crate::storage::Storage;
 
 /// Why recording a program by preloading finds less than all, or nothing.
@@ -45,6 +46,33 @@ const ALLOCATORS: [&str; 6] = [
     "tc_malloc",
     "rpmalloc",
 ];
+
+/// A file with code in it, for those who only want to know which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectFile {
+    /// In hex; none where there is none, or the file is not ELF.
+    pub build_id: Option<String>,
+}
+
+/// What the file is if it holds code: an ELF file that can be read, or by its first bytes one of macOS or Windows.
+pub fn object_file(path: &Path) -> Option<ObjectFile> {
+    if !path.is_file() {
+        return None;
+    }
+    let storage = Storage::new();
+    if let Ok(Some(elf)) = Elf::open(path, &storage) {
+        let build_id = elf.build_id().map(hex);
+        return Some(ObjectFile { build_id });
+    }
+    let mut start = [0; 4];
+    let mut file = std::fs::File::open(path).ok()?;
+    std::io::Read::read_exact(&mut file, &mut start).ok()?;
+    let foreign = matches!(
+        start,
+        [0xfe, 0xed, 0xfa, 0xce | 0xcf] | [0xce | 0xcf, 0xfa, 0xed, 0xfe] | [b'M', b'Z', ..]
+    );
+    foreign.then_some(ObjectFile { build_id: None })
+}
 
 /// Looks at an executable. A file that is no ELF file and no script has no obstacles: the kernel will say.
 pub fn inspect(path: &Path) -> Program {

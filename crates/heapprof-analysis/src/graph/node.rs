@@ -1,0 +1,252 @@
+//! What a node is: the frames that share name, file, line and address as far as the profile still tells them apart.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use heapprof_profile::{Profile, StringId, StringTable};
+
+use super::path::{Trim, base, clean};
+use crate::frames::{Frame, FrameTable};
+
+/// What a node shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeInfo<'a> {
+    /// Of the function; empty when there are no symbols, or only files are told apart.
+    pub name: &'a str,
+    /// 0 unless addresses are told apart.
+    pub address: u64,
+    /// Trimmed and cleaned; may be empty.
+    pub file: &'a str,
+    /// First line of the function, where the object file is kept too.
+    pub start_line: i64,
+    /// 0 when unknown.
+    pub line: i64,
+    /// 0 when unknown.
+    pub column: i64,
+    /// The mapped file; empty where it is not kept.
+    pub object: &'a str,
+}
+
+impl NodeInfo<'_> {
+    /// The parts of the name in reports: address, function, place or what there is instead.
+    pub fn parts(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        if self.address != 0 {
+            parts.push(format!("{:016x}", self.address));
+        }
+        if !self.name.is_empty() {
+            parts.push(self.name.to_string());
+        }
+        if self.line != 0 {
+            let column = match self.column {
+                0 => String::new(),
+                column => format!(":{column}"),
+            };
+            parts.push(format!("{}:{}{column}", self.file, self.line));
+        } else if !self.file.is_empty() {
+            parts.push(self.file.to_string());
+        } else if !self.name.is_empty() {
+        } else if !self.object.is_empty() {
+            parts.push(format!("[{}]", base(self.object)));
+        } else {
+            parts.push("<unknown>".to_string());
+        }
+        parts
+    }
+}
+
+/// A node's identity. `file` is a text of the table below, the others are the profile's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) name: StringId,
+    pub(super) file: StringId,
+    pub(super) object: StringId,
+    pub(super) address: u64,
+    pub(super) start_line: i64,
+    pub(super) line: i64,
+    pub(super) column: i64,
+}
+
+/// The distinct keys of a profile's frames.
+pub(super) struct NodeTable {
+    pub(super) key: Vec<Key>,
+    /// The key of each frame.
+    pub(super) of_frame: Vec<u32>,
+    index: HashTable<u32>,
+    hasher: RandomState,
+    files: StringTable,
+    /// File name of each function: trimmed, and cleaned as well.
+    trimmed: Vec<(StringId, StringId)>,
+}
+
+impl NodeTable {
+    /// With `objects` each node keeps its mapped file; else only those without a name.
+    pub(super) fn new(profile: &Profile, frames: &FrameTable, trim: &Trim, objects: bool) -> Self {
+        let names = profile.function.iter().map(|f| profile.text(f.filename));
+        let mut files = StringTable::new();
+        let trimmed = names
+            .map(|name| shown(&mut files, trim.apply(name)))
+            .collect();
+        Self::fill(profile, frames, objects, files, trimmed)
+    }
+
+    /// The table after trimming the file names once more: pprof does so each time it makes its graph anew.
+    /// None where nothing changes, which is so unless what was cut off recurs in the rest.
+    pub(super) fn trimmed_again(
+        &self,
+        profile: &Profile,
+        frames: &FrameTable,
+        trim: &Trim,
+        objects: bool,
+    ) -> Option<Self> {
+        let changes = |&(text, _): &(StringId, StringId)| {
+            let text = self.files.get(text);
+            trim.apply(text).len() != text.len()
+        };
+        if !self.trimmed.iter().any(changes) {
+            return None;
+        }
+        let mut files = self.files.clone();
+        let again = |&(text, _): &(StringId, StringId)| {
+            let text = self.files.get(text);
+            shown(&mut files, trim.apply(text))
+        };
+        let trimmed = self.trimmed.iter().map(again).collect();
+        Some(Self::fill(profile, frames, objects, files, trimmed))
+    }
+
+    fn fill(
+        profile: &Profile,
+        frames: &FrameTable,
+        objects: bool,
+        files: StringTable,
+        trimmed: Vec<(StringId, StringId)>,
+    ) -> Self {
+        let mut table = Self {
+            key: Vec::new(),
+            of_frame: Vec::with_capacity(frames.len()),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+            files,
+            trimmed,
+        };
+        for frame in frames.iter() {
+            let key = table.key_of(profile, frame, objects);
+            let node = table.insert(key);
+            table.of_frame.push(node);
+        }
+        table
+    }
+
+    fn key_of(&self, profile: &Profile, frame: &Frame, objects: bool) -> Key {
+        let location = match frame {
+            Frame::Line { location, .. } | Frame::Address { location } => *location,
+            // Only a question's filters add these.
+            Frame::Label { .. } => unreachable!("a profile's own frames are places"),
+        };
+        let location = &profile.location[location.index()];
+        let mapping = location
+            .mapping
+            .map(|m| profile.mapping[m.index()].filename);
+        let object = mapping.unwrap_or(StringId::EMPTY);
+        let unnamed = Key {
+            name: StringId::EMPTY,
+            file: StringId::EMPTY,
+            object,
+            address: location.address,
+            start_line: 0,
+            line: 0,
+            column: 0,
+        };
+        let Frame::Line { line, .. } = frame else {
+            return unnamed;
+        };
+        let line = &profile.line[*line as usize];
+        let function = &profile.function[line.function.index()];
+        let objects = objects || function.name.is_empty();
+        Key {
+            name: function.name,
+            file: self.trimmed[line.function.index()].1,
+            object: if objects { object } else { StringId::EMPTY },
+            start_line: if objects { function.start_line } else { 0 },
+            line: line.line,
+            column: line.column,
+            ..unnamed
+        }
+    }
+
+    fn insert(&mut self, key: Key) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        let (keys, hasher) = (&mut self.key, &self.hasher);
+        let entry = self.index.entry(
+            hash,
+            |&node| keys[node as usize] == key,
+            |&node| hasher.hash_one(keys[node as usize]),
+        );
+        match entry {
+            hashbrown::hash_table::Entry::Occupied(known) => *known.get(),
+            hashbrown::hash_table::Entry::Vacant(new) => {
+                let node = keys.len() as u32;
+                new.insert(node);
+                keys.push(key);
+                node
+            }
+        }
+    }
+
+    /// The node with this key.
+    pub(super) fn find(&self, key: Key) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.index
+            .find(hash, |&node| self.key[node as usize] == key)
+            .copied()
+    }
+
+    pub(super) fn info<'a>(&'a self, profile: &'a Profile, node: u32) -> NodeInfo<'a> {
+        let key = &self.key[node as usize];
+        NodeInfo {
+            name: profile.text(key.name),
+            address: key.address,
+            file: self.files.get(key.file),
+            start_line: key.start_line,
+            line: key.line,
+            column: key.column,
+            object: profile.text(key.object),
+        }
+    }
+}
+
+/// A trimmed file name, as it is and as a node shows it.
+fn shown(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
+    let text = files.intern(trimmed);
+    match trimmed {
+        "" => (text, text),
+        trimmed => (text, files.intern(&clean(trimmed))),
+    }
+}
+
+/// The printable names of all nodes of a table, in one piece of text.
+#[derive(Default)]
+pub(super) struct Names {
+    text: String,
+    end: Vec<usize>,
+}
+
+impl Names {
+    pub(super) fn new(profile: &Profile, table: &NodeTable) -> Self {
+        let mut names = Self::default();
+        for node in 0..table.key.len() as u32 {
+            let parts = table.info(profile, node).parts();
+            names.text.push_str(&parts.join(" "));
+            names.end.push(names.text.len());
+        }
+        names
+    }
+
+    pub(super) fn get(&self, node: u32) -> &str {
+        let node = node as usize;
+        let start = if node == 0 { 0 } else { self.end[node - 1] };
+        &self.text[start..self.end[node]]
+    }
+}

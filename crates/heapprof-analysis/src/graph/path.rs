@@ -1,0 +1,148 @@
+//! File names as pprof compares and shows them: prefixes cut off, `.` and `..` worked out.
+
+use std::borrow::Cow;
+
+/// The last part of a path as Go's `filepath.Base` has it: trailing slashes do not count.
+pub fn base(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" if path.is_empty() => ".",
+        "" => "/",
+        trimmed => trimmed.rsplit('/').next().unwrap_or(trimmed),
+    }
+}
+
+/// The shortest path of the same meaning, by its text alone (Go's `filepath.Clean`).
+pub fn clean(path: &str) -> Cow<'_, str> {
+    let rooted = path.starts_with('/');
+    let relative = if rooted { &path[1..] } else { path };
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    if !relative.is_empty() && relative.split('/').all(plain) {
+        return path.into();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in relative.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|&last| last != "..") => {
+                parts.pop();
+            }
+            ".." if rooted => {}
+            part => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    match (rooted, joined.as_str()) {
+        (true, _) => format!("/{joined}").into(),
+        (false, "") => ".".into(),
+        (false, _) => joined.into(),
+    }
+}
+
+/// What pprof cuts off the front of file names.
+#[derive(Clone, Debug)]
+pub struct Trim {
+    /// Up to and with the first of these that is found anywhere; a guess from where sources are looked for.
+    through: Vec<String>,
+    /// The first of these that the path begins with.
+    prefix: Vec<String>,
+}
+
+impl Trim {
+    /// From the options `trim_path` and `source_path`, lists with `:` between.
+    pub fn new(trim_path: &str, source_path: &str) -> Self {
+        let list = |text: &str| -> Vec<String> {
+            match text {
+                "" => Vec::new(),
+                text => text.split(':').map(str::to_string).collect(),
+            }
+        };
+        let through = match trim_path {
+            "" => list(source_path),
+            _ => Vec::new(),
+        };
+        let ours = ["/proc/self/cwd/./", "/proc/self/cwd/"].map(str::to_string);
+        let ended = |path: String| match path.ends_with('/') {
+            true => path,
+            false => path + "/",
+        };
+        Self {
+            through: through.iter().map(|d| format!("/{}/", base(d))).collect(),
+            prefix: list(trim_path).into_iter().chain(ours).map(ended).collect(),
+        }
+    }
+
+    /// The path without what is to be cut off.
+    pub fn apply<'a>(&self, path: &'a str) -> &'a str {
+        let found = |want: &String| path.find(want.as_str()).map(|at| at + want.len());
+        if let Some(from) = self.through.iter().find_map(found) {
+            return &path[from..];
+        }
+        let rest = |prefix: &String| path.strip_prefix(prefix.as_str());
+        self.prefix.iter().find_map(rest).unwrap_or(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_parts() {
+        for (path, expected) in [
+            ("", "."),
+            ("/", "/"),
+            ("a/b//", "b"),
+            ("/x", "x"),
+            ("y", "y"),
+        ] {
+            assert_eq!(base(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn clean_paths() {
+        let table = [
+            ("a/b", "a/b"),
+            ("/a/b.c", "/a/b.c"),
+            ("a//b/./c/..", "a/b"),
+            ("/..", "/"),
+            ("/../a", "/a"),
+            ("../../a", "../../a"),
+            ("a/../..", ".."),
+            ("a/..", "."),
+            ("./", "."),
+            ("//a/", "/a"),
+            ("...", "..."),
+        ];
+        for (path, expected) in table {
+            assert_eq!(clean(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn trimmed_paths() {
+        let table = [
+            ("", "", "/proc/self/cwd/a/b.c", "a/b.c"),
+            ("", "", "/proc/self/cwd/./a", "a"),
+            ("", "", "/a/b.c", "/a/b.c"),
+            ("/a:/b/", "", "/b/c.c", "c.c"),
+            ("/a", "", "/ab/c.c", "/ab/c.c"),
+            // An empty entry is the root.
+            ("/x::/y", "", "/a/c.c", "a/c.c"),
+            ("", "/home/me/project", "/build/project/src/c.c", "src/c.c"),
+            (
+                "/a",
+                "/home/me/project",
+                "/build/project/src/c.c",
+                "/build/project/src/c.c",
+            ),
+        ];
+        for (trim, source, path, expected) in table {
+            assert_eq!(
+                Trim::new(trim, source).apply(path),
+                expected,
+                "{trim} {source} {path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The call tree as a graph: a node is a path from the root, so each has at most one caller.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use heapprof_profile::Profile;
+
+use super::NOBODY;
+use super::edge::{Edge, Edges};
+use crate::frames::FrameTable;
+use crate::totals::{Sums, pick};
+
+/// Paths; a caller's number is below its callees'.
+#[derive(Default)]
+pub(super) struct Paths {
+    /// The node of the table that a path ends in.
+    pub(super) info: Vec<u32>,
+    /// The path without its end, [`NOBODY`] for a root.
+    pub(super) parent: Vec<u32>,
+    /// Whether all samples have the end inlined.
+    pub(super) inline: Vec<bool>,
+    /// The whole path of each sample, [`NOBODY`] where the stack is empty or the values are 0.
+    pub(super) leaf: Vec<u32>,
+}
+
+impl Paths {
+    pub(super) fn new(
+        profile: &Profile,
+        frames: &FrameTable,
+        node_of: &[u32],
+        columns: &[usize],
+    ) -> Self {
+        let mut paths = Self::default();
+        let mut index: HashTable<u32> = HashTable::new();
+        let hasher = RandomState::default();
+        let mut picked = vec![0i64; columns.len()];
+        for i in 0..profile.samples.len() {
+            let mut path = NOBODY;
+            if pick(profile, i, columns, &mut picked) {
+                for &location in profile.samples.stack(i).iter().rev() {
+                    let range = frames.of(location);
+                    let outermost = range.end - 1;
+                    for frame in range.rev() {
+                        path = paths.step(&mut index, &hasher, path, node_of[frame as usize]);
+                        paths.inline[path as usize] &= frame != outermost;
+                    }
+                }
+            }
+            paths.leaf.push(path);
+        }
+        paths
+    }
+
+    /// The path that is `info` longer than `parent`.
+    fn step(
+        &mut self,
+        index: &mut HashTable<u32>,
+        hasher: &RandomState,
+        parent: u32,
+        info: u32,
+    ) -> u32 {
+        let hash = |path: u32, of: &Self| {
+            hasher.hash_one((of.parent[path as usize], of.info[path as usize]))
+        };
+        let same =
+            |&path: &u32| (self.parent[path as usize], self.info[path as usize]) == (parent, info);
+        let wanted = hasher.hash_one((parent, info));
+        if let Some(&path) = index.find(wanted, same) {
+            return path;
+        }
+        let path = self.info.len() as u32;
+        self.info.push(info);
+        self.parent.push(parent);
+        self.inline.push(true);
+        index.insert_unique(wanted, path, |&path| hash(path, self));
+        path
+    }
+
+    /// The first path that goes on from each path; [`NOBODY`] where none does.
+    pub(super) fn first_callees(&self) -> Vec<u32> {
+        let mut first = vec![NOBODY; self.parent.len()];
+        for (path, &parent) in self.parent.iter().enumerate().rev() {
+            if parent != NOBODY {
+                first[parent as usize] = path as u32;
+            }
+        }
+        first
+    }
+
+    /// The calls along the paths: a node's only caller has all of its cum.
+    pub(super) fn edges(&self, sums: &Sums) -> Edges {
+        let nodes = 0..self.parent.len() as u32;
+        let calls = nodes.filter(|&path| self.parent[path as usize] != NOBODY);
+        Edges {
+            width: sums.width,
+            edge: calls
+                .map(|path| Edge {
+                    caller: self.parent[path as usize],
+                    callee: path,
+                    residual: false,
+                    inline: self.inline[path as usize],
+                    at: path,
+                    place: [0; 2],
+                })
+                .collect(),
+            weight: sums.cum.clone(),
+            // Trees are trimmed in place, which leaves nothing to say of the order.
+            neighbours: vec![[u8::MAX; 2]; self.parent.len()],
+        }
+    }
+}
+
+/// Takes nodes out of a tree, joining their callees to the next caller that stays. A callee of a removed
+/// root becomes a root. `edges` are those of a tree in which callers have smaller numbers.
+pub(super) fn remove(edges: &mut Edges, removed: &[bool]) {
+    edges.edge.sort_unstable_by_key(|edge| edge.callee);
+    // Of each removed node that has one, the call which the edges of its callees continue.
+    let mut above: Vec<Option<Edge>> = vec![None; removed.len()];
+    edges.edge.retain_mut(|edge| {
+        let mut stays = true;
+        if removed[edge.caller as usize] {
+            match above[edge.caller as usize] {
+                Some(up) => {
+                    edge.caller = up.caller;
+                    edge.residual = true;
+                    edge.inline &= up.inline;
+                }
+                None => stays = false,
+            }
+        }
+        if removed[edge.callee as usize] {
+            above[edge.callee as usize] = stays.then_some(*edge);
+            stays = false;
+        }
+        stays
+    });
+}

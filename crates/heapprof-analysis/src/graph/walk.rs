@@ -1,0 +1,75 @@
+//! Which nodes a sample passes through.
+
+use heapprof_profile::Profile;
+
+use super::NOBODY;
+use super::tree::Paths;
+use crate::frames::FrameTable;
+use crate::totals::{Sums, pick};
+
+pub(super) enum Walk {
+    /// The node of each frame, [`NOBODY`] for one that is not shown.
+    Frames(Vec<u32>),
+    /// A node is the way from the root.
+    Paths(Paths),
+}
+
+impl Walk {
+    /// The nodes of sample `i` in `stack`, leaf first.
+    fn nodes(&self, profile: &Profile, frames: &FrameTable, i: usize, stack: &mut Vec<u32>) {
+        stack.clear();
+        match self {
+            Walk::Frames(node_of) => {
+                for &location in profile.samples.stack(i) {
+                    stack.extend(
+                        &node_of
+                            [frames.of(location).start as usize..frames.of(location).end as usize],
+                    );
+                }
+            }
+            Walk::Paths(paths) => {
+                let mut path = paths.leaf[i];
+                while path != NOBODY {
+                    stack.push(path);
+                    path = paths.parent[path as usize];
+                }
+            }
+        }
+    }
+
+    /// Calls `each` with the values and nodes of every sample that has any: `each(sample, values, leaf, nodes)`.
+    pub(super) fn samples(
+        &self,
+        profile: &Profile,
+        frames: &FrameTable,
+        columns: &[usize],
+        mut each: impl FnMut(usize, &[i64], Option<u32>, &[u32]),
+    ) {
+        let mut picked = vec![0i64; columns.len()];
+        let mut stack = Vec::new();
+        for i in 0..profile.samples.len() {
+            if !pick(profile, i, columns, &mut picked) {
+                continue;
+            }
+            self.nodes(profile, frames, i, &mut stack);
+            let leaf = stack.first().copied().filter(|&leaf| leaf != NOBODY);
+            each(i, &picked, leaf, &stack);
+        }
+    }
+
+    /// Flat and cum of all nodes. A leaf that is not shown gets no flat, and neither does anyone else.
+    pub(super) fn sums(
+        &self,
+        profile: &Profile,
+        frames: &FrameTable,
+        columns: &[usize],
+        nodes: usize,
+    ) -> Sums {
+        let mut sums = Sums::new(nodes, columns.len());
+        self.samples(profile, frames, columns, |_, values, leaf, stack| {
+            let shown = stack.iter().copied().filter(|&node| node != NOBODY);
+            sums.add(values, leaf, shown);
+        });
+        sums
+    }
+}

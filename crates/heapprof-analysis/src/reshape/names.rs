@@ -1,0 +1,170 @@
+//! focus, ignore, hide, show and show_from: which samples and which lines stay, by names.
+
+use heapprof_profile::{Line, LocationIndex, Profile};
+use regex::Regex;
+
+use crate::filter::Matches;
+
+/// The filters by name that are applied together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameFilters<'a> {
+    /// Only samples with a matching location.
+    pub focus: Option<&'a Regex>,
+    /// No samples with a matching location; wins over `focus` on the same one.
+    pub ignore: Option<&'a Regex>,
+    /// Without matching lines.
+    pub hide: Option<&'a Regex>,
+    /// Only matching lines.
+    pub show: Option<&'a Regex>,
+}
+
+/// Which filters matched something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// A location is in focus.
+    pub focus: bool,
+    /// A location is ignored.
+    pub ignore: bool,
+    /// A location is hidden, in part or whole.
+    pub hide: bool,
+    /// A location shows something.
+    pub show: bool,
+}
+
+/// What a location means to the samples that hold it.
+mod bit {
+    pub(super) const FOCUS: u8 = 1;
+    pub(super) const IGNORE: u8 = 2;
+    pub(super) const HIDDEN: u8 = 4;
+}
+
+/// Applies the filters by name. A sample left without any location goes.
+pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched {
+    let NameFilters {
+        focus,
+        ignore,
+        hide,
+        show,
+    } = filters;
+    let mut matched = Matched::default();
+    if focus.is_none() && ignore.is_none() && hide.is_none() && show.is_none() {
+        matched.focus = true;
+        return matched;
+    }
+    let compile = |regex: Option<&Regex>| {
+        let regex = regex?;
+        let Matches {
+            function, mapping, ..
+        } = Matches::new(profile, regex);
+        Some((function, mapping))
+    };
+    let (focus, ignore, hide, show) = (
+        compile(focus),
+        compile(ignore),
+        compile(hide),
+        compile(show),
+    );
+    let mut bits = vec![0u8; profile.location.len()];
+    for (l, bits) in bits.iter_mut().enumerate() {
+        let by = |(function, mapping): &(Vec<bool>, Vec<bool>)| {
+            let location = &profile.location[l];
+            location.mapping.is_some_and(|m| mapping[m.index()])
+                || profile
+                    .lines(location)
+                    .iter()
+                    .any(|line| function[line.function.index()])
+        };
+        if ignore.as_ref().is_some_and(by) {
+            matched.ignore = true;
+            *bits |= bit::IGNORE;
+        } else if focus.as_ref().is_none_or(by) {
+            matched.focus = true;
+            *bits |= bit::FOCUS;
+        }
+        if let Some(hide) = &hide
+            && by(hide)
+        {
+            matched.hide = true;
+            if keep_lines(profile, l, hide, false) == 0 {
+                *bits |= bit::HIDDEN;
+            }
+        }
+        if let Some(show) = &show {
+            match keep_lines(profile, l, show, true) {
+                0 => *bits |= bit::HIDDEN,
+                _ => matched.show = true,
+            }
+        }
+    }
+    let some_hidden = bits.iter().any(|b| b & bit::HIDDEN != 0);
+    profile.samples.rewrite(|stack, _, _, kept| {
+        let mut all = 0;
+        for l in stack {
+            all |= bits[l.index()];
+        }
+        if all & bit::IGNORE != 0 || all & bit::FOCUS == 0 {
+            return false;
+        }
+        if !some_hidden {
+            kept.extend_from_slice(stack);
+            return true;
+        }
+        let before = kept.len();
+        kept.extend(stack.iter().filter(|l| bits[l.index()] & bit::HIDDEN == 0));
+        kept.len() > before
+    });
+    matched
+}
+
+/// Keeps the lines of a location that match, or those that do not; a mapping that matches stands for all of them.
+/// How many are left.
+fn keep_lines(
+    profile: &mut Profile,
+    l: usize,
+    (function, mapping): &(Vec<bool>, Vec<bool>),
+    matching: bool,
+) -> usize {
+    let location = &profile.location[l];
+    let in_mapping = location.mapping.is_some_and(|m| mapping[m.index()]);
+    let lines = profile.lines(location);
+    let keep = |line: &Line| match in_mapping {
+        true => matching,
+        false => function[line.function.index()] == matching,
+    };
+    if lines.iter().all(keep) {
+        return lines.len();
+    }
+    let kept: Vec<Line> = lines.iter().copied().filter(keep).collect();
+    let start = profile.line.len() as u32;
+    profile.line.extend_from_slice(&kept);
+    profile.location[l].line = start..profile.line.len() as u32;
+    kept.len()
+}
+
+/// Cuts what is above the match nearest to the root, inlined lines above it included; samples without one go.
+/// Whether anything matches.
+pub fn show_from(profile: &mut Profile, regex: &Regex) -> bool {
+    let matches = Matches::new(profile, regex);
+    let mut from = vec![false; profile.location.len()];
+    for (l, from) in from.iter_mut().enumerate() {
+        let location = &profile.location[l];
+        if location.mapping.is_some_and(|m| matches.mapping[m.index()]) {
+            *from = true;
+            continue;
+        }
+        let outermost = profile
+            .lines(location)
+            .iter()
+            .rposition(|line| matches.function[line.function.index()]);
+        if let Some(outermost) = outermost {
+            *from = true;
+            let line = &mut profile.location[l].line;
+            line.end = line.start + outermost as u32 + 1;
+        }
+    }
+    profile.samples.rewrite(|stack, _, _, kept| {
+        let at = stack.iter().rposition(|&LocationIndex(l)| from[l as usize]);
+        at.map(|at| kept.extend_from_slice(&stack[..=at])).is_some()
+    });
+    from.contains(&true)
+}

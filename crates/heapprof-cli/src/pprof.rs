@@ -1,0 +1,86 @@
+//! `heapprof pprof`: pprof's command line and its output, byte for byte, on heapprof's engine.
+//!
+//! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge, subtract a base,
+//! symbolize, drop uninteresting frames; then frames of labels, filters, aggregation, report. What it prints wrong is
+//! printed so here too; docs/commands/pprof.md lists where heapprof's own commands differ.
+
+mod binaries;
+mod config;
+mod filters;
+mod flags;
+mod image;
+mod load;
+mod ranges;
+mod remote;
+mod report;
+mod saved;
+mod sources;
+mod symbols;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use heapprof_profile::Profile;
+use heapprof_symbolize::NameStyle;
+
+use crate::args::help_of;
+use crate::source::Sources;
+use crate::{messages, output};
+use config::Config;
+use flags::{Typed, Wrong};
+
+/// The help of `heapprof pprof`, behind its usage.
+pub(crate) fn help() -> String {
+    format!(
+        "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. BINARY is the program, where \
+the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 it could not be done.\n\n\
+Example: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
+        table::help()
+    )
+}
+
+/// Does what the command line says.
+pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
+    let typed = match Typed::parse(args) {
+        Ok(typed) => typed,
+        Err(Wrong::Help) => {
+            output::write(None, |out| Ok(out.write_all(help_of("pprof").as_bytes())?))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(Wrong::Because(why)) => bail!("pprof: {why}; heapprof pprof -h lists the flags"),
+    };
+    if typed.words.is_empty() {
+        messages::help(&help_of("pprof"));
+        bail!("no profile source specified");
+    }
+    let config = Config::new(typed)?;
+    let profile = load::load(sources, &config, load::Keep::AsAsked)?;
+    report::report(profile, &config)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `heapprof jeprof` makes its rows of.
+pub(crate) struct Loaded {
+    pub(crate) profile: Profile,
+    /// Position of the sample type.
+    pub(crate) column: usize,
+}
+
+/// The profile that pprof's flags ask for, with no frame dropped, before filters.
+pub(crate) fn load_for_jeprof(
+    sources: &Sources,
+    flags: &[String],
+    style: NameStyle,
+) -> Result<Loaded> {
+    let typed = match Typed::parse(flags) {
+        Ok(typed) => typed,
+        Err(Wrong::Because(why)) => bail!("{why}"),
+        Err(Wrong::Help) => bail!("no profile source specified"),
+    };
+    let config = Config::new(typed)?;
+    let profile = load::load(sources, &config, load::Keep::AllFrames(style))?;
+    let column = report::column(&profile, &config.sample_index)?;
+    Ok(Loaded { profile, column })
+}

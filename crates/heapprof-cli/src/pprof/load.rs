@@ -1,0 +1,134 @@
+//! From the sources to the one profile that is reported on: read, merge, subtract the base, symbolize.
+
+use anyhow::{Result, anyhow, bail};
+use heapprof_analysis::reshape;
+use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
+use heapprof_report::pprof::{convertible, scale};
+use heapprof_symbolize::NameStyle;
+
+use super::config::Config;
+use super::{binaries, remote, saved, symbols};
+use crate::messages;
+use crate::source::Sources;
+
+/// The label that marks samples of a base that stays in sight.
+const BASE: (&str, &str) = ("pprof::base", "true");
+
+const UNITS: UnitRules = UnitRules {
+    scale: |value, from, to| scale(value, from, to).0,
+    convertible,
+};
+
+/// As many profiles are merged at a time, and their sums then.
+const CHUNK: usize = 128;
+
+/// Which frames stay, and how their functions are called.
+#[derive(Clone, Copy)]
+pub(super) enum Keep {
+    /// What the flags and the profile say.
+    AsAsked,
+    /// All, with names in this style.
+    AllFrames(NameStyle),
+}
+
+/// The profile of all sources, ready to be filtered.
+pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Profile> {
+    let (mut profile, mut save) = all(sources, &config.sources, "source", config)?;
+    if let Some(base) = &config.base {
+        let (mut base, save_base) = all(sources, std::slice::from_ref(base), "base", config)?;
+        save |= save_base;
+        if config.diff {
+            reshape::set_label(&mut base, BASE.0, BASE.1);
+        }
+        if config.flags.on("normalize") {
+            profile.normalize_as_pprof(&base)?;
+        }
+        base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
+        profile = merge_as_pprof(vec![profile, base], UNITS)?;
+    }
+    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
+        profile.drop_frames = StringId::EMPTY;
+        profile.keep_frames = StringId::EMPTY;
+    }
+    match keep {
+        Keep::AsAsked => symbols::symbolize(&mut profile, config.flags.text("symbolize")),
+        Keep::AllFrames(style) => symbols::symbolize_locally(&mut profile, style),
+    }
+    if let Err(why) = reshape::drop_uninteresting(&mut profile) {
+        messages::note(&format!(
+            "the profile's drop_frames or keep_frames is {why}; no frame is dropped"
+        ));
+    }
+    binaries::forget_urls(&mut profile);
+    let comment = config.flags.text("add_comment");
+    if !comment.is_empty() {
+        let comment = profile.strings.intern(comment);
+        profile.comment.push(comment);
+    }
+    if save {
+        saved::save(&profile);
+    }
+    Ok(profile)
+}
+
+/// Reads and merges sources; those that can't be read are named and left out, unless none is left. Whether
+/// any came from a server.
+fn all(
+    sources: &Sources,
+    names: &[String],
+    what: &str,
+    config: &Config,
+) -> Result<(Profile, bool)> {
+    let mut merged: Option<Profile> = None;
+    let (mut read, mut remote) = (0, false);
+    for chunk in names.chunks(CHUNK) {
+        let mut profiles = Vec::new();
+        for name in chunk {
+            match one(sources, name, config) {
+                Ok((profile, from_server)) => {
+                    profiles.push(profile);
+                    remote |= from_server;
+                }
+                Err(error) => messages::note(&format!("{error:#}")),
+            }
+        }
+        read += profiles.len();
+        if profiles.is_empty() {
+            continue;
+        }
+        let problem = |error| anyhow!("problem fetching {what} profiles: {error}");
+        let sum = merge_as_pprof(profiles, UNITS).map_err(problem)?;
+        merged = Some(match merged {
+            None => sum,
+            Some(before) => merge_as_pprof(vec![before, sum], UNITS).map_err(problem)?,
+        });
+    }
+    let Some(merged) = merged else {
+        bail!("failed to fetch any {what} profiles");
+    };
+    if read < names.len() {
+        messages::note(&format!(
+            "Fetched {read} {what} profiles out of {}",
+            names.len()
+        ));
+    }
+    Ok((merged, remote))
+}
+
+/// One source's profile, and whether it came from a server.
+fn one(sources: &Sources, name: &str, config: &Config) -> Result<(Profile, bool)> {
+    let address = remote::address(name, &config.flags);
+    let mut profile = match &address {
+        Some(address) => {
+            let transfer = remote::transfer(address, &config.flags)?;
+            messages::note(&format!("Fetching profile over HTTP from {}", address.url));
+            sources.fetched(&address.url, &transfer)?
+        }
+        None => sources.unmerged(name)?,
+    };
+    binaries::locate(&mut profile, config);
+    if let Some(address) = &address {
+        binaries::name_by_url(&mut profile, &address.url);
+    }
+    Ok((profile, address.is_some()))
+}

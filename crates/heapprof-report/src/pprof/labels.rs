@@ -1,0 +1,35 @@
+//! Label sets as text, each written at most once.
+
+use heapprof_profile::{Label, LabelSetIndex, Profile};
+
+use super::text::Pieces;
+
+/// The text of each label set, made when it is first asked for.
+pub(super) struct Labels<F> {
+    make: F,
+    pieces: Pieces,
+    piece: Vec<Option<usize>>,
+}
+
+impl<F: FnMut(LabelSetIndex, &mut String)> Labels<F> {
+    pub(super) fn new(profile: &Profile, make: F) -> Self {
+        Self {
+            make,
+            pieces: Pieces::default(),
+            piece: vec![None; profile.label_sets.len()],
+        }
+    }
+
+    pub(super) fn get(&mut self, set: LabelSetIndex) -> &str {
+        let piece = *self.piece[set.index()].get_or_insert_with(|| {
+            (self.make)(set, self.pieces.text());
+            self.pieces.end()
+        });
+        self.pieces.get(piece)
+    }
+}
+
+/// The labels of each key together; a set has them ordered by key.
+pub(super) fn by_key(labels: &[Label]) -> impl Iterator<Item = &[Label]> {
+    labels.chunk_by(|a, b| a.key == b.key)
+}

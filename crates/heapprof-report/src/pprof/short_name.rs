@@ -1,0 +1,63 @@
+//! Names of functions as pprof's pictures shorten them: packages, namespaces, arguments and versions go.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+fn compiled(pattern: &'static str) -> Regex {
+    Regex::new(pattern).expect("a pattern of ours")
+}
+
+/// `/v2` and so on, the version of a Go module within a package's path.
+static GO_VERSION: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"^(.*?)/v(?:[2-9]|[1-9][0-9]+)([./].*)$"));
+
+/// What to keep: of Go what follows the path, of Java class and method, of C++ class and method.
+static KEPT: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+    [
+        compiled(r"^(?:[0-9A-Za-z_.\-]+/)+([^.]+\..+)"),
+        compiled(
+            r"^(?:[a-z][0-9A-Za-z_]*\.)*([A-Z][0-9A-Za-z_$]*\.(?:<init>|[a-z][0-9A-Za-z_$]*(?:\$[0-9]+)?))(?:\(|$)",
+        ),
+        compiled(
+            r"^(?:[_a-zA-Z][0-9A-Za-z_]*::)+(_*[A-Z][0-9A-Za-z_]*::~?[_a-zA-Z][0-9A-Za-z_]*(?:<.*>)?)",
+        ),
+    ]
+});
+
+/// A shorter name, or the name itself.
+pub(super) fn shortened(name: &str) -> String {
+    let name = name.strip_prefix("(anonymous namespace)::").unwrap_or(name);
+    let name = GO_VERSION.replace(name, "${1}${2}");
+    let kept = KEPT.iter().find_map(|regex| regex.captures(&name));
+    kept.and_then(|found| found.get(1))
+        .map_or(name.as_ref(), |part| part.as_str())
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What pprof makes of them (its own pictures of a profile with these names).
+    #[test]
+    fn names() {
+        let table = [
+            ("root", "root"),
+            ("(anonymous namespace)::walk", "walk"),
+            ("github.com/blah/blah.(*T).Go", "blah.(*T).Go"),
+            ("github.com/blah/blah/v2.Go", "blah.Go"),
+            ("github.com/blah/v12/x.Go", "x.Go"),
+            ("github.com/blah/v1/x.Go", "x.Go"),
+            ("java.util.concurrent.Pool.<init>(int)", "Pool.<init>"),
+            ("java.bar.Foo.bar$1(I)", "Foo.bar$1"),
+            ("java.bar.Foo.bar", "Foo.bar"),
+            ("foo::bar::Baz::method<int>(int)", "Baz::method<int>"),
+            ("foo::_Baz::~_Baz()", "_Baz::~_Baz"),
+            ("foo::bar::baz()", "foo::bar::baz()"),
+        ];
+        for (name, expected) in table {
+            assert_eq!(shortened(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Text in bulk: pieces that are written once and copied often, numbers without formatting machinery.
+
+use std::io::{self, Write};
+
+/// Texts one behind the other, found by their number.
+#[derive(Default)]
+pub(super) struct Pieces {
+    text: String,
+    end: Vec<usize>,
+}
+
+impl Pieces {
+    /// Where the next piece is written.
+    pub(super) fn text(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    /// Ends a piece; its number.
+    pub(super) fn end(&mut self) -> usize {
+        self.end.push(self.text.len());
+        self.end.len() - 1
+    }
+
+    pub(super) fn get(&self, piece: usize) -> &str {
+        let start = if piece == 0 { 0 } else { self.end[piece - 1] };
+        &self.text[start..self.end[piece]]
+    }
+}
+
+/// Collects text for a writer, so that it is written in large parts.
+pub(super) struct Spool<'a> {
+    text: String,
+    out: &'a mut dyn Write,
+}
+
+const PART: usize = 64 << 10;
+
+impl<'a> Spool<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+        Self {
+            text: String::with_capacity(2 * PART),
+            out,
+        }
+    }
+
+    /// Where text is added.
+    pub(super) fn text(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    /// Writes what there is when it has become much.
+    pub(super) fn spill(&mut self) -> io::Result<()> {
+        if self.text.len() >= PART {
+            self.out.write_all(self.text.as_bytes())?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.out.write_all(self.text.as_bytes())
+    }
+}
+
+/// Adds a number.
+pub(super) fn number(out: &mut String, value: i128) {
+    let mut digits = [0u8; 40];
+    out.push_str(decimal(&mut digits, value));
+}
+
+/// Adds a number right-aligned.
+pub(super) fn padded(out: &mut String, value: i64, width: usize) {
+    let mut digits = [0u8; 40];
+    let text = decimal(&mut digits, i128::from(value));
+    pad(out, width.saturating_sub(text.len()));
+    out.push_str(text);
+}
+
+/// Adds blanks.
+pub(super) fn pad(out: &mut String, mut blanks: usize) {
+    const BLANKS: &str = "                ";
+    while blanks > 0 {
+        let some = blanks.min(BLANKS.len());
+        out.push_str(&BLANKS[..some]);
+        blanks -= some;
+    }
+}
+
+/// Adds a text right-aligned in so many characters.
+pub(super) fn aligned(out: &mut String, text: &str, width: usize) {
+    pad(out, width.saturating_sub(text.chars().count()));
+    out.push_str(text);
+}
+
+fn decimal(digits: &mut [u8; 40], value: i128) -> &str {
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    // 64-bit division is several times faster, and most numbers fit.
+    while rest > u128::from(u64::MAX) {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let mut rest = rest as u64;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    std::str::from_utf8(&digits[at..]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for value in [0, 7, -7, 10, i64::MAX, i64::MIN, 1234567890123] {
+            let mut text = String::new();
+            number(&mut text, i128::from(value));
+            assert_eq!(text, value.to_string());
+            text.clear();
+            padded(&mut text, value, 10);
+            assert_eq!(text, format!("{value:>10}"));
+        }
+        let mut text = String::new();
+        number(&mut text, u64::MAX as i128);
+        aligned(&mut text, "µs", 4);
+        assert_eq!(text, "18446744073709551615  µs");
+    }
+}
