@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::built::{build, example, have};
-use crate::harness::{expect_file, ok, root};
+use crate::harness::{expect_file, ok, root, run};
 
 // The library does not compile this file: it is only for us.
 #[path = "../crates/heapprof-preload/src/variables.rs"]
@@ -98,6 +98,16 @@ fn a_gperftools_setup_runs_unchanged() {
         "heap profile:   2000:   224000 [  2001:   232000] @ heapprofile"
     );
     assert!(text.contains("\nMAPPED_LIBRARIES:\n"), "{text}");
+    // What is written here is read here.
+    let symbolized = ["symbolize", "shop.hprof.0001.heap", "-o", "shop.pb.gz"];
+    let named = run(folder.path(), &symbolized);
+    assert_eq!(named.code, 0, "{}", named.err);
+    let top = run(folder.path(), &["top", "-f", "csv", "shop.pb.gz"]);
+    assert!(
+        top.out.contains("200000,200000,read_customer\n"),
+        "{}",
+        top.out
+    );
 }
 
 /// SIGTERM and SIGINT are taken under `record` only.

@@ -9,7 +9,8 @@ use std::process::Command;
 use heapprof_formats::{Format, Options, Reading, read};
 use heapprof_profile::{Profile, decode};
 
-use crate::harness::{bless, name, root, run, sample_profiles};
+use crate::harness::{Run, bless, command, name, root, run, sample_profiles};
+use crate::wire::gzip;
 
 /// The samples of a format.
 pub(crate) fn samples(format: &str) -> Vec<PathBuf> {
@@ -142,6 +143,8 @@ fn go_text_has_the_values_that_pprof_reads() {
 #[test]
 fn go_text_is_what_its_protobuf_says() {
     let folder = sample_profiles().join("foreign/go-text");
+    // The text shortens the names of generic functions.
+    let shape = regex::Regex::new(r"\[go\.shape[^ ]*\]+").unwrap();
     let types = [
         "alloc_objects",
         "alloc_space",
@@ -164,8 +167,6 @@ fn go_text_is_what_its_protobuf_says() {
             ];
             let run = run(&folder, &args);
             assert_eq!(run.code, 0, "{}", run.err);
-            // The text shortens the names of generic functions.
-            let shape = regex::Regex::new(r"\[go\.shape[^ ]*\]+").unwrap();
             shape.replace_all(&run.out, "[...]").into_owned()
         };
         let (text, protobuf) = (rows("ledger.heap.txt"), rows("ledger.heap.pb.gz"));
@@ -303,4 +304,155 @@ fn random_texts_are_read_as_pprof_reads_them() {
         }
     }
     assert!(read_by_both > 500, "{read_by_both}");
+}
+
+/// A zstd frame of stored blocks: RFC 8878, with a window of 1 MiB and no checksum.
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = b"\x28\xb5\x2f\xfd\x00\x50".to_vec();
+    let blocks: Vec<&[u8]> = bytes.chunks(100_000).collect();
+    for (i, block) in blocks.iter().enumerate() {
+        let last = u32::from(i + 1 == blocks.len());
+        let header = (block.len() as u32) << 3 | last;
+        frame.extend_from_slice(&header.to_le_bytes()[..3]);
+        frame.extend_from_slice(block);
+    }
+    frame
+}
+
+#[test]
+fn packed_files_and_streams_are_read_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let sample = sample_profiles().join("foreign/gperftools/shelf.heap");
+    let plain = std::fs::read(sample).unwrap();
+    // Several members or frames, one of them for others.
+    let (half, rest) = plain.split_at(5000);
+    let skippable = b"\x50\x2a\x4d\x18\x03\0\0\0abc".to_vec();
+    for (file, bytes) in [
+        ("plain", plain.clone()),
+        ("one.gz", gzip(&plain)),
+        ("two.gz", [gzip(half), gzip(rest)].concat()),
+        ("one.zst", zstd(&plain)),
+        ("two.zst", [zstd(half), skippable, zstd(rest)].concat()),
+        (
+            "crlf",
+            plain
+                .iter()
+                .flat_map(|&b| {
+                    if b == b'\n' {
+                        vec![b'\r', b'\n']
+                    } else {
+                        vec![b]
+                    }
+                })
+                .collect(),
+        ),
+    ] {
+        std::fs::write(folder.join(file), &bytes).unwrap();
+    }
+    let csv = |file: &str| run(folder, &["top", "-f", "csv", "-g", "addresses", file]);
+    let expected = csv("plain");
+    assert_eq!(expected.code, 0, "{}", expected.err);
+    assert!(expected.out.lines().count() > 10);
+    for file in ["one.gz", "two.gz", "one.zst", "two.zst", "crlf"] {
+        let found = csv(file);
+        assert_eq!(
+            (found.code, &found.out),
+            (0, &expected.out),
+            "{file}: {}",
+            found.err
+        );
+    }
+    // From stdin, as a pipe gives it.
+    let stdin = std::fs::File::open(folder.join("one.gz")).unwrap();
+    let piped: Run = command(folder)
+        .args(["top", "-f", "csv", "-g", "addresses", "-"])
+        .stdin(stdin)
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(piped.out, expected.out);
+}
+
+#[test]
+fn limits_and_damage_of_the_packing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let line = "     1:       96 [     1:       96] @ 0x401000 0x402000\n";
+    let text = format!(
+        "heap profile: 1: 96 [1: 96] @ heapprofile\n{}",
+        line.repeat(50_000)
+    );
+    let mut cut = gzip(text.as_bytes());
+    cut.truncate(cut.len() - 20);
+    let mut damaged = zstd(text.as_bytes());
+    damaged.truncate(150_000);
+    for (file, bytes) in [
+        ("a.heap", text.clone().into_bytes()),
+        ("a.heap.gz", gzip(text.as_bytes())),
+        ("a.heap.zst", zstd(text.as_bytes())),
+        ("cut.gz", cut),
+        ("cut.zst", damaged),
+    ] {
+        std::fs::write(folder.join(file), bytes).unwrap();
+    }
+    for file in ["a.heap", "a.heap.gz", "a.heap.zst"] {
+        let limited = run(folder, &["--max-inflated", "1MiB", "top", file]);
+        let expected = format!(
+            "heapprof: {file}: inflates to more than 1048576 bytes; if that is right, raise the limit with --max-inflated\n"
+        );
+        assert_eq!((limited.code, limited.err), (2, expected));
+        let whole = run(folder, &["top", file]);
+        assert_eq!(whole.code, 0, "{}", whole.err);
+    }
+    for (file, says) in [
+        ("cut.gz", "cut.gz: the gzip data is cut short, at byte "),
+        ("cut.zst", "cut.zst: the zstd data is damaged ("),
+    ] {
+        let refused = run(folder, &["top", file]);
+        assert_eq!(refused.code, 2);
+        assert!(
+            refused.err.contains(says) && refused.err.lines().count() == 1,
+            "{}",
+            refused.err
+        );
+    }
+}
+
+#[test]
+fn what_is_read_can_be_stored_compared_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let samples = sample_profiles().join("foreign");
+    let jemalloc = samples.join("jemalloc/shelf.accum.heap");
+    let go = samples.join("go-text/ledger.heap.txt");
+    let (jemalloc, go) = (jemalloc.to_str().unwrap(), go.to_str().unwrap());
+    let done = |args: &[&str]| {
+        let run = run(folder, args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+        run.out
+    };
+    done(&["load", "--as", "dump", jemalloc]);
+    done(&["convert", go, "--to", "pprof", "-o", "ledger.pb.gz"]);
+    let rows = |name: &str| done(&["top", "-f", "csv", "-n", "0", "-g", "addresses", name]);
+    assert_eq!(rows("dump"), rows(jemalloc));
+    assert_eq!(rows("ledger.pb.gz"), rows(go));
+    // Where a profile comes from stays with it.
+    for (name, format, rule) in [
+        (
+            "dump",
+            "format: jemalloc, heap dump of jemalloc",
+            "unsampling: heap_v2, ",
+        ),
+        (
+            "ledger.pb.gz",
+            "format: go-text, Go's heap profile as text",
+            "unsampling: heap, ",
+        ),
+    ] {
+        let info = done(&["info", name]);
+        assert!(info.contains(format) && info.contains(rule), "{info}");
+    }
+    let diff = done(&["diff", go, "ledger.pb.gz"]);
+    assert!(diff.contains("Nothing changed."), "{diff}");
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::built::have;
 use crate::harness::{bless, expect_file, name, root, run, sample_profiles};
 
 /// Flat and cum, by function or address. Inlined and not, a function has two rows.
@@ -36,22 +37,20 @@ fn printed(tool: &str, sample: &Path, file: &Path, args: &[&str]) -> Rows {
         options.iter().map(|o| format!(".{o}")).collect::<String>()
     );
     let golden = root().join("tests/golden/formats").join(golden);
-    let output = Command::new(tool)
-        .args(["--text", "--show_bytes"])
-        .args(args)
-        .arg(file)
-        .output();
-    match output {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            if bless() {
-                expect_file(&golden, &text);
-            }
-            // Rows of one number come in any order.
-            let kept = std::fs::read_to_string(&golden).unwrap();
-            assert_eq!(rows(&text), rows(&kept), "{}", golden.display());
+    if have(&[tool]) {
+        let output = Command::new(tool)
+            .args(["--text", "--show_bytes"])
+            .args(args)
+            .arg(file)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if bless() {
+            expect_file(&golden, &text);
         }
-        Err(_) => eprintln!("skipped: {tool} is not installed, what it printed once is compared"),
+        // Rows of one number come in any order.
+        let kept = std::fs::read_to_string(&golden).unwrap();
+        assert_eq!(rows(&text), rows(&kept), "{}", golden.display());
     }
     rows(&std::fs::read_to_string(&golden).unwrap())
 }

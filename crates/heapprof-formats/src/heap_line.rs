@@ -3,7 +3,7 @@
 //! What is accepted is what pprof's `profile/legacy_profile.go` accepts, so that the same files are read: both
 //! patterns may stand anywhere in their line, and blanks are optional in the same places.
 
-use memchr::{memchr, memmem};
+use memchr::memmem;
 
 /// The first line of a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,37 +149,41 @@ impl<'a> Iterator for Addresses<'a> {
     type Item = Result<u64, &'a [u8]>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let mut rest = self.0;
         loop {
-            let x = memchr(b'x', self.0)?;
-            let zero = x > 0 && self.0[x - 1] == b'0';
-            let whole = &self.0[x.saturating_sub(1)..];
-            let mut rest = &self.0[x + 1..];
             let start = rest;
-            let (mut address, mut too_large) = (0u64, false);
+            match rest {
+                [b'0', b'x', tail @ ..] => rest = tail,
+                [_, tail @ ..] => {
+                    rest = tail;
+                    continue;
+                }
+                [] => {
+                    self.0 = rest;
+                    return None;
+                }
+            }
+            let digits = rest;
+            let (mut address, mut overflow) = (0u64, 0);
             while let [digit, tail @ ..] = rest {
                 let digit = match digit {
                     b'0'..=b'9' => digit - b'0',
                     b'a'..=b'f' => digit - b'a' + 10,
                     _ => break,
                 };
-                too_large |= address >> 60 != 0;
+                overflow |= address >> 60;
                 address = address << 4 | u64::from(digit);
                 rest = tail;
             }
-            let digits = start.len() - rest.len();
-            if !zero || digits == 0 {
-                // `0x` alone, or an x of something else; a 0 read here may begin the next.
-                self.0 = start;
+            if rest.len() == digits.len() {
                 continue;
             }
+            if overflow != 0 {
+                self.0 = &[];
+                return Some(Err(&start[..start.len() - rest.len()]));
+            }
             self.0 = rest;
-            return Some(match too_large {
-                true => {
-                    self.0 = &[];
-                    Err(&whole[..digits + 2])
-                }
-                false => Ok(address),
-            });
+            return Some(Ok(address));
         }
     }
 }

@@ -11,8 +11,7 @@ use crate::sampling::unsampled;
 
 /// What the first line should be.
 pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
-const KINDS: &str =
-    "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or fragmentation";
+const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or fragmentation behind the @";
 const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
 /// What a header says of the lines below it.
@@ -35,7 +34,7 @@ impl Kind {
         let is_sampled = match name {
             b"heap_v2" | b"heapz_v2" | b"heap" => true,
             b"heapprofile" | b"growth" | b"growthz" | b"fragmentation" | b"fragmentationz" => false,
-            _ => return Err(lines.wrong_part(KINDS, shortened(header.kind))),
+            _ => return Err(lines.wrong(KINDS)),
         };
         let mut period = match digits {
             _ if !is_sampled => 1,

@@ -91,10 +91,7 @@ fn attributes(lines: &mut Lines<'_>) -> Result<String, Error> {
         }
     }
     lines.stay();
-    unit.ok_or_else(|| match lines.line() {
-        [] => lines.ended("`resolution=bytes`"),
-        _ => lines.wrong("`resolution=bytes`"),
-    })
+    unit.ok_or_else(|| lines.wrong("`resolution=bytes`"))
 }
 
 /// `BYTES COUNT @ 0xID …`

@@ -59,10 +59,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
         }
     }
     dump.flush(lines)?;
-    let mut profile = dump.profile;
-    if !dump.has_allocations {
-        leave_out_allocations(&mut profile);
-    }
+    let mut profile = dump.finish();
     stacks::map(&mut profile, files);
     cut_frames::of_jemalloc(&mut profile);
     let rule = match period {
@@ -81,6 +78,8 @@ type Counts = [i64; 4];
 struct Dump {
     period: i64,
     profile: Profile,
+    /// Of two values, or of four since allocations were met.
+    samples: Samples,
     locations: AddressLocations,
     /// Names of threads, by number.
     names: HashMap<Vec<u8>, Vec<u8>>,
@@ -96,17 +95,13 @@ struct Dump {
 
 impl Dump {
     fn new(period: i64) -> Self {
-        let mut builder = ProfileBuilder::new(&[
-            ("alloc_objects", "count"),
-            ("alloc_space", "bytes"),
-            ("inuse_objects", "count"),
-            ("inuse_space", "bytes"),
-        ]);
+        let mut builder = ProfileBuilder::new(&[]);
         builder.profile.period_type = Some(builder.value_type("space", "bytes"));
         builder.profile.period = period;
         Self {
             period,
             profile: builder.finish(),
+            samples: Samples::new(2),
             locations: AddressLocations::new(),
             names: HashMap::new(),
             in_stacks: false,
@@ -115,6 +110,38 @@ impl Dump {
             total: None,
             threads: Vec::new(),
         }
+    }
+
+    /// Without `prof_accum` jemalloc counts only what is in use; the head tells, or else the first stack that has more.
+    fn allocations_too(&mut self) {
+        if self.has_allocations {
+            return;
+        }
+        self.has_allocations = true;
+        let in_use = std::mem::replace(&mut self.samples, Samples::new(4));
+        for i in 0..in_use.len() {
+            let stack = in_use.stack(i).iter().copied();
+            let values = [&[0, 0], in_use.values(i)].concat();
+            self.samples.push(stack, &values, in_use.label_set(i));
+        }
+    }
+
+    fn finish(self) -> Profile {
+        let mut builder = ProfileBuilder::default();
+        builder.profile = self.profile;
+        let types = [
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ];
+        let left_out = if self.has_allocations { 0 } else { 2 };
+        for (r#type, unit) in &types[left_out..] {
+            let value_type = builder.value_type(r#type, unit);
+            builder.profile.sample_type.push(value_type);
+        }
+        builder.profile.samples = self.samples;
+        builder.finish()
     }
 
     /// `@ 0x7f9b08ca2630 0x55e4e4942191`
@@ -141,17 +168,20 @@ impl Dump {
         }
         rest = &rest[colon + 1..];
         let digits = values(&mut rest).ok_or_else(|| lines.wrong(COUNTS))?;
+        let mut raw = [0; 4];
+        for (number, digits) in raw.iter_mut().zip(digits) {
+            *number = integer(digits)
+                .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))?;
+        }
+        if raw[2] != 0 || raw[3] != 0 {
+            self.allocations_too();
+        }
         if !self.in_stacks {
             let name = rest.trim_ascii();
             if !name.is_empty() {
                 self.names.insert(thread.to_vec(), name.to_vec());
             }
             return Ok(());
-        }
-        let mut raw = [0; 4];
-        for (number, digits) in raw.iter_mut().zip(digits) {
-            *number = integer(digits)
-                .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))?;
         }
         let mut counts = raw;
         for [count, bytes] in counts.as_chunks_mut().0 {
@@ -164,7 +194,6 @@ impl Dump {
                 })?;
             }
         }
-        self.has_allocations |= raw[2] != 0 || raw[3] != 0;
         if thread == b"*" {
             if self.total.replace((raw, counts)).is_some() {
                 return Err(lines.wrong("one t* a stack"));
@@ -240,20 +269,10 @@ impl Dump {
         let labels = profile.label_sets.intern(&mut labels, &profile.strings);
         let [count, bytes, all_count, all_bytes] = counts;
         let values = [all_count, all_bytes, count, bytes];
+        let wanted = if self.has_allocations { 0 } else { 2 };
         let stack = self.stack.iter().copied();
-        profile.samples.push(stack, &values, labels);
+        self.samples.push(stack, &values[wanted..], labels);
     }
-}
-
-/// Without `prof_accum` jemalloc counts only what is in use.
-fn leave_out_allocations(profile: &mut Profile) {
-    let all = std::mem::replace(&mut profile.samples, Samples::new(2));
-    for i in 0..all.len() {
-        let stack = all.stack(i).iter().copied();
-        let in_use = &all.values(i)[2..];
-        profile.samples.push(stack, in_use, all.label_set(i));
-    }
-    profile.sample_type.drain(..2);
 }
 
 #[cfg(test)]
@@ -302,6 +321,10 @@ mod tests {
             ),
             // An empty stack, and freed memory only.
             ("heap_v2/1\n@\n  t*: 0: 0 [2: 33]\n", "[2, 33, 0, 0]  16"),
+            (
+                "heap_v2/1\n@ 0x11\nt*: 1: 16 [0: 0]\n@ 0x21\nt*: 0: 0 [2: 33]",
+                "[0, 0, 1, 16] 10 16\n[2, 33, 0, 0] 20 16",
+            ),
             ("heap_v2/1\n  t*: 0: 0 [0: 0]\n\nMAPPED_LIBRARIES:\n", ""),
         ];
         for (text, expected) in table {

@@ -35,9 +35,11 @@ pub(crate) struct MappedFile {
 
 /// Whether a map begins behind this line.
 pub(crate) fn begins(line: &[u8]) -> bool {
-    ["MAPPED_LIBRARIES:", "--- Memory map: ---"]
-        .iter()
-        .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
+    // An M, to spare most lines the search.
+    memchr::memchr(b'M', line).is_some()
+        && ["MAPPED_LIBRARIES:", "--- Memory map: ---"]
+            .iter()
+            .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
 /// Reads a map to the end of the file: the executable mappings, in order, those that belong together as one,

@@ -15,31 +15,52 @@ use crate::unpack::{self, Limited};
 pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD, &mut head)?;
-    let plain = unpack::plain_head(&head, HEAD);
-    if let Some(reader) = readers::reader(&plain) {
-        applicable(reader.format, options)?;
-        let stream = unpack::plain_stream(head, input)?;
-        let mut stream =
-            BufReader::with_capacity(128 << 10, Limited::new(stream, options.max_inflated));
-        let reading = (reader.read)(&mut Lines::new(&mut stream), options);
-        // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
-        if let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading
-        {
-            io::copy(&mut stream, &mut io::sink())?;
-        }
-        return reading;
+    if unpack::is_zstd(&head) {
+        // zstd gives nothing of a part: what is looked at has to come from the stream that is read on.
+        let mut stream = unpack::plain_stream(head, input)?;
+        let mut plain = Vec::new();
+        unpack::read_head(&mut stream, HEAD, &mut plain)?;
+        let whole = Cursor::new(plain.clone()).chain(stream);
+        return read_unpacked(&plain, whole, true, options);
     }
-    applicable(Format::Pprof, options)?;
-    let zstd = unpack::is_zstd(&head);
-    let limits = ReadOptions::default().max_inflated(options.max_inflated);
-    let decoded = match zstd {
-        true => heapprof_profile::decode_with(unpack::plain_stream(head, input)?, limits),
-        // The way of every pprof profile: as if nobody had looked.
-        false => heapprof_profile::decode_with(Cursor::new(head).chain(input), limits),
+    let plain = unpack::plain_head(&head, HEAD);
+    if readers::reader(&plain).is_some() {
+        let packed = unpack::is_gzip(&head);
+        let stream = unpack::plain_stream(head, input)?;
+        return read_unpacked(&plain, stream, packed, options);
+    }
+    // The way of every pprof profile: as if nobody had looked.
+    read_pprof(&plain, Cursor::new(head).chain(input), options)
+}
+
+/// Reads a stream that begins with `head` now; `packed` if it was packed before.
+fn read_unpacked(
+    head: &[u8],
+    stream: impl Read,
+    packed: bool,
+    options: &Options,
+) -> Result<Reading, Error> {
+    let Some(reader) = readers::reader(head) else {
+        return read_pprof(head, stream, options);
     };
-    match decoded {
+    applicable(reader.format, options)?;
+    let limited = Limited::new(stream, options.max_inflated);
+    let mut stream = BufReader::with_capacity(128 << 10, limited);
+    let reading = (reader.read)(&mut Lines::new(&mut stream), options);
+    // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
+    if packed && !matches!(reading, Ok(_) | Err(Error::Profile(_))) {
+        io::copy(&mut stream, &mut io::sink())?;
+    }
+    reading
+}
+
+/// Reads protobuf, gzipped or plain. `head` is how it begins, plain.
+fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Reading, Error> {
+    applicable(Format::Pprof, options)?;
+    let limits = ReadOptions::default().max_inflated(options.max_inflated);
+    match heapprof_profile::decode_with(stream, limits) {
         Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
-        Err(error) => Err(explained(error, &plain)),
+        Err(error) => Err(explained(error, head)),
     }
 }
 

@@ -26,6 +26,11 @@ pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
     plain
 }
 
+/// Whether a file that begins so is gzipped.
+pub(crate) fn is_gzip(head: &[u8]) -> bool {
+    head.starts_with(GZIP)
+}
+
 /// Whether a file that begins so is packed in a way that `heapprof-profile` does not know.
 pub(crate) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(ZSTD)
@@ -39,7 +44,7 @@ pub(crate) fn plain_stream<'a, R: Read + 'a>(
     let mut file = Cursor::new(head).chain(rest);
     let mut magic = Vec::new();
     read_head(&mut file, 4, &mut magic)?;
-    let (gzip, zstd) = (magic.starts_with(GZIP), is_zstd(&magic));
+    let (gzip, zstd) = (is_gzip(&magic), is_zstd(&magic));
     let file = Cursor::new(magic).chain(file);
     Ok(match (gzip, zstd) {
         (true, _) => Box::new(Inflate::new(file)?),

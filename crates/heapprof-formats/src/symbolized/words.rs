@@ -27,10 +27,8 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Reading, Error> {
         read: 0,
     };
     words.header()?;
-    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    builder.profile.period_type = Some(builder.value_type("space", "bytes"));
-    builder.profile.period = 1;
-    let mut profile = builder.finish();
+    // Whether they were sampled stands nowhere either.
+    let mut profile = ProfileBuilder::new(&[("inuse_space", "bytes")]).finish();
     let labels = profile.label_sets.intern(&mut [], &profile.strings);
     let mut locations = AddressLocations::new();
     let mut stack = Vec::new();
