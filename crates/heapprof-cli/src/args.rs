@@ -521,6 +521,8 @@ pub(crate) enum ConvertTo {
     Json,
     /// One sample a row, one column a sample type
     Csv,
+    /// The call graph, for KCachegrind and callgrind_annotate
+    Callgrind,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 //! JSON value; how tables look is decided in one place. Nothing here knows SQL, HTTP or the command line.
 #![forbid(unsafe_code)]
 
+mod callgrind;
 mod convert;
 mod diff;
 mod difference;
@@ -16,6 +17,7 @@ mod leaks;
 mod list;
 mod measure;
 mod names;
+mod numbered;
 mod peek;
 pub mod pprof;
 mod schema;
@@ -29,6 +31,7 @@ mod traces;
 mod tree;
 
 pub use crate::{
+    callgrind::callgrind,
     convert::{folded, profile_csv, profile_json},
     diff::{broken_line, diff},
     error::Error,

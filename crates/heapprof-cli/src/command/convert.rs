@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Query, Types, folded};
 use heapprof_profile::encode;
 
@@ -29,6 +29,9 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
         }),
         ConvertTo::Csv => output::write(file, |writer| {
             Ok(heapprof_report::profile_csv(&source.profile, writer)?)
+        }),
+        ConvertTo::Callgrind => output::write(file, |writer| {
+            heapprof_report::callgrind(&source.profile, writer).with_context(|| source.name.clone())
         }),
         ConvertTo::Folded => {
             let query = Query {
