@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use heapprof_analysis::EMPTY_STACK;
-use heapprof_analysis::graph::{Graph, NodeInfo, Options, Trim, base};
+use heapprof_analysis::graph::{Calls, Graph, NodeInfo, Options, Trim, base};
 use heapprof_profile::Profile;
 
 use crate::error::Error;
@@ -34,7 +34,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error>
             node_count: 0,
             node_fraction: 0.0,
             edge_fraction: 0.0,
-            edges: true,
+            calls: Calls::Innermost,
         },
     )?;
     // The graph made sure that these sums fit.

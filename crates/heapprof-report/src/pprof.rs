@@ -27,7 +27,7 @@ mod tree;
 mod unit;
 mod zone;
 
-use heapprof_analysis::graph::{self, Graph, Trim};
+use heapprof_analysis::graph::{self, Calls, Graph, Trim};
 use heapprof_profile::Profile;
 
 use self::unit::output_unit;
@@ -83,7 +83,11 @@ fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph
             node_count: options.node_count,
             node_fraction: options.node_fraction,
             edge_fraction: options.edge_fraction,
-            edges: what != For::Text { edges: false },
+            calls: if what == (For::Text { edges: false }) {
+                Calls::None
+            } else {
+                Calls::Each
+            },
         },
     )?)
 }
