@@ -9,7 +9,7 @@ use std::process::Command;
 use heapprof_formats::{Format, Options, Reading, read};
 use heapprof_profile::{Profile, decode};
 
-use crate::harness::{bless, name, root, sample_profiles};
+use crate::harness::{bless, name, root, run, sample_profiles};
 
 /// The samples of a format.
 pub(crate) fn samples(format: &str) -> Vec<PathBuf> {
@@ -82,22 +82,95 @@ fn assert_same(ours: &Profile, theirs: &Profile, what: &str) {
     panic!("{what}: {} parts, {} expected", ours.len(), theirs.len());
 }
 
+/// What pprof makes of a sample, from the golden that it wrote.
+fn golden(file: &Path) -> Profile {
+    let golden = root().join(format!("tests/golden/formats/{}.pb.gz", name(file)));
+    if bless()
+        && let Some(pprof) = pprof()
+    {
+        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
+        std::fs::write(&golden, pprof_proto(&pprof, file).unwrap()).unwrap();
+    }
+    decode(std::fs::File::open(&golden).unwrap()).unwrap()
+}
+
 #[test]
-fn gperftools_text_is_read_as_pprof_reads_it() {
-    let files = samples("gperftools");
-    assert!(files.len() >= 6, "{files:?}");
-    for file in files {
-        let golden = root().join(format!("tests/golden/formats/{}.pb.gz", name(&file)));
-        if bless()
-            && let Some(pprof) = pprof()
-        {
-            std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
-            std::fs::write(&golden, pprof_proto(&pprof, &file).unwrap()).unwrap();
+fn text_is_read_as_pprof_reads_it() {
+    for (format, expected, least) in [
+        ("gperftools", Format::Gperftools, 6),
+        ("java-heapz", Format::JavaHeapz, 1),
+    ] {
+        let files = samples(format);
+        assert!(files.len() >= least, "{files:?}");
+        for file in files {
+            let reading = reading(&file);
+            assert_eq!(reading.format, expected);
+            assert_same(&reading.profile, &golden(&file), &name(&file));
         }
-        let expected = decode(std::fs::File::open(&golden).unwrap()).unwrap();
-        let reading = reading(&file);
-        assert_eq!(reading.format, Format::Gperftools);
-        assert_same(&reading.profile, &expected, &name(&file));
+    }
+}
+
+/// jemalloc 3 and 4 wrote tcmalloc's first line.
+#[test]
+fn the_old_header_of_jemalloc_is_tcmallocs() {
+    let file = sample_profiles().join("foreign/jemalloc/made.old-header.heap");
+    let reading = reading(&file);
+    assert_eq!(reading.format, Format::Gperftools);
+    assert_same(&reading.profile, &golden(&file), &name(&file));
+}
+
+/// pprof knows no names in it; values, and the addresses that Go named, are the same.
+#[test]
+fn go_text_has_the_values_that_pprof_reads() {
+    let file = sample_profiles().join("foreign/go-text/ledger.heap.txt");
+    let (ours, theirs) = (reading(&file).profile, golden(&file));
+    assert_eq!(ours.samples.len(), theirs.samples.len());
+    let addresses = |profile: &Profile, i: usize| -> Vec<u64> {
+        let stack = profile.samples.stack(i).iter();
+        stack.map(|l| profile.location[l.index()].address).collect()
+    };
+    for i in 0..ours.samples.len() {
+        assert_eq!(ours.samples.values(i), theirs.samples.values(i));
+        let mut all = addresses(&theirs, i).into_iter();
+        let named = addresses(&ours, i);
+        assert!(named.len() >= 2);
+        assert!(named.iter().all(|a| all.any(|b| b == *a)), "{named:x?}");
+    }
+}
+
+/// Go wrote both in one moment: names, files, lines and numbers are those of its protobuf.
+#[test]
+fn go_text_is_what_its_protobuf_says() {
+    let folder = sample_profiles().join("foreign/go-text");
+    let types = [
+        "alloc_objects",
+        "alloc_space",
+        "inuse_objects",
+        "inuse_space",
+    ];
+    for (sample_type, granularity) in types.iter().flat_map(|t| [(t, "functions"), (t, "lines")]) {
+        let rows = |file: &str| {
+            let args = [
+                "top",
+                "-f",
+                "csv",
+                "-n",
+                "0",
+                "--sample-type",
+                sample_type,
+                "-g",
+                granularity,
+                file,
+            ];
+            let run = run(&folder, &args);
+            assert_eq!(run.code, 0, "{}", run.err);
+            // The text shortens the names of generic functions.
+            let shape = regex::Regex::new(r"\[go\.shape[^ ]*\]+").unwrap();
+            shape.replace_all(&run.out, "[...]").into_owned()
+        };
+        let (text, protobuf) = (rows("ledger.heap.txt"), rows("ledger.heap.pb.gz"));
+        assert!(text.lines().count() > 10, "{text}");
+        assert_eq!(text, protobuf);
     }
 }
 

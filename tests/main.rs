@@ -19,6 +19,10 @@ mod encodings;
 mod malformed;
 // Files of other tools, beside what those tools and pprof make of them.
 mod formats;
+// jeprof and google-pprof on the same dumps.
+mod perl_pprof;
+// Damaged text of other tools.
+mod malformed_text;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
 // Adding up, scaling and comparing profiles.

@@ -5,10 +5,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::exercise::{LIMIT, exercise};
-use crate::harness::valid;
+use crate::harness::{sample_profiles, valid};
 use crate::samples::made;
 
 /// Memory that reading takes whatever is read: buffers, the inflater, SQLite.
@@ -121,8 +122,14 @@ fn damaged_profiles_do_no_harm() {
         .into_iter()
         .filter(|f| f.metadata().unwrap().len() < 20_000);
     seeds.extend(recorded.map(|f| inflate(&std::fs::read(f).unwrap())));
+    seeds.extend(
+        foreign()
+            .iter()
+            .map(|f| inflate(&std::fs::read(f).unwrap())),
+    );
     let zipped: Vec<Vec<u8>> = seeds.iter().map(|s| crate::wire::gzip(s)).collect();
     let mut worst = 0.0f64;
+    let mut read = 0;
     for round in 0..ROUNDS {
         let pick = random.below(seeds.len());
         let other = random.below(seeds.len());
@@ -132,7 +139,7 @@ fn damaged_profiles_do_no_harm() {
         };
         let before = LIVE.with(Cell::get);
         PEAK.with(|peak| peak.set(before));
-        exercise(&mutant, round % ASKED == 0);
+        read += usize::from(exercise(&mutant, round % ASKED == 0));
         let used = PEAK.with(Cell::get) - before;
         let inflated = if round % 16 == 0 { LIMIT } else { mutant.len() };
         let bound = BOUND + inflated * FACTOR;
@@ -149,9 +156,24 @@ fn damaged_profiles_do_no_harm() {
         );
     }
     eprintln!(
-        "{ROUNDS} mutants, at most {:.0} % of the memory bound",
+        "{ROUNDS} mutants, {read} of them read, at most {:.0} % of the memory bound",
         worst * 100.0
     );
+}
+
+/// The samples of other formats that are small enough to be read often.
+fn foreign() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(sample_profiles().join("foreign")).unwrap();
+    let folders = folders.map(|f| f.unwrap().path()).filter(|f| f.is_dir());
+    let files = folders.flat_map(|f| std::fs::read_dir(f).unwrap());
+    let mut files: Vec<PathBuf> = files
+        .map(|f| f.unwrap())
+        .filter(|f| f.metadata().unwrap().len() < 20_000)
+        .map(|f| f.path())
+        .collect();
+    files.sort();
+    assert!(files.len() > 10, "the samples are missing");
+    files
 }
 
 fn inflate(bytes: &[u8]) -> Vec<u8> {

@@ -4,4 +4,6 @@
 #[path = "../../tests/exercise.rs"]
 mod exercise;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::exercise(bytes, true));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    exercise::exercise(bytes, true);
+});

@@ -151,6 +151,9 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
     /// pprof's flags, pprof's output, byte for byte
     #[command(disable_help_flag = true, after_help = crate::pprof::help())]
     Pprof(DropInArgs),
+    /// jeprof's options, its numbers and its text
+    #[command(disable_help_flag = true, after_help = crate::jeprof::help())]
+    Jeprof(DropInArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(
         after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz LD_PRELOAD=$(heapprof preload-path) \

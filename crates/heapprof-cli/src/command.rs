@@ -62,6 +62,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Convert(args) => convert::run(&context, &args)?,
         Command::Symbolize(args) => symbolize::run(&context, &args)?,
         Command::Pprof(args) => return crate::pprof::run(&context.sources, &args.words),
+        Command::Jeprof(args) => return crate::jeprof::run(&context.sources, &args.words),
         Command::Completions { shell } => completions::run(shell)?,
         Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
     }

@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod default_profile;
 mod fetch;
+mod jeprof;
 mod messages;
 mod output;
 mod pprof;

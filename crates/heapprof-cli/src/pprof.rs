@@ -11,13 +11,19 @@ mod flags;
 mod image;
 mod load;
 mod ranges;
+mod remote;
 mod report;
+mod saved;
+mod sources;
 mod symbols;
 mod table;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+
+use heapprof_profile::Profile;
+use heapprof_symbolize::NameStyle;
 
 use crate::args::help_of;
 use crate::source::Sources;
@@ -50,7 +56,31 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
         bail!("no profile source specified");
     }
     let config = Config::new(typed)?;
-    let profile = load::load(sources, &config)?;
+    let profile = load::load(sources, &config, load::Keep::AsAsked)?;
     report::report(profile, &config)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `heapprof jeprof` makes its rows of.
+pub(crate) struct Loaded {
+    pub(crate) profile: Profile,
+    /// Position of the sample type.
+    pub(crate) column: usize,
+}
+
+/// The profile that pprof's flags ask for, with no frame dropped, before filters.
+pub(crate) fn load_for_jeprof(
+    sources: &Sources,
+    flags: &[String],
+    style: NameStyle,
+) -> Result<Loaded> {
+    let typed = match Typed::parse(flags) {
+        Ok(typed) => typed,
+        Err(Wrong::Because(why)) => bail!("{why}"),
+        Err(Wrong::Help) => bail!("no profile source specified"),
+    };
+    let config = Config::new(typed)?;
+    let profile = load::load(sources, &config, load::Keep::AllFrames(style))?;
+    let column = report::column(&profile, &config.sample_index)?;
+    Ok(Loaded { profile, column })
 }

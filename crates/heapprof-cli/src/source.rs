@@ -11,6 +11,7 @@ use heapprof_formats::{Format, Options, Reading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::Cli;
+use crate::fetch::Transfer;
 use crate::progress::Progress;
 use crate::{default_profile, fetch, messages};
 
@@ -64,14 +65,13 @@ impl Sources {
 
     /// The profile behind one argument as pprof sees it: no word of its format, no labels without a value.
     pub(crate) fn unmerged(&self, name: &str) -> Result<Profile> {
-        let plain = |reading: Reading| {
-            let mut profile = reading.profile;
-            if reading.format == Format::Pprof {
-                reshape::drop_empty_labels(&mut profile);
-            }
-            profile
-        };
-        Ok(unshared(self.read_one(name, plain)?))
+        Ok(unshared(self.read_one(name, as_pprof_sees_it)?))
+    }
+
+    /// The profile at a URL, as [`unmerged`](Self::unmerged).
+    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer) -> Result<Profile> {
+        let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
+        Ok(as_pprof_sees_it(self.decode(url, body, None)?))
     }
 
     fn one(&self, name: &str) -> Result<Source> {
@@ -87,7 +87,8 @@ impl Sources {
             return Ok(Source::new("stdin", keep(reading)));
         }
         if fetch::is_url(name) {
-            let body = fetch::fetch(name).with_context(|| name.to_string())?;
+            let body =
+                fetch::fetch(name, &Transfer::default()).with_context(|| name.to_string())?;
             return Ok(Source::new(name, keep(self.decode(name, body, None)?)));
         }
         // A path is tried before a name.
@@ -156,6 +157,14 @@ impl Sources {
         let reader = Progress::new(reader, length);
         heapprof_formats::read(reader, &self.options).with_context(|| name.to_string())
     }
+}
+
+fn as_pprof_sees_it(reading: Reading) -> Profile {
+    let mut profile = reading.profile;
+    if reading.format == Format::Pprof {
+        reshape::drop_empty_labels(&mut profile);
+    }
+    profile
 }
 
 /// The profile, to change it.

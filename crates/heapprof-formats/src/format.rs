@@ -8,6 +8,14 @@ pub enum Format {
     Pprof,
     /// The text of gperftools and tcmalloc.
     Gperftools,
+    /// Dumps of jemalloc.
+    Jemalloc,
+    /// Go's `debug=1`.
+    GoText,
+    /// The text of Google's Java agent.
+    JavaHeapz,
+    /// What `jeprof --raw` and `google-pprof --raw` write.
+    Symbolized,
 }
 
 impl Format {
@@ -25,6 +33,13 @@ impl Format {
         match self {
             Format::Pprof => ("pprof", "pprof protobuf"),
             Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
+            Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            Format::GoText => ("go-text", "Go's heap profile as text"),
+            Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
+            Format::Symbolized => (
+                "symbolized",
+                "profile with symbols, of jeprof or google-pprof",
+            ),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn samples(
 ) -> Result<Profile, Error> {
     let mut profile = kind.profile();
     let mut locations = AddressLocations::new();
-    let (mut values, mut stack) = (Vec::new(), Vec::new());
+    let (mut values, mut calls, mut stack) = (Vec::new(), Vec::new(), Vec::new());
     while lines.advance()? {
         let line = lines.trimmed();
         if line.is_empty() || line[0] == b'#' {
@@ -50,9 +50,11 @@ pub(crate) fn samples(
         }
         let counted = kind.sample(lines, &mut values)?;
         let mean_size = counted.mean_size;
-        let location = |address| locations.get(&mut profile, address);
-        counted.calls(lines, location, &mut stack)?;
-        let labels = size_label(&mut profile, mean_size);
+        counted.calls(lines, &mut calls)?;
+        stack.clear();
+        stack.extend(calls.iter().map(|&call| locations.get(&mut profile, call)));
+        let label = size_label(&mut profile, mean_size);
+        let labels = profile.label_sets.intern(&mut [label], &profile.strings);
         let stack = stack.iter().copied();
         profile.samples.push(stack, &values, labels);
     }

@@ -80,7 +80,12 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// `1: 2 [3: 4]`, of which the first two may be negative.
+/// Takes `1: 2 [3: 4]` from the beginning of `rest`.
+pub(crate) fn values<'a>(rest: &mut &'a [u8]) -> Option<[&'a [u8]; 4]> {
+    four(rest, false)
+}
+
+/// The same; the first two may be negative.
 fn four<'a>(rest: &mut &'a [u8], signed: bool) -> Option<[&'a [u8]; 4]> {
     let mut values = [&b""[..]; 4];
     for (i, value) in values.iter_mut().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, StringId};
+use heapprof_profile::{Label, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
 use crate::heap_line::{Addresses, Header, Sample, integer};
@@ -11,8 +11,7 @@ use crate::sampling::unsampled;
 
 /// What the first line should be.
 pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
-const KINDS: &str =
-    "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or fragmentation";
+const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or fragmentation behind the @";
 const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
 /// What a header says of the lines below it.
@@ -35,7 +34,7 @@ impl Kind {
         let is_sampled = match name {
             b"heap_v2" | b"heapz_v2" | b"heap" => true,
             b"heapprofile" | b"growth" | b"growthz" | b"fragmentation" | b"fragmentationz" => false,
-            _ => return Err(lines.wrong_part(KINDS, shortened(header.kind))),
+            _ => return Err(lines.wrong(KINDS)),
         };
         let mut period = match digits {
             _ if !is_sampled => 1,
@@ -142,30 +141,23 @@ pub(crate) struct Counted<'a> {
 
 impl Counted<'_> {
     /// Turns the return addresses into addresses inside the calls.
-    pub(crate) fn calls(
-        self,
-        lines: &Lines<'_>,
-        mut location: impl FnMut(u64) -> LocationIndex,
-        stack: &mut Vec<LocationIndex>,
-    ) -> Result<(), Error> {
-        stack.clear();
+    pub(crate) fn calls(self, lines: &Lines<'_>, calls: &mut Vec<u64>) -> Result<(), Error> {
+        calls.clear();
         for address in self.addresses {
             let address = address
                 .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
-            stack.push(location(address.wrapping_sub(1)));
+            calls.push(address.wrapping_sub(1));
         }
         Ok(())
     }
 }
 
-/// The label set `bytes: size`, as pprof and Go write it: without a unit.
-pub(crate) fn size_label(profile: &mut Profile, size: i64) -> LabelSetIndex {
-    let key = profile.strings.intern("bytes");
-    let label = Label {
-        key,
+/// The label `bytes: size`, as pprof and Go write it: without a unit.
+pub(crate) fn size_label(profile: &mut Profile, size: i64) -> Label {
+    Label {
+        key: profile.strings.intern("bytes"),
         str: StringId::EMPTY,
         num: size,
         num_unit: StringId::EMPTY,
-    };
-    profile.label_sets.intern(&mut [label], &profile.strings)
+    }
 }

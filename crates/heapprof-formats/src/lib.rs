@@ -19,9 +19,12 @@ mod address_map;
 mod cut_frames;
 mod error;
 mod format;
+mod go_text;
 mod gperftools;
 mod heap_line;
 mod heap_samples;
+mod java_heapz;
+mod jemalloc;
 mod lines;
 mod mapped_files;
 mod open;
@@ -29,6 +32,7 @@ mod readers;
 mod reading;
 mod sampling;
 mod stacks;
+mod symbolized;
 mod unpack;
 
 pub use crate::{

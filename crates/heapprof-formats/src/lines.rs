@@ -14,6 +14,7 @@ pub(crate) struct Lines<'a> {
     line: Vec<u8>,
     number: u64,
     again: bool,
+    at_end: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -23,6 +24,7 @@ impl<'a> Lines<'a> {
             line: Vec::new(),
             number: 0,
             again: false,
+            at_end: false,
         }
     }
 
@@ -30,6 +32,9 @@ impl<'a> Lines<'a> {
     pub(crate) fn advance(&mut self) -> Result<bool, Error> {
         if std::mem::take(&mut self.again) {
             return Ok(true);
+        }
+        if self.at_end {
+            return Ok(false);
         }
         self.line.clear();
         self.number += 1;
@@ -41,6 +46,7 @@ impl<'a> Lines<'a> {
             };
             if buffer.is_empty() {
                 if self.line.is_empty() {
+                    self.at_end = true;
                     return Ok(false);
                 }
                 break;
@@ -64,7 +70,7 @@ impl<'a> Lines<'a> {
 
     /// Makes the next [`advance`](Self::advance) stay on this line, for whoever reads on.
     pub(crate) fn stay(&mut self) {
-        self.again = true;
+        self.again = !self.at_end;
     }
 
     /// The line, without its end. Empty past the last one.
@@ -92,10 +98,13 @@ impl<'a> Lines<'a> {
         self.inner
     }
 
-    /// The error that this line is not what was expected.
+    /// The error that this line, or the end of the file, is not what was expected.
     #[cold]
     pub(crate) fn wrong(&self, expected: impl Into<Cow<'static, str>>) -> Error {
-        self.wrong_part(expected, shortened(&self.line))
+        match self.at_end {
+            true => self.ended(expected),
+            false => self.wrong_part(expected, shortened(&self.line)),
+        }
     }
 
     /// The same, where it is clear which part of the line is wrong.
@@ -106,7 +115,7 @@ impl<'a> Lines<'a> {
         found: impl Into<String>,
     ) -> Error {
         Error::Line {
-            line: self.number,
+            line: self.number(),
             expected: expected.into(),
             found: found.into(),
         }

@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::format::Format;
-use crate::gperftools;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
+use crate::{go_text, gperftools, java_heapz, jemalloc, symbolized};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;
@@ -18,11 +18,34 @@ pub(crate) struct Reader {
 }
 
 /// In this order they are tried: what has an unmistakable first line before what is guessed.
-const READERS: &[Reader] = &[Reader {
-    format: Format::Gperftools,
-    sniff: gperftools::sniff,
-    read: gperftools::read,
-}];
+const READERS: &[Reader] = &[
+    // Before gperftools, whose first line it shares.
+    Reader {
+        format: Format::GoText,
+        sniff: go_text::sniff,
+        read: go_text::read,
+    },
+    Reader {
+        format: Format::Gperftools,
+        sniff: gperftools::sniff,
+        read: gperftools::read,
+    },
+    Reader {
+        format: Format::Jemalloc,
+        sniff: jemalloc::sniff,
+        read: jemalloc::read,
+    },
+    Reader {
+        format: Format::Symbolized,
+        sniff: symbolized::sniff,
+        read: symbolized::read,
+    },
+    Reader {
+        format: Format::JavaHeapz,
+        sniff: java_heapz::sniff,
+        read: java_heapz::read,
+    },
+];
 
 /// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours, or pprof's.
 pub fn sniff(head: &[u8]) -> Option<Format> {
@@ -31,7 +54,8 @@ pub fn sniff(head: &[u8]) -> Option<Format> {
 
 pub(crate) fn reader(head: &[u8]) -> Option<&'static Reader> {
     // All of them are text, and no protobuf profile is: its tags and lengths are control characters.
-    if !is_text(head) {
+    // The words behind a table of symbols are the exception.
+    if !is_text(head) && !symbolized::sniff(head) {
         return None;
     }
     READERS.iter().find(|reader| (reader.sniff)(head))

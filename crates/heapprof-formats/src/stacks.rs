@@ -1,7 +1,7 @@
 //! Stacks of addresses, each address one location; the mappings join when all addresses are known.
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Location, LocationIndex, Mapping, MappingIndex, Profile};
+use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Profile};
 
 use crate::address_map::AddressMap;
 use crate::mapped_files::MappedFile;
@@ -22,6 +22,11 @@ impl AddressLocations {
             .entry(address)
             .or_insert_with(|| push(profile, address))
     }
+
+    /// The location of an address that has one.
+    pub(crate) fn find(&self, address: u64) -> Option<LocationIndex> {
+        self.0.get(&address).copied()
+    }
 }
 
 /// A new location without lines.
@@ -37,6 +42,34 @@ pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
     });
     // An address takes four bytes of text, so 2^32 of them are beyond any limit of a file's size.
     LocationIndex(place as u32)
+}
+
+/// Gives each location its lines, innermost first: those at its place in `lines`.
+pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
+    profile.line.clear();
+    for (location, lines) in profile.location.iter_mut().zip(lines) {
+        let start = profile.line.len() as u32;
+        profile.line.extend(lines);
+        location.line = start..profile.line.len() as u32;
+    }
+}
+
+/// Sets the flags of mappings by what their locations have.
+pub(crate) fn mark_symbolized(profile: &mut Profile) {
+    for location in &profile.location {
+        let Some(mapping) = location.mapping else {
+            continue;
+        };
+        let mapping = &mut profile.mapping[mapping.index()];
+        let lines = &profile.line[location.line.start as usize..location.line.end as usize];
+        for line in lines {
+            let function = &profile.function[line.function.index()];
+            mapping.has_functions |= !function.name.is_empty();
+            mapping.has_filenames |= !function.filename.is_empty();
+            mapping.has_line_numbers |= line.line != 0;
+        }
+        mapping.has_inline_frames |= lines.len() > 1;
+    }
 }
 
 /// Gives each location its mapping.

@@ -12,6 +12,7 @@ mod error;
 mod flame;
 mod head;
 mod info;
+pub mod jeprof;
 mod json;
 mod leaks;
 mod list;

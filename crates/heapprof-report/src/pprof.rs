@@ -11,6 +11,7 @@ mod comments;
 mod dot;
 mod header;
 mod labels;
+mod list;
 mod measurement;
 mod names;
 mod nodelet;
@@ -38,6 +39,7 @@ pub use self::{
     comments::comments,
     dot::dot,
     header::{Shown, profile_labels, report_labels},
+    list::{ReadSource, list},
     measurement::{Scale, convertible, label, percentage, scale, scaled_label},
     options::{Options, Values},
     proto::proto,
@@ -59,6 +61,7 @@ enum For {
     },
     Dot,
     Callgrind,
+    List,
 }
 
 /// The graph of a profile as the options trim it.
@@ -76,17 +79,16 @@ fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph
             mean_divisor: options.mean_divisor,
             call_tree: options.call_tree && matches!(what, For::Dot | For::Callgrind),
             drop_negative: options.drop_negative,
-            objects: what == For::Callgrind,
+            objects: matches!(what, For::Callgrind | For::List),
             trim: Trim::new(&options.trim_path, &options.source_path),
             picture: (what == For::Dot).then_some(picture),
             sort_by_cum: options.cum_sort,
             node_count: options.node_count,
             node_fraction: options.node_fraction,
             edge_fraction: options.edge_fraction,
-            calls: if what == (For::Text { edges: false }) {
-                Calls::None
-            } else {
-                Calls::Each
+            calls: match what {
+                For::Text { edges: false } | For::List => Calls::None,
+                _ => Calls::Each,
             },
         },
     )?)

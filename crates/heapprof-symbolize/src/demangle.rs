@@ -4,6 +4,16 @@ use std::fmt;
 
 /// The name for people; `None` when it is the linker's own.
 pub(crate) fn demangle(symbol: &str) -> Option<String> {
+    demangle_with(symbol, cpp_demangle::DemangleOptions::default())
+}
+
+/// As [`demangle`], without a C++ function's parameters and return type.
+pub(crate) fn demangle_briefly(symbol: &str) -> Option<String> {
+    let options = cpp_demangle::DemangleOptions::new();
+    demangle_with(symbol, options.no_params().no_return_type())
+}
+
+fn demangle_with(symbol: &str, options: cpp_demangle::DemangleOptions) -> Option<String> {
     if symbol.starts_with("_R") || is_legacy_rust(symbol) {
         // The alternate form leaves the hash out.
         if let Ok(name) = rustc_demangle::try_demangle(symbol) {
@@ -15,7 +25,6 @@ pub(crate) fn demangle(symbol: &str) -> Option<String> {
     }
     let parsed = cpp_demangle::BorrowedSymbol::new(symbol.as_bytes()).ok()?;
     let mut name = Bounded(String::new());
-    let options = cpp_demangle::DemangleOptions::default();
     parsed.structured_demangle(&mut name, &options).ok()?;
     Some(without_empty_packs(name.0))
 }
@@ -36,7 +45,7 @@ pub(crate) fn is_mangled(symbol: &str) -> bool {
 }
 
 /// Legacy Rust borrows C++'s scheme; only the hash at the end, `17h` and 16 digits, tells them apart.
-fn is_legacy_rust(symbol: &str) -> bool {
+pub(crate) fn is_legacy_rust(symbol: &str) -> bool {
     let hash = |at: usize| {
         let digits = symbol.as_bytes().get(at + 3..at + 19);
         digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))

@@ -17,6 +17,7 @@ mod minidebug;
 mod places;
 pub mod program;
 mod resolve;
+mod simplify;
 #[allow(unsafe_code)] // Mapping a file is.
 mod storage;
 mod summary;
@@ -32,6 +33,7 @@ use crate::elf::Place;
 use crate::files::Wanted;
 use crate::places::Places;
 use crate::resolve::{Question, resolve};
+pub use crate::simplify::{NameStyle, simplify_names};
 pub use crate::summary::{FileSummary, Source, Summary, Warning};
 
 /// Where to look, and for what.
@@ -44,6 +46,11 @@ pub struct Options {
     pub adjust: i64,
     /// Look up locations that have lines already, too.
     pub force: bool,
+    /// Look only into mappings that do not say that something in them has a name.
+    pub unnamed_mappings: bool,
+    /// Take an address in no symbol for the symbol's before it, as tools do that look into `nm`. The names of a file
+    /// without its private symbols are guesses then.
+    pub nearest: bool,
     /// The profiled machine's files are below this folder.
     pub root: Option<PathBuf>,
 }
@@ -83,7 +90,7 @@ pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
         }
     }
     answers.write(profile);
-    mark(profile, &summary);
+    mark(profile, &summary, options.unnamed_mappings);
     summary
 }
 
@@ -125,6 +132,11 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
             continue;
         };
         let table = &profile.mapping[mapping.index()];
+        let named = table.has_functions || table.has_filenames || table.has_line_numbers;
+        if named && options.unnamed_mappings && !options.force {
+            summary.kept += 1;
+            continue;
+        }
         files[file_of[mapping.index()]].questions.push(Question {
             location: i,
             place: Place {
@@ -156,12 +168,17 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
     digits.map(pair).collect()
 }
 
-/// Says in each mapping what is known of it now.
-fn mark(profile: &mut Profile, summary: &Summary) {
+/// Says in each mapping what is known of it now, or in those alone that something was found in.
+fn mark(profile: &mut Profile, summary: &Summary, only_resolved: bool) {
+    let resolved = summary.files.iter().filter(|file| file.resolved > 0);
+    let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();
     for location in &profile.location {
         let Some(mapping) = location.mapping else {
             continue;
         };
+        if only_resolved && !resolved.contains(&mapping) {
+            continue;
+        }
         let mapping = &mut profile.mapping[mapping.index()];
         let lines = location.line.start as usize..location.line.end as usize;
         let lines = &profile.line[lines];

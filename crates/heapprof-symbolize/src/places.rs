@@ -17,6 +17,11 @@ impl<'o> Places<'o> {
         Self { options }
     }
 
+    /// Whether an address in no symbol is taken for the one before it.
+    pub(crate) fn nearest(&self) -> bool {
+        self.options.nearest
+    }
+
     /// A path of the profiled machine, as it is here.
     pub(crate) fn here(&self, path: &Path) -> PathBuf {
         match &self.options.root {

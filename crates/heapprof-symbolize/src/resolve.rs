@@ -69,6 +69,7 @@ pub(crate) fn resolve(
         answers,
         summary,
         probes,
+        nearest: places.nearest(),
     };
     let (binary, debug) = (found.binary.as_ref(), found.debug.as_ref());
     let shift = shift(binary, debug);
@@ -109,6 +110,7 @@ struct Asker<'p> {
     answers: &'p mut Answers,
     summary: &'p mut FileSummary,
     probes: Vec<Probe>,
+    nearest: bool,
 }
 
 impl Asker<'_> {
@@ -162,7 +164,8 @@ impl Asker<'_> {
             if self.answers.is_settled(probe.location) {
                 continue;
             }
-            if let Some(name) = symbols.find(elf, probe.address.wrapping_add(shift)) {
+            let address = probe.address.wrapping_add(shift);
+            if let Some(name) = symbols.find(elf, address, self.nearest) {
                 self.answers.name(self.profile, probe.location, name);
                 self.summary.source.get_or_insert(source);
             }

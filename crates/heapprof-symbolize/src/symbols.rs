@@ -87,13 +87,20 @@ impl Symbols {
         }
     }
 
-    /// The linker name of the function that holds `address`, without a version.
-    pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64) -> Option<&'a str> {
+    /// The linker name of the function that holds `address`, without a version; where none does, of the `nearest` one
+    /// before it, or of the first.
+    pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64, nearest: bool) -> Option<&'a str> {
         let after = self.functions.partition_point(|f| f.start <= address);
-        let mut function = self.functions.get(after.checked_sub(1)?)?;
-        while function.end <= address {
-            function = self.functions.get(function.around as usize)?;
+        let before = self.functions.get(after.saturating_sub(1))?;
+        let mut function = Some(before).filter(|f| f.start <= address);
+        while let Some(found) = function.filter(|f| f.end <= address) {
+            function = self.functions.get(found.around as usize);
         }
+        let function = match function {
+            Some(function) => function,
+            None if nearest => before,
+            None => return None,
+        };
         let name = name(elf, function.index, self.is_dynamic)?;
         Some(name.split_once('@').map_or(name, |(name, _version)| name))
     }

@@ -27,6 +27,8 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let options = Options {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
+        unnamed_mappings: false,
+        nearest: false,
         force: args.force,
         root: args.sysroot.clone(),
     };

@@ -44,7 +44,7 @@ pub(super) fn locate(profile: &mut Profile, config: &Config) {
 }
 
 /// PPROF_BINARY_PATH, else a folder of the user's.
-fn search_path() -> Vec<PathBuf> {
+pub(super) fn search_path() -> Vec<PathBuf> {
     match env::var_os("PPROF_BINARY_PATH").filter(|path| !path.is_empty()) {
         Some(path) => env::split_paths(&path).collect(),
         None => {
@@ -103,6 +103,17 @@ fn found(profile: &Profile, mapping: &Mapping, folders: &[PathBuf]) -> Option<Pa
         }
     }
     None
+}
+
+/// Gives mappings without a file and build id the address that the profile was fetched from: profiles of different
+/// servers then don't share them.
+pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
+    let url = profile.strings.intern(url);
+    for mapping in &mut profile.mapping {
+        if mapping.filename.is_empty() && mapping.build_id.is_empty() {
+            mapping.filename = url;
+        }
+    }
 }
 
 /// Mappings that stand for the address they were fetched from lose it again.

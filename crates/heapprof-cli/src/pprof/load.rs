@@ -4,9 +4,10 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_analysis::reshape;
 use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
 use heapprof_report::pprof::{convertible, scale};
+use heapprof_symbolize::NameStyle;
 
 use super::config::Config;
-use super::{binaries, symbols};
+use super::{binaries, remote, saved, symbols};
 use crate::messages;
 use crate::source::Sources;
 
@@ -21,11 +22,21 @@ const UNITS: UnitRules = UnitRules {
 /// As many profiles are merged at a time, and their sums then.
 const CHUNK: usize = 128;
 
+/// Which frames stay, and how their functions are called.
+#[derive(Clone, Copy)]
+pub(super) enum Keep {
+    /// What the flags and the profile say.
+    AsAsked,
+    /// All, with names in this style.
+    AllFrames(NameStyle),
+}
+
 /// The profile of all sources, ready to be filtered.
-pub(super) fn load(sources: &Sources, config: &Config) -> Result<Profile> {
-    let mut profile = all(sources, &config.sources, "source", config)?;
+pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Profile> {
+    let (mut profile, mut save) = all(sources, &config.sources, "source", config)?;
     if let Some(base) = &config.base {
-        let mut base = all(sources, std::slice::from_ref(base), "base", config)?;
+        let (mut base, save_base) = all(sources, std::slice::from_ref(base), "base", config)?;
+        save |= save_base;
         if config.diff {
             reshape::set_label(&mut base, BASE.0, BASE.1);
         }
@@ -35,11 +46,14 @@ pub(super) fn load(sources: &Sources, config: &Config) -> Result<Profile> {
         base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
         profile = merge_as_pprof(vec![profile, base], UNITS)?;
     }
-    if config.flags.on("all_frames") {
+    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
         profile.drop_frames = StringId::EMPTY;
         profile.keep_frames = StringId::EMPTY;
     }
-    symbols::symbolize(&mut profile, config.flags.text("symbolize"))?;
+    match keep {
+        Keep::AsAsked => symbols::symbolize(&mut profile, config.flags.text("symbolize")),
+        Keep::AllFrames(style) => symbols::symbolize_locally(&mut profile, style),
+    }
     if let Err(why) = reshape::drop_uninteresting(&mut profile) {
         messages::note(&format!(
             "the profile's drop_frames or keep_frames is {why}; no frame is dropped"
@@ -51,18 +65,30 @@ pub(super) fn load(sources: &Sources, config: &Config) -> Result<Profile> {
         let comment = profile.strings.intern(comment);
         profile.comment.push(comment);
     }
+    if save {
+        saved::save(&profile);
+    }
     Ok(profile)
 }
 
-/// Reads and merges sources; those that can't be read are named and left out, unless none is left.
-fn all(sources: &Sources, names: &[String], what: &str, config: &Config) -> Result<Profile> {
+/// Reads and merges sources; those that can't be read are named and left out, unless none is left. Whether
+/// any came from a server.
+fn all(
+    sources: &Sources,
+    names: &[String],
+    what: &str,
+    config: &Config,
+) -> Result<(Profile, bool)> {
     let mut merged: Option<Profile> = None;
-    let mut read = 0;
+    let (mut read, mut remote) = (0, false);
     for chunk in names.chunks(CHUNK) {
         let mut profiles = Vec::new();
         for name in chunk {
             match one(sources, name, config) {
-                Ok(profile) => profiles.push(profile),
+                Ok((profile, from_server)) => {
+                    profiles.push(profile);
+                    remote |= from_server;
+                }
                 Err(error) => messages::note(&format!("{error:#}")),
             }
         }
@@ -86,11 +112,23 @@ fn all(sources: &Sources, names: &[String], what: &str, config: &Config) -> Resu
             names.len()
         ));
     }
-    Ok(merged)
+    Ok((merged, remote))
 }
 
-fn one(sources: &Sources, name: &str, config: &Config) -> Result<Profile> {
-    let mut profile = sources.unmerged(name)?;
+/// One source's profile, and whether it came from a server.
+fn one(sources: &Sources, name: &str, config: &Config) -> Result<(Profile, bool)> {
+    let address = remote::address(name, &config.flags);
+    let mut profile = match &address {
+        Some(address) => {
+            let transfer = remote::transfer(address, &config.flags)?;
+            messages::note(&format!("Fetching profile over HTTP from {}", address.url));
+            sources.fetched(&address.url, &transfer)?
+        }
+        None => sources.unmerged(name)?,
+    };
     binaries::locate(&mut profile, config);
-    Ok(profile)
+    if let Some(address) = &address {
+        binaries::name_by_url(&mut profile, &address.url);
+    }
+    Ok((profile, address.is_some()))
 }

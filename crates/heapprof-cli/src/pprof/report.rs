@@ -10,7 +10,9 @@ use heapprof_profile::Profile;
 use heapprof_report::pprof::{self, Options, Zone};
 
 use super::config::Config;
-use super::filters;
+use super::saved::numbered;
+use super::sources::Sources;
+use super::{filters, image};
 use crate::{messages, output};
 
 /// Filters the profile and prints what was asked for.
@@ -36,11 +38,33 @@ pub(super) fn report(mut profile: Profile, config: &Config) -> Result<()> {
     }
     filters::aggregate(&mut profile, limits.granularity, config);
     let file = config.flags.text("output");
+    if file.is_empty() && output::is_terminal(None) && !ending(config.format).is_empty() {
+        // Not for a terminal: a new file here.
+        let mut report = Vec::new();
+        print(profile, config.format, &options, &mut report)?;
+        let (path, mut file) = numbered(Path::new(""), "profile", ending(config.format))?;
+        messages::note(&format!("Generating report in {}", path.display()));
+        return Ok(file.write_all(&report)?);
+    }
     if !file.is_empty() {
         messages::note(&format!("Generating report in {file}"));
     }
     let file = (!file.is_empty()).then(|| Path::new(file));
     output::write(file, |out| print(profile, config.format, &options, out))
+}
+
+/// What files of a format end in that is not for terminals.
+fn ending(format: &str) -> &'static str {
+    match format {
+        "callgrind" => ".callgraph.out",
+        "proto" | "topproto" => ".pb.gz",
+        "svg" => ".svg",
+        "png" => ".png",
+        "gif" => ".gif",
+        "pdf" => ".pdf",
+        "ps" => ".ps",
+        _ => "",
+    }
 }
 
 fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
@@ -52,10 +76,18 @@ fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write)
         "proto" => pprof::proto(profile, options, out)?,
         "text" | "top" => pprof::top(&profile, options, out)?,
         "tree" | "peek" => pprof::tree(&profile, options, out)?,
-        "dot" => pprof::dot(&profile, options, out)?,
         "callgrind" => pprof::callgrind(&profile, options, out)?,
         "topproto" => pprof::topproto(&profile, options, out)?,
-        other => bail!("-{other} is not there yet"),
+        "list" => {
+            let sources = Sources::new(options)?;
+            pprof::list(&profile, options, &|file| sources.read(file), out)?;
+        }
+        "dot" => pprof::dot(&profile, options, out)?,
+        picture => {
+            let mut graph = Vec::new();
+            pprof::dot(&profile, options, &mut graph)?;
+            out.write_all(&image::draw(&graph, picture)?)?;
+        }
     }
     Ok(())
 }
@@ -170,7 +202,7 @@ fn options(
 }
 
 /// The position of the sample type: by number, by name, else the profile's default, else the last one.
-fn column(profile: &Profile, index: &str) -> Result<usize> {
+pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type
         .iter()

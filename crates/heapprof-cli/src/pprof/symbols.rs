@@ -1,9 +1,102 @@
-//! `-symbolize`: names for addresses from the binaries of this machine.
+//! `-symbolize`: names for addresses, from the binaries and debug files of this machine.
 
-use anyhow::Result;
 use heapprof_profile::Profile;
+use heapprof_symbolize::{NameStyle, Options, Warning, simplify_names, symbolize as look_up};
 
-/// Symbolizes as the mode says.
-pub(super) fn symbolize(_profile: &mut Profile, _mode: &str) -> Result<()> {
-    Ok(())
+use super::binaries::search_path;
+use crate::messages;
+
+/// What `-symbolize` asks for.
+struct Mode {
+    local: bool,
+    force: bool,
+    style: NameStyle,
+}
+
+/// Symbolizes as the mode says: options with colons between.
+pub(super) fn symbolize(profile: &mut Profile, mode: &str) {
+    let Some(mode) = read(mode) else {
+        return;
+    };
+    let known = profile.function.len();
+    if mode.local {
+        local(profile, mode.force, false);
+    }
+    simplify_names(profile, mode.style, if mode.force { 0 } else { known });
+}
+
+/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess.
+pub(super) fn symbolize_locally(profile: &mut Profile, style: NameStyle) {
+    local(profile, false, true);
+    simplify_names(profile, style, 0);
+}
+
+/// `None` when nothing is to be done.
+fn read(text: &str) -> Option<Mode> {
+    let mut mode = Mode {
+        local: true,
+        force: false,
+        style: NameStyle::Short,
+    };
+    for option in text.to_lowercase().split(':') {
+        match option {
+            "" | "demangle=default" | "default" => {}
+            "none" | "no" => return None,
+            "local" | "fastlocal" => mode.local = true,
+            "remote" => {
+                messages::note(
+                    "-symbolize=remote: servers are not asked for symbols; -symbolize=local looks into this machine's files",
+                );
+                mode.local = false;
+            }
+            "force" => mode.force = true,
+            other => {
+                let style = match other.strip_prefix("demangle=").unwrap_or(other) {
+                    "full" => NameStyle::Full,
+                    "none" => NameStyle::Linker,
+                    "templates" => NameStyle::Templates,
+                    _ => {
+                        messages::note(&format!(
+                            "ignoring unrecognized symbolization option: {text}; \
+expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|templates|default]]"
+                        ));
+                        continue;
+                    }
+                };
+                mode.style = style;
+                mode.force = true;
+            }
+        }
+    }
+    Some(mode)
+}
+
+fn local(profile: &mut Profile, force: bool, nearest: bool) {
+    let options = Options {
+        force,
+        unnamed_mappings: true,
+        nearest,
+        debug_dirs: search_path(),
+        ..Options::default()
+    };
+    let main = profile.mapping.first();
+    let has_no_file = main.is_some_and(|m| m.filename.is_empty() && !m.has_functions);
+    let in_main = |l: &heapprof_profile::Location| l.mapping.is_some_and(|m| m.index() == 0);
+    if has_no_file && profile.location.iter().any(in_main) {
+        messages::note("Main binary filename not available.");
+    }
+    for file in look_up(profile, &options).files {
+        for warning in file.warnings {
+            messages::note(&match warning {
+                Warning::Missing { file } => format!(
+                    "Local symbolization failed for {file}: there is no such file, nor a debug file \
+with its build id; PPROF_BINARY_PATH names folders to look in"
+                ),
+                Warning::NoSymbols { file } => format!(
+                    "Local symbolization failed for {file}: it has no symbols for these addresses"
+                ),
+                other => format!("Local symbolization: {other}"),
+            });
+        }
+    }
 }

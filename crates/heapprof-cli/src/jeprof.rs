@@ -1,0 +1,201 @@
+//! `heapprof jeprof`: jeprof's options, its numbers and its text.
+//!
+//! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are those of `heapprof
+//! pprof`. Source: jemalloc's bin/jeprof.
+
+mod options;
+mod stacks;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use heapprof_profile::Profile;
+use heapprof_report::jeprof::{self, Measure};
+use heapprof_symbolize::NameStyle;
+
+use crate::source::Sources;
+use crate::{messages, output, pprof};
+use options::{Fate, Kind, Typed};
+use stacks::Stacks;
+
+/// The help of `heapprof jeprof`, behind its usage.
+pub(crate) fn help() -> String {
+    format!(
+        "PROGRAM is the executable; profiles that name it, or hold symbols, need none. Several profiles are added up.\n\n\
+{}\nExit code: 0 done, 2 it could not be done.\n\n\
+Example: heapprof jeprof --text --cum profile.pb.gz",
+        options::help()
+    )
+}
+
+/// Does what the command line says.
+pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
+    let typed = Typed::parse(args)
+        .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;
+    if typed.on("help") {
+        output::write(None, |out| {
+            Ok(out.write_all(crate::args::help_of("jeprof").as_bytes())?)
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if typed.on("version") {
+        output::write(None, |out| {
+            Ok(writeln!(out, "heapprof {}", env!("CARGO_PKG_VERSION"))?)
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let format = format(&typed)?;
+    if typed.words.is_empty() {
+        bail!("Did not specify profile file");
+    }
+    let flags = flags(&typed, format);
+    match format {
+        "text" | "collapsed" => print(sources, &flags, &typed, format)?,
+        _ => return pprof::run(sources, &flags),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The output that is asked for.
+fn format(typed: &Typed) -> Result<&'static str> {
+    let mut outputs = Vec::new();
+    for (name, _, fate) in typed.given() {
+        match fate {
+            Fate::Output => outputs.push(name),
+            Fate::Instead(instead) => bail!("--{name}: {instead}"),
+            Fate::NoSay => messages::note(&format!("--{name} has no say here")),
+            Fate::Here | Fate::Passed => {}
+        }
+    }
+    let only = |names: &[&str]| names.iter().filter(|name| typed.on(name)).count() < 2;
+    if !only(&["functions", "lines", "addresses", "files"]) {
+        bail!("Only specify one output granularity option");
+    }
+    if !only(&[
+        "inuse_space",
+        "inuse_objects",
+        "alloc_space",
+        "alloc_objects",
+    ]) {
+        bail!("Specify at most one of --inuse/--alloc options");
+    }
+    match outputs[..] {
+        [] => Ok("text"),
+        [one] => Ok(one),
+        _ => bail!("Only specify one output mode"),
+    }
+}
+
+/// The same request in pprof's words.
+fn flags(typed: &Typed, format: &str) -> Vec<String> {
+    let mut flags = match format {
+        "text" | "collapsed" => vec!["-top".to_string()],
+        "list" => vec![format!("-list={}", typed.text("list"))],
+        other => vec![format!("-{other}")],
+    };
+    for (name, kind, fate) in typed.given() {
+        let value = typed.text(name);
+        match (fate, kind) {
+            (Fate::Passed, Kind::Bool) => flags.push(format!("-{name}")),
+            (Fate::Passed, _) => flags.push(format!("-{name}={value}")),
+            // For pictures, which filter and sort as pprof does.
+            (Fate::Here, Kind::Bool) if matches!(name, "cum" | "drop_negative") => {
+                flags.push(format!("-{name}"));
+            }
+            (Fate::Here, Kind::Text) => match name {
+                "focus" | "ignore" => flags.push(format!("-{name}={value}")),
+                "retain" => flags.push(format!("-show={value}")),
+                "exclude" => flags.push(format!("-hide={value}")),
+                "thread" if value != "*" => flags.push(format!("-tagfocus=thread=^{value}$")),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    flags.push("--".to_string());
+    flags.extend(typed.words.iter().map(|word| {
+        // A server that is named alone is asked for the page that jeprof asks for.
+        let server = word.strip_prefix("http://").unwrap_or(word);
+        let port = server
+            .trim_end_matches('/')
+            .rsplit_once(':')
+            .map(|(_, p)| p);
+        let is_server =
+            port.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()));
+        match is_server && !std::path::Path::new(word).exists() {
+            true => format!("{}/pprof/profile", word.trim_end_matches('/')),
+            false => word.clone(),
+        }
+    }));
+    flags
+}
+
+/// `--text` and `--collapsed`.
+fn print(sources: &Sources, flags: &[String], typed: &Typed, format: &str) -> Result<()> {
+    let style = match format {
+        "collapsed" => NameStyle::Full,
+        _ => NameStyle::Short,
+    };
+    let loaded = pprof::load_for_jeprof(sources, flags, style)?;
+    let measure = measure(&loaded.profile, loaded.column, typed);
+    let threads: Vec<Option<String>> = match typed.text("thread") {
+        "" => vec![None],
+        "*" => stacks::threads(&loaded.profile)
+            .into_iter()
+            .map(Some)
+            .collect(),
+        thread => vec![Some(thread.to_string())],
+    };
+    if threads.is_empty() {
+        bail!("--thread: the profile does not tell threads apart");
+    }
+    let mut reports = Vec::new();
+    for thread in threads {
+        let mut stacks = Stacks::new(loaded.profile.clone());
+        if let Some(thread) = &thread
+            && !stacks.keep_thread(thread)
+        {
+            bail!("--thread={thread}: the profile has no such thread");
+        }
+        if typed.on("drop_negative") {
+            stacks.drop_negative();
+        }
+        let total = stacks.sum(loaded.column);
+        stacks.cut_allocator();
+        stacks.filter(typed)?;
+        let profile = match format {
+            "collapsed" => stacks.profile,
+            _ => stacks.keyed(typed),
+        };
+        reports.push((thread, total, profile));
+    }
+    output::write(None, |out| {
+        for (thread, total, profile) in &reports {
+            match format {
+                "collapsed" => jeprof::collapsed(profile, loaded.column, out)?,
+                _ => {
+                    if *total != 0 {
+                        let thread = thread.as_ref().map(|t| format!(" (t{t})"));
+                        let (value, unit) = (measure.show(*total), measure.unit());
+                        writeln!(out, "Total{}: {value} {unit}", thread.unwrap_or_default())?;
+                    }
+                    jeprof::text(profile, loaded.column, measure, typed.on("cum"), out)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// How values are shown, by what they are.
+fn measure(profile: &Profile, column: usize, typed: &Typed) -> Measure {
+    let unit = profile.text(profile.sample_type[column].unit);
+    let r#type = profile.text(profile.sample_type[column].r#type);
+    match unit {
+        "bytes" if typed.on("show_bytes") => Measure::Bytes,
+        "bytes" => Measure::Megabytes,
+        "nanoseconds" if r#type.contains("delay") => Measure::Seconds,
+        _ if r#type.ends_with("objects") => Measure::Objects,
+        _ => Measure::Samples,
+    }
+}

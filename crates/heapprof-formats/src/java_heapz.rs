@@ -1,0 +1,236 @@
+//! Heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered frames, and their names.
+//!
+//! Read as pprof reads them: the numbers are no addresses and are left out, and a name is one function whatever its file.
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Function, Line, ProfileBuilder, StringId};
+
+use crate::cut_frames;
+use crate::error::{Error, shortened};
+use crate::format::Format;
+use crate::heap_line::{Addresses, integer};
+use crate::heap_samples::size_label;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::sampling::unsampled;
+use crate::stacks::{self, AddressLocations};
+
+const START: &str = "--- heapz 1 ---";
+/// The agent samples so, and does not say it.
+const PERIOD: i64 = 512 << 10;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
+    first.trim_ascii() == START.as_bytes()
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+    lines.advance()?;
+    let unit = attributes(lines)?;
+    let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", &unit)]);
+    let mut locations = AddressLocations::new();
+    let mut stack = Vec::new();
+    while lines.advance()? {
+        let line = lines.trimmed();
+        if line.is_empty() {
+            continue;
+        }
+        let Some([bytes, count, ids]) = sample(line) else {
+            lines.stay();
+            break;
+        };
+        let number = |digits| {
+            integer(digits)
+                .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))
+        };
+        let (bytes, count) = (number(bytes)?, number(count)?);
+        if count == 0 {
+            return Err(lines.wrong("`BYTES COUNT @ 0xID …` with a count over 0"));
+        }
+        let values = unsampled(count, bytes, PERIOD).ok_or_else(|| {
+            let found = format!("{bytes} bytes in {count} objects");
+            lines.wrong_part(
+                format!("objects that sampling every {PERIOD} bytes can find"),
+                found,
+            )
+        })?;
+        let profile = &mut builder.profile;
+        stack.clear();
+        for id in Addresses(ids) {
+            let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
+            stack.push(locations.get(profile, id));
+        }
+        let label = size_label(profile, bytes / count);
+        let labels = profile.label_sets.intern(&mut [label], &profile.strings);
+        let values = [values.0, values.1];
+        profile.samples.push(stack.iter().copied(), &values, labels);
+    }
+    names(lines, &mut builder, &locations)?;
+    let mut profile = builder.finish();
+    cut_frames::as_pprof(&mut profile);
+    let rule = format!("heapz 1, count and bytes divided by 1 - exp(-mean size/{PERIOD})");
+    Ok(Reading::new(Format::JavaHeapz, rule, profile))
+}
+
+/// Reads `name = value` lines; the unit of what they call the resolution.
+fn attributes(lines: &mut Lines<'_>) -> Result<String, Error> {
+    let mut unit = None;
+    while lines.advance()? {
+        let line = lines.text();
+        let Some((name, value)) = line.split_once('=') else {
+            if line.trim().is_empty() {
+                continue;
+            }
+            break;
+        };
+        match (name.trim(), value.trim()) {
+            ("format", "java") => {}
+            ("resolution", "") => return Err(lines.wrong("`resolution=bytes`")),
+            ("resolution", value) => unit = Some(value.to_string()),
+            _ => return Err(lines.wrong("`format = java` or `resolution=bytes`")),
+        }
+    }
+    lines.stay();
+    unit.ok_or_else(|| lines.wrong("`resolution=bytes`"))
+}
+
+/// `BYTES COUNT @ 0xID …`
+fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
+    let at = memchr::memchr(b'@', line)?;
+    let mut words = line[..at]
+        .split(|&b| b == b' ')
+        .filter(|word| !word.is_empty());
+    let number = |word: Option<_>| word.filter(|w: &&[u8]| w.iter().all(u8::is_ascii_digit));
+    let (bytes, count) = (number(words.next())?, number(words.next())?);
+    words
+        .next()
+        .is_none()
+        .then_some([bytes, count, &line[at + 1..]])
+}
+
+/// Reads the names of the frames, and gives them to the locations.
+fn names(
+    lines: &mut Lines<'_>,
+    builder: &mut ProfileBuilder,
+    locations: &AddressLocations,
+) -> Result<(), Error> {
+    // The first file that a name comes with.
+    let mut files: HashMap<StringId, StringId> = HashMap::new();
+    let mut named: Vec<Option<(StringId, i64)>> = vec![None; builder.profile.location.len()];
+    while lines.advance()? {
+        let text = lines.text();
+        let Some((id, frame)) = text
+            .trim()
+            .strip_prefix("0x")
+            .and_then(|rest| rest.split_once(char::is_whitespace))
+        else {
+            continue;
+        };
+        if id.is_empty() || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
+            continue;
+        }
+        let id = u64::from_str_radix(id, 16)
+            .map_err(|_| lines.wrong_part("an id of 64 bits", shortened(id.as_bytes())))?;
+        // Frames of no sample.
+        let Some(location) = locations.find(id) else {
+            continue;
+        };
+        let (name, file, line) = frame_parts(frame.trim());
+        let (name, file) = (builder.text(name), builder.text(file));
+        files.entry(name).or_insert(file);
+        named[location.index()] = Some((name, line));
+    }
+    let mut lines: Vec<Vec<Line>> = Vec::with_capacity(named.len());
+    for (i, named) in named.into_iter().enumerate() {
+        let line = named.map(|(name, line)| Line {
+            function: builder.function(Function {
+                id: 0,
+                name,
+                system_name: name,
+                filename: files.get(&name).copied().unwrap_or_default(),
+                start_line: 0,
+            }),
+            line,
+            column: 0,
+        });
+        if line.is_some() {
+            builder.profile.location[i].address = 0;
+        }
+        lines.push(line.into_iter().collect());
+    }
+
+    stacks::set_lines(&mut builder.profile, lines);
+    // What has no name gets pprof's mapping of everything; its number is no address either.
+    stacks::map(&mut builder.profile, Vec::new());
+    for location in &mut builder.profile.location {
+        location.address = 0;
+    }
+    Ok(())
+}
+
+/// Function, file and line: `java.lang.Thread.run (Thread.java:744)`, `name (/path/lib.so)`, a stub, or a name alone.
+fn frame_parts(frame: &str) -> (&str, &str, i64) {
+    if let Some((function, place)) = frame.strip_suffix(')').and_then(in_parentheses) {
+        if let Some((file, line)) = place.rsplit_once(':')
+            && !file.is_empty()
+            && let digits = line.strip_prefix('-').unwrap_or(line)
+            && !digits.is_empty()
+            && digits.bytes().all(|b| b.is_ascii_digit())
+        {
+            return (function, file, line.parse().unwrap_or(0).max(0));
+        }
+        return (function, base(place), 0);
+    }
+    match frame.contains("generated stub/JIT") {
+        true => ("STUB", "", 0),
+        false => (frame, "", 0),
+    }
+}
+
+/// Parts `name (place` at the last parenthesis with a blank before it.
+fn in_parentheses(text: &str) -> Option<(&str, &str)> {
+    text.match_indices('(').rev().find_map(|(at, _)| {
+        let name = text[..at].strip_suffix(char::is_whitespace)?;
+        Some((name, &text[at + 1..]))
+    })
+}
+
+/// The last part of a path, as Go's `filepath.Base` finds it.
+fn base(path: &str) -> &str {
+    if path.is_empty() {
+        return ".";
+    }
+    let trimmed = path.trim_end_matches('/');
+    match trimmed.rsplit_once('/') {
+        _ if trimmed.is_empty() => "/",
+        Some((_, last)) => last,
+        None => trimmed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames() {
+        let table = [
+            (
+                "java.lang.Thread.run (Thread.java:744)",
+                ("java.lang.Thread.run", "Thread.java", 744),
+            ),
+            ("a.b.<init> (B.java:-2)", ("a.b.<init>", "B.java", 0)),
+            ("malloc (/usr/lib/libc.so.6)", ("malloc", "libc.so.6", 0)),
+            ("f ()", ("f", ".", 0)),
+            ("f (/)", ("f", "/", 0)),
+            ("f  (a (b):3)", ("f  (a", "b)", 3)),
+            ("0x7f generated stub/JIT", ("STUB", "", 0)),
+            ("GC", ("GC", "", 0)),
+            ("f(g.java:3)", ("f(g.java:3)", "", 0)),
+            ("f (:3)", ("f", ":3", 0)),
+        ];
+        for (frame, expected) in table {
+            assert_eq!(frame_parts(frame), expected, "{frame}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`) and those of its threads.
+//!
+//! The other header that jemalloc has had, `heap profile: … @ heap_v2/PERIOD`, is tcmalloc's and read there. What
+//! lines mean and how they are unsampled is jeprof's knowledge; a dump of jemalloc 5.3 already holds counts that are
+//! bent so that this rule gives unbiased values.
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, StringId};
+
+use crate::cut_frames;
+use crate::error::{Error, shortened};
+use crate::format::Format;
+use crate::heap_line::{Addresses, integer, values};
+use crate::heap_samples::size_label;
+use crate::lines::Lines;
+use crate::mapped_files;
+use crate::reading::{Options, Reading};
+use crate::sampling::unsampled;
+use crate::stacks::{self, AddressLocations};
+
+const HEADER: &str = "`heap_v2/PERIOD`";
+const COUNTS: &str = "`t*: N: BYTES [N: BYTES]`";
+const LINE: &str =
+    "`@ 0xADDRESS …`, `t*: N: BYTES [N: BYTES]`, the same of a thread, or MAPPED_LIBRARIES:";
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let first = head.split(|&b| b == b'\n').next();
+    first.is_some_and(|line| period(line.trim_ascii()).is_some())
+}
+
+/// The digits of the header.
+fn period(line: &[u8]) -> Option<&[u8]> {
+    let digits = line.strip_prefix(b"heap_v2/")?;
+    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+    if !lines.advance()? {
+        return Err(lines.ended(HEADER));
+    }
+    let digits = period(lines.trimmed()).ok_or_else(|| lines.wrong(HEADER))?;
+    let period = integer(digits)
+        .ok_or_else(|| lines.wrong_part("a sampling period below 2^63", shortened(digits)))?;
+    let mut dump = Dump::new(period);
+    let mut files = Vec::new();
+    while lines.advance()? {
+        let line = lines.trimmed();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        if mapped_files::begins(line) {
+            files = mapped_files::read(lines)?;
+            break;
+        }
+        match line {
+            [b'@', ..] => dump.stack(lines)?,
+            [b't', ..] => dump.counts(lines)?,
+            _ => return Err(lines.wrong(LINE)),
+        }
+    }
+    dump.flush(lines)?;
+    let mut profile = dump.profile;
+    if !dump.has_allocations {
+        leave_out_allocations(&mut profile);
+    }
+    stacks::map(&mut profile, files);
+    cut_frames::of_jemalloc(&mut profile);
+    let rule = match period {
+        0 | 1 => format!("none, a period of {period} samples everything"),
+        period => format!(
+            "heap_v2, count and bytes of a stack divided by 1 - exp(-mean size/{period}), in use and allocated each \
+             with its own mean; threads share their stack's result"
+        ),
+    };
+    Ok(Reading::new(Format::Jemalloc, rule, profile))
+}
+
+/// Count and bytes in use, count and bytes allocated.
+type Counts = [i64; 4];
+
+struct Dump {
+    period: i64,
+    profile: Profile,
+    locations: AddressLocations,
+    /// Names of threads, by number.
+    names: HashMap<Vec<u8>, Vec<u8>>,
+    /// Whether a stack was begun; before that, counts are of the whole process and its threads.
+    in_stacks: bool,
+    has_allocations: bool,
+    stack: Vec<LocationIndex>,
+    /// Totals of the stack: as in the file, unsampled.
+    total: Option<(Counts, Counts)>,
+    /// Its threads, with the same.
+    threads: Vec<(StringId, Counts, Counts)>,
+}
+
+impl Dump {
+    fn new(period: i64) -> Self {
+        let mut builder = ProfileBuilder::new(&[
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ]);
+        builder.profile.period_type = Some(builder.value_type("space", "bytes"));
+        builder.profile.period = period;
+        Self {
+            period,
+            profile: builder.finish(),
+            locations: AddressLocations::new(),
+            names: HashMap::new(),
+            in_stacks: false,
+            has_allocations: false,
+            stack: Vec::new(),
+            total: None,
+            threads: Vec::new(),
+        }
+    }
+
+    /// `@ 0x7f9b08ca2630 0x55e4e4942191`
+    fn stack(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        self.flush(lines)?;
+        self.in_stacks = true;
+        for address in Addresses(lines.trimmed()) {
+            let address = address
+                .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
+            // All are return addresses, the first one that of jemalloc's own call.
+            let call = address.wrapping_sub(1);
+            self.stack.push(self.locations.get(&mut self.profile, call));
+        }
+        Ok(())
+    }
+
+    /// `t*: 1147: 1650727 [1335: 1752220]`, or of a thread; behind those in the head stand their names.
+    fn counts(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let mut rest = &lines.trimmed()[1..];
+        let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(COUNTS))?;
+        let thread = &rest[..colon];
+        if thread != b"*" && (thread.is_empty() || !thread.iter().all(u8::is_ascii_digit)) {
+            return Err(lines.wrong(COUNTS));
+        }
+        rest = &rest[colon + 1..];
+        let digits = values(&mut rest).ok_or_else(|| lines.wrong(COUNTS))?;
+        if !self.in_stacks {
+            let name = rest.trim_ascii();
+            if !name.is_empty() {
+                self.names.insert(thread.to_vec(), name.to_vec());
+            }
+            return Ok(());
+        }
+        let mut raw = [0; 4];
+        for (number, digits) in raw.iter_mut().zip(digits) {
+            *number = integer(digits)
+                .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))?;
+        }
+        let mut counts = raw;
+        for [count, bytes] in counts.as_chunks_mut().0 {
+            // Bytes of no object: as jeprof takes them.
+            if *count != 0 {
+                (*count, *bytes) = unsampled(*count, *bytes, self.period).ok_or_else(|| {
+                    let expected =
+                        format!("objects that sampling every {} bytes can find", self.period);
+                    lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
+                })?;
+            }
+        }
+        self.has_allocations |= raw[2] != 0 || raw[3] != 0;
+        if thread == b"*" {
+            if self.total.replace((raw, counts)).is_some() {
+                return Err(lines.wrong("one t* a stack"));
+            }
+        } else {
+            let thread = self.thread_name(thread);
+            self.threads.push((thread, raw, counts));
+        }
+        Ok(())
+    }
+
+    /// `3`, or `3 worker` where the dump has names.
+    fn thread_name(&mut self, number: &[u8]) -> StringId {
+        let mut text = String::from_utf8_lossy(number).into_owned();
+        if let Some(name) = self.names.get(number) {
+            text.push(' ');
+            text.push_str(&String::from_utf8_lossy(name));
+        }
+        self.profile.strings.intern(&text)
+    }
+
+    /// Adds the samples of the stack that was read: one a thread, which add up to its totals.
+    fn flush(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let Some((raw, total)) = self.total.take() else {
+            return match self.in_stacks {
+                true => Err(lines.wrong(COUNTS)),
+                false => Ok(()),
+            };
+        };
+        let threads = std::mem::take(&mut self.threads);
+        let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
+        let weights = [weight(0), weight(1), weight(2), weight(3)];
+        // Threads that say nothing of what the stack has can't share it.
+        let shared = (0..4).all(|c| weights[c] > 0 || total[c] == 0);
+        if !shared || threads.is_empty() {
+            self.push(None, raw, total);
+        } else {
+            let mut seen = [0i128; 4];
+            let mut given = [0i64; 4];
+            for (thread, raw, counts) in threads {
+                let mut share = [0; 4];
+                for c in 0..4 {
+                    seen[c] += i128::from(counts[c]);
+                    // Up to here; the last one completes the total.
+                    let up_to = match weights[c] {
+                        0 => 0,
+                        weight => (i128::from(total[c]) * seen[c] / weight) as i64,
+                    };
+                    share[c] = up_to - given[c];
+                    given[c] = up_to;
+                }
+                self.push(Some(thread), raw, share);
+            }
+        }
+        self.stack.clear();
+        Ok(())
+    }
+
+    fn push(&mut self, thread: Option<StringId>, raw: Counts, counts: Counts) {
+        let [count, bytes, all_count, all_bytes] = raw;
+        let mean = bytes
+            .checked_div(count)
+            .or(all_bytes.checked_div(all_count));
+        let profile = &mut self.profile;
+        let thread = thread.map(|str| Label {
+            key: profile.strings.intern("thread"),
+            str,
+            num: 0,
+            num_unit: StringId::EMPTY,
+        });
+        let size = size_label(profile, mean.unwrap_or(0));
+        let mut labels: Vec<Label> = thread.into_iter().chain([size]).collect();
+        let labels = profile.label_sets.intern(&mut labels, &profile.strings);
+        let [count, bytes, all_count, all_bytes] = counts;
+        let values = [all_count, all_bytes, count, bytes];
+        let stack = self.stack.iter().copied();
+        profile.samples.push(stack, &values, labels);
+    }
+}
+
+/// Without `prof_accum` jemalloc counts only what is in use.
+fn leave_out_allocations(profile: &mut Profile) {
+    let all = std::mem::replace(&mut profile.samples, Samples::new(2));
+    for i in 0..all.len() {
+        let stack = all.stack(i).iter().copied();
+        let in_use = &all.values(i)[2..];
+        profile.samples.push(stack, in_use, all.label_set(i));
+    }
+    profile.sample_type.drain(..2);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(text: &str) -> String {
+        let mut input = text.as_bytes();
+        let reading = read(&mut Lines::new(&mut input), &Options::default()).unwrap();
+        let profile = reading.profile;
+        let lines = (0..profile.samples.len()).map(|i| {
+            let labels = profile.label_sets.get(profile.samples.label_set(i)).iter();
+            let labels: Vec<String> = labels
+                .map(|label| match profile.text(label.str) {
+                    "" => label.num.to_string(),
+                    text => text.to_string(),
+                })
+                .collect();
+            let stack: Vec<String> = (profile.samples.stack(i).iter())
+                .map(|l| format!("{:x}", profile.location[l.index()].address))
+                .collect();
+            let values = profile.samples.values(i);
+            format!("{values:?} {} {}", stack.join(" "), labels.join(", "))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn stacks_and_threads() {
+        let table = [
+            // One thread, nothing accumulated.
+            (
+                "heap_v2/524288\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n@ 0x11 0x21\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
+                "[512, 524800] 10 20 0, 1024",
+            ),
+            // Threads add up to t*, however their own numbers are rounded or bent; freed ones too.
+            (
+                "heap_v2/1\n  t7: 3: 30 [9: 90] worker one\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: 11 [0: 0]\n  t8: 1: 11 [9: 90]\n",
+                "[0, 0, 1, 15] 10 7 worker one, 11\n[9, 90, 2, 15] 10 8, 11",
+            ),
+            // No threads, or none that has anything of it.
+            ("heap_v2/0\n@ 0x11\nt*: 3: 30 [0: 0]", "[3, 30] 10 10"),
+            (
+                "heap_v2/0\n@ 0x11\nt*: 3: 30 [0: 0]\nt1: 0: 0 [0: 0]",
+                "[3, 30] 10 10",
+            ),
+            // An empty stack, and freed memory only.
+            ("heap_v2/1\n@\n  t*: 0: 0 [2: 33]\n", "[2, 33, 0, 0]  16"),
+            ("heap_v2/1\n  t*: 0: 0 [0: 0]\n\nMAPPED_LIBRARIES:\n", ""),
+        ];
+        for (text, expected) in table {
+            assert_eq!(samples(text), expected, "{text}");
+        }
+    }
+}

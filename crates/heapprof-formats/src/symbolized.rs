@@ -1,0 +1,162 @@
+//! Profiles that carry their symbols, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a table of
+//! names by address, `---`, and the profile itself, as text or in the words of google-pprof's CPU profiles.
+
+mod names;
+mod words;
+
+use crate::error::Error;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::reading::{Options, Reading};
+use crate::{gperftools, jemalloc};
+
+use names::Names;
+
+const SECTION: &str = "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    section(head.split(|&b| b == b'\n').next().unwrap_or_default()) == Some(b"symbol")
+}
+
+/// The name in `--- name`.
+fn section(line: &[u8]) -> Option<&[u8]> {
+    let name = line.trim_ascii().strip_prefix(b"---")?;
+    Some(name.trim_ascii())
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let names = Names::read(lines)?;
+    next_line(lines)?;
+    let name = section(lines.line()).map(<[u8]>::to_vec);
+    let reading = match name.as_deref() {
+        Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines)?,
+        Some(b"heap" | b"growth" | b"fragmentation" | b"profile") => {
+            next_line(lines)?;
+            text(lines, options)?
+        }
+        Some(_) => return Err(lines.wrong(SECTION)),
+        None => text(lines, options)?,
+    };
+    Ok(Reading::new(
+        Format::Symbolized,
+        reading.unsampling,
+        names.put_into(reading.profile),
+    ))
+}
+
+/// Goes to the next line that says something: `%` begins a command between server and tool, such as a warning.
+fn next_line(lines: &mut Lines<'_>) -> Result<(), Error> {
+    while lines.advance()? {
+        let line = lines.trimmed();
+        if !line.is_empty() && line[0] != b'%' {
+            return Ok(());
+        }
+    }
+    Err(lines.ended(SECTION))
+}
+
+fn is_heap_text(head: &[u8]) -> bool {
+    [&b"heap"[..], b"%", b"\n", b"\r"]
+        .iter()
+        .any(|start| head.starts_with(start))
+}
+
+/// The heap profile whose first line `lines` is on.
+fn text(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let read = if gperftools::sniff(lines.line()) {
+        gperftools::read
+    } else if jemalloc::sniff(lines.line()) {
+        jemalloc::read
+    } else {
+        return Err(lines.wrong(SECTION));
+    };
+    lines.stay();
+    read(lines, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::Profile;
+
+    use super::*;
+
+    fn parsed(text: &[u8]) -> Reading {
+        let mut input = text;
+        read(&mut Lines::new(&mut input), &Options::default()).unwrap()
+    }
+
+    fn stack(profile: &Profile) -> Vec<String> {
+        let names = profile.samples.stack(0).iter().map(|l| {
+            let location = &profile.location[l.index()];
+            let names = profile.lines(location).iter();
+            let names =
+                names.map(|line| profile.text(profile.function[line.function.index()].name));
+            format!(
+                "{:x} {}",
+                location.address,
+                names.collect::<Vec<_>>().join(" < ")
+            )
+        });
+        names.collect()
+    }
+
+    const SYMBOLS: &str = "--- symbol\nbinary=/bin/shop\n\
+        0x0000000000401000 alloc(unsigned long)<0000000000001000>\n\
+        0x402000 main--outer--inner@@LIB_1.0\n---\n";
+
+    #[test]
+    fn text_with_names() {
+        for (marker, profile) in [
+            (
+                "--- heap\n",
+                "heap profile: 1: 96 [1: 96] @ heapprofile\n1: 96 [1: 96] @ 0x401000 0x402001 0x403001\n",
+            ),
+            (
+                "--- profile\n%warn late\n",
+                "heap profile: 1: 96 [1: 96] @ heap_v2/1\n1: 96 [1: 96] @ 0x401000 0x402001 0x403001\n",
+            ),
+            (
+                "",
+                "heap_v2/1\n@ 0x401000 0x402001 0x403001\n t*: 1: 96 [0: 0]\n",
+            ),
+        ] {
+            let reading = parsed(format!("{SYMBOLS}{marker}{profile}").as_bytes());
+            let profile = &reading.profile;
+            // The first address is its call's return address here, in the table it is not.
+            assert_eq!(
+                stack(profile),
+                [
+                    "400fff alloc(unsigned long)",
+                    "402000 inner < outer < main",
+                    "403000 "
+                ]
+            );
+            assert_eq!(profile.samples.values(0), [1, 96]);
+            assert!(profile.mapping[0].has_functions);
+            let comments: Vec<&str> = profile.comment.iter().map(|&c| profile.text(c)).collect();
+            assert_eq!(comments, ["binary: /bin/shop"]);
+        }
+    }
+
+    #[test]
+    fn words_with_names() {
+        let words: [u64; 15] = [0, 3, 0, 1, 0, 96, 2, 0x40_1000, 0x40_2000, 7, 1, 5, 0, 1, 0];
+        for big in [false, true] {
+            let mut file = format!("{SYMBOLS}--- profile\n").into_bytes();
+            for word in words {
+                file.extend(match big {
+                    true => word.to_be_bytes(),
+                    false => word.to_le_bytes(),
+                });
+            }
+            let reading = parsed(&file);
+            let profile = &reading.profile;
+            assert_eq!(
+                stack(profile),
+                ["401000 alloc(unsigned long)", "402000 inner < outer < main"]
+            );
+            let values: Vec<i64> = (0..2).map(|i| profile.samples.values(i)[0]).collect();
+            assert_eq!(values, [96, 7]);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The table of names at the head of a symbolized profile.
+
+use std::ops::Range;
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Function, Line, Profile, ProfileBuilder, StringId};
+
+use crate::error::{Error, shortened};
+use crate::heap_line::Addresses;
+use crate::lines::Lines;
+use crate::stacks;
+
+const LINE: &str = "`0xADDRESS NAME`, `binary=PATH` or `---`";
+
+/// Names by address.
+pub(super) struct Names {
+    /// All names, one text after the other.
+    text: String,
+    place: HashMap<u64, Range<usize>>,
+    binary: String,
+}
+
+impl Names {
+    /// Reads from `--- symbol` to `---`.
+    pub(super) fn read(lines: &mut Lines<'_>) -> Result<Self, Error> {
+        let mut names = Self {
+            text: String::new(),
+            place: HashMap::new(),
+            binary: String::new(),
+        };
+        lines.advance()?;
+        while lines.advance()? {
+            let line = lines.trimmed();
+            if line.starts_with(b"---") {
+                return Ok(names);
+            }
+            if line.is_empty() || line[0] == b'%' {
+                continue;
+            }
+            if let Some(path) = line.strip_prefix(b"binary=") {
+                names.binary = String::from_utf8_lossy(path.trim_ascii()).into_owned();
+                continue;
+            }
+            // Other variables are passed over, as the tools do.
+            let is_variable = line[0].is_ascii_lowercase() && line.contains(&b'=');
+            if !is_variable {
+                names.add(lines)?;
+            }
+        }
+        Err(lines.ended(LINE))
+    }
+
+    /// `0x000055e4e4944a37 shop::Shelf::picture(unsigned long)<0000000000003a29>`
+    fn add(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+        let line = lines.trimmed();
+        let space = line.iter().position(u8::is_ascii_whitespace);
+        // An address without a name: neither addr2line nor nm had one.
+        let (address, name) = line.split_at(space.unwrap_or(line.len()));
+        if !address.starts_with(b"0x") {
+            return Err(lines.wrong(LINE));
+        }
+        let address = match Addresses(address).next() {
+            Some(Ok(address)) => address,
+            Some(Err(text)) => {
+                return Err(lines.wrong_part("an address of 64 bits", shortened(text)));
+            }
+            None => return Err(lines.wrong(LINE)),
+        };
+        let start = self.text.len();
+        self.text
+            .push_str(&String::from_utf8_lossy(name.trim_ascii()));
+        self.place.insert(address, start..self.text.len());
+        Ok(())
+    }
+
+    /// Gives names to the locations of a profile.
+    pub(super) fn put_into(&self, profile: Profile) -> Profile {
+        let mut builder = ProfileBuilder::default();
+        builder.profile = profile;
+        let addresses: Vec<u64> = builder.profile.location.iter().map(|l| l.address).collect();
+        let lines: Vec<Vec<Line>> = addresses
+            .iter()
+            .map(|address| {
+                // The tools look up callers at their call and the innermost frame where it returns to.
+                let after = address.wrapping_add(1);
+                let place = self.place.get(address).or_else(|| self.place.get(&after));
+                place.map_or_else(Vec::new, |place| self.lines(&mut builder, place.clone()))
+            })
+            .collect();
+
+        stacks::set_lines(&mut builder.profile, lines);
+        let mut profile = builder.finish();
+        stacks::mark_symbolized(&mut profile);
+        if !self.binary.is_empty() {
+            let comment = format!("binary: {}", self.binary);
+            let comment = profile.strings.intern(&comment);
+            profile.comment.push(comment);
+        }
+        profile
+    }
+
+    /// The functions of one address: written outermost first with `--` between them, here innermost first.
+    fn lines(&self, builder: &mut ProfileBuilder, place: Range<usize>) -> Vec<Line> {
+        let names = self.text[place].rsplit("--").map(bare);
+        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        let function = |name| {
+            let name = builder.text(name);
+            Line {
+                function: builder.function(Function {
+                    id: 0,
+                    name,
+                    system_name: name,
+                    filename: StringId::EMPTY,
+                    start_line: 0,
+                }),
+                line: 0,
+                column: 0,
+            }
+        };
+        names.into_iter().map(function).collect()
+    }
+}
+
+/// A name without what nm and jeprof put behind it: the version of its symbol and `<its address>`.
+fn bare(name: &str) -> &str {
+    let mut name = name.trim();
+    if let Some((before, address)) = name.strip_suffix('>').and_then(|n| n.rsplit_once('<'))
+        && matches!(address.len(), 8 | 16)
+        && address.bytes().all(|b| b.is_ascii_hexdigit())
+    {
+        name = before;
+    }
+    match name.rsplit_once("@@") {
+        Some((before, version)) if !before.is_empty() && !version.contains(char::is_whitespace) => {
+            before
+        }
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_their_tails() {
+        let table = [
+            ("main", "main"),
+            ("main<0000000000003824>", "main"),
+            (
+                "std::f(int)@@GLIBCXX_3.4.26<00000000000a0a67>",
+                "std::f(int)",
+            ),
+            ("f<12345678>", "f"),
+            ("f<int>", "f<int>"),
+            ("f<123456789>", "f<123456789>"),
+            ("@@V", "@@V"),
+            ("<0000000000003824>", ""),
+        ];
+        for (name, expected) in table {
+            assert_eq!(bare(name), expected);
+        }
+    }
+}

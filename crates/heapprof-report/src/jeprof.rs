@@ -1,0 +1,186 @@
+//! What jeprof prints: rows of functions, collapsed stacks.
+//!
+//! The profile comes as jeprof sees it: allocator frames cut, filtered, for [`text`] with a function for each row.
+//! Source: jemalloc's bin/jeprof.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use heapprof_analysis::graph::{Graph, Options, Trim};
+use heapprof_profile::Profile;
+
+use crate::error::Error;
+
+/// What values are, and how they are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes as megabytes of 1,048,576, with one decimal.
+    Megabytes,
+    /// Bytes as they are.
+    Bytes,
+    /// A number of objects.
+    Objects,
+    /// Nanoseconds as seconds, with three decimals.
+    Seconds,
+    /// Anything else.
+    Samples,
+}
+
+impl Measure {
+    /// A value as text.
+    pub fn show(self, value: i128) -> String {
+        match self {
+            Measure::Megabytes => format!("{:.1}", value as f64 / 1_048_576.0),
+            Measure::Seconds => format!("{:.3}", value as f64 / 1e9),
+            Measure::Bytes | Measure::Objects | Measure::Samples => value.to_string(),
+        }
+    }
+
+    /// What stands behind the total.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Measure::Megabytes => "MB",
+            Measure::Bytes => "B",
+            Measure::Objects => "objects",
+            Measure::Seconds => "seconds",
+            Measure::Samples => "samples",
+        }
+    }
+}
+
+/// Prints a row for each function that has a value: the largest first, increases before decreases.
+pub fn text(
+    profile: &Profile,
+    column: usize,
+    measure: Measure,
+    by_cum: bool,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let graph = Graph::new(
+        profile,
+        &Options {
+            columns: vec![column],
+            mean_divisor: None,
+            call_tree: false,
+            drop_negative: false,
+            objects: false,
+            trim: Trim::new("", ""),
+            picture: None,
+            sort_by_cum: by_cum,
+            node_count: 0,
+            node_fraction: 0.0,
+            edge_fraction: 0.0,
+            edges: false,
+        },
+    )?;
+    let mut rows: Vec<(&str, i64, i64)> = graph
+        .shown()
+        .iter()
+        .map(|&node| (graph.name(node), graph.flat(node), graph.cum(node)))
+        .filter(|&(_, flat, cum)| flat != 0 || cum != 0)
+        .collect();
+    rows.sort_by(|a, b| {
+        let value = |row: &(&str, i64, i64)| if by_cum { row.2 } else { row.1 };
+        value(b).cmp(&value(a)).then_with(|| a.0.cmp(b.0))
+    });
+    let total: i128 = rows.iter().map(|row| i128::from(row.1)).sum();
+    let mut running = 0i128;
+    for (name, flat, cum) in rows {
+        let (flat, cum) = (i128::from(flat), i128::from(cum));
+        running += flat;
+        writeln!(
+            out,
+            "{:>8} {:>6} {:>6} {:>8} {:>6} {name}",
+            measure.show(flat),
+            percent(flat, total),
+            percent(running, total),
+            measure.show(cum),
+            percent(cum, total),
+        )?;
+    }
+    Ok(())
+}
+
+fn percent(value: i128, total: i128) -> String {
+    match (value, total) {
+        (0, 0) => "nan".to_string(),
+        (1.., 0) => "+inf".to_string(),
+        (_, 0) => "-inf".to_string(),
+        _ => format!("{:.1}%", value as f64 * 100.0 / total as f64),
+    }
+}
+
+/// Prints each stack on a line, root first, in the order of their texts, with its sum.
+pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), Error> {
+    let frames: Vec<String> = profile
+        .location
+        .iter()
+        .map(|location| {
+            let lines = profile.lines(location);
+            if lines.is_empty() {
+                return format!("{:016x}", location.address);
+            }
+            // The outermost function comes first.
+            let names = lines.iter().enumerate().rev().map(|(i, line)| {
+                let function = &profile.function[line.function.index()];
+                let name = match profile.text(function.name) {
+                    "" => "??:0",
+                    name => name,
+                };
+                let inline = if i + 1 < lines.len() { "[inline]" } else { "" };
+                format!("{name}{inline}")
+            });
+            names.collect::<Vec<_>>().join(";")
+        })
+        .collect();
+    let mut stacks: BTreeMap<String, i128> = BTreeMap::new();
+    for i in 0..profile.samples.len() {
+        let stack = profile.samples.stack(i).iter().rev();
+        let names: Vec<&str> = stack.map(|l| frames[l.index()].as_str()).collect();
+        *stacks.entry(names.join(";")).or_default() +=
+            i128::from(profile.samples.values(i)[column]);
+    }
+    for (stack, value) in stacks {
+        writeln!(out, "{stack} {value}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heapprof_profile::ProfileBuilder;
+
+    #[test]
+    fn rows_and_stacks() {
+        let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
+        builder.folded("main;parse;new", &[3 << 20]);
+        builder.folded("main;parse;main", &[1 << 20]);
+        builder.folded("main;free", &[-(1 << 19)]);
+        builder.folded("main>>walk", &[0]);
+        let profile = builder.finish();
+        let mut out = Vec::new();
+        text(&profile, 0, Measure::Megabytes, false, &mut out).unwrap();
+        let expected = "     3.0  85.7%  85.7%      3.0  85.7% new
+     1.0  28.6% 114.3%      3.5 100.0% main
+     0.0   0.0% 114.3%      4.0 114.3% parse
+    -0.5 -14.3% 100.0%     -0.5 -14.3% free
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        collapsed(&profile, 0, &mut out).unwrap();
+        let expected = "main;free -524288
+main;parse;main 1048576
+main;parse;new 3145728
+main;walk[inline] 0
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn nothing_is_no_share_of_nothing() {
+        assert_eq!(percent(0, 0), "nan");
+        assert_eq!(percent(5, 0), "+inf");
+        assert_eq!(percent(-5, 0), "-inf");
+    }
+}

@@ -1,0 +1,334 @@
+//! Function names as pprof shows them: demangled, without parameters, template arguments and return types.
+//!
+//! pprof demangles with a library of its own (ianlancetaylor/demangle); here names are demangled whole and then cut.
+//! Names that no linker made, but that look like C++, are cut by a simpler rule, as there.
+
+use heapprof_profile::Profile;
+
+use crate::demangle::{demangle, demangle_briefly, is_legacy_rust};
+
+/// How much of a name is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameStyle {
+    /// No parameters, template arguments or return type.
+    #[default]
+    Short,
+    /// No parameters or return type.
+    Templates,
+    /// Everything.
+    Full,
+    /// The linker's name.
+    Linker,
+}
+
+/// Gives functions whose name is the linker's one for people; those from `anew` on even if they had another name.
+pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
+    for f in 0..profile.function.len() {
+        let function = profile.function[f];
+        let mut name = function.name;
+        if f >= anew && !name.is_empty() && !function.system_name.is_empty() {
+            name = function.system_name;
+        }
+        if style != NameStyle::Linker && (name.is_empty() || name == function.system_name) {
+            let text = simplified(profile.text(function.system_name), style);
+            name = match text {
+                Some(text) => profile.strings.intern(&text),
+                None => function.system_name,
+            };
+        }
+        profile.function[f].name = name;
+    }
+}
+
+/// The name in this style; `None` when it stays as it is.
+fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
+    let whole = match style {
+        NameStyle::Full => demangle(symbol),
+        // What a name is about (`guard variable for f(int)::x`) keeps its parameters.
+        _ if is_special(symbol) => demangle(symbol),
+        _ => demangle_briefly(symbol),
+    };
+    if let Some(name) = whole {
+        return Some(cut(symbol, &name, style));
+    }
+    // macOS puts an underscore before each symbol.
+    if let Some(symbol) = symbol.strip_prefix('_')
+        && symbol.starts_with('_')
+        && let Some(name) = simplified(symbol, style)
+    {
+        return Some(name);
+    }
+    if !looks_like_cpp(symbol) || style == NameStyle::Full {
+        return None;
+    }
+    let name = without(symbol, '(', ')');
+    Some(match style {
+        NameStyle::Short => without(&name, '<', '>'),
+        _ => name,
+    })
+}
+
+/// Cuts a demangled name, whose own parameters and return type are gone already.
+fn cut(symbol: &str, name: &str, style: NameStyle) -> String {
+    match style {
+        NameStyle::Short if symbol.starts_with("_R") => without_generics(name),
+        // What Rust's older scheme says of types is part of the name.
+        NameStyle::Short | NameStyle::Templates if is_legacy_rust(symbol) => name.to_string(),
+        NameStyle::Short | NameStyle::Templates => {
+            let short = SHORT_FORMS
+                .iter()
+                .fold(name.to_string(), |name, (long, short)| {
+                    name.replace(long, short)
+                });
+            without_arguments(&short, style, is_special(symbol))
+        }
+        NameStyle::Full | NameStyle::Linker => name.to_string(),
+    }
+}
+
+/// Names of what compilers make for something else.
+fn is_special(symbol: &str) -> bool {
+    symbol.starts_with("_ZG") || symbol.starts_with("_ZT")
+}
+
+/// Names that the mangling has short forms for.
+const SHORT_FORMS: [(&str, &str); 4] = [
+    (
+        "std::basic_istream<char, std::char_traits<char> >::",
+        "std::istream::",
+    ),
+    (
+        "std::basic_ostream<char, std::char_traits<char> >::",
+        "std::ostream::",
+    ),
+    (
+        "std::basic_iostream<char, std::char_traits<char> >::",
+        "std::iostream::",
+    ),
+    (
+        "std::basic_string<char, std::char_traits<char>, std::allocator<char> >::",
+        "std::string::",
+    ),
+];
+
+/// Operators whose names hold brackets, the longest first.
+const OPERATORS: [&str; 14] = [
+    "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">", "(",
+];
+
+/// A C++ name without template arguments (unless they are wanted) and (unless `whole`) without parameters.
+fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
+    let mut kept = String::new();
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        if rest.starts_with("operator") && !kept.ends_with(is_word) {
+            let after = &rest["operator".len()..];
+            let symbol = OPERATORS.iter().find(|o| after.starts_with(**o));
+            let length = "operator".len() + symbol.map_or(0, |o| o.len());
+            kept += &rest[..length];
+            rest = &rest[length..];
+            continue;
+        }
+        let group = match c {
+            '<' | '(' | '{' | '[' => &rest[..closed(rest)],
+            _ => &rest[..c.len_utf8()],
+        };
+        rest = &rest[group.len()..];
+        match c {
+            '<' if style == NameStyle::Short => {}
+            '(' if whole => kept += &without_arguments_inside(group, style),
+            '(' if group == "(anonymous namespace)" || kept.ends_with("decltype ") => kept += group,
+            // Of a function that this one is in.
+            '(' if rest.starts_with("::") || rest.starts_with(" const::") => kept += "()",
+            '(' => {}
+            _ => kept += group,
+        }
+    }
+    let mut name = kept.as_str();
+    // What follows the parameters that are gone.
+    while let Some(shorter) = [" const", " volatile", " &&", " &"]
+        .iter()
+        .find_map(|q| name.strip_suffix(q))
+    {
+        name = shorter;
+    }
+    name.trim_end().to_string()
+}
+
+/// Parameters without the template arguments of their types.
+fn without_arguments_inside(group: &str, style: NameStyle) -> String {
+    if style != NameStyle::Short {
+        return group.to_string();
+    }
+    let mut kept = String::new();
+    let mut rest = group;
+    while let Some(at) = rest.find('<') {
+        kept += &rest[..at];
+        rest = &rest[at..];
+        rest = &rest[closed(rest)..];
+    }
+    kept + rest
+}
+
+/// A Rust name with nothing between the brackets of generic arguments.
+fn without_generics(name: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        // A bracket that begins a path holds a type, not arguments.
+        if c == '<' && (kept.ends_with("::") || kept.ends_with(is_word)) {
+            kept += "<>";
+            rest = &rest[closed(rest)..];
+            continue;
+        }
+        kept.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    kept
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// Where the bracket that the text begins with is closed; the end of the text if it is not.
+fn closed(text: &str) -> usize {
+    let mut open = Vec::new();
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' => open.push(c),
+            // Within parentheses it may be a comparison.
+            '<' if open.last() != Some(&'(') => open.push(c),
+            '>' if open.last() == Some(&'<') && before != '-' => _ = open.pop(),
+            ')' | ']' | '}' => {
+                while let Some(bracket) = open.pop() {
+                    if bracket != '<' {
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+        if open.is_empty() {
+            return at + c.len_utf8();
+        }
+        before = c;
+    }
+    text.len()
+}
+
+/// Not Java's `Class.<init>` and not Go's `f.(*T[...]).M`.
+fn looks_like_cpp(name: &str) -> bool {
+    !name.contains(".<")
+        && !name.contains("]).")
+        && (name.contains(['<', '>', '[', ']']) || name.contains("::"))
+}
+
+/// Without what stands between matching brackets, and them; up to a bracket that closes none.
+fn without(name: &str, open: char, close: char) -> String {
+    let mut kept = String::new();
+    let mut rest = name;
+    loop {
+        let Some(at) = rest.find([open, close]) else {
+            return kept + rest;
+        };
+        if rest[at..].starts_with(close) {
+            return kept + rest;
+        }
+        // Its end, or nothing is cut.
+        let mut depth = 0;
+        let end = rest[at..].char_indices().find_map(|(i, c)| {
+            if c == open {
+                depth += 1;
+            } else if c == close {
+                depth -= 1;
+            }
+            (depth == 0).then_some(at + i + c.len_utf8())
+        });
+        let Some(end) = end else {
+            return kept + rest;
+        };
+        kept += &rest[..at];
+        rest = &rest[end..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NameStyle, simplified};
+
+    /// Asked of pprof: the linker's name, then the default, `templates` and `full`.
+    #[test]
+    fn names_as_pprof_shows_them() {
+        let table = [
+            ("_Z3fooi", "foo", "foo", "foo(int)"),
+            ("_Z1fIiEvv", "f", "f<int>", "void f<int>()"),
+            (
+                "_ZNSt6vectorIiSaIiEE9push_backEOi",
+                "std::vector::push_back",
+                "std::vector<int, std::allocator<int> >::push_back",
+                "std::vector<int, std::allocator<int> >::push_back(int&&)",
+            ),
+            ("_ZZ3fooiE3bar", "foo()::bar", "foo()::bar", "foo(int)::bar"),
+            (
+                "_ZZ4mainENKUliE_clEi",
+                "main::{lambda(int)#1}::operator()",
+                "main::{lambda(int)#1}::operator()",
+                "main::{lambda(int)#1}::operator()(int) const",
+            ),
+            (
+                "_ZN12_GLOBAL__N_14walkEv",
+                "(anonymous namespace)::walk",
+                "(anonymous namespace)::walk",
+                "(anonymous namespace)::walk()",
+            ),
+            (
+                "_ZlsRSoRK1AIiE",
+                "operator<<",
+                "operator<<",
+                "operator<<(std::ostream&, A<int> const&)",
+            ),
+            (
+                "_RINvMNtCsgEmfK2I1SDS_4core3stre18trim_start_matchesReECsgY6Mt91CT9J_14rustc_demangle",
+                "<str>::trim_start_matches::<>",
+                "<str>::trim_start_matches::<&str>",
+                "<str>::trim_start_matches::<&str>",
+            ),
+            (
+                "_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE",
+                "core::fmt::Write::write_fmt",
+                "core::fmt::Write::write_fmt",
+                "core::fmt::Write::write_fmt",
+            ),
+            ("main", "main", "main", "main"),
+            (
+                "main.(*T[...]).run",
+                "main.(*T[...]).run",
+                "main.(*T[...]).run",
+                "main.(*T[...]).run",
+            ),
+            (
+                "ns::put<int, std::less<int>>(int)",
+                "ns::put",
+                "ns::put<int, std::less<int>>",
+                "ns::put<int, std::less<int>>(int)",
+            ),
+            ("a<b", "a<b", "a<b", "a<b"),
+        ];
+        for (symbol, short, templates, full) in table {
+            for (style, expected) in [
+                (NameStyle::Short, short),
+                (NameStyle::Templates, templates),
+                (NameStyle::Full, full),
+            ] {
+                let name = simplified(symbol, style);
+                assert_eq!(
+                    name.as_deref().unwrap_or(symbol),
+                    expected,
+                    "{symbol} {style:?}"
+                );
+            }
+        }
+    }
+}
