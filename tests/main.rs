@@ -21,8 +21,6 @@ mod malformed;
 mod formats;
 // jeprof and google-pprof on the same dumps.
 mod perl_pprof;
-// Damaged text of other tools.
-mod malformed_text;
 // Files of tracers, beside what their own printers say of them.
 mod foreign;
 // Forms for other tools, and what those make of them.
@@ -56,7 +54,6 @@ mod c_api;
 // What libheapprof.so promises of its code: instructions, calls, exports, needs.
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
-mod pprof;
 mod programs;
 // Over other allocators than libc's.
 mod allocators;
@@ -74,5 +71,7 @@ mod dumps;
 mod architecture;
 // Bugs that were found, and stay mended.
 mod regression;
+// pprof's command line and reports: 48 golden cases of the real one.
+mod pprof;
 // The real pprof, where it was built (ignored unless asked for).
 mod oracle;

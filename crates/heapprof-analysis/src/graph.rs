@@ -62,8 +62,20 @@ pub struct Options<'a> {
     pub node_fraction: f64,
     /// Edges below this share of the sum of flats go.
     pub edge_fraction: f64,
-    /// Whether calls are wanted. A picture needs them in any case.
-    pub edges: bool,
+    /// Which calls are counted. A picture needs those of [`Calls::Each`].
+    pub calls: Calls,
+}
+
+/// Which calls a graph has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// None: only nodes are wanted.
+    None,
+    /// Each once a sample, but calls of a node by itself.
+    Each,
+    /// Of each function in a sample the innermost one, so that flat and calls of a function add up to its cum. For
+    /// graphs in which nothing is trimmed.
+    Innermost,
 }
 
 /// For pictures: nodes are sorted by what they tell, redundant calls go, and labels stand beside their nodes.

@@ -537,6 +537,8 @@ pub(crate) enum ConvertTo {
     Symbolized,
     /// Firefox Profiler's JSON, one thread a sample type
     Firefox,
+    /// The call graph, for KCachegrind and callgrind_annotate
+    Callgrind,
 }
 
 #[derive(Debug, Args)]

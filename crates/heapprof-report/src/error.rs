@@ -24,6 +24,11 @@ pub enum Error {
     /// No node has a name that is looked for.
     #[error("no matches found for regexp: {0}")]
     NoMatch(String),
+    /// Callgrind's format holds no decreases.
+    #[error(
+        "has negative values, as differences have, and callgrind's format holds none; convert the profiles it was made of"
+    )]
+    Negative,
     /// CSV could not be made.
     #[error(transparent)]
     Csv(csv::Error),

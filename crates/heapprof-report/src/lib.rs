@@ -4,6 +4,7 @@
 //! JSON value; how tables look is decided in one place. Nothing here knows SQL, HTTP or the command line.
 #![forbid(unsafe_code)]
 
+mod callgrind;
 mod convert;
 mod diff;
 mod difference;
@@ -17,6 +18,7 @@ mod leaks;
 mod list;
 mod measure;
 mod names;
+mod numbered;
 mod peek;
 pub mod pprof;
 mod schema;
@@ -30,6 +32,7 @@ mod traces;
 mod tree;
 
 pub use crate::{
+    callgrind::callgrind,
     convert::{folded, profile_csv, profile_json},
     diff::{broken_line, diff},
     error::Error,

@@ -28,7 +28,7 @@ mod tree;
 mod unit;
 mod zone;
 
-use heapprof_analysis::graph::{self, Graph, Trim};
+use heapprof_analysis::graph::{self, Calls, Graph, Trim};
 use heapprof_profile::Profile;
 
 use self::unit::output_unit;
@@ -86,7 +86,10 @@ fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph
             node_count: options.node_count,
             node_fraction: options.node_fraction,
             edge_fraction: options.edge_fraction,
-            edges: !matches!(what, For::Text { edges: false } | For::List),
+            calls: match what {
+                For::Text { edges: false } | For::List => Calls::None,
+                _ => Calls::Each,
+            },
         },
     )?)
 }

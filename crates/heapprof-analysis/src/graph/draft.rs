@@ -6,12 +6,12 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
 
-use super::edge::{Adjacency, Edge, Edges, calls};
+use super::edge::{Adjacency, Edge, Edges, calls, innermost_calls};
 use super::node::{Names, NodeTable};
 use super::tags::{NodeTags, tags};
 use super::tree::{self, Paths};
 use super::walk::Walk;
-use super::{Graph, NOBODY, Options, order, redundant};
+use super::{Calls, Graph, NOBODY, Options, order, redundant};
 use crate::error::Error;
 use crate::frames::FrameTable;
 use crate::totals::{Sums, whole};
@@ -170,6 +170,13 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     fn edges(&mut self) -> &mut Edges {
         self.edges.get_or_insert_with(|| match &self.walk {
+            Walk::Frames(node_of) if self.options.calls == Calls::Innermost => innermost_calls(
+                self.profile,
+                &self.frames,
+                node_of,
+                &self.table.functions(),
+                &self.columns,
+            ),
             Walk::Frames(node_of) => calls(
                 self.profile,
                 &self.frames,
@@ -207,7 +214,7 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     /// Removes light calls of shown nodes, where calls matter; how many they were.
     pub(super) fn trim_edges(&mut self, least: i64) -> usize {
-        if !self.options.edges && self.options.picture.is_none() {
+        if self.options.calls == Calls::None && self.options.picture.is_none() {
             return 0;
         }
         let shown = self.is_shown();

@@ -96,6 +96,45 @@ impl Adjacency {
     }
 }
 
+/// Each sample's innermost call of each of its functions. So what a function passes on and its flat add up to its
+/// cum, also under recursion, where [`calls`] would count a sample for each function that comes back.
+pub(super) fn innermost_calls(
+    profile: &Profile,
+    frames: &FrameTable,
+    node_of: &[u32],
+    function_of: &[u32],
+    columns: &[usize],
+) -> Edges {
+    let nodes = function_of.len();
+    let mut table = EdgeTable::new(nodes, columns.len());
+    // The sample that last had a function, from 1.
+    let mut seen = vec![0usize; nodes];
+    let mut picked = vec![0i64; columns.len()];
+    for i in 0..profile.samples.len() {
+        if !pick(profile, i, columns, &mut picked) {
+            continue;
+        }
+        let mut callee = NOBODY;
+        for &location in profile.samples.stack(i) {
+            let range = frames.of(location);
+            let innermost = range.start;
+            for frame in range {
+                let caller = node_of[frame as usize];
+                let function = function_of[caller as usize] as usize;
+                if seen[function] != i + 1 {
+                    seen[function] = i + 1;
+                    if callee != NOBODY {
+                        let at = table.find_or_insert(caller, callee);
+                        table.add(at, i, &picked, false, frame != innermost);
+                    }
+                }
+                callee = caller;
+            }
+        }
+    }
+    table.edges
+}
+
 /// The calls in all samples between the nodes of their frames; a frame may be [`NOBODY`]'s.
 pub(super) fn calls(
     profile: &Profile,
@@ -104,17 +143,7 @@ pub(super) fn calls(
     nodes: usize,
     columns: &[usize],
 ) -> Edges {
-    let mut table = EdgeTable {
-        edges: Edges {
-            width: columns.len(),
-            neighbours: vec![[0; 2]; nodes],
-            ..Edges::default()
-        },
-        seen: Vec::new(),
-        last: vec![NOBODY; nodes],
-        index: HashTable::new(),
-        hasher: RandomState::default(),
-    };
+    let mut table = EdgeTable::new(nodes, columns.len());
     let mut picked = vec![0i64; columns.len()];
     for i in 0..profile.samples.len() {
         if !pick(profile, i, columns, &mut picked) {
@@ -154,6 +183,20 @@ struct EdgeTable {
 }
 
 impl EdgeTable {
+    fn new(nodes: usize, width: usize) -> Self {
+        Self {
+            edges: Edges {
+                width,
+                neighbours: vec![[0; 2]; nodes],
+                ..Edges::default()
+            },
+            seen: Vec::new(),
+            last: vec![NOBODY; nodes],
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+        }
+    }
+
     #[inline]
     fn find_or_insert(&mut self, caller: u32, callee: u32) -> usize {
         let last = self.last[callee as usize];

@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashMapExt};
 use hashbrown::HashTable;
 use heapprof_profile::{Profile, StringId, StringTable};
 
@@ -193,6 +194,19 @@ impl NodeTable {
                 node
             }
         }
+    }
+
+    /// The function of each node: a number for those of one name, file and mapped file. One without a name stands alone.
+    pub(super) fn functions(&self) -> Vec<u32> {
+        let mut first: HashMap<(StringId, StringId, StringId), u32> = HashMap::new();
+        let keys = self.key.iter().zip(0..);
+        keys.map(|(key, node)| match key.name.is_empty() {
+            true => node,
+            false => *first
+                .entry((key.name, key.file, key.object))
+                .or_insert(node),
+        })
+        .collect()
     }
 
     /// The node with this key.

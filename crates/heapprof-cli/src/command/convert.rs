@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Granularity, Query, Source, Types, folded};
 use heapprof_formats::{GperftoolsForm, write_firefox, write_gperftools, write_speedscope};
 use heapprof_profile::encode;
@@ -40,6 +40,9 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
         }),
         ConvertTo::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
         ConvertTo::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
+        ConvertTo::Callgrind => output::write(file, |writer| {
+            heapprof_report::callgrind(&source.profile, writer).with_context(|| source.name.clone())
+        }),
         ConvertTo::Folded => {
             let query = Query {
                 sample_type: args.sample_type.clone(),

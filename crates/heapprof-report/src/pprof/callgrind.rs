@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use heapprof_analysis::graph::{Edge, Graph, NodeInfo, truncated};
+use heapprof_analysis::graph::{Graph, NodeInfo, truncated};
 use heapprof_profile::Profile;
 
 use super::measurement::Scale;
 use super::options::Options;
 use super::{For, graph, output_unit};
 use crate::error::Error;
+use crate::numbered::Numbered;
 
 /// Writes the graph, nothing trimmed.
 pub fn callgrind(
@@ -32,28 +33,8 @@ pub fn callgrind(
     let scaled = |value: i64| truncated(scale.apply(value).0).to_string();
     writeln!(writer, "positions: instr line")?;
     writeln!(writer, "events: {}({unit})", options.sample_type)?;
-    let costs = Costs {
-        own: &|node| scaled(graph.flat(node)),
-        call: &|edge| scaled(graph.weight(edge)),
-    };
-    Ok(records(&graph, &costs, writer)?)
-}
-
-/// The cost columns of a record.
-pub(super) struct Costs<'a> {
-    pub(super) own: &'a dyn Fn(u32) -> String,
-    pub(super) call: &'a dyn Fn(&Edge) -> String,
-}
-
-/// Writes a record a node, with its calls.
-pub(super) fn records(
-    graph: &Graph<'_>,
-    costs: &Costs<'_>,
-    mut writer: impl Write,
-) -> std::io::Result<()> {
-    let names = unambiguous(graph);
-    let (mut objects, mut files, mut functions) =
-        (Compressed::new(), Compressed::new(), Compressed::new());
+    let names = unambiguous(&graph);
+    let [mut objects, mut files, mut functions] = [(); 3].map(|()| Numbered::default());
     let mut before: Option<NodeInfo<'_>> = None;
     for &node in graph.shown() {
         let info = graph.info(node);
@@ -65,7 +46,12 @@ pub(super) fn records(
         }
         let from = before.map(|before| before.address);
         let address = position(from, info.address);
-        writeln!(writer, "{address} {} {}", info.line, (costs.own)(node))?;
+        writeln!(
+            writer,
+            "{address} {} {}",
+            info.line,
+            scaled(graph.flat(node))
+        )?;
         for edge in graph.callees(node) {
             let callee = graph.info(edge.callee);
             let name = names.get(&edge.callee).map_or("", String::as_str);
@@ -74,7 +60,7 @@ pub(super) fn records(
             // How often it was called a profile of samples can't say.
             let address = position(from, callee.address);
             writeln!(writer, "calls=0 {address} {}", callee.line)?;
-            writeln!(writer, "* * {}", (costs.call)(edge))?;
+            writeln!(writer, "* * {}", scaled(graph.weight(edge)))?;
         }
         before = Some(info);
     }
@@ -84,27 +70,6 @@ pub(super) fn records(
 /// What the lines before a record say.
 fn function(info: NodeInfo<'_>) -> [&str; 3] {
     [info.object, info.file, info.name]
-}
-
-/// Names by number: the name itself comes with the first use only.
-struct Compressed(HashMap<String, usize>);
-
-impl Compressed {
-    fn new() -> Self {
-        Self(HashMap::new())
-    }
-
-    fn name(&mut self, name: &str) -> String {
-        if name.is_empty() {
-            return String::new();
-        }
-        if let Some(number) = self.0.get(name) {
-            return format!("({number})");
-        }
-        let number = self.0.len() + 1;
-        self.0.insert(name.to_string(), number);
-        format!("({number}) {name}")
-    }
 }
 
 /// An address, as the distance from the one before where that is shorter.
