@@ -5,7 +5,6 @@
 //! added, and so are the accesses by offset (`acc`).
 
 use std::fmt;
-use std::io::BufRead;
 
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -13,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use crate::cut_frames;
 use crate::error::Error;
 use crate::format::Format;
-use crate::json::{Each, Whole};
+use crate::json::{self, Each, Whole};
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::tally::Tally;
@@ -26,11 +25,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
-    let input: &mut dyn BufRead = lines.rest();
-    let mut json = serde_json::Deserializer::from_reader(input);
     let mut file = File::default();
-    FileSeed(&mut file).deserialize(&mut json)?;
-    json.end()?;
+    json::whole(lines, FileSeed(&mut file))?;
     file.reading()
 }
 

@@ -1,10 +1,27 @@
 //! Lists of JSON as streams: each element goes to a function, none is kept.
 
 use std::fmt;
+use std::io::BufReader;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use crate::error::Error;
+use crate::lines::Lines;
+
+/// Reads the whole file as one value.
+pub(crate) fn whole<'de, S>(lines: &mut Lines<'_>, value: S) -> Result<S::Value, Error>
+where
+    S: DeserializeSeed<'de>,
+{
+    // serde_json takes byte by byte, which is fast only where it is no call through a pointer.
+    let input = BufReader::with_capacity(128 << 10, lines.rest());
+    let mut json = serde_json::Deserializer::from_reader(input);
+    let value = value.deserialize(&mut json)?;
+    json.end()?;
+    Ok(value)
+}
 
 /// A whole number, with an error that says so.
 #[derive(Clone, Copy)]

@@ -7,11 +7,10 @@
 mod file;
 mod timeline;
 
-use serde::de::DeserializeSeed;
-
 use crate::error::Error;
 use crate::folded;
 use crate::format::Format;
+use crate::json;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::tally::{Frame, Tally};
@@ -24,10 +23,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut json = serde_json::Deserializer::from_reader(lines.rest());
     let mut file = File::default();
-    FileSeed(&mut file).deserialize(&mut json)?;
-    json.end()?;
+    json::whole(lines, FileSeed(&mut file))?;
     file.reading(options)
 }
 

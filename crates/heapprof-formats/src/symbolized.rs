@@ -150,8 +150,7 @@ mod tests {
         let header = [0u64, 3, 0, 1, 0].map(u64::to_le_bytes).concat();
         let words = [words, header].concat();
         let text = format!("{SYMBOLS}heap_v2/1\n").into_bytes();
-        let mut options = Options::default();
-        options.values = crate::reading::Values::parse("inuse_objects/count");
+        let options = Options::default().values("inuse_objects/count".parse().ok());
         let read = |file: &[u8]| read(&mut Lines::new(&mut &file[..]), &options);
         let profile = read(&words).unwrap().profile;
         assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");

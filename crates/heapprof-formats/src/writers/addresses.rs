@@ -19,7 +19,7 @@ impl Addresses {
     /// mapping would seem to be.
     pub(super) fn new(profile: &Profile) -> Self {
         let mut next = MADE;
-        let mut mapping = profile.mapping.clone();
+        let mut mapping = tightened(profile);
         let mut shift = vec![0u64; mapping.len()];
         let mut order: Vec<usize> = (0..mapping.len()).collect();
         order.sort_by_key(|&i| mapping[i].memory_start);
@@ -79,4 +79,28 @@ impl Addresses {
             mapping,
         }
     }
+}
+
+/// The mappings, where those of which only the end is known begin at their first known address.
+fn tightened(profile: &Profile) -> Vec<Mapping> {
+    const PAGE: u64 = 4096;
+    let mut first = vec![u64::MAX; profile.mapping.len()];
+    for location in &profile.location {
+        if let Some(mapping) = location.mapping {
+            let first = &mut first[mapping.index()];
+            *first = location.address.min(*first);
+        }
+    }
+    let mappings = profile.mapping.iter().zip(first).map(|(mapping, first)| {
+        let start = first - first % PAGE;
+        match mapping.memory_start == 0 && first < mapping.memory_limit {
+            true => Mapping {
+                memory_start: start,
+                file_offset: mapping.file_offset.saturating_add(start),
+                ..*mapping
+            },
+            false => *mapping,
+        }
+    });
+    mappings.collect()
 }
