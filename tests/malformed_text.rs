@@ -202,11 +202,11 @@ const CASES: &[(&str, &str)] = &[
     // Neither
     (
         "Total: 5.4 MB\n",
-        "is no profile that heapprof knows: it is text that begins with \"Total: 5.4 MB\"; tried pprof, go-text, gperftools, jemalloc, symbolized, java-heapz",
+        "is no profile that heapprof knows: it is text that begins with \"Total: 5.4 MB\"; tried pprof, go-text, gperftools, jemalloc, symbolized, java-heapz, massif, heaptrack, dhat, speedscope, perf-script, leaksanitizer, memleak, bpftrace, dtrace, mprof, folded",
     ),
     (
         "\nheap profile: 1: 96 [1: 96] @ heapprofile\n",
-        "is no profile that heapprof knows: it is text that begins with \"heap profile: 1: 96 [1: 96] @ heapprofile\"; tried pprof, go-text, gperftools, jemalloc, symbolized, java-heapz",
+        "is no profile that heapprof knows: it is text that begins with \"heap profile: 1: 96 [1: 96] @ heapprofile\"; tried pprof, go-text, gperftools, jemalloc, symbolized, java-heapz, massif, heaptrack, dhat, speedscope, perf-script, leaksanitizer, memleak, bpftrace, dtrace, mprof, folded",
     ),
 ];
 
