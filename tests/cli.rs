@@ -66,7 +66,7 @@ fn errors_are_one_line_and_exit_2() {
         (&["sql", "-p", AFTER, "SELECT ?1"], "has parameters"),
         (
             &["convert", "--to", "csv", "-t", "inuse_space", AFTER],
-            "are for --to folded",
+            "--sample-type is for --to folded",
         ),
         (&["man", "bananas"], "there is no such command"),
         (

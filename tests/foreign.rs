@@ -259,10 +259,13 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
     assert!(functions > 30, "{functions}");
 }
 
+/// Totals of sample types.
+type Totals = &'static [(&'static str, i64)];
+
 /// Valgrind's summary of a run, and that of a leak report; bytes and blocks.
 #[test]
 fn totals_as_the_tools_said_them() {
-    let table: &[(&str, &str, &[(&str, i64)])] = &[
+    let table: &[(&str, &str, Totals)] = &[
         (
             "dhat",
             "pantry.json",

@@ -6,8 +6,11 @@ use heapprof_formats::{Options, read};
 
 use crate::harness::{bless, expect_file, root, run};
 
+/// What is replaced, and by what.
+type Changes = &'static [(&'static str, &'static str)];
+
 /// A whole file of each format, and what to change in it: the text on the left becomes the one on the right.
-const CASES: &[(&str, &str, &[(&str, &str)])] = &[
+const CASES: &[(&str, &str, Changes)] = &[
     (
         "gperftools",
         "heap profile: 1: 96 [2: 97] @ heap_v2/524288\n\n# late\n     1:       96 [     2:       97] @ 0x401000 0x402000\n",
@@ -225,7 +228,7 @@ const CASES: &[(&str, &str, &[(&str, &str)])] = &[
         "mprof",
         "main::a:10:12\nmain::b:12:14\nmain::c:14:15\n",
         &[
-            ("b:12:14\n", &concat!("b:12:14\n", "c:12:14 pages\n")),
+            ("b:12:14\n", "b:12:14\nc:12:14 pages\n"),
             ("b:12:14", "b:12:99999999999999999999"),
         ],
     ),
@@ -254,7 +257,7 @@ const CASES: &[(&str, &str, &[(&str, &str)])] = &[
     ),
     (
         "folded",
-        "main;parse 96\nmain 1\n",
+        "main;parse 96\nmain 1\nmain;print 3\n",
         &[
             ("main 1\n", "main 1\nmain;parse\n"),
             ("main 1\n", "main 1\nmain 2 3\n"),

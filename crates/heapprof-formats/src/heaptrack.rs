@@ -252,16 +252,15 @@ impl File {
             tally.add(&stack, none, &values)?;
         }
         let resident = self.most_resident.saturating_mul(self.page_size);
-        for comment in [
+        let comments = [
             (!self.command.is_empty()).then(|| format!("command: {}", self.command)),
             self.is_attached
                 .then(|| "heaptrack was attached to the running program".to_string()),
             (resident > 0)
                 .then(|| format!("peak resident set: {resident} bytes, with heaptrack's own")),
-        ] {
-            if let Some(comment) = comment {
-                tally.comment(&comment);
-            }
+        ];
+        for comment in comments.into_iter().flatten() {
+            tally.comment(&comment);
         }
         tally.builder.profile.duration_nanos = self.time.saturating_mul(1_000_000);
         let shown = tally.builder.text("inuse_space");

@@ -185,10 +185,11 @@ impl Columns {
         };
         let all = profile.samples.values(sample);
         let mut values = [0; 4];
-        for at in 0..4 {
-            if let Some(column) = self.column[at] {
-                let value = all[column].checked_mul(self.factor[at]);
-                values[at] = value.ok_or_else(|| unfit("has more than 2^63 bytes"))?;
+        let columns = self.column.iter().zip(self.factor);
+        for (value, (column, factor)) in values.iter_mut().zip(columns) {
+            if let Some(column) = *column {
+                let product = all[column].checked_mul(factor);
+                *value = product.ok_or_else(|| unfit("has more than 2^63 bytes"))?;
             }
         }
         for (objects, space) in [(0, 1), (2, 3)] {
