@@ -158,7 +158,9 @@ mod tests {
         builder.folded("main;parse;main", &[1 << 20]);
         builder.folded("main;free", &[-(1 << 19)]);
         builder.folded("main>>walk", &[0]);
-        let profile = builder.finish();
+        let mut profile = builder.finish();
+        // A function for each row.
+        profile.location.iter_mut().for_each(|l| l.address = 0);
         let mut out = Vec::new();
         text(&profile, 0, Measure::Megabytes, false, &mut out).unwrap();
         let expected = "     3.0  85.7%  85.7%      3.0  85.7% new
