@@ -465,3 +465,20 @@ pub(crate) fn hash(kept: &[u64]) -> u64 {
     let terms = kept.iter().rev().enumerate().map(|(i, &pc)| term(pc, i));
     terms.fold(0, u64::wrapping_add)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two stacks that swap two return addresses are two: what a swap changes depends on where it is.
+    #[test]
+    fn swapped_frames_change_the_sum() {
+        for bit in 0..24 {
+            let (p, q) = (0x50_0376, 0x50_0376 ^ 1 << bit);
+            let changes: std::collections::HashSet<u64> = (0..2048)
+                .map(|i| term(p, i).wrapping_sub(term(q, i)))
+                .collect();
+            assert_eq!(changes.len(), 2048, "addresses that differ in bit {bit}");
+        }
+    }
+}
