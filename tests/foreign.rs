@@ -12,7 +12,7 @@ use heapprof_formats::{Format, Options, Part, read};
 use heapprof_profile::Profile;
 
 use crate::formats::{reading, samples};
-use crate::harness::{expect_file, name, root, sample_profiles};
+use crate::harness::{expect_file, name, root, run, sample_profiles};
 
 /// What a tool prints of a sample, as it did when the golden was written.
 fn printed(tool: &str, args: &[&str], file: &Path) -> String {
