@@ -21,8 +21,6 @@ mod malformed;
 mod formats;
 // jeprof and google-pprof on the same dumps.
 mod perl_pprof;
-// Damaged text of other tools.
-mod malformed_text;
 // Files of tracers, beside what their own printers say of them.
 mod foreign;
 // Forms for other tools, and what those make of them.

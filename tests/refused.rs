@@ -12,6 +12,93 @@ type Changes = &'static [(&'static str, &'static str)];
 /// A whole file of each format, and what to change in it: the text on the left becomes the one on the right.
 const CASES: &[(&str, &str, Changes)] = &[
     (
+        "gperftools",
+        "heap profile: 1: 96 [2: 97] @ heap_v2/524288\n\n# late\n     1:       96 [     2:       97] @ 0x401000 0x402000\n",
+        &[
+            ("heap_v2", "heap_v3"),
+            ("heap_v2/524288", "heapz"),
+            ("heap_v2/524288", "contention"),
+            ("heap_v2/524288", ""),
+            ("524288", "99999999999999999999"),
+            ("97] @ 0x", "97] 0x"),
+            (" [     2:       97]", ""),
+            ("     1: ", "   one: "),
+            ("[     2:       97]", "[     2:      -97]"),
+            ("       97] @ 0x401000 0x402000\n", "       9"),
+            ("     1:       96 [", "     0:       96 ["),
+            ("[     2:", "[     0:"),
+            ("     1:  ", "9223372036854775808:  "),
+            ("     1:       96", "9223372036854775807: 1"),
+            ("0x402000", "0x12345678901234567"),
+            ("# late", "late"),
+        ],
+    ),
+    (
+        "go-text",
+        "heap profile: 1: 96 [1: 96] @ heap/1048576\n1: 96 [1: 96] @ 0x401000\n#\t0x400fff\tmain.f+0x1\ta.go:1\n",
+        &[
+            ("1: 96 [1: 96] @ 0x", "goroutine 1 [running]: 0x"),
+            ("0x400fff", "0x12345678901234567"),
+            ("1048576", "10485760000000000000"),
+        ],
+    ),
+    (
+        "jemalloc",
+        "heap_v2/524288\n  t*: 1: 96 [0: 0]\n  t7: 1: 96 [0: 0]\n@ 0x401000 0x402000\n  t*: 1: 96 [0: 0]\n  t7: 1: 96 [0: 0]\n",
+        &[
+            ("524288", "99999999999999999999"),
+            ("  t*: 1: 96 [0: 0]\n", "  t*: 1: 96 [0: 0\n"),
+            ("  t7:", "  tx:"),
+            ("1: 96 [0: 0]", "1: 99999999999999999999 [0: 0]"),
+            ("\n@ 0x401000 0x402000", "\n@ 0x401000\n@ 0x402000"),
+            (
+                "402000\n  t*: 1: 96 [0: 0]\n  t7: 1: 96 [0: 0]\n",
+                "402000\n",
+            ),
+            ("402000\n", "402000\n  t*: 1: 96 [0: 0]\n"),
+            (
+                "402000\n  t*: 1: 96",
+                "402000\n  t*: 9223372036854775807: 1",
+            ),
+            ("0x402000", "0x12345678901234567"),
+            ("@ 0x401000", "1: 96 [0: 0] @ 0x401000"),
+        ],
+    ),
+    (
+        "symbolized",
+        "--- symbol\nbinary=/bin/app\n0x401000 main\n---\n--- heap\nheap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n",
+        &[
+            ("0x401000 main", "main 0x401000"),
+            ("0x401000", "0x12345678901234567"),
+            (
+                "---\n--- heap\nheap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n",
+                "",
+            ),
+            ("--- heap", "--- contention"),
+            ("heap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n", ""),
+            ("heap_v2/1", "heap 7"),
+            ("t*: 1", "t*: one"),
+            ("--- heap\nheap_v2/1\n@ 0x401001\n", "--- profile\n"),
+        ],
+    ),
+    (
+        "java-heapz",
+        "--- heapz 1 ---\nformat = java\nresolution=bytes\n  96 1 @ 0x1 0x2\n\n  0x1 main (a.java:1)\n",
+        &[
+            (
+                "format = java\nresolution=bytes\n  96 1 @ 0x1 0x2\n\n  0x1 main (a.java:1)\n",
+                "",
+            ),
+            ("java\n", "python\n"),
+            ("format = java", "sampling period=7"),
+            ("resolution=bytes\n", ""),
+            ("96 1", "96 0"),
+            ("96 1", "99999999999999999999 1"),
+            ("0x2", "0x12345678901234567"),
+            ("  0x1 main", "  0x12345678901234567 main"),
+        ],
+    ),
+    (
         "massif",
         "desc: (none)\ncmd: ./app\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=30\n\
          mem_heap_extra_B=2\nmem_stacks_B=0\nheap_tree=peak\nn2: 30 (heap allocation functions) malloc\n n1: 20 0x1: f (f.c:1)\n  \

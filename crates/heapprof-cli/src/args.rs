@@ -47,7 +47,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     pub(crate) max_inflated: u64,
 
-    /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks, bpftrace, dtrace, perf script)
+    /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks, bpftrace, dtrace, perf script, google-pprof --raw)
     #[arg(long, global = true, value_name = "TYPE/UNIT")]
     pub(crate) values: Option<Values>,
 

@@ -67,7 +67,11 @@ impl Format {
     pub fn leaves_values_open(self) -> bool {
         matches!(
             self,
-            Format::Folded | Format::Dtrace | Format::Bpftrace | Format::PerfScript
+            Format::Folded
+                | Format::Dtrace
+                | Format::Bpftrace
+                | Format::PerfScript
+                | Format::Symbolized
         )
     }
 

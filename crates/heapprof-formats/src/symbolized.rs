@@ -29,7 +29,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     next_line(lines)?;
     let name = section(lines.line()).map(<[u8]>::to_vec);
     let reading = match name.as_deref() {
-        Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines)?,
+        Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines, options)?,
         Some(b"heap" | b"growth" | b"fragmentation" | b"profile") => {
             next_line(lines)?;
             text(lines, options)?
@@ -70,6 +70,12 @@ fn text(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     } else {
         return Err(lines.wrong(SECTION));
     };
+    // Unlike words, text says what its values are.
+    if options.values.is_some() {
+        let reason =
+            "holds a heap profile that says itself what its values are; leave --values out";
+        return Err(Error::Inapplicable(reason.to_string()));
+    }
     lines.stay();
     read(lines, options)
 }
@@ -136,6 +142,22 @@ mod tests {
             let comments: Vec<&str> = profile.comment.iter().map(|&c| profile.text(c)).collect();
             assert_eq!(comments, ["binary: /bin/shop"]);
         }
+    }
+
+    #[test]
+    fn what_words_mean_can_be_said() {
+        let words = format!("{SYMBOLS}--- profile\n").into_bytes();
+        let header = [0u64, 3, 0, 1, 0].map(u64::to_le_bytes).concat();
+        let words = [words, header].concat();
+        let text = format!("{SYMBOLS}heap_v2/1\n").into_bytes();
+        let options = Options::default().values("inuse_objects/count".parse().ok());
+        let read = |file: &[u8]| read(&mut Lines::new(&mut &file[..]), &options);
+        let profile = read(&words).unwrap().profile;
+        assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");
+        assert_eq!(
+            read(&text).unwrap_err().to_string(),
+            "holds a heap profile that says itself what its values are; leave --values out"
+        );
     }
 
     #[test]

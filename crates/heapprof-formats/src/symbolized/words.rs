@@ -1,7 +1,7 @@
 //! The binary section that `google-pprof --raw` writes of a local heap profile: the 64-bit words of its CPU profiles.
 //!
 //! `0 3 0 period 0`, then for each stack its value, its depth and its addresses, callers already at their calls. Which of
-//! the heap's values it is stands nowhere: it is what `--inuse_space` and its like asked for, in use bytes without.
+//! the heap's values it is stands nowhere: it is what `--inuse_space` and its like asked for; in use bytes unless `Options::values` says else.
 
 use std::io::ErrorKind;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::mapped_files;
-use crate::reading::Reading;
+use crate::reading::{Options, Reading};
 use crate::stacks::{self, AddressLocations};
 
 /// The deepest stack that google-pprof reads.
@@ -20,7 +20,7 @@ const DEEPEST: u64 = 1 << 16;
 /// `google-pprof --raw` writes this; a CPU profile has the microseconds between its samples here.
 const PERIOD: u64 = 1;
 
-pub(super) fn read(lines: &mut Lines<'_>) -> Result<Reading, Error> {
+pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let mut words = Words {
         input: lines,
         big_endian: false,
@@ -28,7 +28,9 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Reading, Error> {
     };
     words.header()?;
     // Whether they were sampled stands nowhere either.
-    let mut profile = ProfileBuilder::new(&[("inuse_space", "bytes")]).finish();
+    let values = options.values.as_ref();
+    let (r#type, unit) = values.map_or(("inuse_space", "bytes"), |v| (&v.r#type, &v.unit));
+    let mut profile = ProfileBuilder::new(&[(r#type, unit)]).finish();
     let labels = profile.label_sets.intern(&mut [], &profile.strings);
     let mut locations = AddressLocations::new();
     let mut stack = Vec::new();
@@ -134,5 +136,56 @@ impl Words<'_, '_> {
     fn wrong(&self, expected: String, found: u64) -> Error {
         let found = format!("{found} in word {}", self.read);
         self.input.wrong_part(expected, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_words() {
+        let table: [(&[u64], usize, &str); 6] = [
+            (
+                &[0],
+                4,
+                "8 bytes of word 1, found the end of the file after 4",
+            ),
+            (
+                &[0, 3, 0, 1],
+                0,
+                "the header of google-pprof's words, `0 3 0 1 0` as word 5, found the end of the file",
+            ),
+            (
+                &[0, 4, 0, 1, 0],
+                0,
+                "the header of google-pprof's words, `0 3 0 1 0`, found something else",
+            ),
+            (
+                &[0, 3, 0, 10_000, 0],
+                0,
+                "the words of a heap profile, found a CPU profile, a sample every 10000 microseconds",
+            ),
+            (
+                &[0, 3, 0, 1, 0, 96],
+                0,
+                "the depth of a stack as word 7, found the end of the file",
+            ),
+            (
+                &[0, 3, 0, 1, 0, 96, 65_537],
+                0,
+                "a stack of at most 65536 frames, found 65537 in word 7",
+            ),
+        ];
+        for (words, cut, expected) in table {
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.truncate(bytes.len() - cut);
+            let mut input = &bytes[..];
+            let mut lines = Lines::new(&mut input);
+            let error = read(&mut lines, &Options::default())
+                .unwrap_err()
+                .to_string();
+            assert_eq!(error, format!("line 0: expected {expected}"));
+        }
     }
 }
