@@ -12,7 +12,7 @@ use heapprof_formats::{Format, Options, Part, read};
 use heapprof_profile::Profile;
 
 use crate::formats::{reading, samples};
-use crate::harness::{expect_file, name, root, sample_profiles};
+use crate::harness::{expect_file, name, root, run, sample_profiles};
 
 /// What a tool prints of a sample, as it did when the golden was written.
 fn printed(tool: &str, args: &[&str], file: &Path) -> String {
@@ -357,4 +357,54 @@ fn each_sample_is_recognized() {
         assert!(page.is_file(), "{}", page.display());
     }
     assert!(seen >= 20, "{seen}");
+}
+
+#[test]
+fn parts_are_named_on_the_command_line() {
+    let file = sample_profiles().join("foreign/massif/pantry.massif");
+    let file = file.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let total = |name: &str| {
+        let run = run(folder.path(), &["top", "-f", "json", name]);
+        assert_eq!(run.code, 0, "{}", run.err);
+        let top: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        top["total"].as_i64().unwrap()
+    };
+    assert_eq!(total(file), 351_181);
+    assert_eq!(total(&format!("{file}#peak")), 351_181);
+    assert_eq!(total(&format!("{file}#6")), 61_861);
+    assert_eq!(total(&format!("{file}#last")), 55_197);
+    // Each can be stored, and a file whose own name looks like a part comes first.
+    let part = format!("{file}#6");
+    for args in [
+        &["load", part.as_str(), "--as", "early"][..],
+        &["load", part.as_str()],
+    ] {
+        let run = run(folder.path(), args);
+        assert_eq!(run.code, 0, "{}", run.err);
+    }
+    assert_eq!(total("early"), 61_861);
+    assert_eq!(total("pantry.massif#6"), 61_861);
+    std::fs::copy(file, folder.path().join("odd#6")).unwrap();
+    assert_eq!(total("odd#6"), 351_181);
+    assert_eq!(total("odd#6#6"), 61_861);
+    for (args, says) in [
+        (
+            vec!["top", "odd#6#99"],
+            "odd#6#99: has no snapshot 99; it has 0 to 11, and peak and last",
+        ),
+        (vec!["top", "early#2"], "has no profile"),
+        (
+            vec!["top", "--values", "a/b", "odd#6"],
+            "odd#6: says itself what its values are",
+        ),
+        (
+            vec!["top", "--values", "bytes", "odd#6"],
+            "write a type and its unit, such as inuse_space/bytes",
+        ),
+    ] {
+        let run = run(folder.path(), &args);
+        assert_eq!((run.code, run.err.lines().count()), (2, 1), "{}", run.err);
+        assert!(run.err.contains(says), "{}", run.err);
+    }
 }

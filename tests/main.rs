@@ -25,6 +25,8 @@ mod perl_pprof;
 mod foreign;
 // Forms for other tools, and what those make of them.
 mod writers;
+// The Firefox Profiler's form, table by table.
+mod firefox;
 // Damaged files of other tools, each with its message.
 mod refused;
 // Random damage: no panic, no hang, bounded memory.

@@ -67,14 +67,18 @@ fn place_of(place: &str) -> Option<(&str, i64, i64)> {
 /// Makes stacks of locations out of stacks of frames.
 pub(crate) struct Stacks<'a> {
     frames: &'a Texts,
+    /// Of each frame; 0 where it has none.
+    address: Vec<u64>,
     known: HashMap<Box<[u32]>, LocationIndex>,
     stack: Vec<LocationIndex>,
 }
 
 impl<'a> Stacks<'a> {
     pub(crate) fn new(frames: &'a Texts) -> Self {
+        let texts = (0..frames.len()).filter_map(|i| frames.get(i as u32));
         Self {
             frames,
+            address: texts.map(|text| parse(text).address).collect(),
             known: HashMap::new(),
             stack: Vec::new(),
         }
@@ -82,7 +86,7 @@ impl<'a> Stacks<'a> {
 
     /// The locations of these frames, leaf first; numbers that are not in the table are left out.
     pub(crate) fn locations(&mut self, tally: &mut Tally, frames: &[u32]) -> &[LocationIndex] {
-        let address = |number: u32| parse(self.frames.get(number).unwrap_or("")).address;
+        let address = |number: u32| self.address.get(number as usize).copied().unwrap_or(0);
         self.stack.clear();
         let mut rest = frames;
         while let Some((&first, others)) = rest.split_first() {
