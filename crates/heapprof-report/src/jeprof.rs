@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use heapprof_analysis::graph::{Graph, Options, Trim};
+use heapprof_analysis::graph::{Calls, Graph, Options, Trim};
 use heapprof_profile::Profile;
 
 use crate::error::Error;
@@ -70,7 +70,7 @@ pub fn text(
             node_count: 0,
             node_fraction: 0.0,
             edge_fraction: 0.0,
-            edges: false,
+            calls: Calls::None,
         },
     )?;
     let mut rows: Vec<(&str, i64, i64)> = graph
