@@ -145,48 +145,62 @@ impl<W: Write> Encoder<'_, W> {
             .iter()
             .map(|location| Varint::new(location.id))
             .collect();
-        let (mut body, mut packed) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
         for i in 0..samples.len() {
-            body.clear();
             let stack = samples.stack(i);
-            // pprof packs only where it saves bytes.
-            if stack.len() > 2 {
-                packed.clear();
-                for &LocationIndex(l) in stack {
-                    ids[l as usize].put(&mut packed);
-                }
-                bytes(&mut body, 1, &packed);
-            } else {
-                for &LocationIndex(l) in stack {
-                    body.push(1 << 3);
-                    ids[l as usize].put(&mut body);
-                }
-            }
-            let values = samples.values(i);
-            if values.len() > 2 {
-                packed.clear();
-                values.iter().for_each(|&v| varint(&mut packed, v as u64));
-                bytes(&mut body, 2, &packed);
-            } else {
-                for &value in values {
-                    body.push(2 << 3);
-                    varint(&mut body, value as u64);
-                }
-            }
             let set = samples.label_set(i);
-            if set.0 != 0 {
-                if !self.label_sets.contains_key(&set.0) {
-                    let labels = self.profile.label_sets.get(set);
-                    let mut encoded = Vec::new();
-                    for label in labels {
-                        let message = self.label(label);
-                        prost::encoding::message::encode(3, &message, &mut encoded);
-                    }
-                    self.label_sets.insert(set.0, encoded);
+            if set.0 != 0 && !self.label_sets.contains_key(&set.0) {
+                let mut encoded = Vec::new();
+                for label in self.profile.label_sets.get(set) {
+                    let message = self.label(label);
+                    prost::encoding::message::encode(3, &message, &mut encoded);
                 }
-                body.extend_from_slice(&self.label_sets[&set.0]);
+                self.label_sets.insert(set.0, encoded);
             }
-            bytes(&mut self.buf, 2, &body);
+            let labels = match set.0 {
+                0 => &[][..],
+                set => &self.label_sets[&set],
+            };
+            values.clear();
+            let numbers = samples.values(i);
+            // pprof packs only where it saves bytes.
+            let packed = numbers.len() > 2;
+            for &value in numbers {
+                if !packed {
+                    values.push(2 << 3);
+                }
+                varint(&mut values, value as u64);
+            }
+            let frames: usize = stack.iter().map(|l| ids[l.index()].length()).sum();
+            let frames_length = match stack.len() {
+                0..=2 => stack.len() + frames,
+                _ => 1 + varint_length(frames) + frames,
+            };
+            let values_length = match packed {
+                false => values.len(),
+                true => 1 + varint_length(values.len()) + values.len(),
+            };
+            let buf = &mut self.buf;
+            buf.push(2 << 3 | 2);
+            varint(buf, (frames_length + values_length + labels.len()) as u64);
+            if stack.len() > 2 {
+                buf.push(1 << 3 | 2);
+                varint(buf, frames as u64);
+                for &LocationIndex(l) in stack {
+                    ids[l as usize].put(buf);
+                }
+            } else {
+                for &LocationIndex(l) in stack {
+                    buf.push(1 << 3);
+                    ids[l as usize].put(buf);
+                }
+            }
+            if packed {
+                buf.push(2 << 3 | 2);
+                varint(buf, values.len() as u64);
+            }
+            buf.extend_from_slice(&values);
+            buf.extend_from_slice(labels);
             self.flush(FLUSH)?;
         }
         Ok(())
@@ -249,8 +263,9 @@ impl<W: Write> Encoder<'_, W> {
 }
 
 /// A number as it is written, made once for many uses.
+#[derive(Clone, Copy)]
 struct Varint {
-    bytes: [u8; 10],
+    bytes: [u8; 15],
     length: u8,
 }
 
@@ -258,22 +273,35 @@ impl Varint {
     fn new(number: u64) -> Self {
         let mut written = Vec::with_capacity(10);
         varint(&mut written, number);
-        let mut bytes = [0; 10];
+        let mut bytes = [0; 15];
         bytes[..written.len()].copy_from_slice(&written);
         let length = written.len() as u8;
         Self { bytes, length }
     }
 
     #[inline]
-    fn put(&self, out: &mut Vec<u8>) {
-        // Most numbers are short, and a copy of a known length is one instruction.
-        match self.length {
-            1 => out.push(self.bytes[0]),
-            2 => out.extend_from_slice(&self.bytes[..2]),
-            3 => out.extend_from_slice(&self.bytes[..3]),
-            length => out.extend_from_slice(&self.bytes[..usize::from(length)]),
-        }
+    fn length(&self) -> usize {
+        usize::from(self.length)
     }
+
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        let length = self.length();
+        if length > 8 {
+            out.extend_from_slice(&self.bytes[..length]);
+            return;
+        }
+        // Copying a word and taking back what is too much is faster than copying a few bytes.
+        let end = out.len() + length;
+        out.extend_from_slice(&self.bytes[..8]);
+        out.truncate(end);
+    }
+}
+
+/// How many bytes a number takes.
+fn varint_length(number: usize) -> usize {
+    let bits = usize::BITS - (number | 1).leading_zeros();
+    bits.div_ceil(7) as usize
 }
 
 /// Adds a number as protobuf writes it.
@@ -284,13 +312,6 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
         number >>= 7;
     }
     out.push(number as u8);
-}
-
-/// Adds a field that is bytes.
-fn bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
-    varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }
 
 fn location_message(profile: &Profile, location: &Location) -> proto::Location {
