@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub(crate) const COMMANDS: [&str; 22] = [
+pub(crate) const COMMANDS: [&str; 24] = [
     "record",
     "preload-path",
     "top",
@@ -26,6 +26,8 @@ pub(crate) const COMMANDS: [&str; 22] = [
     "merge",
     "convert",
     "symbolize",
+    "pprof",
+    "jeprof",
     "completions",
     "man",
 ];

@@ -54,6 +54,7 @@ mod c_api;
 // What libheapprof.so promises of its code: instructions, calls, exports, needs.
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
+mod pprof;
 mod programs;
 // Over other allocators than libc's.
 mod allocators;

@@ -9,10 +9,11 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use foldhash::{HashMap, HashMapExt};
 use prost::Message;
-use prost::encoding::{int64, string, uint64};
+use prost::encoding::{int64, string};
 
 use crate::error::Error;
-use crate::model::{Label, Location, Profile, ValueType};
+use crate::model::{Label, Location, LocationIndex, Profile, ValueType};
+use crate::pack::Packer;
 use crate::proto;
 use crate::strings::StringId;
 
@@ -24,6 +25,14 @@ pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
 /// As [`encode`], but gzipped as quickly as may be: for writers inside a program that has other things to do.
 pub fn encode_quickly(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     encode_gzip(profile, writer, Compression::fast())
+}
+
+/// As [`encode`], but what gzip makes less than a third smaller is stored as it is: for tools whose users wait.
+pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error> {
+    let mut packer = Packer::new(writer).map_err(Error::Write)?;
+    encode_plain(profile, &mut packer)?;
+    let finished = packer.finish().and_then(|mut writer| writer.flush());
+    finished.map_err(Error::Write)
 }
 
 fn encode_gzip(profile: &Profile, writer: impl Write, level: Compression) -> Result<(), Error> {
@@ -56,7 +65,8 @@ struct Encoder<'a, W> {
     /// Where each text went in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
-    label_sets: HashMap<u32, Vec<proto::Label>>,
+    /// The labels of each set as they are written.
+    label_sets: HashMap<u32, Vec<u8>>,
 }
 
 impl<W: Write> Encoder<'_, W> {
@@ -129,31 +139,68 @@ impl<W: Write> Encoder<'_, W> {
 
     fn samples(&mut self) -> io::Result<()> {
         let samples = &self.profile.samples;
-        let (mut body, mut ids) = (Vec::new(), Vec::new());
+        let ids: Vec<Varint> = self
+            .profile
+            .location
+            .iter()
+            .map(|location| Varint::new(location.id))
+            .collect();
+        let mut values = Vec::new();
         for i in 0..samples.len() {
-            body.clear();
-            ids.clear();
-            let id = |l: &crate::LocationIndex| self.profile.location[l.index()].id;
-            ids.extend(samples.stack(i).iter().map(id));
-            // pprof packs only where it saves bytes.
-            match ids.len() {
-                0..=2 => uint64::encode_repeated(1, &ids, &mut body),
-                _ => uint64::encode_packed(1, &ids, &mut body),
-            }
-            match samples.values(i) {
-                values @ ([] | [_] | [_, _]) => int64::encode_repeated(2, values, &mut body),
-                values => int64::encode_packed(2, values, &mut body),
-            }
+            let stack = samples.stack(i);
             let set = samples.label_set(i);
-            if !self.label_sets.contains_key(&set.0) {
-                let labels = self.profile.label_sets.get(set);
-                let messages = labels.iter().map(|label| self.label(label)).collect();
-                self.label_sets.insert(set.0, messages);
+            if set.0 != 0 && !self.label_sets.contains_key(&set.0) {
+                let mut encoded = Vec::new();
+                for label in self.profile.label_sets.get(set) {
+                    let message = self.label(label);
+                    prost::encoding::message::encode(3, &message, &mut encoded);
+                }
+                self.label_sets.insert(set.0, encoded);
             }
-            for label in &self.label_sets[&set.0] {
-                prost::encoding::message::encode(3, label, &mut body);
+            let labels = match set.0 {
+                0 => &[][..],
+                set => &self.label_sets[&set],
+            };
+            values.clear();
+            let numbers = samples.values(i);
+            // pprof packs only where it saves bytes.
+            let packed = numbers.len() > 2;
+            for &value in numbers {
+                if !packed {
+                    values.push(2 << 3);
+                }
+                varint(&mut values, value as u64);
             }
-            prost::encoding::bytes::encode(2, &body, &mut self.buf);
+            let frames: usize = stack.iter().map(|l| ids[l.index()].length()).sum();
+            let frames_length = match stack.len() {
+                0..=2 => stack.len() + frames,
+                _ => 1 + varint_length(frames) + frames,
+            };
+            let values_length = match packed {
+                false => values.len(),
+                true => 1 + varint_length(values.len()) + values.len(),
+            };
+            let buf = &mut self.buf;
+            buf.push(2 << 3 | 2);
+            varint(buf, (frames_length + values_length + labels.len()) as u64);
+            if stack.len() > 2 {
+                buf.push(1 << 3 | 2);
+                varint(buf, frames as u64);
+                for &LocationIndex(l) in stack {
+                    ids[l as usize].put(buf);
+                }
+            } else {
+                for &LocationIndex(l) in stack {
+                    buf.push(1 << 3);
+                    ids[l as usize].put(buf);
+                }
+            }
+            if packed {
+                buf.push(2 << 3 | 2);
+                varint(buf, values.len() as u64);
+            }
+            buf.extend_from_slice(&values);
+            buf.extend_from_slice(labels);
             self.flush(FLUSH)?;
         }
         Ok(())
@@ -213,6 +260,58 @@ impl<W: Write> Encoder<'_, W> {
         self.writer.flush()?;
         Ok(())
     }
+}
+
+/// A number as it is written, made once for many uses.
+#[derive(Clone, Copy)]
+struct Varint {
+    bytes: [u8; 15],
+    length: u8,
+}
+
+impl Varint {
+    fn new(number: u64) -> Self {
+        let mut written = Vec::with_capacity(10);
+        varint(&mut written, number);
+        let mut bytes = [0; 15];
+        bytes[..written.len()].copy_from_slice(&written);
+        let length = written.len() as u8;
+        Self { bytes, length }
+    }
+
+    #[inline]
+    fn length(&self) -> usize {
+        usize::from(self.length)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        let length = self.length();
+        if length > 8 {
+            out.extend_from_slice(&self.bytes[..length]);
+            return;
+        }
+        // Copying a word and taking back what is too much is faster than copying a few bytes.
+        let end = out.len() + length;
+        out.extend_from_slice(&self.bytes[..8]);
+        out.truncate(end);
+    }
+}
+
+/// How many bytes a number takes.
+fn varint_length(number: usize) -> usize {
+    let bits = usize::BITS - (number | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+/// Adds a number as protobuf writes it.
+#[inline]
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
 
 fn location_message(profile: &Profile, location: &Location) -> proto::Location {

@@ -26,6 +26,7 @@ mod id_map;
 mod inflate;
 mod merge;
 mod model;
+mod pack;
 #[allow(missing_docs, unreachable_pub, dead_code)]
 mod proto;
 mod sample_type;
@@ -37,7 +38,7 @@ mod wire;
 pub use crate::{
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
-    encode::{encode, encode_plain, encode_quickly},
+    encode::{encode, encode_loosely, encode_plain, encode_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     inflate::Inflate,
     merge::{UnitRules, agree_units, merge, merge_all, merge_as_pprof},

@@ -30,10 +30,18 @@ impl Value<'_> {
 /// Reads a varint at `*pos`. The error is about the data at `*pos`.
 #[inline]
 pub(crate) fn varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
-    match data.get(*pos) {
-        Some(&byte) if byte < 0x80 => {
+    match data.get(*pos..).unwrap_or_default() {
+        [a @ 0..0x80, ..] => {
             *pos += 1;
-            Ok(u64::from(byte))
+            Ok(u64::from(*a))
+        }
+        [a, b @ 0..0x80, ..] => {
+            *pos += 2;
+            Ok(u64::from(a & 0x7f) | u64::from(*b) << 7)
+        }
+        [a, b, c @ 0..0x80, ..] => {
+            *pos += 3;
+            Ok(u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(*c) << 14)
         }
         _ => long_varint(data, pos),
     }

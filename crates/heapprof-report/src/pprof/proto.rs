@@ -3,17 +3,17 @@
 use std::io::Write;
 
 use heapprof_analysis::graph::truncated;
-use heapprof_profile::{Error, Profile, encode_quickly};
+use heapprof_profile::{Error, Profile, encode_loosely};
 
 use super::options::Options;
 
 /// Writes the profile gzipped, its values divided as shown ones are. Inflated, the bytes are pprof's; packed, they
-/// are a little more, in a fraction of the time.
+/// are more, in a fraction of the time.
 pub fn proto(mut profile: Profile, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
     let ratio = options.ratio;
     if ratio > 0.0 && ratio != 1.0 {
         let samples = &mut profile.samples;
         samples.change_values(|_, value| truncated(value as f64 * ratio));
     }
-    encode_quickly(&profile, out)
+    encode_loosely(&profile, out)
 }

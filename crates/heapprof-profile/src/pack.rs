@@ -1,0 +1,151 @@
+//! gzip for writers in a hurry: what packs well is packed quickly, the rest is stored as it is.
+//!
+//! Stacks of a large program are almost random numbers; packing them takes longer than everything else that is done
+//! to a profile, and saves little. So each block is tried by its beginning. Source of the format: RFC 1951, RFC 1952.
+
+use std::io::{self, Write};
+
+use flate2::{Compress, Compression, Crc, FlushCompress};
+
+/// Blocks are decided on one by one.
+const BLOCK: usize = 128 << 10;
+/// What is tried of a block.
+const TRIED: usize = 4 << 10;
+/// The most that one stored block may hold.
+const STORED: usize = u16::MAX as usize;
+
+/// Packs what is written to it.
+pub(crate) struct Packer<W> {
+    writer: W,
+    block: Vec<u8>,
+    packed: Vec<u8>,
+    compress: Compress,
+    crc: Crc,
+}
+
+impl<W: Write> Packer<W> {
+    pub(crate) fn new(mut writer: W) -> io::Result<Self> {
+        // No name, no time, packed quickly, by whatever system.
+        writer.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff])?;
+        Ok(Self {
+            writer,
+            block: Vec::with_capacity(BLOCK),
+            packed: Vec::with_capacity(BLOCK + BLOCK / 8),
+            compress: Compress::new(Compression::fast(), false),
+            crc: Crc::new(),
+        })
+    }
+
+    /// Writes the rest; the writer comes back.
+    pub(crate) fn finish(mut self) -> io::Result<W> {
+        self.block()?;
+        // An empty block, the last one.
+        self.writer.write_all(&[1, 0, 0, 0xff, 0xff])?;
+        self.writer.write_all(&self.crc.sum().to_le_bytes())?;
+        self.writer.write_all(&self.crc.amount().to_le_bytes())?;
+        Ok(self.writer)
+    }
+
+    fn block(&mut self) -> io::Result<()> {
+        let block = std::mem::take(&mut self.block);
+        self.crc.update(&block);
+        let tried = &block[..block.len().min(TRIED)];
+        self.pack(tried)?;
+        // Less than a third smaller is not worth the time.
+        if self.packed.len() * 3 > tried.len() * 2 {
+            for part in block.chunks(STORED) {
+                let length = (part.len() as u16).to_le_bytes();
+                let inverse = (!(part.len() as u16)).to_le_bytes();
+                self.writer.write_all(&[0])?;
+                self.writer.write_all(&length)?;
+                self.writer.write_all(&inverse)?;
+                self.writer.write_all(part)?;
+            }
+        } else {
+            if tried.len() < block.len() {
+                self.pack(&block)?;
+            }
+            self.writer.write_all(&self.packed)?;
+        }
+        self.block = block;
+        self.block.clear();
+        Ok(())
+    }
+
+    /// Packs bytes so that they refer to nothing before them, whole bytes long.
+    fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.packed.clear();
+        let begin = self.compress.total_in();
+        loop {
+            let done = usize::try_from(self.compress.total_in() - begin).unwrap_or(usize::MAX);
+            let rest = bytes.get(done..).unwrap_or_default();
+            self.packed.reserve(rest.len() / 4 + 1024);
+            self.compress
+                .compress_vec(rest, &mut self.packed, FlushCompress::Full)
+                .map_err(io::Error::other)?;
+            let done = self.compress.total_in() - begin == bytes.len() as u64;
+            // What is left of the room was not needed.
+            if done && self.packed.len() < self.packed.capacity() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<W: Write> Write for Packer<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = BLOCK - self.block.len();
+        let taken = &bytes[..bytes.len().min(room)];
+        self.block.extend_from_slice(taken);
+        if self.block.len() == BLOCK {
+            self.block()?;
+        }
+        Ok(taken.len())
+    }
+
+    /// Nothing: blocks are written when they are full.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn what_is_packed_comes_back() {
+        // Random bytes, text, and both in one file, of sizes around a block's.
+        let mut seed = 1u64;
+        let random: Vec<u8> = (0..3 * BLOCK)
+            .map(|_| {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (seed >> 56) as u8
+            })
+            .collect();
+        let text = "one stack after the other; ".repeat(3 * BLOCK / 27);
+        let mixed = [&random[..BLOCK + 5], text.as_bytes(), &random[..9]].concat();
+        for (bytes, most) in [
+            (&random[..], 101),
+            (text.as_bytes(), 10),
+            (&mixed[..], 60),
+            (&random[..BLOCK], 101),
+            (&[][..], 100),
+            (b"x", 10_000),
+        ] {
+            let mut packer = Packer::new(Vec::new()).unwrap();
+            packer.write_all(bytes).unwrap();
+            let packed = packer.finish().unwrap();
+            assert!(
+                packed.len() <= 23 + bytes.len() * most / 100,
+                "{}",
+                bytes.len()
+            );
+            let mut back = Vec::new();
+            let mut gzip = flate2::read::GzDecoder::new(&packed[..]);
+            gzip.read_to_end(&mut back).unwrap();
+            assert!(back == bytes, "{}", bytes.len());
+        }
+    }
+}
