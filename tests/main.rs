@@ -35,6 +35,8 @@ mod mutation;
 mod arithmetic;
 // Small cases of flat, cum, filters and granularities, as folded text.
 mod questions;
+// The call graph: what calls weigh, what is trimmed.
+mod graph;
 // What is in use, and what LeakSanitizer's rules suppress of it.
 mod leaks;
 // The database: sharing, removal, interruption, two processes at once.
@@ -45,6 +47,8 @@ mod cli;
 mod symbolize;
 // Debug files: where they are found, and which are refused.
 mod debug_files;
+// convert --to callgrind beside callgrind_annotate.
+mod callgrind;
 // What reports print, on real profiles.
 mod golden;
 // The examples of the docs and of the README.

@@ -73,9 +73,9 @@ pub enum Calls {
     None,
     /// Each once a sample, but calls of a node by itself.
     Each,
-    /// Of each function in a sample the innermost one, so that flat and calls of a function add up to its cum. For
+    /// To each function in a sample the outermost one, so that the calls to a function add up to its cum. For
     /// graphs in which nothing is trimmed.
-    Innermost,
+    Outermost,
 }
 
 /// For pictures: nodes are sorted by what they tell, redundant calls go, and labels stand beside their nodes.
@@ -96,6 +96,7 @@ pub struct Graph<'a> {
     divided: bool,
     shown: Vec<u32>,
     edges: Edges,
+    roots: Vec<i64>,
     callers: Adjacency,
     callees: Adjacency,
     tags: HashMap<u32, NodeTags>,
@@ -232,6 +233,12 @@ impl<'a> Graph<'a> {
     /// The weights in all columns, the divisor included.
     pub fn weights(&self, edge: &Edge) -> &[i64] {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
+    }
+
+    /// Sums over the samples whose stack begins with the node, in all columns; with [`Calls::Outermost`] only.
+    pub fn root_weights(&self, node: u32) -> &[i64] {
+        let at = node as usize * self.sums.width;
+        self.roots.get(at..at + self.sums.width).unwrap_or_default()
     }
 
     /// The tags of a node, in no order. None where the graph is not for a picture.

@@ -10,7 +10,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 /// Blocks are decided on one by one.
 const BLOCK: usize = 128 << 10;
 /// What is tried of a block.
-const TRIED: usize = 8 << 10;
+const TRIED: usize = 4 << 10;
 /// The most that one stored block may hold.
 const STORED: usize = u16::MAX as usize;
 

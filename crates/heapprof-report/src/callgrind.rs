@@ -2,6 +2,9 @@
 //!
 //! Costs are in the profile's own units, an event a sample type. Positions are absolute and callees bear their
 //! binary, so that a reader finds what is meant. Format: Valgrind's manual, "Callgrind Format Specification".
+//!
+//! Readers take the sum of the calls to a function for its inclusive cost (KCachegrind's tracedata.cpp, `if there are
+//! callers`). So each sample has one call to each of its functions, and the stacks hang below one root.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -13,6 +16,12 @@ use heapprof_profile::Profile;
 use crate::error::Error;
 use crate::numbered::Numbered;
 use crate::table::printable;
+
+/// As Valgrind calls a file that it does not know. Nothing would mean the caller's.
+const UNKNOWN: &str = "???";
+
+/// What all stacks hang below.
+const ROOT: &str = "(root)";
 
 /// Writes a record for each function, line and address, with its calls. Errors for negative values: the format has none.
 pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
@@ -34,7 +43,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error>
             node_count: 0,
             node_fraction: 0.0,
             edge_fraction: 0.0,
-            calls: Calls::Innermost,
+            calls: Calls::Outermost,
         },
     )?;
     // The graph made sure that these sums fit.
@@ -51,15 +60,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error>
     }
     head(profile, &mut writer)?;
     writeln!(writer, "summary: {}", costs(&total))?;
-    records(&graph, &mut writer)?;
-    if no_stack.iter().any(|&value| value != 0) {
-        writeln!(
-            writer,
-            "\nob=\nfl=\nfn={EMPTY_STACK}\n0x0 0 {}",
-            costs(&no_stack)
-        )?;
-    }
-    Ok(())
+    Ok(Records::default().write(&graph, &no_stack, &mut writer)?)
 }
 
 fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
@@ -83,33 +84,96 @@ fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
     writeln!(writer, "events: {}", events.join(" "))
 }
 
-fn records(graph: &Graph<'_>, writer: &mut impl Write) -> std::io::Result<()> {
-    let [mut objects, mut files, mut functions] = [(); 3].map(|()| Numbered::default());
-    let mut before = None;
-    for &node in graph.shown() {
-        let info = graph.info(node);
-        let name = name(&info);
-        let function = Some((info.object, info.file, name.clone()));
-        if before != function {
-            writeln!(writer, "\nob={}", objects.name(&printable(info.object)))?;
-            writeln!(writer, "fl={}", files.name(&printable(info.file)))?;
-            writeln!(writer, "fn={}", functions.name(&name))?;
+/// The names that were written.
+#[derive(Default)]
+struct Records {
+    objects: Numbered,
+    files: Numbered,
+    functions: Numbered,
+}
+
+impl Records {
+    fn write(
+        mut self,
+        graph: &Graph<'_>,
+        no_stack: &[i64],
+        writer: &mut impl Write,
+    ) -> std::io::Result<()> {
+        let nothing = costs(&vec![0; no_stack.len()]);
+        let has_empty = no_stack.iter().any(|&value| value != 0);
+        if has_empty {
+            self.function(["", "", EMPTY_STACK], "", writer)?;
+            writeln!(writer, "0x0 0 {}", costs(no_stack))?;
         }
-        before = function;
-        let own = costs(graph.flats(node));
-        writeln!(writer, "{:#x} {} {own}", info.address, line(&info))?;
-        for edge in graph.callees(node) {
-            let callee = graph.info(edge.callee);
-            writeln!(writer, "cob={}", objects.name(&printable(callee.object)))?;
-            writeln!(writer, "cfl={}", files.name(&printable(callee.file)))?;
-            writeln!(writer, "cfn={}", functions.name(&self::name(&callee)))?;
-            // How often a profile can't say; not never.
-            writeln!(writer, "calls=1 {:#x} {}", callee.address, line(&callee))?;
-            let weights = costs(graph.weights(edge));
-            writeln!(writer, "{:#x} {} {weights}", info.address, line(&info))?;
+        self.function(["", "", ROOT], "", writer)?;
+        writeln!(writer, "0x0 0 {nothing}")?;
+        if has_empty {
+            self.function(["", "", EMPTY_STACK], "c", writer)?;
+            writeln!(writer, "calls=1 0x0 0\n0x0 0 {}", costs(no_stack))?;
         }
+        for &node in graph.shown() {
+            let weights = graph.root_weights(node);
+            if weights.iter().any(|&value| value != 0) {
+                self.call(&graph.info(node), "0x0 0", weights, writer)?;
+            }
+        }
+        let mut before = None;
+        for &node in graph.shown() {
+            let info = graph.info(node);
+            let name = name(&info);
+            let function = Some((info.object, info.file, name.clone()));
+            if before != function {
+                self.function([info.object, info.file, &name], "", writer)?;
+            }
+            before = function;
+            let place = format!("{:#x} {}", info.address, line(&info));
+            writeln!(writer, "{place} {}", costs(graph.flats(node)))?;
+            for edge in graph.callees(node) {
+                self.call(
+                    &graph.info(edge.callee),
+                    &place,
+                    graph.weights(edge),
+                    writer,
+                )?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// The lines that say of which function the next ones speak; those of a callee begin with c.
+    fn function(
+        &mut self,
+        [object, file, name]: [&str; 3],
+        c: &str,
+        writer: &mut impl Write,
+    ) -> std::io::Result<()> {
+        if c.is_empty() {
+            writeln!(writer)?;
+        }
+        let known = |name| {
+            if name == "" {
+                UNKNOWN.into()
+            } else {
+                printable(name)
+            }
+        };
+        writeln!(writer, "{c}ob={}", self.objects.name(&known(object)))?;
+        writeln!(writer, "{c}fl={}", self.files.name(&known(file)))?;
+        writeln!(writer, "{c}fn={}", self.functions.name(name))
+    }
+
+    /// A call from `place`. How often a profile can't say; not never.
+    fn call(
+        &mut self,
+        callee: &NodeInfo<'_>,
+        place: &str,
+        weights: &[i64],
+        writer: &mut impl Write,
+    ) -> std::io::Result<()> {
+        self.function([callee.object, callee.file, &name(callee)], "c", writer)?;
+        writeln!(writer, "calls=1 {:#x} {}", callee.address, line(callee))?;
+        writeln!(writer, "{place} {}", costs(weights))
+    }
 }
 
 fn costs(values: &[i64]) -> String {

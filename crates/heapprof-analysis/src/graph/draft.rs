@@ -6,7 +6,7 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
 
-use super::edge::{Adjacency, Edge, Edges, calls, innermost_calls};
+use super::edge::{Adjacency, Edge, Edges, calls, outermost_calls};
 use super::node::{Names, NodeTable};
 use super::tags::{NodeTags, tags};
 use super::tree::{self, Paths};
@@ -36,6 +36,7 @@ pub(super) struct Draft<'a, 'o> {
     sums: Sums,
     /// None until somebody asks.
     edges: Option<Edges>,
+    roots: Vec<i64>,
     pub(super) shown: Vec<u32>,
 }
 
@@ -74,6 +75,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             info,
             sums,
             edges,
+            roots: Vec::new(),
             shown: Vec::new(),
         };
         draft.list();
@@ -170,13 +172,13 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     fn edges(&mut self) -> &mut Edges {
         self.edges.get_or_insert_with(|| match &self.walk {
-            Walk::Frames(node_of) if self.options.calls == Calls::Innermost => innermost_calls(
-                self.profile,
-                &self.frames,
-                node_of,
-                &self.table.functions(),
-                &self.columns,
-            ),
+            Walk::Frames(node_of) if self.options.calls == Calls::Outermost => {
+                let functions = self.table.functions();
+                let (profile, frames, columns) = (self.profile, &self.frames, &self.columns);
+                let (edges, roots) = outermost_calls(profile, frames, node_of, &functions, columns);
+                self.roots = roots;
+                edges
+            }
             Walk::Frames(node_of) => calls(
                 self.profile,
                 &self.frames,
@@ -298,6 +300,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             divided: self.options.mean_divisor.is_some(),
             shown: self.shown,
             edges,
+            roots: self.roots,
             tags,
             of_nodes,
             dropped_nodes,

@@ -96,43 +96,49 @@ impl Adjacency {
     }
 }
 
-/// Each sample's innermost call of each of its functions. So what a function passes on and its flat add up to its
-/// cum, also under recursion, where [`calls`] would count a sample for each function that comes back.
-pub(super) fn innermost_calls(
+/// Each sample's outermost call to each of its functions, and for each node what the stacks weigh that begin with
+/// it. So what comes to a function adds up to its cum, also under recursion, where [`calls`] would count a sample
+/// for each of its callers.
+pub(super) fn outermost_calls(
     profile: &Profile,
     frames: &FrameTable,
     node_of: &[u32],
     function_of: &[u32],
     columns: &[usize],
-) -> Edges {
+) -> (Edges, Vec<i64>) {
     let nodes = function_of.len();
-    let mut table = EdgeTable::new(nodes, columns.len());
+    let width = columns.len();
+    let mut table = EdgeTable::new(nodes, width);
+    let mut roots = vec![0i64; nodes * width];
     // The sample that last had a function, from 1.
     let mut seen = vec![0usize; nodes];
-    let mut picked = vec![0i64; columns.len()];
+    let mut picked = vec![0i64; width];
     for i in 0..profile.samples.len() {
         if !pick(profile, i, columns, &mut picked) {
             continue;
         }
-        let mut callee = NOBODY;
-        for &location in profile.samples.stack(i) {
+        let mut caller = NOBODY;
+        for &location in profile.samples.stack(i).iter().rev() {
             let range = frames.of(location);
-            let innermost = range.start;
-            for frame in range {
-                let caller = node_of[frame as usize];
-                let function = function_of[caller as usize] as usize;
+            let outermost = range.end - 1;
+            for frame in range.rev() {
+                let callee = node_of[frame as usize];
+                let function = function_of[callee as usize] as usize;
                 if seen[function] != i + 1 {
                     seen[function] = i + 1;
-                    if callee != NOBODY {
+                    if caller == NOBODY {
+                        let sums = roots[callee as usize * width..].iter_mut();
+                        sums.zip(&picked).for_each(|(sum, value)| *sum += value);
+                    } else {
                         let at = table.find_or_insert(caller, callee);
-                        table.add(at, i, &picked, false, frame != innermost);
+                        table.add(at, i, &picked, false, frame != outermost);
                     }
                 }
-                callee = caller;
+                caller = callee;
             }
         }
     }
-    table.edges
+    (table.edges, roots)
 }
 
 /// The calls in all samples between the nodes of their frames; a frame may be [`NOBODY`]'s.

@@ -35,6 +35,8 @@ pub fn callgrind(
     writeln!(writer, "events: {}({unit})", options.sample_type)?;
     let names = unambiguous(&graph);
     let [mut objects, mut files, mut functions] = [(); 3].map(|()| Numbered::default());
+    // File and name of each callee that was written before.
+    let mut known: Vec<Option<[String; 2]>> = vec![None; graph.nodes()];
     let mut before: Option<NodeInfo<'_>> = None;
     for &node in graph.shown() {
         let info = graph.info(node);
@@ -55,8 +57,16 @@ pub fn callgrind(
         for edge in graph.callees(node) {
             let callee = graph.info(edge.callee);
             let name = names.get(&edge.callee).map_or("", String::as_str);
-            writeln!(writer, "cfl={}", files.name(callee.file))?;
-            writeln!(writer, "cfn={}", functions.name(name))?;
+            let [file, function] = match &known[edge.callee as usize] {
+                Some(numbers) => numbers.clone(),
+                None => {
+                    let first = [files.name(callee.file), functions.name(name)];
+                    known[edge.callee as usize] =
+                        Some([files.name(callee.file), functions.name(name)]);
+                    first
+                }
+            };
+            writeln!(writer, "cfl={file}\ncfn={function}")?;
             // How often it was called a profile of samples can't say.
             let address = position(from, callee.address);
             writeln!(writer, "calls=0 {address} {}", callee.line)?;

@@ -134,6 +134,13 @@ impl Scale {
     /// The value with its unit: two decimals, none where they are zero; `0` alone without a unit.
     pub fn label(&self, value: i64) -> String {
         let (scaled, unit) = self.apply(value);
+        // Whole numbers are most, and need no rounding.
+        if scaled.fract() == 0.0 && scaled.abs() < 1e15 {
+            return match scaled as i64 {
+                0 => "0".to_string(),
+                whole => format!("{whole}{unit}"),
+            };
+        }
         let mut text = format!("{scaled:.2}");
         if text.ends_with(".00") {
             text.truncate(text.len() - 3);

@@ -7,6 +7,7 @@ use heapprof_profile::Profile;
 
 use super::measurement::percentage;
 use super::options::Options;
+use super::text::{Spool, aligned};
 use super::top::headed;
 use crate::error::Error;
 
@@ -24,42 +25,44 @@ pub fn tree(profile: &Profile, options: &Options, mut writer: impl Write) -> Res
             return Err(Error::NoMatch(symbol.to_string()));
         }
     }
-    writeln!(writer, "{}\n{SEPARATOR}\n{LEGEND}", labels.join("\n"))?;
+    let mut out = Spool::new(&mut writer);
+    *out.text() += &format!("{}\n{SEPARATOR}\n{LEGEND}\n", labels.join("\n"));
     let mut sum = 0i64;
     for node in nodes {
         let (flat, cum) = (graph.flat(node), graph.cum(node));
         sum += flat;
-        let call = |writer: &mut dyn Write, edge: &Edge, other: u32| {
+        let call = |text: &mut String, edge: &Edge, other: u32| {
             let weight = graph.weight(edge);
-            let inline = if edge.inline { " (inline)" } else { "" };
-            let share = percentage(weight, cum);
-            let name = graph.name(other);
-            writeln!(
-                writer,
-                "{:>50} {share} |   {name}{inline}",
-                values.show(weight)
-            )
+            aligned(text, &values.show(weight), 50);
+            *text += " ";
+            *text += &percentage(weight, cum);
+            *text += " |   ";
+            *text += graph.name(other);
+            *text += if edge.inline { " (inline)\n" } else { "\n" };
         };
-        writeln!(writer, "{SEPARATOR}")?;
-        for edge in graph.callers(node) {
-            call(&mut writer, edge, edge.caller)?;
-        }
-        writeln!(
-            writer,
-            "{:>10} {} {} {:>10} {}                | {}",
+        let text = out.text();
+        *text += SEPARATOR;
+        *text += "\n";
+        graph
+            .callers(node)
+            .for_each(|edge| call(text, edge, edge.caller));
+        *text += &format!(
+            "{:>10} {} {} {:>10} {}                | {}\n",
             values.show(flat),
             percentage(flat, total),
             percentage(sum, total),
             values.show(cum),
             percentage(cum, total),
             graph.name(node),
-        )?;
-        for edge in graph.callees(node) {
-            call(&mut writer, edge, edge.callee)?;
-        }
+        );
+        graph
+            .callees(node)
+            .for_each(|edge| call(text, edge, edge.callee));
+        out.spill()?;
     }
     if !graph.shown().is_empty() {
-        writeln!(writer, "{SEPARATOR}")?;
+        *out.text() += SEPARATOR;
+        *out.text() += "\n";
     }
-    Ok(())
+    Ok(out.finish()?)
 }
