@@ -27,7 +27,10 @@ enum Wanted {
 }
 
 /// Whether the number of a label of this key is what is looked for.
-pub struct NumberTest(pub Box<dyn Fn(&str, i64) -> bool>);
+pub struct NumberTest(pub Box<Test>);
+
+/// Takes a label's key and number.
+type Test = dyn Fn(&str, i64) -> bool;
 
 impl std::fmt::Debug for NumberTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

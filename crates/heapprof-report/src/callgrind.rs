@@ -150,13 +150,6 @@ impl Records {
         if c.is_empty() {
             writeln!(writer)?;
         }
-        let known = |name| {
-            if name == "" {
-                UNKNOWN.into()
-            } else {
-                printable(name)
-            }
-        };
         writeln!(writer, "{c}ob={}", self.objects.name(&known(object)))?;
         writeln!(writer, "{c}fl={}", self.files.name(&known(file)))?;
         writeln!(writer, "{c}fn={}", self.functions.name(name))
@@ -199,4 +192,12 @@ fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
         (address, _) => format!("{address:#x} {binary}"),
     };
     printable(&name).into_owned().into()
+}
+/// A name that is not empty, on one line.
+fn known(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        UNKNOWN.into()
+    } else {
+        printable(name)
+    }
 }
