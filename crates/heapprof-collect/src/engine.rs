@@ -192,7 +192,7 @@ pub fn is_apart() -> bool {
     unsafe { (*tls::current()).busy != 0 }
 }
 
-/// Takes `size` bytes off the countdown; whether it ran out, so that [`allocate`] must be told.
+/// Takes `size` bytes off the countdown; whether it ran out, so that [`allocate`](crate::event::allocate) must be told.
 #[inline(always)]
 pub fn charge(size: usize) -> bool {
     let block = tls::current();
