@@ -42,7 +42,7 @@ static LISTS: Locked<Lists> = Locked::new(Lists {
 impl Lists {
     /// Pages from the kernel, else from the reserve.
     fn pages(&mut self, len: usize) -> *mut u8 {
-        let mapped = sys::map(len);
+        let mapped = sys::map_dense(len);
         if !mapped.is_null() || self.reserve_left < len {
             return mapped;
         }

@@ -43,6 +43,8 @@ pub(crate) struct Record {
     hash: u64,
     /// Whether the last capture found the stack of the one before.
     steady: bool,
+    /// Whether the last comparison with memory found no change.
+    tidy: bool,
     /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was told of.
     shared: usize,
     /// Return addresses, by frame.
@@ -232,6 +234,11 @@ impl Record {
     #[inline]
     fn verify(&mut self, keep: usize) -> Option<usize> {
         let check = self.broken_check(keep);
+        if std::mem::replace(&mut self.tidy, false) && check.is_none() && !self.any_changed(keep) {
+            self.tidy = true;
+            return None;
+        }
+        let mut all = 0u64;
         let mut newest = keep;
         while newest > 0 {
             let oldest = newest.saturating_sub(64);
@@ -251,6 +258,7 @@ impl Record {
             for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
                 compare(slot, pc);
             }
+            all |= differing;
             while differing != 0 {
                 let i = newest - 1 - differing.trailing_zeros() as usize;
                 if check.is_some_and(|c| c >= i) {
@@ -263,25 +271,17 @@ impl Record {
             }
             newest = oldest;
         }
+        self.tidy = all == 0;
         check
     }
 
-    /// Whether the stack at `frame` is the recorded one: the shortest way to say so, and no more.
+    /// Whether any of the oldest `keep` return addresses is not what it was: the shortest way to say so, and no more.
     #[inline(always)]
-    fn is_unchanged(&self, frame: Frame) -> bool {
-        let len = self.len;
-        if len == 0 || len > REMEMBERED {
-            return false;
-        }
-        let newest = len - 1;
-        let fits = !self.needs_bp[newest] || self.bp[newest] == frame.bp;
-        if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
-            return false;
-        }
-        let (slots_by_8, slots_left) = self.slot[..len].as_chunks::<8>();
-        let (pcs_by_8, pcs_left) = self.pc[..len].as_chunks::<8>();
+    fn any_changed(&self, keep: usize) -> bool {
+        let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
+        let (pcs_by_8, pcs_left) = self.pc[..keep].as_chunks::<8>();
         let changed = |slot: usize, pc: u64| {
-            // SAFETY: recorded slots lie between the newest frame, which is where it was, and the end of this thread's stack.
+            // SAFETY: recorded slots lie between a newer frame, which is where it was, and the end of this thread's stack.
             unsafe { (slot as *const u64).read() ^ pc }
         };
         let mut any = 0;
@@ -293,7 +293,22 @@ impl Record {
         for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
             any |= changed(slot, pc);
         }
-        any == 0 && self.broken_check(len).is_none()
+        any != 0
+    }
+
+    /// Whether the stack at `frame` is the recorded one.
+    #[inline(always)]
+    fn is_unchanged(&self, frame: Frame) -> bool {
+        let len = self.len;
+        if len == 0 || len > REMEMBERED {
+            return false;
+        }
+        let newest = len - 1;
+        let fits = !self.needs_bp[newest] || self.bp[newest] == frame.bp;
+        if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
+            return false;
+        }
+        !self.any_changed(len) && self.broken_check(len).is_none()
     }
 
     /// The return address of frame `i` as it is in memory now.

@@ -64,7 +64,12 @@ impl<T> Chunks<T> {
             return std::ptr::null_mut();
         };
         let bytes = (FIRST << k) * size_of::<T>();
-        let new = sys::map(bytes).cast::<T>();
+        let new = if self.is_dense(k) {
+            sys::map_dense(bytes)
+        } else {
+            sys::map(bytes)
+        };
+        let new = new.cast::<T>();
         if new.is_null() {
             return new;
         }
@@ -77,6 +82,15 @@ impl<T> Chunks<T> {
             unsafe { sys::unmap(new.cast(), bytes) };
         }
         self.get(index)
+    }
+
+    /// Whether the chunk before was filled, so that chunk `k` will be too: of some threads few elements are ever touched.
+    fn is_dense(&self, k: usize) -> bool {
+        let bytes = (FIRST << k) * size_of::<T>();
+        k > 0 && bytes >= sys::LARGE && {
+            let before = self.chunk[k - 1].load(Ordering::Acquire);
+            !before.is_null() && sys::is_mostly_resident(before.cast_const().cast(), bytes / 2)
+        }
     }
 }
 

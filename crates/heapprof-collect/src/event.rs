@@ -38,16 +38,13 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                     return real();
                 };
                 enter(block);
-                let stack = stack(state, frame);
-                // Needed right after the real one.
-                hint(
-                    state
-                        .cells
-                        .get(stack.unwrap_or(0) as usize)
-                        .cast_const()
-                        .cast(),
-                );
+                // What the real one does meanwhile hides the wait for the stack's place in the tables.
+                let captured = state.record.capture(frame);
+                foresee(state, captured);
                 let address = real();
+                LIVE.prefetch(address as usize);
+                // Even if there is no block: the record is of this stack now, and the next one may be the same.
+                let stack = number(state, frame, captured);
                 if !address.is_null() {
                     record::<true>(state, address, stack, size);
                 }
@@ -101,25 +98,49 @@ unsafe fn allocate_sampled(
 #[inline(always)]
 pub(crate) fn stack(state: &mut ThreadState, frame: Frame) -> Option<u32> {
     let captured = state.record.capture(frame);
+    number(state, frame, captured)
+}
+
+/// The number of the stack that was captured last, at `frame`.
+#[inline(always)]
+fn number(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
     if captured == Captured::Same && state.last_generation == mappings::generation() {
         return state.last_stack;
     }
     changed_stack(state, frame, captured)
 }
 
+/// Brings into the cache what a captured stack will need.
+#[inline(always)]
+fn foresee(state: &ThreadState, captured: Captured) {
+    if captured == Captured::Recorded {
+        STACKS.prefetch(mixed(state.record.hash(), mappings::generation()));
+    } else if let Some(stack) = state.last_stack {
+        hint(state.cells.get(stack as usize).cast_const().cast());
+    }
+}
+
+/// A stack's hash in a generation of mappings, no key that the table has a use of its own for.
+#[inline(always)]
+fn mixed(hash: u64, generation: u32) -> u64 {
+    (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
+}
+
 fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
     let generation = mappings::generation();
-    let mixed =
-        |hash: u64| (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2);
     let record = &mut state.record;
     let id = if captured == Captured::Unrecorded || record.frames().len() > 2 * KEPT {
         let kept = record.walk(frame);
-        let id = STACKS.find_or_insert(mixed(capture::hash(kept)), generation, Stack::new(kept));
+        let id = STACKS.find_or_insert(
+            mixed(capture::hash(kept), generation),
+            generation,
+            Stack::new(kept),
+        );
         // What the record holds, if anything, is not what got this number.
         record.numbered(false);
         id
     } else {
-        let hash = mixed(record.hash());
+        let hash = mixed(record.hash(), generation);
         let id = STACKS.find(hash).or_else(|| {
             let base = state.last_stack.map(|last| (last, record.shared()));
             let stack = Stack::on(base, record.frames());

@@ -202,7 +202,6 @@ impl LiveTable {
 
     /// The region of tables of size `2^bits`, mapped when first needed.
     fn region(&self, bits: usize, bytes: usize) -> *mut u8 {
-        const LARGE: usize = 2 << 20;
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
         };
@@ -210,22 +209,16 @@ impl LiveTable {
         if !found.is_null() {
             return found;
         }
-        let large = bytes >= LARGE;
-        let mapped = sys::map(bytes + if large { LARGE } else { 0 });
-        if mapped.is_null() {
-            return mapped;
-        }
-        let mut start = mapped;
-        if large {
-            start = mapped.wrapping_add(mapped.addr().next_multiple_of(LARGE) - mapped.addr());
-            sys::advise_huge(start, bytes);
+        let new = sys::map_dense(bytes);
+        if new.is_null() {
+            return new;
         }
         let none = std::ptr::null_mut();
-        match slot.compare_exchange(none, start, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => start,
+        match slot.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => new,
             Err(other) => {
                 // SAFETY: nobody saw this mapping: another thread was first.
-                unsafe { sys::unmap(mapped, bytes + if large { LARGE } else { 0 }) };
+                unsafe { sys::unmap(new, bytes) };
                 other
             }
         }

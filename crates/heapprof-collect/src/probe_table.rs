@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::live::hint;
 use crate::lock::Lock;
 use crate::sys;
 
@@ -42,9 +43,15 @@ impl Header {
         unsafe { &*self.entry.as_ptr().add(i & (self.len() - 1)) }
     }
 
+    /// Where the search for a key begins.
+    #[inline(always)]
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
     #[inline]
     fn find(&self, key: u64) -> Result<u64, usize> {
-        let mut i = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
+        let mut i = self.home(key);
         loop {
             let entry = self.entry(i);
             match entry.key.load(Ordering::Acquire) {
@@ -85,6 +92,14 @@ impl ProbeTable {
         self.current()?.find(key).ok()
     }
 
+    /// Brings the place of `key` into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, key: u64) {
+        if let Some(table) = self.current() {
+            hint(std::ptr::from_ref(table.entry(table.home(key))).cast());
+        }
+    }
+
     /// The value of `key`, made by `make` under the lock when there is none; `None` without memory.
     #[cold]
     pub(crate) fn find_or_insert(
@@ -109,7 +124,7 @@ impl ProbeTable {
         let old = self.current();
         let bits = old.map_or(FIRST_BITS, |t| 65 - t.shift);
         let bytes = size_of::<Header>() + (size_of::<Entry>() << bits);
-        let new = sys::map(bytes).cast::<Header>();
+        let new = sys::map_dense(bytes).cast::<Header>();
         if new.is_null() {
             // The old one serves until it is all but full.
             return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);

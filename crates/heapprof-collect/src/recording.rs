@@ -1,12 +1,13 @@
 //! A recording from start to stop: where its dumps go, why they are made, what forks and execs do to it.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::engine::{self, Mode};
 use crate::lock::{Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
+use crate::snapshot::Totals;
 use crate::weak::single_threaded;
 use crate::{
     access, arena, mappings, modules, snapshot, stack_switch, status, sys, text, thread, trigger,
@@ -294,18 +295,37 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
             .ok_or(Error::NoOutput)?,
     };
     let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
+    let mut totals = Totals::default();
     output::write(&path, |file| match options.format {
-        Format::Pprof => snapshot::write_profile(reason, file),
+        Format::Pprof => snapshot::write_profile(reason, file).map(|of| totals = of),
         Format::Text => text::write(file),
     })
     .map_err(failed)?;
-    output::add_to_list(&options.output.list, &path);
+    if !options.output.list.is_empty() {
+        output::add_to_list(&options.output.list, &listed(&path, reason, &totals));
+    }
     Ok(path)
+}
+
+/// What the list of dumps says of one, so that nobody has to read it for that.
+fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
+    let mut line = format!(
+        "{} {} {} {} {} {} ",
+        sys::process_id(),
+        u8::from(matches!(reason, Reason::Exit | Reason::Terminated)),
+        u8::from(engine::is_exact()),
+        totals.in_use,
+        totals.peak,
+        totals.stacks,
+    )
+    .into_bytes();
+    line.extend_from_slice(path.to_bytes());
+    CString::new(line).unwrap_or_default()
 }
 
 /// The profile as it is now, gzipped; empty when nothing was started.
 pub fn profile(reason: Reason) -> Vec<u8> {
-    render(|file| snapshot::write_profile(reason, file))
+    render(|file| snapshot::write_profile(reason, file).map(drop))
 }
 
 /// The profile as it is now in gperftools' text form.

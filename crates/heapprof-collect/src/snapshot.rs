@@ -136,35 +136,23 @@ impl Hasher for AddressHasher {
 
 type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
 
-/// The stack that was written last: the next one mostly has its oldest frames.
-#[derive(Default)]
-struct Last {
-    generation: u32,
-    frames: Vec<u64>,
-    locations: Vec<LocationIndex>,
+/// How many of the oldest frames two stacks (leaf first) have in common.
+fn shared(a: &[u64], b: &[u64]) -> usize {
+    let pairs = a.iter().rev().zip(b.iter().rev());
+    pairs.take_while(|(a, b)| a == b).count()
 }
 
-impl Last {
-    /// How many of the oldest frames are this stack's too.
-    fn shared(&self, generation: u32, frames: &[u64]) -> usize {
-        if generation != self.generation {
-            return 0;
-        }
-        let pairs = frames.iter().rev().zip(self.frames.iter().rev());
-        pairs.take_while(|(a, b)| a == b).count()
-    }
-
-    fn is(&mut self, generation: u32, frames: &[u64], locations: &[LocationIndex]) {
-        self.generation = generation;
-        self.frames.clear();
-        self.frames.extend_from_slice(frames);
-        self.locations.clear();
-        self.locations.extend_from_slice(locations);
-    }
+/// What a profile that was written says, all stacks together, in bytes.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) in_use: i64,
+    pub(crate) peak: i64,
+    /// Stacks that have a value.
+    pub(crate) stacks: usize,
 }
 
 /// Writes the gzipped profile.
-pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<Totals> {
     let exact = engine::is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
@@ -181,20 +169,27 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
     let sums = sums();
     describe(&mut builder, reason, exact, &sums);
     let mut left = sums.iter().enumerate();
-    let (mut frames, mut last) = (Vec::new(), Last::default());
+    let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
+    let mut totals = Totals::default();
     // The next stack that has anything to say.
     let next =
-        |builder: &mut ProfileBuilder, stack: &mut Vec<LocationIndex>, values: &mut [i64]| {
+        |builder: &mut ProfileBuilder, newer: &mut Vec<LocationIndex>, values: &mut [i64]| {
             for (id, sum) in left.by_ref() {
                 let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
                 values.copy_from_slice(&types.as_flattened()[..width]);
                 if values.iter().all(|&v| v == 0) {
                     continue;
                 }
+                totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
+                totals.peak = totals.peak.saturating_add(sum.peak[1]);
+                totals.stacks += 1;
                 let generation = STACKS.read(id as u32, &mut frames);
-                let known_tail = last.shared(generation, &frames);
-                let (new, same) = frames.split_at(frames.len() - known_tail);
-                stack.extend(new.iter().map(|&pc| {
+                // The next stack mostly has the oldest frames of the last one.
+                let same = match last {
+                    (of, ref last) if of == generation => shared(&frames, last),
+                    _ => 0,
+                };
+                newer.extend(frames[..frames.len() - same].iter().map(|&pc| {
                     if pc == CUT {
                         return cut;
                     }
@@ -205,16 +200,17 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
                         builder.location(mapping.map(|i| indices[i]), address, false, &[])
                     })
                 }));
-                stack.extend(&last.locations[last.locations.len() - same.len()..]);
-                last.is(generation, &frames, stack);
-                return true;
+                last.0 = generation;
+                std::mem::swap(&mut last.1, &mut frames);
+                return Some(same);
             }
-            false
+            None
         };
-    encode_samples_quickly(builder, next, writer).map_err(|error| match error {
-        heapprof_profile::Error::Write(error) => error,
-        other => io::Error::other(other.to_string()),
-    })
+    match encode_samples_quickly(builder, next, writer) {
+        Ok(()) => Ok(totals),
+        Err(heapprof_profile::Error::Write(error)) => Err(error),
+        Err(other) => Err(io::Error::other(other.to_string())),
+    }
 }
 
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {

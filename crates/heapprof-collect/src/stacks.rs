@@ -79,6 +79,8 @@ impl<'a> Stack<'a> {
 struct Arena {
     at: *mut u64,
     left: usize,
+    /// Bytes mapped so far.
+    mapped: usize,
 }
 
 // SAFETY: reached under its lock only.
@@ -94,6 +96,7 @@ impl Stacks {
             arena: Locked::new(Arena {
                 at: std::ptr::null_mut(),
                 left: 0,
+                mapped: 0,
             }),
         }
     }
@@ -102,6 +105,12 @@ impl Stacks {
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         self.by_hash.find(hash).map(|id| id as u32)
+    }
+
+    /// Brings the place of a hash into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.by_hash.prefetch(hash);
     }
 
     /// The number of a stack, given when it is new; `None` without memory.
@@ -201,13 +210,16 @@ impl Stacks {
 
 impl Arena {
     fn take(&mut self, words: usize) -> Option<*mut u64> {
-        const CHUNK: usize = 64 << 10;
         if words > self.left {
-            let new = sys::map(CHUNK).cast::<u64>();
+            // A quarter of what there is, in large pages once that is as much.
+            let chunk = (self.mapped / 4).next_power_of_two();
+            let chunk = chunk.clamp(64 << 10, sys::LARGE);
+            let new = sys::map_dense(chunk).cast::<u64>();
             if new.is_null() {
                 return None;
             }
-            (self.at, self.left) = (new, CHUNK / 8);
+            self.mapped += chunk;
+            (self.at, self.left) = (new, chunk / 8);
         }
         let at = self.at;
         // SAFETY: `words` are left behind `at`.

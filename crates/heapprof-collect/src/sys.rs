@@ -131,15 +131,59 @@ pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
     unsafe { call(libc::SYS_madvise, args) };
 }
 
-/// Asks for large pages behind a mapping of ours: fewer misses in the TLB. A wish, no more.
-pub(crate) fn advise_huge(at: *mut u8, len: usize) {
-    // SAFETY: advice about our own mapping.
+/// The size of a large page.
+pub(crate) const LARGE: usize = 2 << 20;
+
+/// As [`map`], for tables that will be filled: from [`LARGE`] on with large pages if the kernel has any, which take fewer
+/// faults and misses in the TLB.
+pub(crate) fn map_dense(len: usize) -> *mut u8 {
+    if len < LARGE {
+        return map(len);
+    }
+    let len = len.next_multiple_of(4096);
+    let mapped = map(len + LARGE);
+    if mapped.is_null() {
+        return map(len);
+    }
+    let before = mapped.addr().next_multiple_of(LARGE) - mapped.addr();
+    // SAFETY: both ends are parts of the mapping that nobody knows of.
     unsafe {
-        call(
-            libc::SYS_madvise,
-            [at as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0],
-        )
-    };
+        let start = mapped.add(before);
+        if before != 0 {
+            unmap(mapped, before);
+        }
+        unmap(start.add(len), LARGE - before);
+        // A wish, no more.
+        let wish = [start as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0];
+        call(libc::SYS_madvise, wish);
+        start
+    }
+}
+
+/// Whether at least half of the pages of a mapping are in memory.
+pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
+    let mut pages = [0u8; 512];
+    let step = pages.len() * 4096;
+    let (mut resident, mut all) = (0, 0);
+    for from in (0..len).step_by(step) {
+        let part = (len - from).min(step);
+        let args = [
+            at as usize + from,
+            part,
+            pages.as_mut_ptr() as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes a byte a page, and there is room for as many.
+        if unsafe { call(libc::SYS_mincore, args) } != 0 {
+            return false;
+        }
+        let told = &pages[..part.div_ceil(4096)];
+        resident += told.iter().filter(|&&page| page & 1 == 1).count();
+        all += told.len();
+    }
+    resident * 2 >= all
 }
 
 /// Sleeps until `word` is no longer `expected`, or for no reason at all.

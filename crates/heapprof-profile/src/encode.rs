@@ -4,6 +4,7 @@
 //! profile/encode.go), so that its output and ours can be compared.
 
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
@@ -37,22 +38,25 @@ pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error
 /// As [`encode`], but with samples that are made one by one and not kept, and gzipped as quickly as may be: for writers
 /// inside a program that has other things to do.
 ///
-/// `next` puts the next sample's stack (leaf first) into the empty vector and its values into the slice, with what
-/// locations it needs into the builder; false when there is none left. Samples have no labels.
+/// `next` tells how many of the last sample's oldest frames the next one goes on from, puts the newer ones (leaf first) into
+/// the empty vector and its values into the slice, with what locations it needs into the builder; `None` when there is none
+/// left. Samples have no labels.
 pub fn encode_samples_quickly(
     mut builder: ProfileBuilder,
-    mut next: impl FnMut(&mut ProfileBuilder, &mut Vec<LocationIndex>, &mut [i64]) -> bool,
+    mut next: impl FnMut(&mut ProfileBuilder, &mut Vec<LocationIndex>, &mut [i64]) -> Option<usize>,
     writer: impl Write,
 ) -> Result<(), Error> {
     let gzip = GzBuilder::new().write(writer, Compression::fast());
     let mut values = vec![0; builder.profile.sample_type.len()];
-    let mut stack = Vec::new();
+    let (mut newer, mut stack) = (Vec::new(), PackedStack::default());
     let write = || {
         let mut encoder = Encoder::new(gzip);
         encoder.sample_types(&builder.profile)?;
-        while next(&mut builder, &mut stack, &mut values) {
-            encoder.sample(&builder.profile, &stack, &values, LabelSetIndex(0))?;
-            stack.clear();
+        while let Some(shared) = next(&mut builder, &mut newer, &mut values) {
+            encoder.know_ids(&builder.profile);
+            stack.go_on(shared, &newer, &encoder.ids);
+            encoder.sample(&stack, &values, &[])?;
+            newer.clear();
         }
         encoder.tables(&builder.profile)?.finish()?.flush()
     };
@@ -65,9 +69,12 @@ pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> 
     let samples = &profile.samples;
     let write = || {
         encoder.sample_types(profile)?;
+        encoder.know_ids(profile);
+        let mut stack = PackedStack::default();
         for i in 0..samples.len() {
-            let (stack, set) = (samples.stack(i), samples.label_set(i));
-            encoder.sample(profile, stack, samples.values(i), set)?;
+            stack.go_on(0, samples.stack(i), &encoder.ids);
+            let labels = encoder.labels(profile, samples.label_set(i));
+            encoder.sample(&stack, samples.values(i), &labels)?;
         }
         encoder.tables(profile)?.flush()
     };
@@ -80,14 +87,13 @@ const FLUSH: usize = 64 << 10;
 struct Encoder<W> {
     writer: W,
     buf: Vec<u8>,
-    /// A sample, and its packed location ids.
-    body: Vec<u8>,
+    /// A sample's packed values.
     packed: Vec<u8>,
     /// Where each text went in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
     /// The labels of each set as they are written.
-    label_sets: HashMap<u32, Vec<u8>>,
+    label_sets: HashMap<u32, Rc<[u8]>>,
     /// The ids of all locations so far.
     ids: Vec<Varint>,
 }
@@ -97,7 +103,6 @@ impl<W: Write> Encoder<W> {
         let mut encoder = Self {
             writer,
             buf: Vec::with_capacity(2 * FLUSH),
-            body: Vec::new(),
             packed: Vec::new(),
             index: Vec::new(),
             texts: Vec::new(),
@@ -147,54 +152,40 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    fn sample(
-        &mut self,
-        profile: &Profile,
-        stack: &[LocationIndex],
-        values: &[i64],
-        set: LabelSetIndex,
-    ) -> io::Result<()> {
+    /// Takes over the ids of locations that are new.
+    fn know_ids(&mut self, profile: &Profile) {
         let new = &profile.location[self.ids.len()..];
         self.ids.extend(new.iter().map(|l| Varint::new(l.id)));
-        let (mut body, packed) = (std::mem::take(&mut self.body), &mut self.packed);
-        body.clear();
-        // pprof packs only where it saves bytes.
-        if stack.len() > 2 {
-            packed.clear();
-            for &LocationIndex(l) in stack {
-                self.ids[l as usize].put(packed);
-            }
-            bytes(&mut body, 1, packed);
-        } else {
-            for &LocationIndex(l) in stack {
-                body.push(1 << 3);
-                self.ids[l as usize].put(&mut body);
-            }
+    }
+
+    /// The labels of a set as they are written.
+    fn labels(&mut self, profile: &Profile, set: LabelSetIndex) -> Rc<[u8]> {
+        if let Some(known) = self.label_sets.get(&set.0) {
+            return known.clone();
         }
-        if values.len() > 2 {
-            packed.clear();
-            values.iter().for_each(|&v| varint(packed, v as u64));
-            bytes(&mut body, 2, packed);
-        } else {
-            for &value in values {
-                body.push(2 << 3);
-                varint(&mut body, value as u64);
-            }
+        let mut encoded = Vec::new();
+        for label in profile.label_sets.get(set) {
+            let message = self.label(label);
+            prost::encoding::message::encode(3, &message, &mut encoded);
         }
-        if set.0 != 0 {
-            if !self.label_sets.contains_key(&set.0) {
-                let labels = profile.label_sets.get(set);
-                let mut encoded = Vec::new();
-                for label in labels {
-                    let message = self.label(label);
-                    prost::encoding::message::encode(3, &message, &mut encoded);
-                }
-                self.label_sets.insert(set.0, encoded);
-            }
-            body.extend_from_slice(&self.label_sets[&set.0]);
-        }
-        bytes(&mut self.buf, 2, &body);
-        self.body = body;
+        let encoded: Rc<[u8]> = encoded.into();
+        self.label_sets.insert(set.0, encoded.clone());
+        encoded
+    }
+
+    /// A sample; its labels are written already.
+    fn sample(&mut self, stack: &PackedStack, values: &[i64], labels: &[u8]) -> io::Result<()> {
+        let packed = &mut self.packed;
+        packed.clear();
+        values.iter().for_each(|&v| varint(packed, v as u64));
+        let length = numbers_len(stack.frames(), &stack.packed)
+            + numbers_len(values.len(), packed)
+            + labels.len();
+        self.buf.push(2 << 3 | 2);
+        varint(&mut self.buf, length as u64);
+        numbers(&mut self.buf, 1, stack.frames(), &stack.packed);
+        numbers(&mut self.buf, 2, values.len(), packed);
+        self.buf.extend_from_slice(labels);
         self.flush(FLUSH)
     }
 
@@ -324,11 +315,73 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Adds a field that is bytes.
-fn bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
-    varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+/// How long a number is as protobuf writes it.
+fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// pprof packs numbers only where that saves bytes.
+fn is_packed(count: usize) -> bool {
+    count > 2
+}
+
+/// The length of a field of so many numbers.
+fn numbers_len(count: usize, packed: &[u8]) -> usize {
+    if is_packed(count) {
+        1 + varint_len(packed.len() as u64) + packed.len()
+    } else {
+        count + packed.len()
+    }
+}
+
+/// Adds a field of so many numbers, which are given packed.
+fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
+    if is_packed(count) {
+        out.push(field << 3 | 2);
+        varint(out, packed.len() as u64);
+        out.extend_from_slice(packed);
+        return;
+    }
+    let mut begins = true;
+    for &byte in packed {
+        if begins {
+            out.push(field << 3);
+        }
+        out.push(byte);
+        begins = byte < 0x80;
+    }
+}
+
+/// A stack's location ids as they are written, leaf first: a stack with the same oldest frames has the same last bytes.
+#[derive(Default)]
+struct PackedStack {
+    packed: Vec<u8>,
+    /// How many bytes the oldest one, two, ... frames take.
+    bytes: Vec<usize>,
+    next: Vec<u8>,
+}
+
+impl PackedStack {
+    /// Becomes a stack of some of its own oldest frames and newer ones (leaf first).
+    fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &[Varint]) {
+        self.bytes.truncate(shared);
+        let mut end = self.bytes.last().copied().unwrap_or(0);
+        let same = &self.packed[self.packed.len() - end..];
+        self.next.clear();
+        for &LocationIndex(l) in newer {
+            ids[l as usize].put(&mut self.next);
+        }
+        self.next.extend_from_slice(same);
+        for &LocationIndex(l) in newer.iter().rev() {
+            end += usize::from(ids[l as usize].length);
+            self.bytes.push(end);
+        }
+        std::mem::swap(&mut self.packed, &mut self.next);
+    }
+
+    fn frames(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 fn location_message(profile: &Profile, location: &Location) -> proto::Location {

@@ -2,6 +2,7 @@
 
 mod child;
 mod outcome;
+mod written;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -26,7 +27,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }
     let library = preload::library()?;
     let pattern = pattern(args.output.as_deref())?;
-    // Each process of the recording adds the paths of its profiles to this file.
+    // Each process of the recording adds its profiles to this file.
     let list = tempfile::NamedTempFile::new().context("no temporary file can be made")?;
     // The program may become another user.
     list.as_file()
@@ -45,12 +46,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
             return Ok(ExitCode::from(if missing { 127 } else { 126 }));
         }
     };
-    let written = std::fs::read(list.path()).unwrap_or_default();
-    let written = written
-        .split(|&b| b == b'\n')
-        .filter(|line| !line.is_empty());
-    let written: Vec<PathBuf> = written.map(|line| OsStr::from_bytes(line).into()).collect();
-    outcome::report(&written, &ended, !args.no_symbolize);
+    let list = std::fs::read(list.path()).unwrap_or_default();
+    let (written, failed) = written::read(&list);
+    outcome::report(written, &failed, &ended, !args.no_symbolize);
     Ok(ExitCode::from(ended.code))
 }
 

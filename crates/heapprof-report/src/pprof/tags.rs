@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-use heapprof_profile::{LabelSetIndex, Profile};
+use heapprof_analysis::graph::sort_as_go;
+use heapprof_profile::{Profile, StringId};
 
 use super::columns::right_aligned;
 use super::measurement::{percentage, scaled_label};
@@ -43,17 +44,25 @@ pub fn tags(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Re
 }
 
 /// For each key the sums of its values' samples: by size, then by name.
+///
+/// pprof compares sizes without sign, and names where values are equal: of a value and its negative none comes first. It
+/// sorts them as they come out of a map of Go, which is mostly the order in which they were first met.
 fn worth(profile: &Profile, options: &Options) -> BTreeMap<String, Vec<(String, i64)>> {
-    let mut of_set = vec![0i64; profile.label_sets.len()];
-    let mut used = vec![false; profile.label_sets.len()];
+    let mut of_set = vec![None; profile.label_sets.len()];
+    let mut met = Vec::new();
     for i in 0..profile.samples.len() {
-        let set = profile.samples.label_set(i).index();
-        of_set[set] = of_set[set].wrapping_add(profile.samples.values(i)[options.column]);
-        used[set] = true;
+        let set = profile.samples.label_set(i);
+        let sum = of_set[set.index()].get_or_insert_with(|| {
+            met.push(set);
+            0i64
+        });
+        *sum = sum.wrapping_add(profile.samples.values(i)[options.column]);
     }
-    let mut sums: BTreeMap<String, HashMap<String, i64>> = BTreeMap::new();
-    for (set, worth) in of_set.iter().enumerate().filter(|(set, _)| used[*set]) {
-        for label in profile.label_sets.get(LabelSetIndex(set as u32)) {
+    let mut sums: BTreeMap<String, Vec<(String, i64)>> = BTreeMap::new();
+    let mut places: HashMap<(StringId, String), usize> = HashMap::new();
+    for set in met {
+        let worth = of_set[set.index()].unwrap_or_default();
+        for label in profile.label_sets.get(set) {
             let key = profile.text(label.key);
             let value = match label.str.is_empty() {
                 true => {
@@ -62,18 +71,21 @@ fn worth(profile: &Profile, options: &Options) -> BTreeMap<String, Vec<(String, 
                 }
                 false => profile.text(label.str).to_string(),
             };
-            let sum = sums.entry(key.to_string()).or_default();
-            let sum = sum.entry(value).or_default();
-            *sum = sum.wrapping_add(*worth);
+            let of_key = sums.entry(key.to_string()).or_default();
+            let place = *places
+                .entry((label.key, value.clone()))
+                .or_insert_with(|| {
+                    of_key.push((value, 0));
+                    of_key.len() - 1
+                });
+            of_key[place].1 = of_key[place].1.wrapping_add(worth);
         }
     }
-    let ordered = sums.into_iter().map(|(key, sums)| {
-        let mut sums: Vec<(String, i64)> = sums.into_iter().collect();
-        sums.sort_by(|a, b| {
-            let size = |worth: i64| worth.wrapping_abs();
-            size(b.1).cmp(&size(a.1)).then_with(|| a.0.cmp(&b.0))
+    for of_key in sums.values_mut() {
+        sort_as_go(of_key, |a, b| match a.1 == b.1 {
+            true => a.0 < b.0,
+            false => a.1.wrapping_abs() > b.1.wrapping_abs(),
         });
-        (key, sums)
-    });
-    ordered.collect()
+    }
+    sums
 }

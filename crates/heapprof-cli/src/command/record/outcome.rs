@@ -1,7 +1,7 @@
 //! What a recording left: profiles symbolized in place, and one line that says where they are and what is in them.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use heapprof_profile::{Profile, decode, encode};
@@ -10,119 +10,96 @@ use heapprof_symbolize::program::{Obstacle, inspect};
 use heapprof_symbolize::{Options, symbolize};
 
 use super::child::Ended;
+use super::written::Written;
 use crate::{messages, output};
 
-/// Reads, symbolizes and tells.
-pub(super) fn report(written: &[PathBuf], ended: &Ended, with_symbols: bool) {
-    let mut paths: Vec<&PathBuf> = Vec::new();
-    let failed = written
-        .iter()
-        .filter_map(|line| line.to_str()?.strip_prefix('!'));
-    let failed: std::collections::BTreeSet<&str> = failed.collect();
-    for error in &failed {
+/// Symbolizes and tells.
+pub(super) fn report(
+    mut written: Vec<Written>,
+    failed: &[String],
+    ended: &Ended,
+    with_symbols: bool,
+) {
+    for error in failed {
         messages::note(&format!("a profile could not be written: {error}"));
     }
-    for path in written {
-        // An exec that failed takes its profile back; a name that is written twice holds the last.
-        if !paths.contains(&path) && path.exists() {
-            paths.push(path);
-        }
+    // An exec that failed takes its profile back.
+    written.retain(|one| one.path.exists());
+    if with_symbols {
+        written.retain(|one| {
+            let named = name_frames(&one.path);
+            named.map_err(|error| messages::error(&error)).is_ok()
+        });
     }
-    let mut main = None;
-    for &path in &paths {
-        match finish(path, with_symbols) {
-            Ok(profile) => {
-                let own = comment(&profile, "pid: ").and_then(|pid| pid.parse().ok())
-                    == Some(ended.process);
-                if own || main.is_none() {
-                    main = Some((path, profile));
-                }
-            }
-            Err(error) => messages::error(&error),
-        }
-    }
-    let Some((path, profile)) = main else {
+    let own = written.iter().rfind(|one| one.process == ended.process);
+    let Some(main) = own.or(written.first()) else {
         if failed.is_empty() {
             messages::note(&nothing(ended));
         }
         return;
     };
-    let mut line = format!("{}: {}", shown(path), summary(&profile));
-    if paths.len() > 1 {
-        let others = paths.len() - 1;
-        line += &format!(
-            " (and {others} more profile{})",
-            if others == 1 { "" } else { "s" }
-        );
+    let path = shown(&main.path);
+    let mut line = format!("{path}: {}", summary(main));
+    if written.len() > 1 {
+        let others = written.len() - 1;
+        line += &format!(" (and {others} more profile{})", plural(others));
     }
-    line += &format!("; next: heapprof top {}", quoted(&shown(path)));
+    line += &format!("; next: heapprof top {}", quoted(&path));
     messages::note(&line);
-    if let Some(reason) = own_allocator(&profile) {
+    if let Some(reason) = own_allocator(main) {
         messages::note(&reason);
     }
-    let last = comment(&profile, "dump: ")
-        .is_some_and(|d| ["exit", "terminated by a signal"].contains(&d));
-    if let (Some(signal), false) = (ended.signal, last) {
+    if let (Some(signal), false) = (ended.signal, main.is_last) {
         messages::note(&format!(
             "the program was ended by signal {signal} without a last profile; this is the last one it wrote before"
         ));
     }
 }
 
-/// Symbolizes a profile in its place.
-fn finish(path: &Path, with_symbols: bool) -> Result<Profile> {
+fn read(path: &Path) -> Result<Profile> {
     let unreadable = || path.display().to_string();
-    let mut profile =
-        decode(File::open(path).with_context(unreadable)?).with_context(unreadable)?;
-    if with_symbols {
-        let summary = symbolize(&mut profile, &Options::default());
-        if summary.resolved() > 0 {
-            output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
-        }
+    decode(File::open(path).with_context(unreadable)?).with_context(unreadable)
+}
+
+/// Symbolizes a profile in its place.
+fn name_frames(path: &Path) -> Result<()> {
+    let mut profile = read(path)?;
+    if symbolize(&mut profile, &Options::default()).resolved() > 0 {
+        output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
     }
-    Ok(profile)
+    Ok(())
 }
 
-fn comment<'a>(profile: &'a Profile, key: &str) -> Option<&'a str> {
-    profile
-        .comment
-        .iter()
-        .find_map(|&c| profile.text(c).strip_prefix(key))
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
 }
 
-fn total(profile: &Profile, sample_type: &str) -> i128 {
-    let Ok(column) = profile.find_sample_type(sample_type) else {
-        return 0;
+fn summary(main: &Written) -> String {
+    let bytes = |n: i64| match Measure::new("bytes", None) {
+        Ok(measure) => measure.show(i128::from(n)),
+        Err(_) => n.to_string(),
     };
-    let samples = &profile.samples;
-    (0..samples.len())
-        .map(|i| i128::from(samples.values(i)[column]))
-        .sum()
-}
-
-fn summary(profile: &Profile) -> String {
-    let bytes = |sample_type| match Measure::new("bytes", None) {
-        Ok(measure) => measure.show(total(profile, sample_type)),
-        Err(_) => total(profile, sample_type).to_string(),
+    let (about, kind) = if main.is_exact {
+        ("", "stack")
+    } else {
+        ("about ", "sampled stack")
     };
-    let sampled = profile.period > 1;
-    let n = profile.samples.len();
-    let about = if sampled { "about " } else { "" };
-    let kind = if sampled { "sampled stack" } else { "stack" };
     format!(
-        "{about}{} in use at the end, peak {about}{}, {n} {kind}{}",
-        bytes("inuse_space"),
-        bytes("peak_space"),
-        if n == 1 { "" } else { "s" }
+        "{about}{} in use at the end, peak {about}{}, {} {kind}{}",
+        bytes(main.in_use),
+        bytes(main.peak),
+        main.stacks,
+        plural(main.stacks)
     )
 }
 
 /// Why a profile is empty, where the program (perhaps one that a script started) has malloc inside itself.
-fn own_allocator(profile: &Profile) -> Option<String> {
-    let program = profile.text(profile.mapping.first()?.filename);
-    if !profile.samples.is_empty() {
+fn own_allocator(main: &Written) -> Option<String> {
+    if main.stacks != 0 {
         return None;
     }
+    let profile = read(&main.path).ok()?;
+    let program = profile.text(profile.mapping.first()?.filename);
     let own = inspect(Path::new(program)).obstacles;
     let function = own.iter().find_map(|obstacle| match obstacle {
         Obstacle::OwnAllocator(function) => Some(function),

@@ -1,0 +1,83 @@
+//! The list of dumps that the processes of a recording kept (`HEAPPROF_LIST`): what is in each, without reading it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// A profile that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// The process that it is of.
+    pub(super) process: u32,
+    /// Whether it was written as the process ended.
+    pub(super) is_last: bool,
+    /// Whether every allocation is in it.
+    pub(super) is_exact: bool,
+    /// Bytes in use at that moment, and at the peak.
+    pub(super) in_use: i64,
+    pub(super) peak: i64,
+    /// Stacks that have a value.
+    pub(super) stacks: usize,
+    pub(super) path: PathBuf,
+}
+
+/// Reads the list: the profiles in the order in which they were written, a name that was written twice as it was the last
+/// time; and why others could not be written.
+pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<String>) {
+    let (mut written, mut failed) = (Vec::<Written>::new(), Vec::new());
+    for line in list.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+        if let Some(why) = line.strip_prefix(b"!") {
+            let why = String::from_utf8_lossy(why).into_owned();
+            if !failed.contains(&why) {
+                failed.push(why);
+            }
+        } else if let Some(one) = parse(line) {
+            written.retain(|other| other.path != one.path);
+            written.push(one);
+        }
+    }
+    (written, failed)
+}
+
+fn parse(line: &[u8]) -> Option<Written> {
+    let mut fields = line.splitn(7, |&b| b == b' ');
+    let mut number = || {
+        std::str::from_utf8(fields.next()?)
+            .ok()?
+            .parse::<i64>()
+            .ok()
+    };
+    Some(Written {
+        process: number()?.try_into().ok()?,
+        is_last: number()? != 0,
+        is_exact: number()? != 0,
+        in_use: number()?,
+        peak: number()?,
+        stacks: number()?.try_into().ok()?,
+        path: OsStr::from_bytes(fields.next()?).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_written_twice_is_what_it_was_the_last_time() {
+        let list = b"7 0 1 10 20 2 /tmp/a b.pb.gz\n!no room\n8 1 0 1 1 1 /tmp/c.pb.gz\n!no room\n\
+                     junk\n7 1 1 0 30 3 /tmp/a b.pb.gz\n";
+        let (written, failed) = read(list);
+        let told: Vec<_> = written
+            .iter()
+            .map(|w| (w.process, w.is_last, w.peak, w.path.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (8, true, 1, "/tmp/c.pb.gz"),
+                (7, true, 30, "/tmp/a b.pb.gz")
+            ]
+        );
+        assert_eq!(failed, ["no room"]);
+    }
+}
