@@ -99,6 +99,9 @@ const LIFECYCLE: &[Case] = &[
     case("lifecycle_ends.c", &["term-ignored"], 12),
     case("lifecycle_ends.c", &["exit-in-thread"], 21),
     case("lifecycle_ends.c", &["main-leaves-first"], 0),
+    case("lifecycle_two_ends.c", &["term"], 143),
+    case("lifecycle_two_ends.c", &["_exit"], 12),
+    case("lifecycle_starts.c", &[], 0),
     case("lifecycle_tls.cc", &[], 0),
     case("lifecycle_key.c", &[], 0),
     case("lifecycle_atexit.c", &[], 17),
@@ -159,6 +162,10 @@ const DEADLOCK: &[Case] = &[
     case("deadlock_atfork.c", &["50"], 0),
     case("deadlock_dlopen.c", &["1000"], 0),
     case("deadlock_storm.c", &["1000"], 0),
+    case("deadlock_streams.c", &["allocate"], 0),
+    case("deadlock_streams.c", &["handler"], 10),
+    case("deadlock_exit_in_fork.c", &["50"], 11),
+    case("deadlock_handler.c", &["200"], 0),
 ];
 
 /// A thousand rounds of what takes a process or more each: too long for every day.
@@ -167,6 +174,8 @@ const STRESS: &[Case] = &[
     case("deadlock_atfork.c", &["1000"], 0),
     case("deadlock_dlopen.c", &["5000"], 0),
     case("deadlock_storm.c", &["5000"], 0),
+    case("deadlock_exit_in_fork.c", &["1000"], 11),
+    case("deadlock_handler.c", &["5000"], 0),
     case("process_fork_threads.c", &["1000"], 0),
     case("lifecycle_dumps.c", &["5000"], 0),
 ];
@@ -450,7 +459,55 @@ struct Run {
 }
 
 /// Runs a command in a process group of its own, and kills all of it when it takes too long.
-fn run(mut command: Command, folder: &Path, patience: Duration) -> Result<Run, String> {
+/// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, and so would the program.
+fn with_default_signals(command: &Command) -> Command {
+    let mut whole = Command::new("env");
+    whole.arg("--default-signal=INT,QUIT");
+    whole.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => whole.env(name, value),
+            None => whole.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        whole.current_dir(folder);
+    }
+    whole
+}
+
+/// What each thread of a process group does: one that waits for a lock (S, futex) is no one that gets no processor (R).
+fn states(group: u32) -> String {
+    let mut told = String::new();
+    let folders = |path: &Path| {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|e| e.path()).collect::<Vec<_>>()
+    };
+    for process in folders(Path::new("/proc")) {
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let stat = read(process.join("stat"));
+        // pid (name) state ppid pgrp
+        let of_group = stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(2));
+        if of_group != Some(&group.to_string()) {
+            continue;
+        }
+        for task in folders(&process.join("task")) {
+            let stat = read(task.join("stat"));
+            let state = stat.rsplit(") ").next().and_then(|s| s.split(' ').next());
+            told += &format!(
+                "\n{} {} in {}, system call {}",
+                task.display(),
+                state.unwrap_or("?"),
+                read(task.join("wchan")),
+                read(task.join("syscall")).trim()
+            );
+        }
+    }
+    told
+}
+
+fn run(command: Command, folder: &Path, patience: Duration) -> Result<Run, String> {
+    let mut command = with_default_signals(&command);
     // Files, not pipes: a process that is left behind holds nothing up.
     let path = |name: &str| folder.join(name);
     let file = |name: &str| File::create(path(name)).unwrap();
@@ -472,7 +529,9 @@ fn run(mut command: Command, folder: &Path, patience: Duration) -> Result<Run, S
         }
         std::thread::sleep(Duration::from_millis(5));
     };
+    let mut hanging = String::new();
     if status.is_none() {
+        hanging = states(child.id());
         let group = format!("-{}", child.id());
         let _ = Command::new("kill").args(["-9", "--", &group]).status();
         let _ = child.kill();
@@ -482,7 +541,7 @@ fn run(mut command: Command, folder: &Path, patience: Duration) -> Result<Run, S
         |name: &str| String::from_utf8_lossy(&std::fs::read(path(name)).unwrap()).into_owned();
     let Some(status) = status else {
         return Err(format!(
-            "hangs: nothing after {patience:?}; stderr: {}",
+            "hangs: nothing after {patience:?}; stderr: {}{hanging}",
             read("stderr")
         ));
     };

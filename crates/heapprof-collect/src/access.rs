@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
 use crate::engine::PROCESS;
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::sys;
 use crate::thread::{self, ThreadState};
 use crate::weak::single_threaded;
@@ -82,9 +82,11 @@ pub(crate) fn close(state: &ThreadState) {
 #[cold]
 pub(crate) fn be_strict(state: &ThreadState) -> Access {
     close(state);
-    {
-        let _changing = CHANGING.lock();
+    // Should somebody be held up in there: they are about to do the same.
+    if let Some(_changing) = CHANGING.lock_in_time() {
         collect_budgets();
+    } else {
+        PROCESS.strict.store(true, Ordering::SeqCst);
     }
     open(state)
 }
@@ -171,12 +173,14 @@ impl Owner {
         if now != EVERYBODY && !std::ptr::eq(now, state) {
             // Whoever takes something waits for its owner, so it must not be waited for itself.
             close(state);
-            {
-                let _changing = CHANGING.lock();
-                if let Some(owner) = self.begin_to_move() {
-                    barrier();
-                    left = wait_for(owner);
-                    self.end_move(left);
+            match CHANGING.lock_in_time() {
+                None => left = false,
+                Some(_changing) => {
+                    if let Some(owner) = self.begin_to_move() {
+                        barrier();
+                        left = wait_for(owner);
+                        self.end_move(left);
+                    }
                 }
             }
             *access = open(state);
@@ -253,7 +257,6 @@ fn own() -> *const ThreadState {
 
 /// Waits until a thread has no books open; false when that takes so long that it must be held up by something else.
 fn wait_for(state: &ThreadState) -> bool {
-    const PATIENCE: i64 = 2_000_000_000;
     if std::ptr::eq(state, own()) {
         // This thread is here, not inside: a signal handler jumped out of its event.
         return true;
@@ -268,7 +271,11 @@ fn wait_for(state: &ThreadState) -> bool {
                 let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
                 if since == 0 {
                     since = now;
-                } else if now - since > PATIENCE {
+                } else if now - since > lock::patience() {
+                    lock::note_waited_in_vain();
+                    return false;
+                }
+                if lock::is_abandoned() {
                     return false;
                 }
                 sys::nap();

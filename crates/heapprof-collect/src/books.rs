@@ -2,7 +2,7 @@
 
 use crate::capture::Frame;
 use crate::counters::Weight;
-use crate::engine::{PROCESS, apart, is_exact, state_of};
+use crate::engine::{PROCESS, guarded, is_exact, state_of};
 use crate::event::stack;
 use crate::thread::ThreadState;
 use crate::{access, sampler, tls, trigger};
@@ -21,7 +21,7 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
         objects: if exact { 1 } else { 1 << sampler::OBJECT_BITS },
         bytes: if exact { 1 } else { 1 << sampler::BYTE_BITS },
     };
-    apart(|| {
+    guarded(|| {
         // SAFETY: the block is this thread's own, and busy.
         if let Some(state) = unsafe { state_of(block).as_mut() } {
             work(&mut Books { state, units });

@@ -8,6 +8,8 @@ pub(crate) struct Dropped {
     pub(crate) nested: AtomicU64,
     /// Allocations without memory for our tables.
     pub(crate) no_memory: AtomicU64,
+    /// Events for which a part of the tables was not to be had: a signal handler that interrupted another event waits.
+    pub(crate) held_up: AtomicU64,
     /// Frees of blocks that were not known (allocated before the start).
     pub(crate) unknown: AtomicU64,
     /// Blocks whose address came again before their free was seen.
@@ -19,6 +21,7 @@ impl Dropped {
         Self {
             nested: AtomicU64::new(0),
             no_memory: AtomicU64::new(0),
+            held_up: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
         }

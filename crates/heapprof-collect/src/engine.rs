@@ -10,6 +10,7 @@ use crate::live::LiveTable;
 use crate::lock::Lock;
 use crate::sampler;
 use crate::stacks::Stacks;
+use crate::sys;
 use crate::thread::{self, ThreadState};
 use crate::tls::{self, Block, QUIET};
 use crate::trigger;
@@ -74,8 +75,9 @@ pub(crate) fn lock() -> &'static Lock {
     &STARTING
 }
 
-/// Begins to record. What an earlier start recorded is forgotten.
-pub(crate) fn begin(mode: Mode, period: u64) {
+/// Begins to record. What an earlier start recorded is forgotten. False when that can't be, as a thread is held up in the
+/// middle of an event.
+pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     // One in every byte is every allocation.
     let exact = mode == Mode::Exact || period <= 1;
     let (mode, period) = if exact {
@@ -88,17 +90,19 @@ pub(crate) fn begin(mode: Mode, period: u64) {
     {
         let _changing = access::lock().lock();
         access::collect_budgets();
-        while !access::share(LIVE.owners()) {}
+        if !access::share(LIVE.owners()) || !LIVE.clear() {
+            return false;
+        }
     }
     reset_cells(|_| [0, 0]);
     crate::regions::clear();
-    LIVE.clear();
     PROCESS.restart(0);
     PERIOD.store(period, Ordering::SeqCst);
     filter::fill(if exact { filter::STUCK } else { 0 });
     RECORDING.fetch_add(1, Ordering::SeqCst);
     MODE.store(mode as u8, Ordering::SeqCst);
     thread::rewind_all();
+    true
 }
 
 /// Starts every sum anew, from what `in_use` says of each.
@@ -184,6 +188,15 @@ pub fn apart<R>(work: impl FnOnce() -> R) -> R {
         }
         result
     }
+}
+
+/// As [`apart`], for what takes locks that a dump needs too: no signal handler, which may end the process and so dump,
+/// comes in between.
+pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
+    let mask = sys::block_signals();
+    let result = apart(work);
+    sys::restore_signals(mask);
+    result
 }
 
 /// Whether this thread is inside the collector.

@@ -7,9 +7,10 @@
 //! every 32 of heap.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::access::{Access, Claim, Owner};
+use crate::engine::{DROPPED, count};
 use crate::lock::Spin;
 use crate::sys;
 use crate::thread::ThreadState;
@@ -40,6 +41,8 @@ struct Entry(u64, u64);
 struct Part {
     owner: Owner,
     lock: Spin,
+    /// Whether fork holds the lock.
+    forking: AtomicBool,
     table: UnsafeCell<Table>,
 }
 
@@ -81,6 +84,7 @@ impl LiveTable {
                 Part {
                     owner: Owner::new(),
                     lock: Spin::new(),
+                    forking: AtomicBool::new(false),
                     table: UnsafeCell::new(TABLE),
                 }
             }; PARTS],
@@ -229,10 +233,15 @@ impl LiveTable {
         self.part.iter().map(|part| &part.owner)
     }
 
-    /// Forgets all blocks. No part is another thread's own ([`share`](crate::access::share)).
-    pub(crate) fn clear(&self) {
+    /// Forgets all blocks; false when a part is not to be had. No part is another thread's own
+    /// ([`share`](crate::access::share)).
+    pub(crate) fn clear(&self) -> bool {
+        let mut all = true;
         for part in &self.part {
-            part.lock.acquire();
+            if !part.lock.acquire_in_time() {
+                all = false;
+                continue;
+            }
             // SAFETY: the lock is held, and whose own the part is runs this.
             let table = unsafe { &mut *part.table.get() };
             if !table.entry.is_null() {
@@ -245,6 +254,7 @@ impl LiveTable {
             part.owner.disown();
             part.lock.release();
         }
+        all
     }
 
     /// Brings the place of an address into the cache.
@@ -266,23 +276,29 @@ impl LiveTable {
         }
     }
 
-    /// In a forked child: parts are for whoever comes first again.
+    /// In a forked child, which has one thread: parts are for whoever comes first again.
     pub(crate) fn disown(&self) {
+        self.owners().for_each(Owner::disown);
+    }
+
+    /// Holds all parts, for fork; false when some are not to be had: whoever is in the middle of them is held up.
+    pub(crate) fn acquire_all(&self) -> bool {
+        let mut all = true;
         for part in &self.part {
-            part.lock.acquire();
-            part.owner.disown();
-            part.lock.release();
+            let taken = part.lock.acquire_in_time();
+            part.forking.store(taken, Ordering::Relaxed);
+            all &= taken;
         }
+        all
     }
 
-    /// Holds all parts that are everybody's, for fork.
-    pub(crate) fn acquire_all(&self) {
-        self.part.iter().for_each(|p| p.lock.acquire());
-    }
-
-    /// Lets go of all parts.
+    /// Lets go of what [`acquire_all`](Self::acquire_all) held.
     pub(crate) fn release_all(&self) {
-        self.part.iter().for_each(|p| p.lock.release());
+        for part in &self.part {
+            if part.forking.swap(false, Ordering::Relaxed) {
+                part.lock.release();
+            }
+        }
     }
 }
 
@@ -293,6 +309,7 @@ impl Part {
         loop {
             if self.owner.is_everybody() {
                 if !self.lock.acquire_in_time() {
+                    count(&DROPPED.held_up);
                     return None;
                 }
                 // It may have been disowned before the lock was ours.
@@ -304,7 +321,10 @@ impl Part {
             match self.owner.claim(state, access) {
                 Claim::Own => return Some(false),
                 Claim::Changed => {}
-                Claim::Refused => return None,
+                Claim::Refused => {
+                    count(&DROPPED.held_up);
+                    return None;
+                }
             }
         }
     }

@@ -1,7 +1,10 @@
 //! A lock that allocates nothing and calls nothing of libc: waiting is a futex.
+//!
+//! What an event of the program needs is waited for a while only: its holder may have been interrupted by a signal
+//! handler that waits in turn, perhaps for this thread. Once somebody gave up, all wait less.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::sys;
 
@@ -11,6 +14,46 @@ pub(crate) struct Lock(AtomicU32);
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
+
+/// While a thread forks it holds all locks, for as long as the kernel takes to copy the process.
+static FORKING: AtomicBool = AtomicBool::new(false);
+/// Whether this process was forked where locks may be held by threads that it does not have. It records no more.
+static ABANDONED: AtomicBool = AtomicBool::new(false);
+
+/// Says that the locks are held by fork, or no longer.
+pub(crate) fn set_forking(forking: bool) {
+    FORKING.store(forking, Ordering::SeqCst);
+}
+
+/// In a child that has one thread: from now on every lock is as good as free.
+pub(crate) fn abandon() {
+    ABANDONED.store(true, Ordering::SeqCst);
+}
+
+/// Whether [`abandon`] was called, or should have been: a child that was made without fork's handlers.
+pub(crate) fn is_abandoned() -> bool {
+    if orphan::is() && !ABANDONED.load(Ordering::Relaxed) {
+        crate::engine::stop();
+        abandon();
+    }
+    ABANDONED.load(Ordering::Relaxed)
+}
+
+/// How often somebody waited in vain.
+static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+
+/// How long an event may wait for another one, in nanoseconds: a program that held one up will do it again.
+pub(crate) fn patience() -> i64 {
+    const FIRST: i64 = 2_000_000_000;
+    const LAST: i64 = 20_000_000;
+    let in_vain = IN_VAIN.load(Ordering::Relaxed);
+    (FIRST >> in_vain.saturating_mul(2).min(62)).max(LAST)
+}
+
+/// Says that somebody waited for as long as [`patience`] says.
+pub(crate) fn note_waited_in_vain() {
+    let _ = IN_VAIN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
+}
 
 /// Takes a free word; whether it was free.
 #[inline(always)]
@@ -59,9 +102,15 @@ impl Lock {
             }
             std::hint::spin_loop();
         }
-        while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
+        while !is_abandoned() && self.0.swap(AWAITED, Ordering::Acquire) != FREE {
             sys::futex_wait(&self.0, AWAITED);
         }
+    }
+
+    /// The lock, unless it is held for seconds.
+    #[inline]
+    pub(crate) fn lock_in_time(&self) -> Option<Guard<'_>> {
+        (take(&self.0) || wait_a_while(&self.0)).then(|| Guard(self))
     }
 
     /// Gives back what [`acquire`](Self::acquire) took.
@@ -83,6 +132,33 @@ impl Drop for Guard<'_> {
     }
 }
 
+/// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
+#[cold]
+fn wait_a_while(word: &AtomicU32) -> bool {
+    let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    for tries in 0u64.. {
+        match tries {
+            0..64 => std::hint::spin_loop(),
+            64..512 => sys::yield_now(),
+            _ => {
+                let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
+                if waited > patience() && !FORKING.load(Ordering::Relaxed) {
+                    note_waited_in_vain();
+                    return false;
+                }
+                if is_abandoned() {
+                    return false;
+                }
+                sys::nap();
+            }
+        }
+        if take_if_free(word) {
+            return true;
+        }
+    }
+    false
+}
+
 /// A lock for a few loads and stores: giving it back is a plain store.
 pub(crate) struct Spin(AtomicU32);
 
@@ -91,32 +167,10 @@ impl Spin {
         Self(AtomicU32::new(FREE))
     }
 
-    pub(crate) fn acquire(&self) {
-        while !self.acquire_in_time() {}
-    }
-
-    /// Takes the lock unless that takes seconds: its holder may have been interrupted by a signal handler that waits,
-    /// perhaps for this thread.
+    /// Takes the lock, unless it is held for seconds.
     #[inline]
     pub(crate) fn acquire_in_time(&self) -> bool {
-        take(&self.0) || self.wait()
-    }
-
-    /// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
-    #[cold]
-    fn wait(&self) -> bool {
-        const NAPS: u32 = 20_000;
-        for tries in 0..NAPS {
-            match tries {
-                0..64 => std::hint::spin_loop(),
-                64..512 => sys::yield_now(),
-                _ => sys::nap(),
-            }
-            if take_if_free(&self.0) {
-                return true;
-            }
-        }
-        false
+        take(&self.0) || wait_a_while(&self.0)
     }
 
     #[inline]
@@ -124,6 +178,39 @@ impl Spin {
         self.0.store(FREE, Ordering::Release);
     }
 }
+
+/// A page that the kernel wipes in every child that gets a copy of the memory, to be known from it.
+mod orphan {
+    use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+    use crate::sys;
+
+    static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+    /// Says that this process is known of. Before the first event, and in each child that fork's handlers run in.
+    pub(crate) fn is_not() {
+        const LEN: usize = 4096;
+        let mut page = PAGE.load(Ordering::Acquire);
+        if page.is_null() {
+            page = sys::map(LEN).cast();
+            if page.is_null() || !sys::wipe_on_fork(page.cast(), LEN) {
+                return;
+            }
+            PAGE.store(page, Ordering::Release);
+        }
+        // SAFETY: a page of our own that is never unmapped.
+        unsafe { (*page).store(1, Ordering::Release) };
+    }
+
+    /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
+    pub(crate) fn is() -> bool {
+        // SAFETY: null, or a page of our own that is never unmapped.
+        let page = unsafe { PAGE.load(Ordering::Acquire).as_ref() };
+        page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
+    }
+}
+
+pub(crate) use orphan::is_not as is_no_orphan;
 
 /// A value behind a [`Lock`].
 pub(crate) struct Locked<T> {
@@ -164,5 +251,17 @@ mod tests {
         assert!(lock.try_lock().is_none());
         drop(held);
         assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn who_waited_in_vain_waits_less_the_next_time() {
+        let lock = Lock::new();
+        let held = lock.lock();
+        let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        let (begin, patience_then) = (now(), patience());
+        assert!(lock.lock_in_time().is_none());
+        assert!(now() - begin >= patience_then && patience() < patience_then);
+        drop(held);
+        assert!(lock.lock_in_time().is_some());
     }
 }

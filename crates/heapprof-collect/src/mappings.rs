@@ -49,9 +49,9 @@ pub(crate) fn touched(module: &Module) {
 
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
-    engine::apart(remember);
+    engine::guarded(remember);
     let result = close();
-    engine::apart(note_gone);
+    engine::guarded(note_gone);
     result
 }
 

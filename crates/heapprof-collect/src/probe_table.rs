@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::engine::{DROPPED, count};
 use crate::live::hint;
 use crate::lock::Lock;
 use crate::sys;
@@ -100,14 +101,18 @@ impl ProbeTable {
         }
     }
 
-    /// The value of `key`, made by `make` under the lock when there is none; `None` without memory.
+    /// The value of `key`, made by `make` under the lock when there is none; `None` without memory, or when another
+    /// thread is held up in here.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
         key: u64,
         make: impl FnOnce() -> Option<u64>,
     ) -> Option<u64> {
-        let _guard = self.lock.lock();
+        let Some(_guard) = self.lock.lock_in_time() else {
+            count(&DROPPED.held_up);
+            return None;
+        };
         if let Some(found) = self.find(key) {
             return Some(found);
         }

@@ -1,14 +1,14 @@
 //! A recording from start to stop: where its dumps go, why they are made, what forks and execs do to it.
 
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::engine::{self, Mode};
-use crate::lock::{Lock, Locked};
+use crate::lock::{self, Lock, Locked};
 use crate::options::{Format, Options, Triggers};
 use crate::output::{self, Naming};
 use crate::snapshot::Totals;
-use crate::weak::single_threaded;
+use crate::weak::{self, Streams, single_threaded};
 use crate::{
     access, arena, mappings, modules, snapshot, stack_switch, status, sys, text, thread, trigger,
     walk,
@@ -111,12 +111,14 @@ static ROUND: AtomicU32 = AtomicU32::new(0);
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
-/// Begins a recording. An earlier one is forgotten.
-pub fn start(options: Options) {
-    engine::apart(|| {
+/// Begins a recording. An earlier one is forgotten. False when there is no memory for it, or when a thread is held up in
+/// the middle of an event.
+pub fn start(options: Options) -> bool {
+    engine::guarded(|| {
         if !arena::reserve(2 << 20) {
-            return;
+            return false;
         }
+        lock::is_no_orphan();
         thread::prepare();
         access::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
@@ -124,10 +126,13 @@ pub fn start(options: Options) {
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
         OPTIONS.with(|o| *o = Some(options));
         snapshot::begin();
-        engine::begin(mode, period);
+        if !engine::begin(mode, period) {
+            return false;
+        }
         trigger::arm(triggers);
         start_interval(&triggers);
-    });
+        true
+    })
 }
 
 /// Options for a recording that the program is to start itself.
@@ -137,12 +142,12 @@ pub fn set_default(options: Options) {
 
 /// The options that [`set_default`] left, or none.
 pub fn default_options() -> Option<Options> {
-    engine::apart(|| DEFAULT.with(|d| d.clone()))
+    engine::guarded(|| DEFAULT.with(|d| d.clone()))
 }
 
 /// Whether a recording was started, be it stopped by now.
 pub fn was_started() -> bool {
-    engine::apart(|| OPTIONS.with(|o| o.is_some()))
+    engine::guarded(|| OPTIONS.with(|o| o.is_some()))
 }
 
 /// Whether allocations are being recorded.
@@ -354,8 +359,14 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
 pub(crate) fn after_pending() {
     let signal = RAISE.swap(0, Ordering::AcqRel);
     if signal != 0 {
-        raise_default(signal);
+        end_by(signal);
     }
+}
+
+/// Ends the program, but in the middle of no other thread's dump.
+fn end_by(signal: i32) {
+    let _dumping = DUMPING.lock();
+    raise_default(signal);
 }
 
 /// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock of the program's.
@@ -380,7 +391,7 @@ pub fn end_from_signal(signal: i32) {
         return;
     }
     let _ = dump(Reason::Terminated);
-    raise_default(signal);
+    end_by(signal);
 }
 
 /// Lets a signal do what it does by default: mostly, end the process.
@@ -430,19 +441,35 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
 /// Whether the tables were not at rest when this thread forked.
 static TORN: AtomicBool = AtomicBool::new(false);
 
+/// What [`before_fork`] has to have put back: the signal mask, and whether it holds libc's streams. Written and read by
+/// whoever holds the locks.
+static FORK_MASK: AtomicU64 = AtomicU64::new(0);
+static FORK_STREAMS: AtomicBool = AtomicBool::new(false);
+
 /// Before fork: no lock of ours is held by a thread that the child will not have.
 pub fn before_fork() {
-    if engine::is_apart() {
+    if engine::is_apart() || lock::is_abandoned() {
         // A signal handler forks in the middle of an event: the locks are held, by ourselves.
         return;
     }
+    // libc takes this one after its handlers ran. Whoever holds it may wait for a stream, and its owner for our locks: so
+    // it comes before ours.
+    let streams = !single_threaded();
+    if streams {
+        weak::streams(Streams::Lock);
+    }
+    // A handler that ended the process would dump, with locks that this thread holds.
+    let mask = sys::block_signals();
     engine::hold_apart();
     fork_locks().for_each(Lock::acquire);
+    lock::set_forking(true);
+    FORK_MASK.store(mask, Ordering::Relaxed);
+    FORK_STREAMS.store(streams, Ordering::Relaxed);
     access::collect_budgets();
     // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
     let whole = single_threaded() || access::share(engine::LIVE.owners());
+    let whole = engine::LIVE.acquire_all() && whole;
     TORN.store(!whole, Ordering::Relaxed);
-    engine::LIVE.acquire_all();
 }
 
 /// After fork, in the parent.
@@ -450,9 +477,18 @@ pub fn after_fork_in_parent() {
     if !engine::is_held() {
         return;
     }
+    let (mask, streams) = (
+        FORK_MASK.load(Ordering::Relaxed),
+        FORK_STREAMS.load(Ordering::Relaxed),
+    );
     engine::LIVE.release_all();
+    lock::set_forking(false);
     fork_locks().for_each(Lock::release);
     engine::end_apart();
+    sys::restore_signals(mask);
+    if streams {
+        weak::streams(Streams::Unlock);
+    }
 }
 
 /// After fork, in the child: its profile starts with what it inherited in use, as if it had allocated that itself.
@@ -460,12 +496,19 @@ pub fn after_fork_in_child() {
     trigger::forget();
     RAISE.store(0, Ordering::Release);
     if !engine::is_held() {
-        // What the handler interrupted may be half written.
+        // What the handler interrupted may be half written, and threads that are no longer there may hold locks.
         thread::forget_other_threads();
         engine::stop();
+        lock::abandon();
         return;
     }
+    lock::is_no_orphan();
+    let (mask, streams) = (
+        FORK_MASK.load(Ordering::Relaxed),
+        FORK_STREAMS.load(Ordering::Relaxed),
+    );
     engine::LIVE.release_all();
+    lock::set_forking(false);
     fork_locks().for_each(Lock::release);
     thread::forget_other_threads();
     engine::LIVE.disown();
@@ -486,4 +529,8 @@ pub fn after_fork_in_child() {
         trigger::count_time_inline(&triggers);
     }
     engine::end_apart();
+    sys::restore_signals(mask);
+    if streams {
+        weak::streams(Streams::Reset);
+    }
 }

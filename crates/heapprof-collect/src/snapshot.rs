@@ -276,6 +276,10 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
             "events inside the collector or the allocator (signal handlers, fork handlers)",
         ),
         (
+            &DROPPED.held_up,
+            "events while another one was held up by a signal handler",
+        ),
+        (
             &DROPPED.unknown,
             "frees of blocks allocated before the recording",
         ),

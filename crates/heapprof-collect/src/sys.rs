@@ -400,6 +400,13 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
+/// Has the kernel give children of this process zeroes in place of a mapping's content; whether it will.
+pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
+    const WIPE_ON_FORK: usize = 18;
+    // SAFETY: advice about our own mapping.
+    unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
+}
+
 /// Blocks all signals of this thread; what was blocked before, for [`restore_signals`].
 pub fn block_signals() -> u64 {
     let (all, mut before) = (u64::MAX, 0u64);

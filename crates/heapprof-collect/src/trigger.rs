@@ -111,7 +111,10 @@ fn ask(reason: Reason) {
 pub(crate) fn alarm() {
     // One dump a crossing, not one for each thread that sees it.
     PROCESS.alarm.store(i64::MAX, Ordering::Relaxed);
+    // A handler that ends the process dumps, and that takes this lock too.
+    let mask = sys::block_signals();
     let triggers = TRIGGERS.with(|t| *t);
+    sys::restore_signals(mask);
     ask(if triggers.growth.is_some() {
         Reason::Growth
     } else {

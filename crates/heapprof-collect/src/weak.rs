@@ -6,6 +6,9 @@ use std::ffi::c_void;
 global_asm!(
     ".weak _dl_find_object",
     ".weak __libc_single_threaded",
+    ".weak _IO_list_lock",
+    ".weak _IO_list_unlock",
+    ".weak _IO_list_resetlock",
     ".pushsection .data.rel.ro.heapprof_weak,\"aw\",@progbits",
     ".balign 8",
     ".globl heapprof_weak",
@@ -14,7 +17,10 @@ global_asm!(
     "heapprof_weak:",
     ".quad _dl_find_object",
     ".quad __libc_single_threaded",
-    ".size heapprof_weak, 16",
+    ".quad _IO_list_lock",
+    ".quad _IO_list_unlock",
+    ".quad _IO_list_resetlock",
+    ".size heapprof_weak, 40",
     ".popsection",
 );
 
@@ -22,6 +28,9 @@ global_asm!(
 struct Weak {
     dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
     single_threaded: Option<&'static u8>,
+    lock_streams: Option<unsafe extern "C" fn()>,
+    unlock_streams: Option<unsafe extern "C" fn()>,
+    reset_streams: Option<unsafe extern "C" fn()>,
 }
 
 unsafe extern "C" {
@@ -53,6 +62,29 @@ pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
     unsafe {
         let find = WEAK.dl_find_object?;
         (find(pc as *const c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init())
+    }
+}
+
+/// The lock of libc's list of streams, which fork takes after its handlers ran. It counts its owner's acquisitions.
+pub(crate) enum Streams {
+    Lock,
+    Unlock,
+    /// In a child: nobody holds it.
+    Reset,
+}
+
+/// Takes or gives back the lock of libc's streams, where libc has it.
+pub(crate) fn streams(what: Streams) {
+    // SAFETY: functions without arguments, called in pairs around fork by one thread.
+    unsafe {
+        let function = match what {
+            Streams::Lock => WEAK.lock_streams,
+            Streams::Unlock => WEAK.unlock_streams,
+            Streams::Reset => WEAK.reset_streams,
+        };
+        if let Some(function) = function {
+            function();
+        }
     }
 }
 

@@ -28,13 +28,13 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
                 ..options.output
             };
         }
-        collect::start(Options {
+        let started = collect::start(Options {
             mode,
             period,
             ..options
         });
-    });
-    0
+        if started { 0 } else { libc::EBUSY }
+    })
 }
 
 /// Ends the recording. What it recorded can still be dumped.

@@ -1,15 +1,18 @@
 //! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
 use crate::real::Behind;
 use crate::start;
 
-/// Whether the last dump was made.
-static ENDED: AtomicBool = AtomicBool::new(false);
+/// How far the last dump is.
+static ENDED: AtomicU8 = AtomicU8::new(NOT);
+const NOT: u8 = 0;
+const BEGUN: u8 = 1;
+const DONE: u8 = 2;
 
 /// Dumps, and says so if that was asked for.
 fn dump(reason: Reason) {
@@ -17,19 +20,60 @@ fn dump(reason: Reason) {
     collect::apart(|| start::report(&collect::dump(reason)));
 }
 
-/// Whether the last dump was made.
+/// Whether the last dump was made, or is being made.
 pub fn has_ended() -> bool {
-    ENDED.load(Ordering::Acquire)
+    ENDED.load(Ordering::Acquire) != NOT
 }
 
-/// Says that the last dump is being made; whether it was already.
-pub fn mark_ended() -> bool {
-    ENDED.swap(true, Ordering::AcqRel)
+/// Makes the last dump by `dump`, which says how far it got; or waits until whoever makes it is done, for the process must
+/// not end before. Whether it made it. Signals are blocked, or a handler on this thread would wait for its own thread.
+fn once(dump: impl FnOnce() -> u8) -> bool {
+    let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
+    match free {
+        Ok(_) => ENDED.store(dump(), Ordering::Release),
+        Err(_) => wait(),
+    }
+    free.is_ok()
+}
+
+/// Waits for another thread's last dump, half a minute at most: nothing may keep the program alive.
+fn wait() {
+    const NAPS: u32 = 30_000;
+    for _ in 0..NAPS {
+        if ENDED.load(Ordering::Acquire) != BEGUN {
+            return;
+        }
+        let time = [0u64, 1_000_000];
+        // SAFETY: the time is valid.
+        unsafe { collect::sys::call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    }
 }
 
 fn last_dump() {
-    if collect::is_running() && collect::is_own_process() && !mark_ended() {
-        dump(Reason::Exit);
+    if collect::is_running() && collect::is_own_process() {
+        let mask = collect::sys::block_signals();
+        once(|| {
+            dump(Reason::Exit);
+            DONE
+        });
+        collect::sys::restore_signals(mask);
+    }
+}
+
+/// The program's end by a signal whose handler this is called from, with all signals blocked.
+pub fn by_signal(signal: c_int) {
+    if !collect::is_own_process() {
+        collect::raise_default(signal);
+        return;
+    }
+    let own = once(|| {
+        collect::end_from_signal(signal);
+        // Still here: this thread is in the middle of an event, at whose end it dumps and ends; or the kernel spares this
+        // process (the first one of a container).
+        NOT
+    });
+    if !own {
+        collect::raise_default(signal);
     }
 }
 
@@ -65,7 +109,7 @@ pub unsafe extern "C" fn abort() -> ! {
     // SAFETY: libc's own, or what it comes down to.
     unsafe {
         // A handler of the program's may jump out and go on: then there is another end to come.
-        ENDED.store(false, Ordering::Release);
+        ENDED.store(NOT, Ordering::Release);
         let real = ABORT.get();
         if !real.is_null() {
             std::mem::transmute::<*const c_void, Abort>(real)();
@@ -86,7 +130,7 @@ pub unsafe extern "C" fn __assert_fail(
     last_dump();
     // SAFETY: passed on as it came.
     unsafe {
-        ENDED.store(false, Ordering::Release);
+        ENDED.store(NOT, Ordering::Release);
         let real = ASSERT_FAIL.get();
         if real.is_null() {
             abort();
@@ -124,7 +168,7 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    ENDED.store(false, Ordering::Relaxed);
+    ENDED.store(NOT, Ordering::Relaxed);
     collect::after_fork_in_child();
 }
 

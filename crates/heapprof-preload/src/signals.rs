@@ -37,12 +37,7 @@ extern "C" fn dump_signal(_: c_int) {
 }
 
 extern "C" fn end_signal(signal: c_int) {
-    if collect::is_own_process() && end::mark_ended() {
-        // The last profile is written: nothing is left to wait for.
-        collect::raise_default(signal);
-    } else {
-        collect::end_from_signal(signal);
-    }
+    end::by_signal(signal);
 }
 
 /// Puts our handler in place.

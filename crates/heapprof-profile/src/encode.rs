@@ -72,7 +72,7 @@ pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> 
         encoder.know_ids(profile);
         let mut stack = PackedStack::default();
         for i in 0..samples.len() {
-            stack.go_on(0, samples.stack(i), &encoder.ids);
+            stack.set(samples.stack(i), &encoder.ids);
             let labels = encoder.labels(profile, samples.label_set(i));
             encoder.sample(&stack, samples.values(i), &labels)?;
         }
@@ -178,12 +178,12 @@ impl<W: Write> Encoder<W> {
         let packed = &mut self.packed;
         packed.clear();
         values.iter().for_each(|&v| varint(packed, v as u64));
-        let length = numbers_len(stack.frames(), &stack.packed)
+        let length = numbers_len(stack.frames, &stack.packed)
             + numbers_len(values.len(), packed)
             + labels.len();
         self.buf.push(2 << 3 | 2);
         varint(&mut self.buf, length as u64);
-        numbers(&mut self.buf, 1, stack.frames(), &stack.packed);
+        numbers(&mut self.buf, 1, stack.frames, &stack.packed);
         numbers(&mut self.buf, 2, values.len(), packed);
         self.buf.extend_from_slice(labels);
         self.flush(FLUSH)
@@ -295,13 +295,16 @@ impl Varint {
 
     #[inline]
     fn put(&self, out: &mut Vec<u8>) {
-        // Most numbers are short, and a copy of a known length is one instruction.
-        match self.length {
-            1 => out.push(self.bytes[0]),
-            2 => out.extend_from_slice(&self.bytes[..2]),
-            3 => out.extend_from_slice(&self.bytes[..3]),
-            length => out.extend_from_slice(&self.bytes[..usize::from(length)]),
+        const WORD: usize = 8;
+        let length = usize::from(self.length);
+        // Lengths can't be predicted: all but absurd numbers are copied as a word of which the rest is cut off again.
+        if length > WORD {
+            out.extend_from_slice(&self.bytes[..length]);
+            return;
         }
+        let end = out.len() + length;
+        out.extend_from_slice(&self.bytes[..WORD]);
+        out.truncate(end);
     }
 }
 
@@ -356,12 +359,22 @@ fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
 #[derive(Default)]
 struct PackedStack {
     packed: Vec<u8>,
-    /// How many bytes the oldest one, two, ... frames take.
+    frames: usize,
+    /// How many bytes the oldest one, two, ... frames take, where stacks go on from each other.
     bytes: Vec<usize>,
     next: Vec<u8>,
 }
 
 impl PackedStack {
+    /// Becomes another stack, leaf first.
+    fn set(&mut self, stack: &[LocationIndex], ids: &[Varint]) {
+        self.packed.clear();
+        for &LocationIndex(l) in stack {
+            ids[l as usize].put(&mut self.packed);
+        }
+        self.frames = stack.len();
+    }
+
     /// Becomes a stack of some of its own oldest frames and newer ones (leaf first).
     fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &[Varint]) {
         self.bytes.truncate(shared);
@@ -376,11 +389,8 @@ impl PackedStack {
             end += usize::from(ids[l as usize].length);
             self.bytes.push(end);
         }
+        self.frames = self.bytes.len();
         std::mem::swap(&mut self.packed, &mut self.next);
-    }
-
-    fn frames(&self) -> usize {
-        self.bytes.len()
     }
 }
 
