@@ -9,12 +9,12 @@ mod fixtures;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use heapprof_profile::encode;
 
-use crate::harness::{bless, command, expect_file, heapprof, ok, root, run, sample_profiles};
+use crate::harness::{bless, command, heapprof, ok, root, run, sample_profiles};
 
 const COMMON: [&str; 8] = [
     "-symbolize=none",
@@ -485,74 +485,4 @@ fn pictures_need_graphviz() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.starts_with(start), "{flag}");
     }
-}
-
-/// Rows of jeprof, on a profile that needs no binary: numbers, units, filters.
-#[test]
-fn jeprof_prints_its_rows() {
-    let text = |args: &[&str]| {
-        let all: Vec<&str> = ["jeprof"].into_iter().chain(args.iter().copied()).collect();
-        ok(&all)
-    };
-    let expect = |name: &str, text: String| {
-        expect_file(
-            &root()
-                .join("tests/golden/jeprof")
-                .join(format!("{name}.txt")),
-            &text,
-        );
-    };
-    expect("text", text(&["--text", "pprof/heap.pb.gz"]));
-    expect(
-        "cum.show_bytes.lines",
-        text(&["--cum", "--show_bytes", "--lines", "pprof/heap.pb.gz"]),
-    );
-    expect(
-        "inuse_objects.focus",
-        text(&["--inuse_objects", "--focus=step1", "pprof/heap.pb.gz"]),
-    );
-    expect(
-        "exclude",
-        text(&["--text", "--exclude", "step3", "pprof/heap.pb.gz"]),
-    );
-    expect(
-        "base",
-        text(&[
-            "--show_bytes",
-            &format!("--base={BEFORE}"),
-            "--focus=insert",
-            AFTER,
-        ]),
-    );
-    expect("collapsed", text(&["--collapsed", "pprof/heap.pb.gz"]));
-    for (args, says) in [
-        (
-            &["jeprof", "--bananas", AFTER][..],
-            "--bananas is no option of jeprof",
-        ),
-        (
-            &["jeprof", "--text", "--dot", AFTER],
-            "Only specify one output mode",
-        ),
-        (&["jeprof", "--raw", AFTER], "heapprof symbolize"),
-        (
-            &["jeprof", "--thread=7", AFTER],
-            "the profile has no such thread",
-        ),
-        (&["jeprof"], "Did not specify profile file"),
-    ] {
-        let run = run(&sample_profiles(), args);
-        assert_eq!(run.code, 2, "{args:?}");
-        assert_eq!(run.err.lines().count(), 1, "{args:?}: {}", run.err);
-        assert!(run.err.contains(says), "{args:?}: {}", run.err);
-    }
-}
-
-/// What the two tools of perl print is in `perl_pprof.rs`; here the option that hides a pprof from us.
-#[test]
-fn jeprof_draws_as_pprof_does() {
-    let dot = ok(&["jeprof", "--dot", "pprof/heap.pb.gz"]);
-    let same = pprof(&["-dot", "pprof/heap.pb.gz"]).out;
-    assert_eq!(dot, same);
-    assert!(Path::new(heapprof()).exists());
 }
