@@ -14,6 +14,7 @@ use std::process::Command;
 
 use heapprof_profile::encode;
 
+use crate::built::have;
 use crate::harness::{bless, command, heapprof, ok, root, run, sample_profiles};
 
 const COMMON: [&str; 8] = [
@@ -473,8 +474,7 @@ fn pictures_need_graphviz() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("Graphviz is not installed"), "{said}");
-    if Command::new("dot").arg("-V").output().is_err() {
-        eprintln!("skipped: dot is not installed");
+    if !have(&["dot"]) {
         return;
     }
     for (flag, start) in [("-svg", "<?xml"), ("-png", "\u{fffd}PNG"), ("-pdf", "%PDF")] {
