@@ -174,6 +174,40 @@ fn reports_are_pprofs_to_the_byte() {
     }
 }
 
+/// Whether a report says more than its head does.
+fn says_something(flags: &str, text: &str) -> bool {
+    let has = |start: &str| text.lines().any(|line| line.starts_with(start));
+    let behind = |head: &str, end: &str| {
+        let rows = text.split(end).next().unwrap_or_default();
+        let rows = rows.split_once(head).map_or("", |(_, rows)| rows);
+        let mut rows = rows.lines().skip(1);
+        rows.any(|row| row.contains(|c: char| c.is_ascii_alphanumeric()))
+    };
+    match flags.split(' ').next().unwrap_or_default() {
+        "-dot" => has("N1 ["),
+        "-text" | "-tree" => behind("sum%        cum   cum%", "\n\n"),
+        "-topproto" => behind("\nSamples:\ncum", "\nLocations\n"),
+        "-callgrind" => has("fn="),
+        "-traces" => behind("-----------+---", "\n\n"),
+        "-tags" => behind(": Total ", "\n\n"),
+        "-comments" => !text.trim().is_empty(),
+        _ => text.contains("| step"),
+    }
+}
+
+/// Two empty reports are the same whatever is wrong.
+#[test]
+fn no_golden_is_an_empty_report() {
+    for (fixture, flags) in CASES {
+        let text = std::fs::read_to_string(golden(fixture, flags)).unwrap();
+        let nothing = text.contains("Showing nodes accounting for 0, 0% of");
+        assert!(
+            !nothing && says_something(flags, &text),
+            "{fixture} {flags}: {text}"
+        );
+    }
+}
+
 /// Runs `heapprof pprof` in the folder of the samples.
 fn pprof(args: &[&str]) -> crate::harness::Run {
     let all: Vec<&str> = ["pprof"].into_iter().chain(args.iter().copied()).collect();
