@@ -141,6 +141,77 @@ fn a_live_dump() {
     assert_eq!(stacks(&ours(folder, &args)), them);
 }
 
+/// C++ has names that are cut, templates that the program exports beside its own `main`, and `operator new`.
+const LIVE_CXX: &str = r#"
+#include <map>
+#include <string>
+#include <vector>
+namespace shop {
+struct Item { std::string name; std::vector<int> sizes; };
+template <class T> struct Shelf {
+    std::vector<T> goods;
+    __attribute__((noinline)) void put(const T &good) { goods.push_back(good); }
+};
+__attribute__((noinline)) int stock(Shelf<Item> &shelf, int n) {
+    for (int i = 0; i < n; i++) shelf.put(Item{std::string(100 + i % 7, 'x'), std::vector<int>(i % 50)});
+    return n;
+}
+}
+int main() {
+    auto &shelf = *new shop::Shelf<shop::Item>;
+    auto &names = *new std::map<int, std::string>;
+    for (int i = 0; i < 500; i++) names[i] = std::string(50, 'z');
+    return shop::stock(shelf, 2000) - 2000;
+}
+"#;
+
+#[test]
+fn a_live_dump_of_cxx() {
+    if !have(&["jeprof", "g++", "nm", "addr2line"]) {
+        return;
+    }
+    let Some(jemalloc) = library("libjemalloc.so.2") else {
+        return;
+    };
+    let built = build(LIVE_CXX, "g++ -g -O1 -fno-omit-frame-pointer");
+    let folder = built.folder.path();
+    let options = "prof:true,prof_final:true,lg_prof_sample:0,prof_prefix:cxx";
+    let program = Command::new(&built.program)
+        .current_dir(folder)
+        .env("LD_PRELOAD", jemalloc)
+        .env("MALLOC_CONF", options)
+        .status();
+    assert!(program.unwrap().success());
+    let mut files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let Some(dump) = files.find(|file| file.extension().is_some_and(|e| e == "heap")) else {
+        let required = std::env::var_os("HEAPPROF_REQUIRE").is_some();
+        assert!(!required, "jemalloc without prof");
+        eprintln!("SKIPPED a test: jemalloc was built without prof");
+        return;
+    };
+    without_system(&dump);
+    let dump = dump.to_str().unwrap();
+    for args in [
+        &["--show_bytes"][..],
+        &["--cum", "--inuse_objects"],
+        &["--lines", "--show_bytes"],
+        &["--addresses", "--cum"],
+        &["--focus=stock", "--show_bytes"],
+        &["--ignore=string", "--inuse_objects"],
+        &["--exclude=std::", "--show_bytes"],
+    ] {
+        let args = [args, &["./program", dump]].concat();
+        let theirs = theirs("jeprof", folder, &args);
+        assert!(theirs.contains(" main"), "{args:?}: {theirs}");
+        assert_eq!(ours(folder, &args), theirs, "{args:?}");
+    }
+    // Whatever allocates below `operator new(unsigned long)` is cut with it.
+    let collapsed = ours(folder, &["--collapsed", "./program", dump]);
+    assert!(!collapsed.contains("operator new"), "{collapsed}");
+}
+
 /// With sampling there are fractions.
 #[test]
 fn a_live_sampled_dump() {
