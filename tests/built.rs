@@ -102,6 +102,19 @@ pub(crate) fn is_here(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok()
 }
 
+/// A shared library of this machine; a missing one is said, and an error where all are required.
+pub(crate) fn library(name: &str) -> Option<String> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
+    let mut paths = folders.iter().map(|folder| format!("{folder}/{name}"));
+    let found = paths.find(|path| Path::new(path).exists());
+    if found.is_none() {
+        let required = std::env::var_os("HEAPPROF_REQUIRE").is_some();
+        assert!(!required, "{name} is not installed");
+        eprintln!("SKIPPED a test: {name} is not installed");
+    }
+    found
+}
+
 fn run(folder: &Path, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let output = Command::new(words[0])

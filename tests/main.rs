@@ -79,5 +79,7 @@ mod architecture;
 mod regression;
 // pprof's command line and reports: 48 golden cases of the real one.
 mod pprof;
+// jeprof's command line and rows, beside the real one.
+mod jeprof;
 // The real pprof, where it was built (ignored unless asked for).
 mod oracle;

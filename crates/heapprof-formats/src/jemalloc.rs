@@ -34,7 +34,7 @@ fn period(line: &[u8]) -> Option<&[u8]> {
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     if !lines.advance()? {
         return Err(lines.ended(HEADER));
     }
@@ -42,6 +42,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     let period = integer(digits)
         .ok_or_else(|| lines.wrong_part("a sampling period below 2^63", shortened(digits)))?;
     let mut dump = Dump::new(period);
+    dump.as_counted = options.threads_as_counted;
     let mut files = Vec::new();
     while lines.advance()? {
         let line = lines.trimmed();
@@ -77,6 +78,8 @@ type Counts = [i64; 4];
 
 struct Dump {
     period: i64,
+    /// Whether threads keep their own numbers.
+    as_counted: bool,
     profile: Profile,
     /// Of two values, or of four since allocations were met.
     samples: Samples,
@@ -100,6 +103,7 @@ impl Dump {
         builder.profile.period = period;
         Self {
             period,
+            as_counted: false,
             profile: builder.finish(),
             samples: Samples::new(2),
             locations: AddressLocations::new(),
@@ -224,6 +228,13 @@ impl Dump {
             };
         };
         let threads = std::mem::take(&mut self.threads);
+        if self.as_counted && !threads.is_empty() {
+            for (thread, raw, counts) in threads {
+                self.push(Some(thread), raw, counts);
+            }
+            self.stack.clear();
+            return Ok(());
+        }
         let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
         let weights = [weight(0), weight(1), weight(2), weight(3)];
         // Threads that say nothing of what the stack has can't share it.
@@ -280,8 +291,12 @@ mod tests {
     use super::*;
 
     fn samples(text: &str) -> String {
+        samples_with(text, &Options::default())
+    }
+
+    fn samples_with(text: &str, options: &Options) -> String {
         let mut input = text.as_bytes();
-        let reading = read(&mut Lines::new(&mut input), &Options::default()).unwrap();
+        let reading = read(&mut Lines::new(&mut input), options).unwrap();
         let profile = reading.profile;
         let lines = (0..profile.samples.len()).map(|i| {
             let labels = profile.label_sets.get(profile.samples.label_set(i)).iter();
@@ -330,5 +345,14 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(samples(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn threads_as_they_are_counted() {
+        let text =
+            "heap_v2/1\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: 11 [0: 0]\n  t8: 1: 11 [9: 90]\n";
+        let options = Options::default().threads_as_counted(true);
+        let expected = "[0, 0, 1, 11] 10 7, 11\n[9, 90, 1, 11] 10 8, 11";
+        assert_eq!(samples_with(text, &options), expected);
     }
 }

@@ -20,6 +20,8 @@ pub struct Options {
     pub part: Option<Part>,
     /// What the numbers of a file mean that does not say it.
     pub values: Option<Values>,
+    /// Give threads the numbers that the file has for them, not their part of the total. They need not add up to it.
+    pub threads_as_counted: bool,
 }
 
 /// A profile of a file that holds several: a snapshot, a report, a thread.
@@ -103,6 +105,7 @@ impl Default for Options {
             max_inflated: profile.max_inflated,
             part: None,
             values: None,
+            threads_as_counted: false,
         }
     }
 }
@@ -123,6 +126,12 @@ impl Options {
     /// With what the numbers mean.
     pub fn values(mut self, values: Option<Values>) -> Self {
         self.values = values;
+        self
+    }
+
+    /// With threads' own numbers.
+    pub fn threads_as_counted(mut self, yes: bool) -> Self {
+        self.threads_as_counted = yes;
         self
     }
 }
