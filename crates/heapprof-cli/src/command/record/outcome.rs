@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use heapprof_profile::{Profile, decode, encode};
 use heapprof_report::Measure;
 use heapprof_symbolize::program::{Obstacle, inspect};
-use heapprof_symbolize::{Options, symbolize};
+use heapprof_symbolize::{Options, Symbolizer};
 
 use super::child::Ended;
 use super::written::Written;
@@ -26,8 +26,10 @@ pub(super) fn report(
     // An exec that failed takes its profile back.
     written.retain(|one| one.path.exists());
     if with_symbols {
+        // The processes of a recording have the same libraries.
+        let mut symbolizer = Symbolizer::new(Options::default());
         written.retain(|one| {
-            let named = name_frames(&one.path);
+            let named = name_frames(&one.path, &mut symbolizer);
             named.map_err(|error| messages::error(&error)).is_ok()
         });
     }
@@ -62,9 +64,9 @@ fn read(path: &Path) -> Result<Profile> {
 }
 
 /// Symbolizes a profile in its place.
-fn name_frames(path: &Path) -> Result<()> {
+fn name_frames(path: &Path, symbolizer: &mut Symbolizer) -> Result<()> {
     let mut profile = read(path)?;
-    if symbolize(&mut profile, &Options::default()).resolved() > 0 {
+    if symbolizer.symbolize(&mut profile).resolved() > 0 {
         output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
     }
     Ok(())
