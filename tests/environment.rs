@@ -110,6 +110,37 @@ fn a_gperftools_setup_runs_unchanged() {
     );
 }
 
+/// Why a profile is not there is told by errno: the text for it, in a locale, may need the program's malloc.
+#[test]
+fn what_was_not_written_is_listed_by_errno() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    std::fs::write(&list, "").unwrap();
+    let output = folder.path().join("no such/x.pb.gz");
+    let status = Command::new("true")
+        .env("HEAPPROF_OUTPUT", &output)
+        .env("HEAPPROF_LIST", &list)
+        .env("HEAPPROF_RECORD", std::process::id().to_string())
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .status();
+    assert!(status.unwrap().success());
+    let listed = std::fs::read_to_string(&list).unwrap();
+    assert_eq!(listed, format!("!2 {}\n", output.display()));
+    // record gives it its text.
+    let away = ["sh", "-c", "rm -r away; exit 6"];
+    std::fs::create_dir(folder.path().join("away")).unwrap();
+    let record = ["record", "-o", "away/x.pb.gz", "--follow-children", "no"];
+    let found = run(folder.path(), &[&record[..], &away[..]].concat());
+    assert_eq!(found.code, 6, "{}", found.err);
+    assert!(
+        found
+            .err
+            .contains("/away/x.pb.gz: No such file or directory (os error 2)\n"),
+        "{}",
+        found.err
+    );
+}
+
 /// SIGTERM and SIGINT are taken under `record` only.
 #[test]
 fn gperftools_setup_leaves_ending_signals_alone() {

@@ -389,6 +389,22 @@ pub fn unlink(path: &CStr) {
     unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
+/// What an errno means, for those that a file which can't be written has.
+pub fn error_text(errno: i32) -> &'static str {
+    match errno {
+        libc::EACCES | libc::EPERM => "not permitted",
+        libc::EDQUOT | libc::ENOSPC => "no space left",
+        libc::EFBIG => "file too large",
+        libc::EISDIR => "is a folder",
+        libc::EMFILE | libc::ENFILE => "too many open files",
+        libc::ENAMETOOLONG => "name too long",
+        libc::ENOENT => "no such folder",
+        libc::ENOTDIR => "not a folder",
+        libc::EROFS => "read-only file system",
+        _ => "cannot be written",
+    }
+}
+
 /// Copies memory of this process that may not be there; how many bytes could be read.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     let local = [buf.as_mut_ptr() as usize, buf.len()];

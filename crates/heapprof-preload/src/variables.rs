@@ -88,7 +88,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_LIST",
         "path",
-        "Set by `heapprof record`: a file that gets a line for each dump: process, whether it is the last, whether it is exact, bytes in use, peak bytes, stacks, path.",
+        "Set by `heapprof record`: a file that gets a line for each dump: process, whether it is the last, whether it is exact, bytes in use, peak bytes, stacks, path; or for one that was not written `!`, its errno and its path.",
     ),
     variable(
         "HEAPPROFILE",
