@@ -121,7 +121,7 @@ pub fn start(options: Options) {
         thread::prepare();
         access::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
-        NAMING.with(|naming| naming.prepare(&options.output));
+        NAMING.with(|naming| naming.prepare(&options.output, options.format));
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
         OPTIONS.with(|o| *o = Some(options));
         snapshot::begin();

@@ -120,4 +120,19 @@ pub const VARIABLES: &[Variable] = &[
         "signal number",
         "gperftools: as HEAPPROF_SIGNAL.",
     ),
+    variable(
+        "HEAPPROFILE_USE_PID",
+        "`1` or `0`",
+        "gperftools: `1` puts the process id into the name of the first process's files too.",
+    ),
+    variable(
+        "HEAP_PROFILE_CLEANUP",
+        "`1` or `0`",
+        "gperftools: unless `0`, the first process takes away what an earlier run left: `PREFIX.0001.heap` and on, up to the first number that is not there.",
+    ),
+    variable(
+        "HEAP_PROFILE_MMAP",
+        "`1` or `0`",
+        "gperftools: as HEAPPROF_MMAP.",
+    ),
 ];
