@@ -225,8 +225,12 @@ impl Built {
 
     /// A profile as a collector writes it: the code mapped somewhere, one sample an address.
     pub(crate) fn profile(&self, addresses: &[u64]) -> Profile {
+        self.profile_at(0x7f12_3456_7000, addresses)
+    }
+
+    /// As [`Built::profile`], with the code mapped at `start`.
+    pub(crate) fn profile_at(&self, start: u64, addresses: &[u64]) -> Profile {
         let (offset, virtual_start, size) = self.code();
-        let start = 0x7f12_3456_7000;
         let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
         let page = offset % 4096;
         let mapping = Mapping {

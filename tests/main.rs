@@ -61,6 +61,8 @@ mod c_api;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
+// What record passes on to a program, how it names profiles, and what it says of the end.
+mod record;
 // Over other allocators than libc's.
 mod allocators;
 // heapprof-alloc in Rust programs that count themselves.
