@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use heapprof_formats::{Options, read};
+
 use crate::exercise::{LIMIT, exercise};
 use crate::harness::{sample_profiles, valid};
 use crate::samples::made;
@@ -159,6 +161,80 @@ fn damaged_profiles_do_no_harm() {
         "{ROUNDS} mutants, {read} of them read, at most {:.0} % of the memory bound",
         worst * 100.0
     );
+}
+
+/// A file of each format that describes stacks by their parents, whose calls are nested `depth` deep, each with a value.
+fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
+    let lines = |line: &dyn Fn(usize) -> String| (1..=depth).map(line).collect::<String>();
+    let heaptrack = [
+        "v 10400 3\ni 1\n".to_string(),
+        lines(&|i| format!("t 1 {:x}\n", i - 1)),
+        lines(&|i| format!("a 1 {i:x}\n+ {:x}\n", i - 1)),
+    ];
+    let mprof = lines(&|i| format!("a:{}:9999999\n", 9_000_000 - i));
+    let opened = lines(&|i| format!("{{\"type\":\"O\",\"frame\":0,\"at\":{i}}},"));
+    let closed = lines(&|i| format!("{{\"type\":\"C\",\"frame\":0,\"at\":{}}},", depth + i));
+    let speedscope = format!(
+        "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"shared\":{{\"frames\":[{{\"name\":\"f\"}}]}},\
+         \"profiles\":[{{\"type\":\"evented\",\"name\":\"\",\"unit\":\"bytes\",\"events\":[{opened}{}]}}]}}",
+        closed.trim_end_matches(',')
+    );
+    let massif = [
+        "desc: x\ncmd: x\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\n"
+            .to_string(),
+        format!("mem_heap_B={depth}\nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=peak\n"),
+        format!("n1: {depth} x\n"),
+        lines(&|i| {
+            let callers = usize::from(i < depth);
+            format!("{}n{callers}: {} 0x1: f\n", " ".repeat(i), depth + 1 - i)
+        }),
+    ];
+    vec![
+        ("heaptrack", heaptrack.concat()),
+        ("mprof", mprof),
+        ("speedscope", speedscope),
+        ("massif", massif.concat()),
+    ]
+}
+
+/// Text grows with the depth, stacks with its square.
+#[test]
+fn deep_chains_take_bounded_memory() {
+    let mut refused = std::collections::BTreeSet::new();
+    for depth in [50, 500, 1000, 1500, 2000, 4000, 16_000] {
+        for (format, text) in deep_chains(depth) {
+            // Massif's lines are as long as their depth.
+            if format == "massif" && depth > 2000 {
+                continue;
+            }
+            let before = LIVE.with(Cell::get);
+            PEAK.with(|peak| peak.set(before));
+            let reading = read(text.as_bytes(), &Options::default());
+            let used = PEAK.with(Cell::get) - before;
+            let bound = BOUND + text.len() * FACTOR;
+            assert!(
+                used <= bound,
+                "{format}, {depth} deep: {used} bytes for {}",
+                text.len()
+            );
+            match reading {
+                Ok(reading) => {
+                    assert_eq!(reading.format.name(), format);
+                    let frames = reading.profile.samples.frames();
+                    assert_eq!(frames, depth * (depth + 1) / 2, "{format}, {depth} deep");
+                }
+                Err(error) => {
+                    assert!(
+                        error.to_string().contains("frames in the stacks of"),
+                        "{error}"
+                    );
+                    assert!(depth > 1000, "{format} refuses {depth}: {error}");
+                    refused.insert(format);
+                }
+            }
+        }
+    }
+    assert_eq!(refused.len(), 3, "{refused:?}");
 }
 
 /// The samples of other formats that are small enough to be read often.

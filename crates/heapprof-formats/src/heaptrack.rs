@@ -17,7 +17,7 @@ use crate::figures::hex;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Module, Tally, too_deep};
+use crate::tally::{Frame, Frames, Module, Tally};
 use crate::texts::Texts;
 use sites::{Allocation, Sites};
 
@@ -37,7 +37,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     while lines.advance()? {
         file.line(lines)?;
     }
-    file.reading()
+    file.reading(lines)
 }
 
 #[derive(Default)]
@@ -230,24 +230,21 @@ impl File {
         Ok(Allocation { size, trace })
     }
 
-    fn reading(self) -> Result<Reading, Error> {
+    fn reading(self, lines: &Lines<'_>) -> Result<Reading, Error> {
         let mut tally = Tally::new(&sites::TYPES);
         cut_frames::of_tracers(&mut tally.builder.profile);
         let none = tally.labelled("", "");
         let locations = self.locations(&mut tally);
         let mut stack = Vec::new();
-        let mut frames = 0usize;
+        let mut frames = Frames::of(lines.bytes());
         for (trace, values) in self.sites.values() {
             stack.clear();
             let mut next = trace;
             // A parent comes before its children, so this ends.
             while let Some(&(instruction, parent)) = entry(&self.traces, next) {
+                frames.count()?;
                 stack.extend(entry(&locations, instruction));
                 next = parent;
-            }
-            frames = frames.saturating_add(stack.len());
-            if frames > crate::tally::MOST_FRAMES {
-                return Err(too_deep());
             }
             tally.add(&stack, none, &values)?;
         }
