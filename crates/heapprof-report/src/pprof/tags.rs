@@ -72,12 +72,10 @@ fn worth(profile: &Profile, options: &Options) -> BTreeMap<String, Vec<(String, 
                 false => profile.text(label.str).to_string(),
             };
             let of_key = sums.entry(key.to_string()).or_default();
-            let place = *places
-                .entry((label.key, value.clone()))
-                .or_insert_with(|| {
-                    of_key.push((value, 0));
-                    of_key.len() - 1
-                });
+            let place = *places.entry((label.key, value.clone())).or_insert_with(|| {
+                of_key.push((value, 0));
+                of_key.len() - 1
+            });
             of_key[place].1 = of_key[place].1.wrapping_add(worth);
         }
     }
