@@ -43,6 +43,8 @@ const VALUES: [(&str, &str, &str); 9] = [
     ("eb", "inuse_space", "bytes"),
 ];
 const VALUE_COUNT: usize = VALUES.len();
+/// The keys that no point of a heap is without.
+const IN_EVERY_HEAP: [&str; 6] = ["tbk", "tb", "gbk", "gb", "ebk", "eb"];
 
 #[derive(Default)]
 struct File {
@@ -77,9 +79,13 @@ impl File {
         let sizes = self.sizes.as_deref().unwrap_or("bytes");
         let blocks = self.blocks.as_deref().unwrap_or("count");
         let time = self.time.as_deref().unwrap_or("");
-        let kept: Vec<usize> = (0..VALUE_COUNT)
-            .filter(|&i| self.points.present[i])
-            .collect();
+        let has_values = self.points.present.contains(&true);
+        // A program that allocated nothing has no points, but what was looked for is known.
+        let is_kept = |&i: &usize| match has_values {
+            true => self.points.present[i],
+            false => IN_EVERY_HEAP.contains(&VALUES[i].0),
+        };
+        let kept: Vec<usize> = (0..VALUE_COUNT).filter(is_kept).collect();
         let types: Vec<(&str, &str)> = kept
             .iter()
             .map(|&i| match VALUES[i] {
@@ -343,6 +349,17 @@ mod tests {
                     " 1 5 0 0 0 0 1 0 0"
                 ]
             );
+        }
+    }
+
+    #[test]
+    fn nothing_allocated_is_a_profile_too() {
+        for points in ["", r#"{"fs":[0]}"#] {
+            let profile = read(&format!(
+                r#"{{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","cmd":"x","te":1,"pps":[{points}],"ftbl":["[root]"]}}"#
+            ));
+            assert_eq!(types(&profile).len(), 6);
+            assert!(profile.samples.is_empty());
         }
     }
 

@@ -9,8 +9,9 @@ use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, S
 
 use crate::cut_frames;
 use crate::error::{Error, shortened};
+use crate::figures::value;
 use crate::format::Format;
-use crate::heap_line::{Addresses, integer, values};
+use crate::heap_line::{Addresses, values};
 use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::mapped_files;
@@ -39,7 +40,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         return Err(lines.ended(HEADER));
     }
     let digits = period(lines.trimmed()).ok_or_else(|| lines.wrong(HEADER))?;
-    let period = integer(digits)
+    let period = value(digits)
         .ok_or_else(|| lines.wrong_part("a sampling period below 2^63", shortened(digits)))?;
     let mut dump = Dump::new(period);
     dump.as_counted = options.threads_as_counted;
@@ -174,7 +175,7 @@ impl Dump {
         let digits = values(&mut rest).ok_or_else(|| lines.wrong(COUNTS))?;
         let mut raw = [0; 4];
         for (number, digits) in raw.iter_mut().zip(digits) {
-            *number = integer(digits)
+            *number = value(digits)
                 .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))?;
         }
         if raw[2] != 0 || raw[3] != 0 {

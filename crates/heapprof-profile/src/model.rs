@@ -229,6 +229,45 @@ impl Samples {
         self.label_set.push(label_set);
     }
 
+    /// The values of sample `i`, to be changed.
+    pub fn values_mut(&mut self, i: usize) -> &mut [i64] {
+        &mut self.value[i * self.width..(i + 1) * self.width]
+    }
+
+    /// Gives all samples other values, `width` each, in their order.
+    ///
+    /// # Panics
+    /// When they are not as many as the samples take.
+    pub fn set_values(&mut self, width: usize, values: Vec<i64>) {
+        assert_eq!(values.len(), width * self.len(), "a row for each sample");
+        self.width = width;
+        self.value = values;
+    }
+
+    /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied elsewhere.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
+        let (mut kept, mut start, mut filled) = (0, 0, 0);
+        for i in 0..self.len() {
+            let stack = start..self.end[i];
+            start = stack.end;
+            let values = i * self.width..(i + 1) * self.width;
+            if !keep(&self.value[values.clone()]) {
+                continue;
+            }
+            let frames = stack.len();
+            self.location.copy_within(stack, filled);
+            filled += frames;
+            self.end[kept] = filled;
+            self.value.copy_within(values, kept * self.width);
+            self.label_set[kept] = self.label_set[i];
+            kept += 1;
+        }
+        self.location.truncate(filled);
+        self.end.truncate(kept);
+        self.value.truncate(kept * self.width);
+        self.label_set.truncate(kept);
+    }
+
     /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a sample for which it
     /// returns false goes. `change` is told the stack, the values and the labels.
     pub fn rewrite(
@@ -353,5 +392,41 @@ impl Profile {
     /// The lines of a location, innermost inlined function first; none when it is not symbolized.
     pub fn lines(&self, location: &Location) -> &[Line] {
         &self.line[location.line.start as usize..location.line.end as usize]
+    }
+
+    /// The last part of the path of the file that a location is in.
+    pub fn binary_name(&self, location: &Location) -> Option<&str> {
+        let mapping = &self.mapping[location.mapping?.index()];
+        let path = self.text(mapping.filename);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        (!name.is_empty()).then_some(name.trim_matches(['[', ']']))
+    }
+
+    /// What a location without symbols is called: `0x401000 [app]`, its address and its file.
+    pub fn address_name(&self, location: &Location) -> String {
+        match (location.address, self.binary_name(location)) {
+            (0, None) => "<unknown>".to_string(),
+            (0, Some(binary)) => format!("[{binary}]"),
+            (address, None) => format!("{address:#x}"),
+            (address, Some(binary)) => format!("{address:#x} [{binary}]"),
+        }
+    }
+
+    /// Says in the mappings that `which` chooses what is known of their locations: functions, files, lines.
+    pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
+        for location in &self.location {
+            let Some(mapping) = location.mapping.filter(|&mapping| which(mapping)) else {
+                continue;
+            };
+            let mapping = &mut self.mapping[mapping.index()];
+            let lines = &self.line[location.line.start as usize..location.line.end as usize];
+            for line in lines {
+                let function = &self.function[line.function.index()];
+                mapping.has_functions |= !function.name.is_empty();
+                mapping.has_filenames |= !function.filename.is_empty();
+                mapping.has_line_numbers |= line.line != 0;
+            }
+            mapping.has_inline_frames |= lines.len() > 1;
+        }
     }
 }

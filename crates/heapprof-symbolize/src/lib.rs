@@ -216,24 +216,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 fn mark(profile: &mut Profile, summary: &Summary, only_resolved: bool) {
     let resolved = summary.files.iter().filter(|file| file.resolved > 0);
     let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();
-    for location in &profile.location {
-        let Some(mapping) = location.mapping else {
-            continue;
-        };
-        if only_resolved && !resolved.contains(&mapping) {
-            continue;
-        }
-        let mapping = &mut profile.mapping[mapping.index()];
-        let lines = location.line.start as usize..location.line.end as usize;
-        let lines = &profile.line[lines];
-        for line in lines {
-            let function = &profile.function[line.function.index()];
-            mapping.has_functions |= !function.name.is_empty();
-            mapping.has_filenames |= !function.filename.is_empty();
-            mapping.has_line_numbers |= line.line != 0;
-        }
-        mapping.has_inline_frames |= lines.len() > 1;
-    }
+    profile.mark_symbolized(|mapping| !only_resolved || resolved.contains(&mapping));
     // Debug information would have told of inlined frames, had there been any.
     for file in &summary.files {
         if file.source == Some(Source::Dwarf) {
