@@ -194,10 +194,9 @@ fn filter(profile: &mut Profile) {
     reshape::set_label(profile, "pprof::base", "true");
 }
 
-/// Every printer that makes a graph. They err where 64 bits do not hold the sums, and there only.
+/// Every printer that makes a graph.
 fn print(profile: &Profile, options: &pprof::Options, out: &mut dyn Write) {
     let total = graph::total(profile, options.column, options.mean_divisor);
-    let Ok(total) = total else { return };
     let options = &pprof::Options {
         total,
         ..options.clone()

@@ -68,7 +68,7 @@ fn comparable() -> Vec<PathBuf> {
     let ours = valid().into_iter().filter(|f| {
         // Kept out: frames without symbols and empty stacks, which pprof folds together or drops; names
         // that its text can't show.
-        !["unsymbolized", "empty-stacks", "odd-names"]
+        !["unsymbolized", "empty-stacks", "odd-names", "leaks"]
             .iter()
             .any(|n| name(f).contains(n))
     });
@@ -123,4 +123,100 @@ fn filters_give_pprofs_numbers() {
             assert_eq!(ours, theirs, "{} {option}", file.display());
         }
     }
+}
+
+/// A few of each kind of flags; `../shared/oracle/compare.py` has more, and makes profiles of odd shapes.
+const FLAGS: [&str; 24] = [
+    "-top",
+    "-top -cum -nodecount=10",
+    "-text -lines",
+    "-top -files -unit=kb",
+    "-top -filefunctions -noinlines",
+    "-top -addresses -unit=auto",
+    "-top -divide_by=3 -compact_labels",
+    "-top -mean",
+    "-top -relative_percentages -focus=pars|put|walk|main",
+    "-top -ignore=pars|put -hide=walk",
+    "-top -show_from=pars|put|main -drop_negative",
+    "-top -tagfocus=:4kb -tagroot=bytes",
+    "-tree -nodecount=15",
+    "-tree -lines -prune_from=pars|put",
+    "-peek=pars|put|walk|main",
+    "-traces -tagshow=bytes",
+    "-tags",
+    "-raw",
+    "-comments",
+    "-dot -nodecount=20",
+    "-dot -call_tree -nodecount=30",
+    "-callgrind",
+    "-list=pars|put|walk|main",
+    "-top -sample_index=0 -trim=false",
+];
+
+/// `heapprof pprof` prints what pprof prints, byte for byte. Left out is where pprof's own output changes from run to run.
+#[test]
+#[ignore = "needs the real pprof: HEAPPROF_PPROF"]
+fn the_drop_in_prints_what_pprof_prints() {
+    let pprof = pprof();
+    let folder = |name: &str| {
+        let entries = std::fs::read_dir(sample_profiles().join(name)).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let mut files = valid();
+    files.extend(folder("pprof"));
+    // Those that pprof reads in spite of their field numbers are refused, and not packed.
+    files.extend(folder("malformed").filter(|f| name(f).ends_with(".pb.gz")));
+    files.extend(folder("foreign/gperftools").filter(|f| name(f).ends_with(".heap")));
+    let more = std::env::var("HEAPPROF_ORACLE_PROFILES").unwrap_or_default();
+    files.extend(more.split(':').filter(|p| !p.is_empty()).map(PathBuf::from));
+    files.sort();
+    let print = |program: &Path, first: &[&str], flags: &[&str], files: &[&Path]| {
+        let output = Command::new(program)
+            .args(first)
+            .arg("-symbolize=none")
+            .args(flags)
+            .args(files)
+            .env("TZ", "UTC")
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        (output.status.code(), output.stdout)
+    };
+    let (mut same, mut different) = (0, Vec::new());
+    let mut compare = |flags: &[&str], files: &[&Path]| {
+        let ours = print(
+            Path::new(crate::harness::heapprof()),
+            &["pprof"],
+            flags,
+            files,
+        );
+        let theirs = print(&pprof, &[], flags, files);
+        if theirs == ours {
+            same += 1;
+        } else if (0..5).all(|_| print(&pprof, &[], flags, files) == theirs) {
+            let names: Vec<String> = files.iter().map(|f| name(f)).collect();
+            different.push(format!("{} {}", flags.join(" "), names.join(" ")));
+        }
+    };
+    for file in &files {
+        for flags in FLAGS {
+            let flags: Vec<&str> = flags.split(' ').collect();
+            compare(&flags, &[file]);
+        }
+    }
+    for pair in files.windows(2) {
+        let base = format!("-diff_base={}", pair[0].display());
+        compare(&["-top", &base], &[&pair[1]]);
+        let base = format!("-base={}", pair[0].display());
+        compare(&["-tree", "-normalize", &base], &[&pair[1]]);
+        compare(&["-top"], &[&pair[0], &pair[1]]);
+    }
+    assert!(same > 1000, "{same} cases: the samples are missing");
+    assert!(
+        different.is_empty(),
+        "{} of {}\n{}",
+        different.len(),
+        same + different.len(),
+        different.join("\n")
+    );
 }

@@ -64,6 +64,8 @@ pub struct Options<'a> {
     pub edge_fraction: f64,
     /// Which calls are counted. A picture needs those of [`Calls::Each`].
     pub calls: Calls,
+    /// Sums beyond 64 bits wrap, as pprof's do, and are no error ([`fits`] tells).
+    pub wrapping: bool,
 }
 
 /// Which calls a graph has.
@@ -109,11 +111,10 @@ pub struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Makes the graph. Errors where 64 bits do not hold the sums.
+    /// Makes the graph. Errors where 64 bits do not hold the sums, unless they are to wrap.
     pub fn new(profile: &'a Profile, options: &Options<'_>) -> Result<Self, Error> {
         let mut draft = Draft::new(profile, options)?;
-        let flats =
-            |draft: &Draft<'_, '_>| -> i64 { draft.shown.iter().map(|&n| draft.flat(n)).sum() };
+        let flats = |draft: &Draft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
         let total = flats(&draft) as f64;
         let cutoff = |fraction: f64| truncated(total * fraction).wrapping_abs();
         let (node_cutoff, edge_cutoff) =
@@ -268,11 +269,19 @@ impl Tag {
     }
 }
 
+/// A sum as pprof's.
+pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
+    values.fold(0, i64::wrapping_add)
+}
+
+/// Whether 64 bits hold the sums of a column.
+pub fn fits(profile: &Profile, column: usize) -> bool {
+    whole(profile, &[column]).is_ok()
+}
+
 /// What pprof's percentages are of: the sum of a column regardless of sign, over the samples of the difference's
-/// base if there are any; divided by the sum of another column for means. Errors where 64 bits do not hold it.
-pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> Result<i64, Error> {
-    let columns: Vec<usize> = [column].into_iter().chain(mean_divisor).collect();
-    let all = whole(profile, &columns)?;
+/// base if there are any; divided by the sum of another column for means. It wraps.
+pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     let sets = &profile.label_sets;
     let of_base: Vec<bool> = (0..sets.len() as u32)
         .map(|set| {
@@ -284,13 +293,15 @@ pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> R
     for i in 0..profile.samples.len() {
         if of_base[profile.samples.label_set(i).index()] {
             let values = profile.samples.values(i);
-            base += values[column].abs();
-            base_divisor += mean_divisor.map_or(0, |d| values[d]);
+            base = base.wrapping_add(values[column].wrapping_abs());
+            base_divisor = base_divisor.wrapping_add(mean_divisor.map_or(0, |d| values[d]));
         }
     }
-    let divisor = mean_divisor.map_or(0, |_| all[1].net);
-    Ok(match base > 0 {
-        true => mean(base, base_divisor),
-        false => mean(all[0].total, divisor),
-    })
+    if base > 0 {
+        return mean(base, base_divisor);
+    }
+    let of =
+        |column: usize| (0..profile.samples.len()).map(move |i| profile.samples.values(i)[column]);
+    let divisor = mean_divisor.map_or(0, |d| sum(of(d)));
+    mean(sum(of(column).map(i64::wrapping_abs)), divisor)
 }

@@ -64,7 +64,8 @@ pub(crate) fn overflow(profile: &Profile, column: usize) -> Error {
 /// The kernel: flat and cum of entities, `width` sums each, sample by sample.
 ///
 /// Sums are bounded by the total of the values that are added ([`whole`]), once a sample and entity; so
-/// whoever made sure of that total needs no checks here.
+/// whoever made sure of that total needs no checks here. Who did not (pprof's face, which prints what pprof prints) has
+/// sums that wrap.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) width: usize,
@@ -110,7 +111,7 @@ impl Sums {
         if let Some(leaf) = leaf {
             let at = leaf as usize * width;
             for (sum, value) in self.flat[at..].iter_mut().zip(values) {
-                *sum += value;
+                *sum = sum.wrapping_add(*value);
             }
         }
         for entity in entities {
@@ -120,7 +121,7 @@ impl Sums {
             }
             self.seen[entity] = self.stamp;
             for (sum, value) in self.cum[entity * width..].iter_mut().zip(values) {
-                *sum += value;
+                *sum = sum.wrapping_add(*value);
             }
         }
     }

@@ -44,6 +44,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error>
             node_fraction: 0.0,
             edge_fraction: 0.0,
             calls: Calls::Outermost,
+            wrapping: false,
         },
     )?;
     // The graph made sure that these sums fit.

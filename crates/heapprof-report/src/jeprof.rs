@@ -73,6 +73,7 @@ pub fn text(
             node_fraction: 0.0,
             edge_fraction: 0.0,
             calls: Calls::None,
+            wrapping: false,
         },
     )?;
     let functions = profile.function.iter();

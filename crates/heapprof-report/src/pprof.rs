@@ -90,6 +90,7 @@ fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph
                 For::Text { edges: false } | For::List => Calls::None,
                 _ => Calls::Each,
             },
+            wrapping: true,
         },
     )?)
 }

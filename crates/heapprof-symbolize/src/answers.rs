@@ -140,7 +140,7 @@ impl Answers {
             location.line = start..profile.line.len() as u32;
         }
         profile.location = locations;
-        drop_unused(profile);
+        drop_replaced(profile, &old);
     }
 }
 
@@ -187,11 +187,18 @@ impl Functions {
     }
 }
 
-/// Functions that only replaced lines referred to would stay in the file for nothing.
-fn drop_unused(profile: &mut Profile) {
-    let mut used = vec![false; profile.function.len()];
+/// Functions that only replaced lines (of `old`) referred to would stay in the file for nothing. What nothing ever
+/// referred to stays.
+fn drop_replaced(profile: &mut Profile, old: &[Line]) {
+    let mut used = vec![true; profile.function.len()];
+    for line in old {
+        used[line.function.index()] = false;
+    }
     for line in &profile.line {
         used[line.function.index()] = true;
+    }
+    if !used.contains(&false) {
+        return;
     }
     let mut moved = Vec::with_capacity(used.len());
     let mut kept = 0;

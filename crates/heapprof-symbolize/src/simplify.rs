@@ -42,21 +42,11 @@ pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
 
 /// The name in this style; `None` when it stays as it is.
 fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
-    let whole = match style {
-        NameStyle::Full => demangle(symbol),
-        // What a name is about (`guard variable for f(int)::x`) keeps its parameters.
-        _ if is_special(symbol) => demangle(symbol),
-        _ => demangle_briefly(symbol),
-    };
-    if let Some(name) = whole {
-        return Some(cut(symbol, &name, style));
-    }
     // macOS puts an underscore before each symbol.
-    if let Some(symbol) = symbol.strip_prefix('_')
-        && symbol.starts_with('_')
-        && let Some(name) = simplified(symbol, style)
-    {
-        return Some(name);
+    let inner = symbol.strip_prefix('_').filter(|s| s.starts_with('_'));
+    let found = demangled(symbol, style).or_else(|| demangled(inner?, style));
+    if found.is_some() {
+        return found;
     }
     if !looks_like_cpp(symbol) || style == NameStyle::Full {
         return None;
@@ -66,6 +56,17 @@ fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
         NameStyle::Short => without(&name, '<', '>'),
         _ => name,
     })
+}
+
+/// The name that the linker's was made of, in this style.
+fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
+    let whole = match style {
+        NameStyle::Full => demangle(symbol),
+        // What a name is about (`guard variable for f(int)::x`) keeps its parameters.
+        _ if is_special(symbol) => demangle(symbol),
+        _ => demangle_briefly(symbol),
+    };
+    whole.map(|name| cut(symbol, &name, style))
 }
 
 /// Cuts a demangled name, whose own parameters and return type are gone already.
@@ -271,6 +272,14 @@ mod tests {
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
             ("_ZZ3fooiE3bar", "foo()::bar", "foo()::bar", "foo(int)::bar"),
+            // Not a name with an underscore before it.
+            (
+                "__invoke_impl<void, int>(int)",
+                "__invoke_impl",
+                "__invoke_impl<void, int>",
+                "__invoke_impl<void, int>(int)",
+            ),
+            ("__ZN3foo3barEv", "foo::bar", "foo::bar", "foo::bar()"),
             (
                 "_ZZ4mainENKUliE_clEi",
                 "main::{lambda(int)#1}::operator()",

@@ -44,8 +44,10 @@ impl<'a, 'o> Draft<'a, 'o> {
     pub(super) fn new(profile: &'a Profile, options: &'o Options<'o>) -> Result<Self, Error> {
         let divisor = options.mean_divisor.iter();
         let columns: Vec<usize> = options.columns.iter().chain(divisor).copied().collect();
-        // Bounds every sum below.
-        whole(profile, &columns)?;
+        if !options.wrapping {
+            // Bounds every sum below.
+            whole(profile, &columns)?;
+        }
         let frames = FrameTable::new(profile, false);
         let table = NodeTable::new(profile, &frames, &options.trim, options.objects);
         let (walk, info) = match options.call_tree {
@@ -254,6 +256,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             &self.columns,
             &wanted,
             picture.size_name,
+            self.options.wrapping,
         )?;
         tags.values_mut().for_each(|tags| tags.trim(least));
         Ok(tags)

@@ -128,7 +128,8 @@ pub(super) fn outermost_calls(
                     seen[function] = i + 1;
                     if caller == NOBODY {
                         let sums = roots[callee as usize * width..].iter_mut();
-                        sums.zip(&picked).for_each(|(sum, value)| *sum += value);
+                        sums.zip(&picked)
+                            .for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
                     } else {
                         let at = table.find_or_insert(caller, callee);
                         table.add(at, i, &picked, false, frame != outermost);
@@ -250,7 +251,7 @@ impl EdgeTable {
         at as usize
     }
 
-    /// Adds a sample to an edge unless it has it already. Bounded by the total, as once a sample.
+    /// Adds a sample to an edge unless it has it already. Bounded by the total, as once a sample, or wrapping.
     #[inline]
     fn add(&mut self, at: usize, sample: usize, values: &[i64], residual: bool, inline: bool) {
         if self.seen[at] == sample {
@@ -259,7 +260,7 @@ impl EdgeTable {
         self.seen[at] = sample;
         let width = self.edges.width;
         for (sum, value) in self.edges.weight[at * width..].iter_mut().zip(values) {
-            *sum += value;
+            *sum = sum.wrapping_add(*value);
         }
         let edge = &mut self.edges.edge[at];
         edge.residual |= residual;

@@ -46,7 +46,8 @@ impl NodeTags {
 
     /// Leaves only what has a flat or cum of at least `least`.
     pub(super) fn trim(&mut self, least: i64) {
-        let heavy = |tag: &Tag| tag.flat.0.abs() >= least || tag.cum.0.abs() >= least;
+        let heavy =
+            |tag: &Tag| tag.flat.0.wrapping_abs() >= least || tag.cum.0.wrapping_abs() >= least;
         self.texts.retain(heavy);
         for (_, sizes) in &mut self.sizes {
             sizes.retain(heavy);
@@ -110,11 +111,17 @@ pub(super) fn tags(
     columns: &[usize],
     wanted: &[bool],
     size_name: &dyn Fn(i64) -> String,
+    wrapping: bool,
 ) -> Result<HashMap<u32, NodeTags>, Error> {
     let keys = Keys::new(profile, size_name);
     // A sample counts once a label, so the total bounds a sum only times the labels of a sample.
     let most = keys.of_set.iter().map(Vec::len).max().unwrap_or(0);
-    for (total, &column) in whole(profile, columns)?.iter().zip(columns) {
+    let totals = if wrapping {
+        Vec::new()
+    } else {
+        whole(profile, columns)?
+    };
+    for (total, &column) in totals.iter().zip(columns) {
         let bound = i64::try_from(most)
             .ok()
             .and_then(|m| total.total.checked_mul(m));

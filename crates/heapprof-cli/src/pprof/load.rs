@@ -102,6 +102,14 @@ fn all(
             continue;
         }
         let problem = |error| anyhow!("problem fetching {what} profiles: {error}");
+        if let [_, _, ..] = &profiles[..]
+            && !together_fit(&profiles)
+        {
+            messages::note(
+                "the sum of the profiles does not fit in 64 bits, so no number of it can be trusted; as in pprof, sums \
+                 wrap around",
+            );
+        }
         let sum = merge_as_pprof(profiles, UNITS).map_err(problem)?;
         merged = Some(match merged {
             None => sum,
@@ -118,6 +126,19 @@ fn all(
         ));
     }
     Ok((merged, remote))
+}
+
+/// Whether 64 bits hold the sum of all samples, whichever type.
+fn together_fit(profiles: &[Profile]) -> bool {
+    let widest = profiles.iter().map(|p| p.sample_type.len()).max();
+    (0..widest.unwrap_or(0)).all(|column| {
+        let sum: u128 = profiles
+            .iter()
+            .flat_map(|p| (0..p.samples.len()).filter_map(move |i| p.samples.values(i).get(column)))
+            .map(|value| u128::from(value.unsigned_abs()))
+            .sum();
+        i64::try_from(sum).is_ok()
+    })
 }
 
 /// One source's profile, and whether it came from a server.

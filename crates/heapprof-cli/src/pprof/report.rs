@@ -192,13 +192,24 @@ fn options(
         total: match config.format {
             // They show no total, so one beyond 64 bits does not matter.
             "raw" | "proto" | "comments" => 0,
-            _ => graph::total(profile, column, mean_divisor)?,
+            _ => total(profile, column, mean_divisor),
         },
         symbol,
         source_path: flags.text("source_path").to_string(),
         trim_path: flags.text("trim_path").to_string(),
         zone: Zone::of(std::env::var("TZ").ok().as_deref()),
     })
+}
+
+/// What percentages are of. What 64 bits do not hold wraps, as in pprof, but not without a word.
+fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
+    if !graph::fits(profile, column) {
+        messages::note(&format!(
+            "the total of {} does not fit in 64 bits, so no number of it can be trusted; as in pprof, sums wrap around",
+            profile.text(profile.sample_type[column].r#type)
+        ));
+    }
+    graph::total(profile, column, mean_divisor)
 }
 
 /// The position of the sample type: by number, by name, else the profile's default, else the last one.

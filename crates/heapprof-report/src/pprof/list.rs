@@ -66,6 +66,11 @@ pub fn list(
                 values.show(cum),
                 percentage(cum, options.total)
             )?;
+            let (first, last) = range(&graph, &nodes);
+            if first > last {
+                // pprof opens no file of which it shows nothing.
+                continue;
+            }
             let lines = match read(file) {
                 Ok(lines) => lines,
                 Err(why) => {
@@ -77,7 +82,6 @@ pub fn list(
             for &node in &nodes {
                 of_line.entry(graph.info(node).line).or_default().push(node);
             }
-            let (first, last) = range(&graph, &nodes);
             for number in first..=last {
                 let line = usize::try_from(number - 1)
                     .ok()

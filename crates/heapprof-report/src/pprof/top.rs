@@ -14,7 +14,7 @@ use crate::error::Error;
 /// What the lines above a report say of its graph.
 pub(super) fn shown(graph: &Graph<'_>, dropped_edges: usize) -> Shown {
     Shown {
-        flat: graph.shown().iter().map(|&node| graph.flat(node)).sum(),
+        flat: graph::sum(graph.shown().iter().map(|&node| graph.flat(node))),
         nodes: graph.shown().len(),
         of_nodes: graph.of_nodes,
         dropped_nodes: graph.dropped_nodes,
@@ -45,7 +45,7 @@ pub fn top(profile: &Profile, options: &Options, mut writer: impl Write) -> Resu
     let mut sum = 0i64;
     for &node in graph.shown() {
         let (flat, cum) = (graph.flat(node), graph.cum(node));
-        sum += flat;
+        sum = sum.wrapping_add(flat);
         let inlined = graph.callers(node).any(|edge| edge.inline);
         let called = graph.callers(node).any(|edge| !edge.inline);
         let mark = match (inlined, called) {

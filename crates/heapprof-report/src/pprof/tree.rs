@@ -30,7 +30,7 @@ pub fn tree(profile: &Profile, options: &Options, mut writer: impl Write) -> Res
     let mut sum = 0i64;
     for node in nodes {
         let (flat, cum) = (graph.flat(node), graph.cum(node));
-        sum += flat;
+        sum = sum.wrapping_add(flat);
         let call = |text: &mut String, edge: &Edge, other: u32| {
             let weight = graph.weight(edge);
             aligned(text, &values.show(weight), 50);
