@@ -1,16 +1,23 @@
 //! What every input must survive: read, written again, asked. The mutation test and the fuzz target share it.
 
+use std::io::Write;
+
+use heapprof_analysis::reshape::{self, Detail, LabelFilter, NameFilters, NumberTest, go_regex};
 use heapprof_analysis::{
-    Query, Question, Session, Source, Suppressions, TreeOptions, Types, leaks, tags, top, traces,
-    tree,
+    Query, Question, Session, Source, Suppressions, TreeOptions, Types, folded, graph, leaks, tags,
+    top, traces, tree,
 };
-use heapprof_formats::{Options, read};
-use heapprof_profile::{ReadOptions, decode_with, encode_plain};
+use heapprof_formats::{
+    Format, GperftoolsForm, Options, WriteError, read, write_firefox, write_gperftools,
+    write_speedscope,
+};
+use heapprof_profile::{Profile, ReadOptions, decode_with, encode_plain};
+use heapprof_report::{jeprof, pprof};
 
 /// The most an input may inflate to.
 pub(crate) const LIMIT: usize = 1 << 20;
 
-/// Reads `bytes`, of whatever format, encodes what came out, and with `asked` asks for top and tree. Whether it could be read.
+/// Reads `bytes`, of whatever format, encodes what came out, and with `asked` asks for every report and every form. Whether it could be read.
 pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let options = Options::default().max_inflated(LIMIT as u64);
     let profile = match read(bytes, &options) {
@@ -31,6 +38,8 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     if !asked {
         return true;
     }
+    write_all(&profile);
+    print_all(profile.clone());
     let source = Source::new("input", profile);
     let in_use = source.clone();
     let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
@@ -45,6 +54,11 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
     assert_eq!(flat, report.header.net);
     tree(&session, &Query::default()).expect("tree answers");
+    folded(&session, &Query::default(), |stack, value| {
+        heapprof_report::folded(stack, value, std::io::sink())
+    })
+    .expect("folded answers")
+    .expect("a sink takes everything");
     traces(&session, &Query::default()).expect("traces answers");
     tags(&session, &Query::default()).expect("tags answers");
     let Ok(question) = Question::new(vec![in_use], &Query::default(), Types::InUse) else {
@@ -55,4 +69,152 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let session = Session::new(question.with_suppressions(&rules)).expect("SQLite opens");
     leaks(&session, &Query::default(), &rules).expect("leaks answers");
     true
+}
+
+/// Every form that `convert` writes. What the readers know of them is read again.
+fn write_all(profile: &Profile) {
+    let reads = |bytes: &[u8], format: Format| {
+        let again = read(bytes, &Options::default()).unwrap_or_else(|error| {
+            panic!("{format:?}: {error}:\n{}", String::from_utf8_lossy(bytes))
+        });
+        assert_eq!(again.format, format);
+    };
+    let mut out = Vec::new();
+    for lines in [false, true] {
+        out.clear();
+        if fits(write_speedscope(profile, "input", lines, &mut out)) {
+            reads(&out, Format::Speedscope);
+        }
+    }
+    for (form, format) in [
+        (GperftoolsForm::Plain, Format::Gperftools),
+        (GperftoolsForm::Symbolized, Format::Symbolized),
+    ] {
+        out.clear();
+        if fits(write_gperftools(profile, form, &mut out)) {
+            reads(&out, format);
+        }
+    }
+    fits(write_firefox(profile, "input", std::io::sink()));
+    heapprof_report::profile_json(profile, std::io::sink()).expect("JSON holds everything");
+    heapprof_report::profile_csv(profile, std::io::sink()).expect("CSV holds everything");
+    // Sums beyond 64 bits and negative values have no place in it.
+    let _ = heapprof_report::callgrind(profile, std::io::sink());
+}
+
+/// Whether the form had a place for the profile; nothing else may go wrong.
+fn fits<T>(result: Result<T, WriteError>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(WriteError::Unfit(reason)) => {
+            assert!(
+                reason.lines().count() == 1 && reason.len() < 1000,
+                "{reason}"
+            );
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What `heapprof pprof` and `heapprof jeprof` print: with every filter, at every granularity, in every format.
+fn print_all(mut profile: Profile) {
+    // One that is no regular expression drops nothing.
+    let _ = reshape::drop_uninteresting(&mut profile);
+    let Some(last) = profile.sample_type.len().checked_sub(1) else {
+        return;
+    };
+    let units = reshape::label_units(&profile);
+    let r#type = profile.sample_type[last];
+    let options = pprof::Options {
+        column: last,
+        sample_type: profile.text(r#type.r#type).to_string(),
+        sample_unit: profile.text(r#type.unit).to_string(),
+        num_label_units: units.of.clone(),
+        ..pprof::Options::default()
+    };
+    let out = &mut std::io::sink();
+    pprof::raw(&profile, &options.zone, out).expect("a sink takes everything");
+    print(&profile, &options, out);
+    // A sum beyond 64 bits.
+    let _ = jeprof::text(&profile, last, jeprof::Measure::Bytes, true, out);
+    let _ = jeprof::collapsed(&profile, last, out);
+
+    let mut filtered = profile.clone();
+    filter(&mut filtered);
+    let mean = pprof::Options {
+        mean_divisor: Some(0),
+        cum_sort: true,
+        call_tree: true,
+        drop_negative: true,
+        ratio: 0.5,
+        node_count: 3,
+        ..options.clone()
+    };
+    print(&filtered, &mean, out);
+    for (function, filename, line, address) in [
+        (true, false, false, false),
+        (false, true, false, false),
+        (true, true, true, true),
+    ] {
+        let mut coarse = profile.clone();
+        let detail = Detail {
+            inlines: address,
+            function,
+            filename,
+            line,
+            column: false,
+            address,
+        };
+        reshape::aggregate(&mut coarse, detail);
+        print(&coarse, &options, out);
+    }
+}
+
+/// All filters at once; `a` is in most names.
+fn filter(profile: &mut Profile) {
+    let regex = |text: &str| go_regex(text).expect("a regular expression");
+    let (common, rare) = (regex("a"), regex("zz"));
+    let show = |number: i64, unit: &str| format!("{number}{unit}");
+    reshape::add_label_frames(profile, &["bytes", "thread"], &["key"], &show);
+    let names = NameFilters {
+        focus: Some(&common),
+        ignore: Some(&rare),
+        hide: Some(&rare),
+        show: Some(&common),
+    };
+    reshape::keep_by_name(profile, names);
+    reshape::show_from(profile, &common);
+    let no_range = |_: &str| -> Result<Option<NumberTest>, String> { Ok(None) };
+    let rare_label = LabelFilter::as_pprof("zz", no_range).expect("a label filter");
+    reshape::keep_by_label(profile, None, Some(&rare_label));
+    reshape::keep_label_keys(profile, Some(&common), Some(&rare));
+    reshape::prune_from(profile, &rare);
+    reshape::drop_empty_labels(profile);
+    reshape::set_label(profile, "pprof::base", "true");
+}
+
+/// Every printer that makes a graph. They err where 64 bits do not hold the sums, and there only.
+fn print(profile: &Profile, options: &pprof::Options, out: &mut dyn Write) {
+    let total = graph::total(profile, options.column, options.mean_divisor);
+    let Ok(total) = total else { return };
+    let options = &pprof::Options {
+        total,
+        ..options.clone()
+    };
+    let io = "a sink takes everything";
+    pprof::traces(profile, options, out).expect(io);
+    pprof::tags(profile, options, out).expect(io);
+    pprof::comments(profile, out).expect(io);
+    pprof::proto(profile.clone(), options, out).expect(io);
+    let printed = [
+        pprof::top(profile, options, &mut *out),
+        pprof::tree(profile, options, &mut *out),
+        pprof::dot(profile, options, &mut *out),
+        pprof::callgrind(profile, options, &mut *out),
+        pprof::topproto(profile, options, &mut *out),
+    ];
+    for result in printed {
+        result.expect("what has a total has a graph");
+    }
 }

@@ -280,6 +280,11 @@ fn foreign() -> Vec<Case> {
             &b"\xfd7zXZ\x00\x00\x04"[..],
             "is xz-compressed",
         ),
+        case(
+            "perf.data",
+            &b"PERFILE2\x68\x00\x00\x00\x00\x00\x00\x00"[..],
+            "perf script -i FILE > out.txt",
+        ),
         case("profile.bz2", &b"BZh91AY&SY"[..], "is bzip2-compressed"),
         case(
             "database.db",

@@ -1,12 +1,14 @@
 //! Damage at random, with a fixed seed: whatever bytes come in, out comes a profile or an error.
 //!
-//! Each mutant is decoded, encoded again, and asked for top and tree. No panic, no hang (the whole run
-//! has a time bound), and no more memory than [`BOUND`] on top of the mutant's own size times [`FACTOR`].
+//! Each mutant is decoded and encoded again; some are written in every form and asked for every report. No panic, no hang
+//! (the whole run has a time bound), and no more memory than [`BOUND`] on top of the mutant's own size times [`FACTOR`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+use heapprof_formats::{Options, read};
 
 use crate::exercise::{LIMIT, exercise};
 use crate::harness::{sample_profiles, valid};
@@ -17,8 +19,10 @@ const BOUND: usize = 24 << 20;
 /// Memory for each byte of inflated profile.
 const FACTOR: usize = 200;
 const ROUNDS: usize = 100_000;
-/// Every so often a mutant is also asked questions through SQLite, which costs more than decoding.
-const ASKED: usize = 20;
+/// Every so often a mutant that can be read is also asked questions through SQLite, printed and written, which costs more than decoding.
+const ASKED: usize = 48;
+/// A text is mutated from its first lines, which hold all kinds of them: long ones only take longer.
+const LONGEST: usize = 8 << 10;
 
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
@@ -112,7 +116,10 @@ fn mutate(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn damaged_profiles_do_no_harm() {
     let started = Instant::now();
-    let mut random = Random(0x6865_6170_7072_6f66);
+    // Others by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p heapprof-tests damaged_profiles
+    let set = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let mut random = Random(set("HEAPPROF_SEED").unwrap_or(0x6865_6170_7072_6f66));
+    let rounds = set("HEAPPROF_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
     // Plain bytes as seeds: damage to gzip data seldom reaches the decoder.
     let mut seeds: Vec<Vec<u8>> = made()
         .into_iter()
@@ -122,15 +129,18 @@ fn damaged_profiles_do_no_harm() {
         .into_iter()
         .filter(|f| f.metadata().unwrap().len() < 20_000);
     seeds.extend(recorded.map(|f| inflate(&std::fs::read(f).unwrap())));
-    seeds.extend(
-        foreign()
-            .iter()
-            .map(|f| inflate(&std::fs::read(f).unwrap())),
-    );
+    let foreign = foreign();
+    let formats: BTreeSet<&str> = foreign
+        .iter()
+        .map(|seed| read(&seed[..], &Options::default()))
+        .filter_map(|reading| Some(reading.ok()?.format.name()))
+        .collect();
+    assert_eq!(formats.len(), 17, "a format without a seed: {formats:?}");
+    seeds.extend(foreign);
     let zipped: Vec<Vec<u8>> = seeds.iter().map(|s| crate::wire::gzip(s)).collect();
     let mut worst = 0.0f64;
     let mut read = 0;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let pick = random.below(seeds.len());
         let other = random.below(seeds.len());
         let mutant = match round % 16 {
@@ -139,7 +149,7 @@ fn damaged_profiles_do_no_harm() {
         };
         let before = LIVE.with(Cell::get);
         PEAK.with(|peak| peak.set(before));
-        read += usize::from(exercise(&mutant, round % ASKED == 0));
+        read += usize::from(exercise(&mutant, read % ASKED == 0));
         let used = PEAK.with(Cell::get) - before;
         let inflated = if round % 16 == 0 { LIMIT } else { mutant.len() };
         let bound = BOUND + inflated * FACTOR;
@@ -151,41 +161,125 @@ fn damaged_profiles_do_no_harm() {
         worst = worst.max(used as f64 / bound as f64);
         // Generous: the run takes under a minute, a hang takes for ever.
         assert!(
-            started.elapsed() < Duration::from_secs(900),
+            started.elapsed() < Duration::from_secs(900 * (1 + (rounds / ROUNDS) as u64)),
             "round {round} hangs"
         );
     }
     eprintln!(
-        "{ROUNDS} mutants, {read} of them read, at most {:.0} % of the memory bound",
+        "{rounds} mutants, {read} of them read, at most {:.0} % of the memory bound",
         worst * 100.0
     );
 }
 
-/// The samples of other formats that are small enough to be read often.
-fn foreign() -> Vec<PathBuf> {
+/// A file of each format that describes stacks by their parents, whose calls are nested `depth` deep, each with a value.
+fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
+    let lines = |line: &dyn Fn(usize) -> String| (1..=depth).map(line).collect::<String>();
+    let heaptrack = [
+        "v 10400 3\ni 1\n".to_string(),
+        lines(&|i| format!("t 1 {:x}\n", i - 1)),
+        lines(&|i| format!("a 1 {i:x}\n+ {:x}\n", i - 1)),
+    ];
+    let mprof = lines(&|i| format!("a:{}:9999999\n", 9_000_000 - i));
+    let opened = lines(&|i| format!("{{\"type\":\"O\",\"frame\":0,\"at\":{i}}},"));
+    let closed = lines(&|i| format!("{{\"type\":\"C\",\"frame\":0,\"at\":{}}},", depth + i));
+    let speedscope = format!(
+        "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"shared\":{{\"frames\":[{{\"name\":\"f\"}}]}},\
+         \"profiles\":[{{\"type\":\"evented\",\"name\":\"\",\"unit\":\"bytes\",\"events\":[{opened}{}]}}]}}",
+        closed.trim_end_matches(',')
+    );
+    let massif = [
+        "desc: x\ncmd: x\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\n"
+            .to_string(),
+        format!("mem_heap_B={depth}\nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=peak\n"),
+        format!("n1: {depth} x\n"),
+        lines(&|i| {
+            let callers = usize::from(i < depth);
+            format!("{}n{callers}: {} 0x1: f\n", " ".repeat(i), depth + 1 - i)
+        }),
+    ];
+    vec![
+        ("heaptrack", heaptrack.concat()),
+        ("mprof", mprof),
+        ("speedscope", speedscope),
+        ("massif", massif.concat()),
+    ]
+}
+
+/// Text grows with the depth, stacks with its square.
+#[test]
+fn deep_chains_take_bounded_memory() {
+    let mut refused = BTreeSet::new();
+    for depth in [50, 500, 1000, 1500, 2000, 4000, 16_000] {
+        for (format, text) in deep_chains(depth) {
+            // Massif's lines are as long as their depth.
+            if format == "massif" && depth > 2000 {
+                continue;
+            }
+            let before = LIVE.with(Cell::get);
+            PEAK.with(|peak| peak.set(before));
+            let reading = read(text.as_bytes(), &Options::default());
+            let used = PEAK.with(Cell::get) - before;
+            let bound = BOUND + text.len() * FACTOR;
+            assert!(
+                used <= bound,
+                "{format}, {depth} deep: {used} bytes for {}",
+                text.len()
+            );
+            match reading {
+                Ok(reading) => {
+                    assert_eq!(reading.format.name(), format);
+                    let frames = reading.profile.samples.frames();
+                    assert_eq!(frames, depth * (depth + 1) / 2, "{format}, {depth} deep");
+                }
+                Err(error) => {
+                    assert!(
+                        error.to_string().contains("frames in the stacks of"),
+                        "{error}"
+                    );
+                    assert!(depth > 1000, "{format} refuses {depth}: {error}");
+                    refused.insert(format);
+                }
+            }
+        }
+    }
+    assert_eq!(refused.len(), 3, "{refused:?}");
+}
+
+/// The samples of other formats: whole where they are small, else their beginning.
+fn foreign() -> Vec<Vec<u8>> {
     let folders = std::fs::read_dir(sample_profiles().join("foreign")).unwrap();
     let folders = folders.map(|f| f.unwrap().path()).filter(|f| f.is_dir());
     let files = folders.flat_map(|f| std::fs::read_dir(f).unwrap());
-    let mut files: Vec<PathBuf> = files
-        .map(|f| f.unwrap())
-        .filter(|f| f.metadata().unwrap().len() < 20_000)
-        .map(|f| f.path())
-        .collect();
+    let mut files: Vec<_> = files.map(|f| f.unwrap().path()).collect();
     files.sort();
-    assert!(files.len() > 10, "the samples are missing");
-    files
+    let seed = |file| {
+        let mut plain = inflate(&std::fs::read(file).unwrap());
+        // JSON is nothing without its end, and protobuf not made of lines.
+        let in_lines = !plain.starts_with(b"{") && !plain.contains(&0);
+        if in_lines && plain.len() > 20_000 {
+            let end = plain[..LONGEST].iter().rposition(|&b| b == b'\n').unwrap();
+            plain.truncate(end + 1);
+        }
+        plain
+    };
+    let seeds = files.iter().map(seed);
+    seeds.filter(|seed| seed.len() < 20_000).collect()
 }
 
 fn inflate(bytes: &[u8]) -> Vec<u8> {
     use std::io::Read;
     let mut plain = Vec::new();
-    match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => {
-            flate2::read::MultiGzDecoder::new(bytes)
-                .read_to_end(&mut plain)
-                .unwrap();
-        }
-        false => plain.extend_from_slice(bytes),
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        flate2::read::MultiGzDecoder::new(bytes)
+            .read_to_end(&mut plain)
+            .unwrap();
+    } else if bytes.starts_with(b"\x28\xb5\x2f\xfd") {
+        ruzstd::decoding::StreamingDecoder::new(bytes)
+            .unwrap()
+            .read_to_end(&mut plain)
+            .unwrap();
+    } else {
+        plain.extend_from_slice(bytes);
     }
     plain
 }

@@ -75,6 +75,10 @@ const CASES: &[(&str, &str, Changes)] = &[
                 "",
             ),
             ("--- heap", "--- contention"),
+            (
+                "--- symbol\nbinary=/bin/app\n0x401000 main\n---\n--- heap\nheap_v2/1\n",
+                "--- heap\nheap 7\n",
+            ),
             ("heap_v2/1\n@ 0x401001\n  t*: 1: 96 [0: 0]\n", ""),
             ("heap_v2/1", "heap 7"),
             ("t*: 1", "t*: one"),
@@ -167,6 +171,11 @@ const CASES: &[(&str, &str, Changes)] = &[
             ("+ 0", "+"),
             ("- 0", "- -1"),
             ("c 5", "c five"),
+            ("a 10 1\n+ 0\n", "a 7fffffffffffffff 1\n+ 0\n+ 0\n"),
+            (
+                "a 10 1\n+ 0\nc 5\nR 9\n- 0\n",
+                "a 7fffffffffffffff 1\n- 0\n- 0\n- 0\n",
+            ),
             ("R 9", "Q 9"),
         ],
     ),
@@ -182,10 +191,19 @@ const CASES: &[(&str, &str, Changes)] = &[
             ("32 byte(s) leaked", "64 byte(s) leaked"),
             ("2 allocation(s)", "two allocation(s)"),
             (
+                "main m.c:3\n",
+                "main m.c:3\nDirect leak of 9223372036854775807 byte(s) in 1 object(s) allocated from:\n    #0 0x10 in main m.c:3\n",
+            ),
+            (
                 "Direct leak of 32 byte(s) in 2 object(s) allocated from:\n    #0 0x10 in main m.c:3\n\nSUMMARY: LeakSanitizer: 32 byte(s) leaked in 2 allocation(s).\n",
                 "",
             ),
         ],
+    ),
+    (
+        "memleak",
+        "[11:16:33] Top 2 stacks with outstanding allocations:\n\t96 bytes in 5 allocations from stack\n\t\tmain+0x6d [app]\n\t4 bytes in 1 allocations from stack\n\t\tmain+0x6d [app]\n",
+        &[("96 bytes", "9223372036854775807 bytes")],
     ),
     (
         "bpftrace",
@@ -197,6 +215,10 @@ const CASES: &[(&str, &str, Changes)] = &[
             ("]: 5\n@[\n    main+7\n]: 9\n", ""),
             ("]: 5", "main"),
             ("]: 5\n", ""),
+            (
+                "]: 5\n@[\n    main+7\n]: 9\n",
+                "]: 9223372036854775807\n@[\n    malloc+1\n    main+7\n]: 9223372036854775807\n",
+            ),
         ],
     ),
     (
@@ -205,6 +227,10 @@ const CASES: &[(&str, &str, Changes)] = &[
         &[
             ("               12\n\n", ""),
             ("               12\n", "\nthe end\n"),
+            (
+                "               12\n\n",
+                "               12\n\n              libc.so.1`malloc\n              app`main+0x1a\n    9223372036854775807\n\n",
+            ),
             (
                 "               12\n",
                 "\n           value  ------------- Distribution ------------- count    \n",
@@ -217,6 +243,7 @@ const CASES: &[(&str, &str, Changes)] = &[
         &[
             ("bytes=0x10\n\t", "bytes=x\n\t"),
             ("bytes=0x10\n\t", "bytes=0xffffffffffffffff\n\t"),
+            ("bytes=0x10\n\t", "bytes=0x7fffffffffffffff\n\t"),
             (
                 "\t  10 f+0x1 (/bin/app)\n\napp 7 [001] 2.26",
                 "\t  f+0x1 (/bin/app)\n\napp 7 [001] 2.26",
@@ -230,6 +257,12 @@ const CASES: &[(&str, &str, Changes)] = &[
         &[
             ("b:12:14\n", "b:12:14\nc:12:14 pages\n"),
             ("b:12:14", "b:12:99999999999999999999"),
+            ("b:12:14", "b:12:9223372036854775807"),
+            ("b:12:14", "b:9223372036854775807:0"),
+            (
+                "a:10:12\nmain::b:12:14\n",
+                "a:0:2251799813685247\nmain::a:1:2251799813685247\n",
+            ),
         ],
     ),
     (
@@ -262,6 +295,7 @@ const CASES: &[(&str, &str, Changes)] = &[
             ("main 1\n", "main 1\nmain;parse\n"),
             ("main 1\n", "main 1\nmain 2 3\n"),
             ("main 1\n", "main 99999999999999999999\n"),
+            ("main 1\n", "main;parse 9223372036854775807\n"),
             ("main;parse 96\n", "main;parse 96 97\n"),
         ],
     ),
@@ -292,6 +326,7 @@ fn each_damage_is_refused_in_one_line() {
             let message = error(&whole.replacen(from, to, 1));
             assert_eq!(message.lines().count(), 1, "{message}");
             assert!(message.len() < 400, "{message}");
+            assert!(message.starts_with("line "), "{format}: {message}");
             let shown = |text: &str| {
                 let text = text.replace('\n', "⏎").replace('|', "\\|");
                 let cut: String = text.chars().take(50).collect();

@@ -306,6 +306,115 @@ fn numbers_keep_their_digits() {
     }
 }
 
+/// The addresses of each stack and its values.
+fn stacks(profile: &Profile) -> Vec<(Vec<u64>, Vec<i64>)> {
+    let address = |l: &LocationIndex| profile.location[l.index()].address;
+    let stack = |i| profile.samples.stack(i).iter().map(address).collect();
+    let samples = 0..profile.samples.len();
+    samples
+        .map(|i| (stack(i), profile.samples.values(i).to_vec()))
+        .collect()
+}
+
+/// An address in no mapping is in one over all addresses, which must not push the others aside.
+#[test]
+fn gperftools_text_keeps_its_addresses() {
+    let stray = "heap profile: 3: 9 [3: 9] @ heapprofile\n2: 8 [2: 8] @ 0x401000 0x402000\n1: 1 [1: 1] @ 0x1001 0x401000\n\n\
+        MAPPED_LIBRARIES:\n00400000-00403000 r-xp 00000000 08:02 1 /bin/app\n7f01000-7f02000 r-xp 00000000 00:00 0\n";
+    let mut texts = vec![stray.as_bytes().to_vec()];
+    let files = samples("gperftools");
+    texts.extend(files.iter().map(|file| std::fs::read(file).unwrap()));
+    assert!(texts.len() > 5);
+    for text in texts {
+        let profile = read(&text[..], &Options::default()).unwrap().profile;
+        let mut bytes = Vec::new();
+        write_gperftools(&profile, GperftoolsForm::Plain, &mut bytes).unwrap();
+        let again = read(&bytes[..], &Options::default()).unwrap().profile;
+        let kept: Vec<_> = stacks(&profile)
+            .into_iter()
+            .filter(|(_, values)| values.iter().any(|&v| v != 0))
+            .collect();
+        let found = stacks(&again);
+        assert_eq!(found.len(), kept.len());
+        for ((found, found_values), (stack, values)) in found.iter().zip(&kept) {
+            assert_eq!((found_values, found.len()), (values, stack.len()));
+            for (found, &address) in found.iter().zip(stack) {
+                // Return addresses of 0 and 1 are no places.
+                let is_kept = *found == address || address.wrapping_add(1) < 2;
+                assert!(is_kept, "{}", String::from_utf8_lossy(&bytes));
+            }
+        }
+        let files = |profile: &Profile| {
+            let maps = profile.mapping.iter();
+            let mut maps: Vec<_> = maps
+                .map(|m| {
+                    (
+                        m.memory_start,
+                        m.memory_limit,
+                        profile.text(m.filename).to_string(),
+                    )
+                })
+                .collect();
+            maps.sort();
+            maps
+        };
+        assert_eq!(files(&again), files(&profile));
+    }
+}
+
+#[test]
+fn odd_names_and_negative_sums_come_back() {
+    let mut builder = heapprof_profile::ProfileBuilder::new(&[
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+    ]);
+    builder.folded("0x401000@/bin/a\u{1}b;f\u{7f}g\u{1}h", &[-3, -300]);
+    let profile = builder.finish();
+    let mut bytes = Vec::new();
+    write_speedscope(&profile, "\u{7f}", false, &mut bytes).unwrap();
+    let again = read(&bytes[..], &Options::default()).unwrap().profile;
+    assert_eq!(sums(&again, 1), sums(&profile, 1));
+    for form in [GperftoolsForm::Plain, GperftoolsForm::Symbolized] {
+        bytes.clear();
+        write_gperftools(&profile, form, &mut bytes).unwrap();
+        let again = read(&bytes[..], &Options::default()).unwrap().profile;
+        assert!(again.samples.values(0).ends_with(&[-3, -300]));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = |kind: (&str, &str), value: i64| {
+        let mut builder = heapprof_profile::ProfileBuilder::new(&[kind]);
+        builder.folded("main;f", &[value]);
+        builder.finish()
+    };
+    let time = profile(("cpu", "nanoseconds"), 1);
+    let large = profile(("inuse_space", "kilobytes"), i64::MAX / 2);
+    let negative = profile(("inuse_space", "bytes"), -1);
+    for (form, profile, says) in [
+        ("gperftools", &time, "the profile has neither"),
+        ("symbolized", &time, "the profile has neither"),
+        ("gperftools", &large, "more than 2^63 bytes"),
+        ("speedscope", &large, "does not fit in 64 bits"),
+        ("firefox", &large, "does not fit in 64 bits"),
+        ("callgrind", &negative, "negative"),
+    ] {
+        let file = std::fs::File::create(folder.path().join("in.pb.gz")).unwrap();
+        heapprof_profile::encode(profile, file).unwrap();
+        let run = run(
+            folder.path(),
+            &["convert", "--to", form, "in.pb.gz", "-o", "out"],
+        );
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{form}");
+        assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        assert!(run.err.starts_with("heapprof: in.pb.gz: "), "{}", run.err);
+        assert!(run.err.contains(says), "{}", run.err);
+        assert!(!folder.path().join("out").exists());
+    }
+}
+
 /// Flat bytes by function, as google-pprof and jeprof print them.
 fn perl_pprof(tool: &str, file: &Path) -> Option<BTreeMap<String, i64>> {
     let output = Command::new(tool)

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::io;
 
+use heapprof_profile::Error as ProfileError;
+
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Errors of pprof's protobuf, and those that concern every format: gzip, size, reading.
     #[error(transparent)]
-    Profile(#[from] heapprof_profile::Error),
+    Profile(#[from] ProfileError),
     /// A line that its format does not have, or not there.
     #[error("line {line}: expected {expected}, found {found}")]
     Line {
@@ -65,6 +67,19 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// What is more than 64 bits hold, with the line where that shows; other errors know their place.
+    pub(crate) fn at_line(self, line: u64) -> Self {
+        match self {
+            Error::Profile(defect @ ProfileError::Overflow { .. }) => Error::Contradiction {
+                line,
+                defect: defect.to_string(),
+            },
+            other => other,
+        }
+    }
+}
+
 struct Tried<'a>(&'a [&'static str]);
 
 impl std::fmt::Display for Tried<'_> {
@@ -81,9 +96,9 @@ impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Error>() {
             Ok(ours) => ours,
-            Err(error) => match error.downcast::<heapprof_profile::Error>() {
+            Err(error) => match error.downcast::<ProfileError>() {
                 Ok(profile) => Error::Profile(profile),
-                Err(error) => Error::Profile(heapprof_profile::Error::Io(error)),
+                Err(error) => Error::Profile(ProfileError::Io(error)),
             },
         }
     }

@@ -17,7 +17,7 @@ use crate::figures::hex;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Module, Tally, too_deep};
+use crate::tally::{Frame, Frames, Module, Tally};
 use crate::texts::Texts;
 use sites::{Allocation, Sites};
 
@@ -37,7 +37,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     while lines.advance()? {
         file.line(lines)?;
     }
-    file.reading()
+    file.reading(lines)
 }
 
 #[derive(Default)]
@@ -149,8 +149,10 @@ impl File {
             // A suppression that the program brought along; heaptrack applies it only to what it prints.
             Some(b'S') => Ok(()),
             Some(b'x' | b'm') => {
-                Err(lines
-                    .wrong("interpreted data (raw data goes through heaptrack_interpret first)"))
+                Err(lines.wrong(
+                    "interpreted data; make it of raw data first, by heaptrack_interpret of heaptrack's libexec: \
+                     zstd -dc FILE | heaptrack_interpret > OUT",
+                ))
             }
             Some(_) => {
                 Err(lines.wrong("a line of heaptrack's, which begins with one of vXIstia+-cRAS#"))
@@ -230,24 +232,21 @@ impl File {
         Ok(Allocation { size, trace })
     }
 
-    fn reading(self) -> Result<Reading, Error> {
+    fn reading(self, lines: &Lines<'_>) -> Result<Reading, Error> {
         let mut tally = Tally::new(&sites::TYPES);
         cut_frames::of_tracers(&mut tally.builder.profile);
         let none = tally.labelled("", "");
         let locations = self.locations(&mut tally);
         let mut stack = Vec::new();
-        let mut frames = 0usize;
+        let mut frames = Frames::of(lines.bytes());
         for (trace, values) in self.sites.values() {
             stack.clear();
             let mut next = trace;
             // A parent comes before its children, so this ends.
             while let Some(&(instruction, parent)) = entry(&self.traces, next) {
+                frames.count()?;
                 stack.extend(entry(&locations, instruction));
                 next = parent;
-            }
-            frames = frames.saturating_add(stack.len());
-            if frames > crate::tally::MOST_FRAMES {
-                return Err(too_deep());
             }
             tally.add(&stack, none, &values)?;
         }

@@ -13,6 +13,7 @@ pub(crate) struct Lines<'a> {
     inner: &'a mut dyn BufRead,
     line: Vec<u8>,
     number: u64,
+    bytes: u64,
     again: bool,
     at_end: bool,
 }
@@ -23,6 +24,7 @@ impl<'a> Lines<'a> {
             inner,
             line: Vec::new(),
             number: 0,
+            bytes: 0,
             again: false,
             at_end: false,
         }
@@ -57,7 +59,9 @@ impl<'a> Lines<'a> {
                 return Err(self.wrong(format!("a line of at most {} MiB", LONGEST >> 20)));
             }
             self.line.extend_from_slice(&buffer[..taken]);
-            self.inner.consume(taken + usize::from(end.is_some()));
+            let consumed = taken + usize::from(end.is_some());
+            self.inner.consume(consumed);
+            self.bytes += consumed as u64;
             if end.is_some() {
                 break;
             }
@@ -91,6 +95,11 @@ impl<'a> Lines<'a> {
     /// Its number, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// How many bytes all lines up to here took.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// What is left of the stream, for formats that are not made of lines.

@@ -15,6 +15,12 @@ use crate::lines::Lines;
 const MOST_MAPPINGS: usize = 1 << 20;
 /// Definitions beyond these are passed over; gperftools writes one.
 const MOST_DEFINITIONS: usize = 64;
+/// So are those with longer names: gperftools' is `build`.
+const LONGEST_NAME: usize = 256;
+/// So many `$` of a line are looked up; a line of gperftools' has one.
+const MOST_LOOKED_UP: usize = 64;
+/// All definitions that are put into the lines of a file are together this long at most.
+const MOST_PUT_IN: usize = 16 << 20;
 /// A line with definitions put in grows up to this.
 const LONGEST: usize = 64 << 10;
 
@@ -142,42 +148,57 @@ fn without_log_prefix(line: &[u8]) -> &[u8] {
 
 /// `name=value` lines: `$name` in later lines stands for the value. The first definition of a name counts.
 #[derive(Default)]
-struct Definitions(Vec<(Vec<u8>, Vec<u8>)>);
+struct Definitions {
+    known: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How much was put into lines.
+    put_in: usize,
+}
 
 impl Definitions {
     fn add(&mut self, line: &[u8]) {
         if let Some(at) = memchr::memchr(b'=', line)
-            && self.0.len() < MOST_DEFINITIONS
+            && self.known.len() < MOST_DEFINITIONS
         {
             let (name, value) = (line[..at].trim_ascii(), line[at + 1..].trim_ascii());
-            self.0.push((name.to_vec(), value.to_vec()));
+            if name.len() <= LONGEST_NAME {
+                self.known.push((name.to_vec(), value.to_vec()));
+            }
         }
     }
 
-    fn apply<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.0.is_empty() || line.len() > LONGEST || !line.contains(&b'$') {
+    fn apply<'a>(&mut self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.known.is_empty()
+            || self.put_in > MOST_PUT_IN
+            || line.len() > LONGEST
+            || !line.contains(&b'$')
+        {
             return line.into();
         }
         let mut applied = Vec::with_capacity(line.len());
         let mut rest = line;
-        while let Some((&byte, tail)) = rest.split_first() {
-            let definition = (byte == b'$')
-                .then(|| self.0.iter().find(|(name, _)| tail.starts_with(name)))
-                .flatten();
-            match definition {
+        for _ in 0..MOST_LOOKED_UP {
+            let Some(dollar) = memchr::memchr(b'$', rest) else {
+                break;
+            };
+            let tail = &rest[dollar + 1..];
+            applied.extend_from_slice(&rest[..dollar]);
+            let known = |(name, _): &&(Vec<u8>, Vec<u8>)| tail.starts_with(name);
+            rest = match self.known.iter().find(known) {
                 Some((name, value)) => {
                     applied.extend_from_slice(value);
-                    rest = &tail[name.len()..];
+                    self.put_in = self.put_in.saturating_add(value.len());
+                    &tail[name.len()..]
                 }
                 None => {
-                    applied.push(byte);
-                    rest = tail;
+                    applied.push(b'$');
+                    tail
                 }
-            }
+            };
             if applied.len() > LONGEST {
                 return line.into();
             }
         }
+        applied.extend_from_slice(rest);
         applied.into()
     }
 }
@@ -306,6 +327,40 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(map(text), expected, "{text}");
+        }
+    }
+
+    /// Each took minutes, or far longer than its text.
+    #[test]
+    fn definitions_take_no_time() {
+        let long = |c: char, n: usize| c.to_string().repeat(n);
+        let names: String = (0..64)
+            .map(|i| format!("{}{i}=x\n", long('$', 16_000)))
+            .collect();
+        let mapping = "10-20 r-xp 0 00:00 0 /a$b\n";
+        for (text, expected) in [
+            (format!("{names}{}\n", long('$', 60_000).repeat(20)), ""),
+            (
+                format!(
+                    "x={}\n{}b=c\n{mapping}",
+                    long('v', 60_000),
+                    "$x\n".repeat(300_000)
+                ),
+                "10-20 0 /a$b",
+            ),
+            (
+                format!("{}=y\nb=c\n{mapping}", long('n', 257)),
+                "10-20 0 /ac",
+            ),
+            (
+                format!("b=c\n10-20 r-xp 0 00:00 0 {}$b\n", long('$', 64)),
+                &format!("10-20 0 {}$b", long('$', 64)),
+            ),
+        ] {
+            let started = std::time::Instant::now();
+            assert_eq!(map(&text), expected);
+            let took = started.elapsed();
+            assert!(took.as_secs() < 20, "{took:?}");
         }
     }
 

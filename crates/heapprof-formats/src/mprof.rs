@@ -6,12 +6,15 @@
 //! what the calls within it do not account for, and those of all calls add up to the process's. Of calls that
 //! changed nothing it can't be told; they count as made by the next caller that did.
 
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::LocationIndex;
+
 use crate::error::{Error, shortened};
 use crate::figures::decimal;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::tally::{MOST_FRAMES, Tally, overflow, too_deep};
+use crate::tally::{Frames, Tally, overflow};
 
 /// The size of a page on the machines that Perl profiles come from; the file does not say it.
 const PAGE: i64 = 4096;
@@ -45,11 +48,14 @@ struct Call {
     before: i64,
     /// Pages, without the calls within.
     own: i64,
-    /// The call it was made in, by number; none yet, or no function.
+    /// The call it was made in, by number; none yet, or no function. Later the stack it was made on.
     caller: u32,
 }
 
 const NO_CALLER: u32 = u32::MAX;
+
+/// A stack: a function and the stack that called it, by number or `NO_CALLER`.
+type Stack = (LocationIndex, u32);
 
 pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
     let mut tally = Tally::new(&[("calls", "count"), ("growth", "bytes")]);
@@ -97,30 +103,46 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     if calls.is_empty() {
         return Err(lines.ended("function:before:after, in pages"));
     }
-    profile(tally, &calls)
+    profile(tally, calls, Frames::of(lines.bytes()))
 }
 
-fn profile(mut tally: Tally, calls: &[Call]) -> Result<Reading, Error> {
+fn profile(mut tally: Tally, mut calls: Vec<Call>, mut frames: Frames) -> Result<Reading, Error> {
+    // Calls on one stack are many; it is spelled out once. A caller ended later, so its stack is known first.
+    let mut numbers: HashMap<Stack, u32> = HashMap::new();
+    let mut stacks: Vec<Stack> = Vec::new();
+    for i in (0..calls.len()).rev() {
+        let caller = calls.get(calls[i].caller as usize);
+        let caller = caller.map_or(NO_CALLER, |call| call.caller);
+        let stack = (LocationIndex(calls[i].function), caller);
+        // There are no more stacks than calls, whose numbers fit.
+        calls[i].caller = *numbers.entry(stack).or_insert_with(|| {
+            stacks.push(stack);
+            stacks.len() as u32 - 1
+        });
+    }
+    drop(numbers);
     let none = tally.labelled("", "");
-    let mut stack = Vec::new();
-    let mut frames = 0usize;
-    for call in calls {
-        stack.clear();
-        let mut next = Some(call);
-        // A caller ended later, so this ends.
-        while let Some(call) = next {
-            stack.push(heapprof_profile::LocationIndex(call.function));
-            next = calls.get(call.caller as usize);
-        }
-        frames = frames.saturating_add(stack.len());
-        if frames > MOST_FRAMES {
-            return Err(too_deep());
-        }
+    let mut sample: Vec<Option<u32>> = vec![None; stacks.len()];
+    let mut frame = Vec::new();
+    for (call, line) in calls.iter().zip(1..) {
+        let at_line = |error: Error| error.at_line(line);
         let bytes = call
             .own
             .checked_mul(PAGE)
-            .ok_or_else(|| overflow("the growth of a call"))?;
-        tally.add(&stack, none, &[1, bytes])?;
+            .ok_or_else(|| at_line(overflow("the growth of a call")))?;
+        let number = call.caller as usize;
+        if let Some(sample) = sample[number] {
+            tally.add_to(sample, &[1, bytes]).map_err(at_line)?;
+            continue;
+        }
+        frame.clear();
+        let mut next = Some(&stacks[number]);
+        while let Some(&(function, caller)) = next {
+            frames.count()?;
+            frame.push(function);
+            next = stacks.get(caller as usize);
+        }
+        sample[number] = Some(tally.add(&frame, none, &[1, bytes]).map_err(at_line)?);
     }
     let unsampling = "pages of the address space times 4096";
     Ok(Reading::new(Format::Mprof, unsampling, tally.finish()))

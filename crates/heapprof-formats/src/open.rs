@@ -46,7 +46,13 @@ fn read_unpacked(
     applicable(reader.format, options)?;
     let limited = Limited::new(stream, options.max_inflated);
     let mut stream = BufReader::with_capacity(128 << 10, limited);
-    let reading = (reader.read)(&mut Lines::new(&mut stream), options);
+    let mut lines = Lines::new(&mut stream);
+    let reading = (reader.read)(&mut lines, options);
+    // Sums that grow line by line do so in one place for all readers. JSON counts its own lines.
+    let reading = reading.map_err(|error| match lines.number() {
+        0 => error,
+        line => error.at_line(line),
+    });
     // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
     if packed
         && let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading

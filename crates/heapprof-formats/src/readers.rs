@@ -128,7 +128,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// Whether these bytes can be text, of whatever encoding ASCII is part of.
 pub(crate) fn is_text(head: &[u8]) -> bool {
-    // Escape, as tools that colour their output write it.
-    let text = |&b: &u8| b >= b' ' && b != 0x7f || matches!(b, b'\t'..=b'\r' | 0x1b);
+    // Escape, as tools that colour their output write it; delete, which JSON holds as it is.
+    let text = |&b: &u8| b >= b' ' || matches!(b, b'\t'..=b'\r' | 0x1b);
     !head.is_empty() && head.iter().all(text)
 }

@@ -1,5 +1,6 @@
-//! Profiles that carry their symbols, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a table of
-//! names by address, `---`, and the profile itself, as text or in the words of google-pprof's CPU profiles.
+//! Profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a table of names by
+//! address, `---`, and the profile itself, `--- heap` and the like, as text or in the words of google-pprof's CPU
+//! profiles. The tools read one without its table too, and so do we; its places have no names.
 
 mod names;
 mod words;
@@ -14,8 +15,14 @@ use names::Names;
 
 const SECTION: &str = "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
 
+/// The section of names.
+const SYMBOLS: &[u8] = b"symbol";
+/// The sections that hold a profile.
+const PROFILES: [&[u8]; 4] = [b"heap", b"growth", b"fragmentation", b"profile"];
+
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    section(head.split(|&b| b == b'\n').next().unwrap_or_default()) == Some(b"symbol")
+    let first = section(head.split(|&b| b == b'\n').next().unwrap_or_default());
+    first.is_some_and(|name| name == SYMBOLS || PROFILES.contains(&name))
 }
 
 /// The name in `--- name`.
@@ -25,12 +32,16 @@ fn section(line: &[u8]) -> Option<&[u8]> {
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let names = Names::read(lines)?;
     next_line(lines)?;
+    let mut names = Names::default();
+    if section(lines.line()) == Some(SYMBOLS) {
+        names.read(lines)?;
+        next_line(lines)?;
+    }
     let name = section(lines.line()).map(<[u8]>::to_vec);
     let reading = match name.as_deref() {
         Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines, options)?,
-        Some(b"heap" | b"growth" | b"fragmentation" | b"profile") => {
+        Some(name) if PROFILES.contains(&name) => {
             next_line(lines)?;
             text(lines, options)?
         }
@@ -141,6 +152,29 @@ mod tests {
             assert!(profile.mapping[0].has_functions);
             let comments: Vec<&str> = profile.comment.iter().map(|&c| profile.text(c)).collect();
             assert_eq!(comments, ["binary: /bin/shop"]);
+        }
+    }
+
+    #[test]
+    fn sections_without_names() {
+        let text = "heap profile: 1: 96 [1: 96] @ heapprofile\n1: 96 [1: 96] @ 0x401000\n";
+        let dump = "heap_v2/1\n@ 0x401000\n t*: 1: 96 [0: 0]\n";
+        let words = [0u64, 3, 0, 1, 0, 96, 1, 0x40_0fff]
+            .map(u64::to_le_bytes)
+            .concat();
+        for (section, profile) in [
+            ("heap", text.as_bytes()),
+            ("heap", dump.as_bytes()),
+            ("growth", text.as_bytes()),
+            ("fragmentation", text.as_bytes()),
+            ("profile", text.as_bytes()),
+            ("profile", &words),
+        ] {
+            let file = [format!("--- {section}\n").as_bytes(), profile].concat();
+            let reading = crate::read(&file[..], &Options::default()).unwrap();
+            assert_eq!(reading.format, Format::Symbolized, "{section}");
+            assert_eq!(stack(&reading.profile), ["400fff "], "{section}");
+            assert_eq!(reading.profile.samples.values(0).last(), Some(&96));
         }
     }
 

@@ -12,9 +12,16 @@ use heapprof_profile::{
 
 use crate::error::Error;
 
-/// The most frames of all stacks together. Only files that describe stacks by their parents, a line a frame, could
-/// ask for more: their text grows with the depth, their stacks with its square.
-pub(crate) const MOST_FRAMES: usize = 1 << 28;
+/// The most frames of all stacks together, where a file describes stacks by their parents, a line a frame: its text grows
+/// with the depth, its stacks with its square. Memory must stay in proportion to the text.
+///
+/// heaptrack cuts stacks at 64 frames, and a stack takes two lines of six bytes at least: no file of its has six
+/// frames a byte.
+const FRAMES_A_BYTE: u64 = 16;
+/// This many are allowed to any file, for deep recursions in small ones.
+const FRAMES_AT_LEAST: u64 = 1 << 20;
+/// And more to none, however long it is.
+const FRAMES_AT_MOST: u64 = 1 << 27;
 
 /// A frame as texts tell it; what is unknown is empty or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,17 +46,15 @@ pub(crate) struct Module<'a> {
 /// A profile under construction whose samples have distinct stacks.
 pub(crate) struct Tally {
     pub(crate) builder: ProfileBuilder,
-    width: usize,
-    location: Vec<LocationIndex>,
-    end: Vec<usize>,
-    label_set: Vec<LabelSetIndex>,
-    value: Vec<i64>,
+    /// The number of a sample by its stack and labels.
     index: HashTable<u32>,
     hasher: RandomState,
     /// Locations by the text that told of them.
     seen: HashMap<Box<[u8]>, LocationIndex>,
     /// The function of a pseudo frame or a bare name.
     lines: Vec<Line>,
+    /// The values of a sample that is new.
+    nothing: Vec<i64>,
 }
 
 impl Tally {
@@ -57,15 +62,11 @@ impl Tally {
     pub(crate) fn new(types: &[(&str, &str)]) -> Self {
         Self {
             builder: ProfileBuilder::new(types),
-            width: types.len(),
-            location: Vec::new(),
-            end: Vec::new(),
-            label_set: Vec::new(),
-            value: Vec::new(),
             index: HashTable::new(),
             hasher: RandomState::default(),
             seen: HashMap::new(),
             lines: Vec::new(),
+            nothing: Vec::new(),
         }
     }
 
@@ -151,68 +152,69 @@ impl Tally {
         labels: LabelSetIndex,
         values: &[i64],
     ) -> Result<u32, Error> {
-        assert_eq!(values.len(), self.width, "one value a sample type");
-        let sample = self.sample(stack, labels)?;
-        let sums = &mut self.value[sample as usize * self.width..][..self.width];
-        for (sum, &value) in sums.iter_mut().zip(values) {
-            *sum = sum.checked_add(value).ok_or_else(|| overflow("a sum"))?;
-        }
+        let sample = self.sample(stack, labels, values.len())?;
+        self.add_to(sample, values)?;
         Ok(sample)
     }
 
-    fn sample(&mut self, stack: &[LocationIndex], labels: LabelSetIndex) -> Result<u32, Error> {
-        let (location, end, label_set) = (&self.location, &self.end, &self.label_set);
-        let of = |i: u32| frames(location, end, i as usize);
+    /// Adds `values` to the sample of this number.
+    pub(crate) fn add_to(&mut self, sample: u32, values: &[i64]) -> Result<(), Error> {
+        let sums = self.builder.profile.samples.values_mut(sample as usize);
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum = sum.checked_add(value).ok_or_else(|| overflow("a sum"))?;
+        }
+        Ok(())
+    }
+
+    fn sample(
+        &mut self,
+        stack: &[LocationIndex],
+        labels: LabelSetIndex,
+        width: usize,
+    ) -> Result<u32, Error> {
+        let samples = &mut self.builder.profile.samples;
         let hash = self.hasher.hash_one((stack, labels));
-        let same = |&i: &u32| label_set[i as usize] == labels && of(i) == stack;
+        let same = |&i: &u32| {
+            samples.label_set(i as usize) == labels && samples.stack(i as usize) == stack
+        };
         if let Some(&sample) = self.index.find(hash, same) {
             return Ok(sample);
         }
-        if location.len().saturating_add(stack.len()) > MOST_FRAMES {
-            return Err(too_deep());
-        }
-        let sample = u32::try_from(end.len()).map_err(|_| overflow("the number of stacks"))?;
-        self.location.extend_from_slice(stack);
-        self.end.push(self.location.len());
-        self.label_set.push(labels);
-        self.value.resize(self.value.len() + self.width, 0);
-        let (location, end, label_set) = (&self.location, &self.end, &self.label_set);
+        let sample = u32::try_from(samples.len()).map_err(|_| overflow("the number of stacks"))?;
+        self.nothing.resize(width, 0);
+        samples.push(stack.iter().copied(), &self.nothing, labels);
         self.index.insert_unique(hash, sample, |&i| {
-            let stack = frames(location, end, i as usize);
-            self.hasher.hash_one((stack, label_set[i as usize]))
+            let i = i as usize;
+            self.hasher
+                .hash_one((samples.stack(i), samples.label_set(i)))
         });
         Ok(sample)
     }
 
     /// The stack of a sample.
     pub(crate) fn stack(&self, sample: u32) -> &[LocationIndex] {
-        frames(&self.location, &self.end, sample as usize)
+        self.builder.profile.samples.stack(sample as usize)
     }
 
     /// The largest location of any stack.
     pub(crate) fn largest_location(&self) -> Option<u32> {
-        self.location.iter().map(|location| location.0).max()
+        let samples = (0..self.len()).flat_map(|i| self.stack(i as u32));
+        samples.map(|location| location.0).max()
     }
 
     /// How many samples there are.
     pub(crate) fn len(&self) -> usize {
-        self.end.len()
+        self.builder.profile.samples.len()
     }
 
     /// The same samples with other types and a row of values each, in their order.
     pub(crate) fn with_values(mut self, types: &[(&str, &str)], values: Vec<i64>) -> Self {
-        assert_eq!(
-            values.len(),
-            types.len() * self.len(),
-            "a row for each sample"
-        );
+        let profile = &mut self.builder.profile;
+        profile.samples.set_values(types.len(), values);
         let types = types
             .iter()
             .map(|(r#type, unit)| self.builder.value_type(r#type, unit));
         self.builder.profile.sample_type = types.collect();
-        self.builder.profile.samples = Samples::new(self.builder.profile.sample_type.len());
-        self.width = self.builder.profile.sample_type.len();
-        self.value = values;
         self
     }
 
@@ -220,21 +222,23 @@ impl Tally {
     pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, Error> {
         let mut tally = Self::new(&[]);
         std::mem::swap(&mut tally.builder, &mut self.builder);
-        tally.width = self.width;
+        let width = tally.builder.profile.sample_type.len();
+        let samples = Samples::new(width);
+        let samples = std::mem::replace(&mut tally.builder.profile.samples, samples);
         let mut stack = Vec::new();
-        for i in 0..self.end.len() {
+        for i in 0..samples.len() {
             let of = |location: &LocationIndex| locations.get(location.index()).copied();
             stack.clear();
-            stack.extend(frames(&self.location, &self.end, i).iter().filter_map(of));
-            let values = &self.value[i * self.width..][..self.width];
-            tally.add(&stack, self.label_set[i], values)?;
+            stack.extend(samples.stack(i).iter().filter_map(of));
+            tally.add(&stack, samples.label_set(i), samples.values(i))?;
         }
         Ok(tally)
     }
 
     /// The same samples with other types; values beyond them are left out.
     pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
-        let rows = self.value.chunks_exact(self.width.max(1));
+        let samples = &self.builder.profile.samples;
+        let rows = (0..samples.len()).map(|i| samples.values(i));
         let values = rows
             .flat_map(|row| row.iter().take(types.len()).copied())
             .collect();
@@ -250,22 +254,11 @@ impl Tally {
     /// The profile, without samples of nothing.
     pub(crate) fn finish(mut self) -> Profile {
         let samples = &mut self.builder.profile.samples;
-        for i in 0..self.end.len() {
-            let values = &self.value[i * self.width..][..self.width];
-            if values.iter().any(|&v| v != 0) {
-                let stack = frames(&self.location, &self.end, i);
-                samples.push(stack.iter().copied(), values, self.label_set[i]);
-            }
-        }
+        samples.retain(|values| values.iter().any(|&v| v != 0));
         let mut profile = self.builder.finish();
         describe_mappings(&mut profile);
         profile
     }
-}
-
-fn frames<'a>(location: &'a [LocationIndex], end: &[usize], i: usize) -> &'a [LocationIndex] {
-    let start = if i == 0 { 0 } else { end[i - 1] };
-    &location[start..end[i]]
 }
 
 /// Says in each mapping how far its known addresses go, and which names are known. One whose first address nobody knows
@@ -299,10 +292,37 @@ pub(crate) fn overflow(what: &str) -> Error {
     })
 }
 
-/// The error that the stacks of a file are more than can be kept.
-#[cold]
-pub(crate) fn too_deep() -> Error {
-    Error::TooMuch(format!("{MOST_FRAMES} frames in its stacks"))
+/// Counts the frames of stacks that a file describes by their parents.
+pub(crate) struct Frames {
+    left: u64,
+    bytes: u64,
+}
+
+impl Frames {
+    /// Of a file of so many bytes, unpacked.
+    pub(crate) fn of(bytes: u64) -> Self {
+        Self {
+            left: Self::allowed(bytes),
+            bytes,
+        }
+    }
+
+    fn allowed(bytes: u64) -> u64 {
+        let allowed = FRAMES_AT_LEAST.saturating_add(bytes.saturating_mul(FRAMES_A_BYTE));
+        allowed.min(FRAMES_AT_MOST)
+    }
+
+    /// Counts one more; an error when there are more than are kept.
+    pub(crate) fn count(&mut self) -> Result<(), Error> {
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or_else(|| {
+            let (allowed, bytes) = (Self::allowed(self.bytes), self.bytes);
+            Error::TooMuch(format!(
+                "{allowed} frames in the stacks of {bytes} bytes of text"
+            ))
+        })?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

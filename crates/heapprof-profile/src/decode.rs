@@ -234,7 +234,11 @@ fn resolved(
 
 /// What a file that is no profile is, by its first bytes.
 fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
-    let known: [(&[u8], &str); 9] = [
+    let known: [(&[u8], &str); 10] = [
+        (
+            b"PERFILE2",
+            "is data of perf record; make text of it first: perf script -i FILE > out.txt",
+        ),
         (b"\x1f\x8b", "is gzipped twice; unpack it once"),
         (b"\x7fELF", "is a program or library (ELF)"),
         (b"PK\x03\x04", "is a zip archive; unpack it first"),

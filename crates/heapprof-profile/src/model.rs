@@ -229,6 +229,45 @@ impl Samples {
         self.label_set.push(label_set);
     }
 
+    /// The values of sample `i`, to be changed.
+    pub fn values_mut(&mut self, i: usize) -> &mut [i64] {
+        &mut self.value[i * self.width..(i + 1) * self.width]
+    }
+
+    /// Gives all samples other values, `width` each, in their order.
+    ///
+    /// # Panics
+    /// When they are not as many as the samples take.
+    pub fn set_values(&mut self, width: usize, values: Vec<i64>) {
+        assert_eq!(values.len(), width * self.len(), "a row for each sample");
+        self.width = width;
+        self.value = values;
+    }
+
+    /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied elsewhere.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
+        let (mut kept, mut start, mut filled) = (0, 0, 0);
+        for i in 0..self.len() {
+            let stack = start..self.end[i];
+            start = stack.end;
+            let values = i * self.width..(i + 1) * self.width;
+            if !keep(&self.value[values.clone()]) {
+                continue;
+            }
+            let frames = stack.len();
+            self.location.copy_within(stack, filled);
+            filled += frames;
+            self.end[kept] = filled;
+            self.value.copy_within(values, kept * self.width);
+            self.label_set[kept] = self.label_set[i];
+            kept += 1;
+        }
+        self.location.truncate(filled);
+        self.end.truncate(kept);
+        self.value.truncate(kept * self.width);
+        self.label_set.truncate(kept);
+    }
+
     /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a sample for which it
     /// returns false goes. `change` is told the stack, the values and the labels.
     pub fn rewrite(

@@ -2,9 +2,11 @@
 
 use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{Granularity, Query, Source, Types, folded};
-use heapprof_formats::{GperftoolsForm, write_firefox, write_gperftools, write_speedscope};
+use heapprof_formats::{
+    GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope,
+};
 use heapprof_profile::encode;
 
 use super::Shared;
@@ -28,15 +30,14 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
             Ok(heapprof_report::profile_csv(&source.profile, writer)?)
         }),
         ConvertTo::Speedscope => output::write(file, |writer| {
-            Ok(write_speedscope(
-                &source.profile,
-                &source.name,
-                lines,
-                writer,
-            )?)
+            let result = write_speedscope(&source.profile, &source.name, lines, writer);
+            fitting(&source, result)
         }),
         ConvertTo::Firefox => output::write(file, |writer| {
-            Ok(write_firefox(&source.profile, &source.name, writer)?)
+            fitting(
+                &source,
+                write_firefox(&source.profile, &source.name, writer),
+            )
         }),
         ConvertTo::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
         ConvertTo::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
@@ -63,13 +64,21 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
 fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Result<()> {
     let mut note = None;
     output::write(args.output.output.as_deref(), |writer| {
-        note = write_gperftools(&source.profile, form, writer)?;
+        note = fitting(source, write_gperftools(&source.profile, form, writer))?;
         Ok(())
     })?;
     if let Some(note) = note {
         messages::note(&format!("{}: {note}", source.name));
     }
     Ok(())
+}
+
+/// What does not fit the form is the profile's matter; what can't be written is not.
+fn fitting<T>(source: &Source, result: Result<T, WriteError>) -> Result<T> {
+    result.map_err(|error| match error {
+        WriteError::Io(error) => error.into(),
+        unfit => anyhow!(unfit).context(source.name.clone()),
+    })
 }
 
 /// Whether lines are frames. No option is silently left aside.

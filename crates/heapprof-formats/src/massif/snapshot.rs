@@ -33,6 +33,7 @@ struct Node {
     depth: usize,
     frame: u32,
     bytes: i64,
+    line: u64,
 }
 
 /// Stands for callers that Massif did not list.
@@ -142,6 +143,7 @@ impl Snapshot {
                     depth,
                     frame,
                     bytes,
+                    line: lines.number(),
                 });
             }
             if let Some(missing) = missing.last_mut() {
@@ -158,6 +160,7 @@ impl Snapshot {
     }
 
     /// Gives each path of frames, leaf first, with the bytes that no caller accounts for. The sum is `heap`.
+    /// Errors, of `each` too, name the line of the node.
     pub(super) fn own_bytes(
         &self,
         mut each: impl FnMut(&[u32], i64) -> Result<(), Error>,
@@ -165,15 +168,16 @@ impl Snapshot {
         let mut own: Vec<i64> = self.nodes.iter().map(|node| node.bytes).collect();
         let mut rest = self.heap;
         let mut ancestors: Vec<usize> = Vec::new();
-        let less = |sum: i64, bytes: i64| {
-            sum.checked_sub(bytes)
-                .ok_or_else(|| overflow("a node of the tree without its callers"))
+        let less = |sum: i64, node: &Node| {
+            let less = sum.checked_sub(node.bytes);
+            let too_much = || overflow("a node of the tree without its callers");
+            less.ok_or_else(|| too_much().at_line(node.line))
         };
         for (i, node) in self.nodes.iter().enumerate() {
             ancestors.truncate(node.depth - 1);
             match ancestors.last() {
-                Some(&callee) => own[callee] = less(own[callee], node.bytes)?,
-                None => rest = less(rest, node.bytes)?,
+                Some(&callee) => own[callee] = less(own[callee], node)?,
+                None => rest = less(rest, node)?,
             }
             ancestors.push(i);
         }
@@ -182,7 +186,7 @@ impl Snapshot {
             path.truncate(node.depth - 1);
             path.push(node.frame);
             if own != 0 {
-                each(&path, own)?;
+                each(&path, own).map_err(|error| error.at_line(node.line))?;
             }
         }
         if rest != 0 {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::file::{Number, Unit};
 use crate::json::Whole;
-use crate::tally::Tally;
+use crate::tally::{Frames, Tally};
 
 /// An event as JSON has it.
 #[derive(Deserialize)]
@@ -21,6 +21,9 @@ enum Kind {
     O,
     C,
 }
+
+/// The bytes of `{"type":"O","frame":0,"at":0},`, which no event is shorter than.
+const SHORTEST: u64 = 30;
 
 /// The tree of all stacks so far.
 #[derive(Default)]
@@ -88,7 +91,7 @@ impl Timeline {
                 "expected frame {} to close, found the last event",
                 open.frame
             )),
-            None => self.entries(stacks),
+            None => self.entries(stacks, Frames::of(SHORTEST * events.len() as u64)),
         }
     }
 
@@ -104,7 +107,7 @@ impl Timeline {
         })
     }
 
-    fn entries(&self, stacks: &mut Tally) -> Result<Vec<(u32, i64)>, String> {
+    fn entries(&self, stacks: &mut Tally, mut frames: Frames) -> Result<Vec<(u32, i64)>, String> {
         let none = stacks.labelled("", "");
         let mut stack = Vec::new();
         let mut entries = Vec::new();
@@ -112,6 +115,7 @@ impl Timeline {
             stack.clear();
             let mut next = Some(node);
             while let Some(node) = next {
+                frames.count().map_err(|error| error.to_string())?;
                 stack.push(LocationIndex(node.frame));
                 next = self.node.get(node.caller);
             }

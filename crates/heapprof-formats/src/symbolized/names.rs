@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 use heapprof_profile::{Function, Line, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
@@ -13,6 +13,7 @@ use crate::stacks;
 const LINE: &str = "`0xADDRESS NAME`, `binary=PATH` or `---`";
 
 /// Names by address.
+#[derive(Default)]
 pub(super) struct Names {
     /// All names, one text after the other.
     text: String,
@@ -21,30 +22,24 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Reads from `--- symbol` to `---`.
-    pub(super) fn read(lines: &mut Lines<'_>) -> Result<Self, Error> {
-        let mut names = Self {
-            text: String::new(),
-            place: HashMap::new(),
-            binary: String::new(),
-        };
-        lines.advance()?;
+    /// Reads from behind `--- symbol` to `---`.
+    pub(super) fn read(&mut self, lines: &mut Lines<'_>) -> Result<(), Error> {
         while lines.advance()? {
             let line = lines.trimmed();
             if line.starts_with(b"---") {
-                return Ok(names);
+                return Ok(());
             }
             if line.is_empty() || line[0] == b'%' {
                 continue;
             }
             if let Some(path) = line.strip_prefix(b"binary=") {
-                names.binary = String::from_utf8_lossy(path.trim_ascii()).into_owned();
+                self.binary = String::from_utf8_lossy(path.trim_ascii()).into_owned();
                 continue;
             }
             // Other variables are passed over, as the tools do.
             let is_variable = line[0].is_ascii_lowercase() && line.contains(&b'=');
             if !is_variable {
-                names.add(lines)?;
+                self.add(lines)?;
             }
         }
         Err(lines.ended(LINE))

@@ -10,18 +10,21 @@ const MADE: u64 = 0x7000_0000_0000_0000;
 pub(super) struct Addresses {
     /// One for each location.
     pub(super) location: Vec<u64>,
-    /// In the order of the profile.
+    /// In the order of the profile, those of no file last: readers take the first that holds an address.
     pub(super) mapping: Vec<Mapping>,
 }
 
 impl Addresses {
     /// Addresses stay what they are but where mappings overlap, two locations are at one address, or one that is in no
     /// mapping would seem to be.
-    pub(super) fn new(profile: &Profile) -> Self {
+    /// With names, an address and the one after it are the same place.
+    pub(super) fn new(profile: &Profile, with_names: bool) -> Self {
         let mut next = MADE;
         let mut mapping = tightened(profile);
         let mut shift = vec![0u64; mapping.len()];
-        let mut order: Vec<usize> = (0..mapping.len()).collect();
+        // What is of no file says nothing of its addresses; readers put all that they know of no mapping into such a one.
+        let of_files = (0..mapping.len()).filter(|&i| is_of_file(&mapping[i]));
+        let mut order: Vec<usize> = of_files.collect();
         order.sort_by_key(|&i| mapping[i].memory_start);
         let mut end = 0;
         for i in order {
@@ -45,7 +48,9 @@ impl Addresses {
         }
         let mut kept: Vec<(u64, u64)> = Vec::new();
         for (mapping, _) in mapping.iter().zip(&shift).filter(|(_, shift)| **shift == 0) {
-            kept.push((mapping.memory_start, mapping.memory_limit));
+            if is_of_file(mapping) {
+                kept.push((mapping.memory_start, mapping.memory_limit));
+            }
         }
         kept.sort_unstable();
         let in_a_mapping = |address: u64| {
@@ -53,17 +58,19 @@ impl Addresses {
             after.checked_sub(1).is_some_and(|i| address < kept[i].1)
         };
         let mut used: HashSet<u64> = HashSet::new();
-        // Addresses are written as return addresses, one more than they are; both must be free.
+        // Addresses are written as return addresses, one more than they are; with names both must be free.
         let mut free = |address: u64| {
             let after = address.checked_add(1)?;
-            let is_free = address != 0 && !used.contains(&address) && !used.contains(&after);
-            is_free.then(|| used.extend([address, after]))
+            let places = [address, if with_names { after } else { address }];
+            let is_free = address != 0 && !places.iter().any(|place| used.contains(place));
+            is_free.then(|| used.extend(places))
         };
         let location = profile.location.iter().map(|location| {
             let shift = location.mapping.map_or(0, |m| shift[m.index()]);
             let address = location.address.wrapping_add(shift);
-            // What is in no mapping must not seem to be in one.
-            let astray = location.mapping.is_none() && in_a_mapping(address);
+            // What is in no file must not seem to be in one.
+            let of_file = location.mapping.map(|m| is_of_file(&mapping[m.index()]));
+            let astray = of_file != Some(true) && in_a_mapping(address);
             if location.address != 0 && !astray && free(address).is_some() {
                 return address;
             }
@@ -74,11 +81,20 @@ impl Addresses {
                 }
             }
         });
-        Self {
-            location: location.collect(),
-            mapping,
-        }
+        let location = location.collect();
+        mapping.retain(|mapping| is_of_file(mapping) || !is_everything(mapping));
+        mapping.sort_by_key(|mapping| !is_of_file(mapping));
+        Self { location, mapping }
     }
+}
+
+fn is_of_file(mapping: &Mapping) -> bool {
+    !mapping.filename.is_empty() || !mapping.build_id.is_empty()
+}
+
+/// What readers of text make up for addresses that are in no mapping.
+fn is_everything(mapping: &Mapping) -> bool {
+    mapping.memory_start == 0 && mapping.memory_limit == u64::MAX
 }
 
 /// The mappings, where those of which only the end is known begin at their first known address.
@@ -93,7 +109,8 @@ fn tightened(profile: &Profile) -> Vec<Mapping> {
     }
     let mappings = profile.mapping.iter().zip(first).map(|(mapping, first)| {
         let start = first - first % PAGE;
-        match mapping.memory_start == 0 && first < mapping.memory_limit {
+        let is_open = mapping.memory_start == 0 && first < mapping.memory_limit;
+        match is_open && is_of_file(mapping) {
             true => Mapping {
                 memory_start: start,
                 file_offset: mapping.file_offset.saturating_add(start),

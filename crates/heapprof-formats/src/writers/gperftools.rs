@@ -26,7 +26,7 @@ pub fn write_gperftools(
     mut writer: impl Write,
 ) -> Result<Option<String>, WriteError> {
     let columns = Columns::new(profile)?;
-    let addresses = Addresses::new(profile);
+    let addresses = Addresses::new(profile, form == GperftoolsForm::Symbolized);
     if form == GperftoolsForm::Symbolized {
         symbols(profile, &addresses, &mut writer)?;
     }
@@ -45,7 +45,8 @@ pub fn write_gperftools(
     if has_negative {
         notes.push("google-pprof and jeprof pass over negative values; pprof reads them");
     }
-    let [objects, bytes, all_objects, all_bytes] = totals;
+    // The first line has no minus; that what is allocated differs is all that readers take from it.
+    let [objects, bytes, all_objects, all_bytes] = totals.map(|total| total.max(0));
     writeln!(
         writer,
         "heap profile: {objects:6}: {bytes:8} [{all_objects:6}: {all_bytes:8}] @ heapprofile"
@@ -72,7 +73,7 @@ pub fn write_gperftools(
     }
     writeln!(writer, "\nMAPPED_LIBRARIES:")?;
     for mapping in &addresses.mapping {
-        let file = profile.text(mapping.filename).replace(['\n', '\r'], " ");
+        let file = in_a_line(profile.text(mapping.filename));
         if mapping.memory_limit > mapping.memory_start {
             writeln!(
                 writer,
@@ -84,6 +85,11 @@ pub fn write_gperftools(
     Ok((!notes.is_empty()).then(|| notes.join("; ")))
 }
 
+/// A name as a part of a line: with a blank for what ends lines and for what no text holds.
+fn in_a_line(name: &str) -> String {
+    name.replace(char::is_control, " ")
+}
+
 /// Names by address. The first address of a stack is looked up as it stands there, others one less.
 fn symbols(
     profile: &Profile,
@@ -92,11 +98,7 @@ fn symbols(
 ) -> Result<(), WriteError> {
     writeln!(writer, "--- symbol")?;
     if let Some(main) = profile.mapping.first() {
-        writeln!(
-            writer,
-            "binary={}",
-            profile.text(main.filename).replace(['\n', '\r'], " ")
-        )?;
+        writeln!(writer, "binary={}", in_a_line(profile.text(main.filename)))?;
     }
     for (location, &address) in profile.location.iter().zip(&addresses.location) {
         let lines = profile.lines(location).iter().rev();
@@ -104,7 +106,7 @@ fn symbols(
             .map(|line| {
                 let name = profile.text(profile.function[line.function.index()].name);
                 // What parts the names of inlined functions is no part of one.
-                name.replace(['\n', '\r'], " ").replace("--", "-")
+                in_a_line(name).replace("--", "-")
             })
             .filter(|name| !name.is_empty())
             .collect();
