@@ -18,8 +18,11 @@ use file::{File, FileSeed, Unit};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
-    head.trim_ascii_start().starts_with(b"{")
-        && (says("speedscope.app/file-format-schema") || says("\"shared\"") && says("\"frames\""))
+    // Keys come in any order, and what comes first may be longer than the head.
+    json::begins(head)
+        && (says("speedscope.app/file-format-schema")
+            || says("\"shared\"") && says("\"frames\"")
+            || says("\"profiles\"") && says("\"startValue\""))
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
@@ -65,6 +68,10 @@ impl File {
             if known.is_none() {
                 columns.push(column);
             }
+        }
+        // A file may hold no profile; one of ours without a type does not exist.
+        if columns.is_empty() {
+            columns.push(Unit::default().column());
         }
         if columns.len() > MOST_TYPES {
             return Err(Error::TooMuch(format!("{MOST_TYPES} sample types")));
@@ -193,6 +200,13 @@ mod tests {
             assert_eq!(part(Part::Last), ["main@m.c:3 2"]);
             assert_eq!(part(Part::Peak).len(), 2);
         }
+    }
+
+    #[test]
+    fn no_profiles_are_an_empty_one() {
+        let profile = read(&format!("{{{FRAMES},\"profiles\":[]}}"));
+        assert_eq!(types(&profile), ["samples/count"]);
+        assert!(samples(&profile).is_empty());
     }
 
     #[test]
