@@ -15,7 +15,7 @@ use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::mapped_files;
 use crate::reading::{Options, Reading};
-use crate::sampling::unsampled;
+use crate::sampling::{Unsampler, unsampled};
 use crate::stacks::{self, AddressLocations};
 
 const HEADER: &str = "`heap_v2/PERIOD`";
@@ -77,6 +77,8 @@ type Counts = [i64; 4];
 
 struct Dump {
     period: i64,
+    /// Of what is in use and of what was allocated; jemalloc's dumps are none that pprof could have read.
+    unsamplers: [Unsampler; 2],
     profile: Profile,
     /// Of two values, or of four since allocations were met.
     samples: Samples,
@@ -100,6 +102,7 @@ impl Dump {
         builder.profile.period = period;
         Self {
             period,
+            unsamplers: [Unsampler::new(period, false), Unsampler::new(period, false)],
             profile: builder.finish(),
             samples: Samples::new(2),
             locations: AddressLocations::new(),
@@ -184,10 +187,16 @@ impl Dump {
             return Ok(());
         }
         let mut counts = raw;
-        for [count, bytes] in counts.as_chunks_mut().0 {
+        let pairs = counts.as_chunks_mut().0.iter_mut();
+        for ([count, bytes], unsampler) in pairs.zip(&mut self.unsamplers) {
             // Bytes of no object: as jeprof takes them.
             if *count != 0 {
-                (*count, *bytes) = unsampled(*count, *bytes, self.period).ok_or_else(|| {
+                // Threads only share what their stack has.
+                let values = match thread {
+                    b"*" => unsampler.next(*count, *bytes),
+                    _ => unsampled(*count, *bytes, self.period),
+                };
+                (*count, *bytes) = values.ok_or_else(|| {
                     let expected =
                         format!("objects that sampling every {} bytes can find", self.period);
                     lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
@@ -306,7 +315,7 @@ mod tests {
             // One thread, nothing accumulated.
             (
                 "heap_v2/524288\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n@ 0x11 0x21\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
-                "[512, 524800] 10 20 0, 1024",
+                "[513, 524800] 10 20 0, 1024",
             ),
             // Threads add up to t*, however their own numbers are rounded or bent; freed ones too.
             (
