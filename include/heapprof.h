@@ -33,7 +33,8 @@ int heapprof_dump(const char *path);
 /* The gzipped pprof profile in memory, its length in `*length`; free() it. NULL without memory. */
 void *heapprof_profile(size_t *length);
 
-/* gperftools' heap profiler, by its names and with its text form: every allocation, into PREFIX.NNNN.heap. */
+/* gperftools' heap profiler, by its names and with its text form: every allocation, into PREFIX.NNNN.heap, at the
+ * intervals of its variables (HEAP_PROFILE_ALLOCATION_INTERVAL and so on). */
 void HeapProfilerStart(const char *prefix);
 int IsHeapProfilerRunning(void);
 void HeapProfilerStop(void);

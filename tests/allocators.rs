@@ -1,34 +1,20 @@
 //! Over other allocators, preloaded behind the hooks: their malloc, and their own operators new and delete.
 
+use crate::built::library;
 use crate::expectations::Sums;
 use crate::harness::{command, root};
 use crate::programs::compile_program;
 use crate::stacks::read;
 
 const ALLOCATORS: [&str; 2] = ["libjemalloc.so.2", "libtcmalloc.so.4"];
-const FOLDERS: [&str; 2] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
-
-/// The libraries that are installed; a missing one is said, and an error where all are required.
-fn installed() -> Vec<String> {
-    let find = |name: &&str| {
-        let mut paths = FOLDERS.iter().map(|folder| format!("{folder}/{name}"));
-        let found = paths.find(|path| std::path::Path::new(path).exists());
-        if found.is_none() {
-            let required = std::env::var_os("HEAPPROF_REQUIRE").is_some();
-            assert!(!required, "{name} is not installed");
-            eprintln!("skipped: {name} is not installed");
-        }
-        found
-    };
-    ALLOCATORS.iter().filter_map(find).collect()
-}
 
 #[test]
 fn operators_of_another_allocator_are_counted() {
     let Some(built) = compile_program("linkage_operators.cc", &[]) else {
         return;
     };
-    for library in installed().into_iter().map(Some).chain([None]) {
+    let installed = ALLOCATORS.iter().filter_map(|name| library(name));
+    for library in installed.map(Some).chain([None]) {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out.pb.gz");
         let mut record = command(root());

@@ -39,8 +39,11 @@ const OWNED: &[(&str, &str)] = &[
     ("ureq", "heapprof-cli"),
     ("rustix", "heapprof-cli"),
     ("signal-hook", "heapprof-cli"),
-    // The two that live in the profiled program.
-    ("libc", "heapprof-collect heapprof-preload heapprof-alloc"),
+    // Those that live in the profiled program, and the one that starts it.
+    (
+        "libc",
+        "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
+    ),
     ("inferno", "heapprof-report"),
     (
         "serde_json",
@@ -60,6 +63,7 @@ const OWNED: &[(&str, &str)] = &[
 const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-analysis/src/", &["relation/vtab"]),
     ("crates/heapprof-symbolize/src/", &["storage"]),
+    ("crates/heapprof-cli/src/", &["command/record/inherited"]),
     (
         "crates/heapprof-collect/src/",
         &[

@@ -102,6 +102,19 @@ pub(crate) fn is_here(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok()
 }
 
+/// A shared library of this machine; a missing one is said, and an error where all are required.
+pub(crate) fn library(name: &str) -> Option<String> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
+    let mut paths = folders.iter().map(|folder| format!("{folder}/{name}"));
+    let found = paths.find(|path| Path::new(path).exists());
+    if found.is_none() {
+        let required = std::env::var_os("HEAPPROF_REQUIRE").is_some();
+        assert!(!required, "{name} is not installed");
+        eprintln!("SKIPPED a test: {name} is not installed");
+    }
+    found
+}
+
 fn run(folder: &Path, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let output = Command::new(words[0])
@@ -212,8 +225,12 @@ impl Built {
 
     /// A profile as a collector writes it: the code mapped somewhere, one sample an address.
     pub(crate) fn profile(&self, addresses: &[u64]) -> Profile {
+        self.profile_at(0x7f12_3456_7000, addresses)
+    }
+
+    /// As [`Built::profile`], with the code mapped at `start`.
+    pub(crate) fn profile_at(&self, start: u64, addresses: &[u64]) -> Profile {
         let (offset, virtual_start, size) = self.code();
-        let start = 0x7f12_3456_7000;
         let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
         let page = offset % 4096;
         let mapping = Mapping {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use heapprof_profile::{Profile, decode};
 
-use crate::built::example;
+use crate::built::{build, example, have};
 use crate::harness::{ok, root};
 
 /// The value of `sample_type`, over all samples.
@@ -92,6 +92,56 @@ fn a_program_looks_the_functions_up() {
     // stdout's buffer besides.
     assert!(total(&end, "alloc_space") > 2000);
     assert!(total(&end, "peak_space") >= 2000);
+}
+
+/// HeapProfilerStart goes by the variables that HEAPPROFILE goes by.
+#[test]
+fn intervals_of_gperftools_hold_for_its_functions() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+int main(void) {
+    void (*start)(const char *);
+    *(void **)&start = dlsym(RTLD_DEFAULT, "HeapProfilerStart");
+    start("x");
+    for (int i = 0; i < 100; i++) {
+        void *volatile block = malloc(100000);
+        free(block);
+    }
+    return 0;
+}
+"#;
+    let built = build(source, "gcc -Wl,--no-as-needed -ldl");
+    let library = ok(&["preload-path"]);
+    let dumps = |variable, value| {
+        let mut command = Command::new(&built.program);
+        command.current_dir(built.folder.path());
+        command.env("LD_PRELOAD", library.trim());
+        let output = command.env(variable, value).output().unwrap();
+        assert!(output.status.success());
+        let found = (1..).take_while(|n| built.path(&format!("x.{n:04}.heap")).is_file());
+        let found = found.count();
+        for n in 1..=found {
+            std::fs::remove_file(built.path(&format!("x.{n:04}.heap"))).unwrap();
+        }
+        (found, String::from_utf8(output.stderr).unwrap())
+    };
+    // 10 MB go by, and threads report each MiB.
+    let (found, _) = dumps("HEAP_PROFILE_ALLOCATION_INTERVAL", "2000000");
+    assert!((3..=6).contains(&found), "{found}");
+    let (found, _) = dumps("HEAP_PROFILE_DEALLOCATION_INTERVAL", "2000000");
+    assert!((3..=6).contains(&found), "{found}");
+    assert_eq!(dumps("HEAP_PROFILE_INUSE_INTERVAL", "1000000").0, 1);
+    let (found, err) = dumps("HEAP_PROFILE_TIME_INTERVAL", "soon");
+    assert_eq!(found, 0);
+    assert_eq!(
+        err,
+        "heapprof: HEAP_PROFILE_TIME_INTERVAL: expected seconds; not recording\n"
+    );
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::built::{self, have};
 use crate::expectations::{Sums, check};
-use crate::harness::command;
+use crate::harness::{command, ok, run};
 use crate::programs::build;
 use crate::stacks::read;
 
@@ -153,6 +154,65 @@ fn at_least(reasons: &BTreeMap<String, usize>, reason: &str, count: usize) {
         reasons.is_empty() || found >= count,
         "{found} dumps of {reason}: {reasons:?}"
     );
+}
+
+/// In gperftools' text a cut stack is said beside it, in a way that its readers pass over.
+#[test]
+fn cut_stacks_are_said_in_text() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <stdlib.h>
+static void *volatile kept;
+__attribute__((noinline)) int deep(int n) {
+    if (n) return deep(n - 1) + 1;
+    kept = malloc(123456);
+    return 0;
+}
+int main(void) { return deep(2000) != 2000; }
+"#;
+    let built = built::build(source, "gcc -O0 -g");
+    let status = std::process::Command::new(&built.program)
+        .env("HEAPPROFILE", built.path("x"))
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .status();
+    assert!(status.unwrap().success());
+    let file = built.path("x.0001.heap");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines = text
+        .lines()
+        .skip(1)
+        .skip_while(|line| !line.contains(" 123456 ["));
+    assert!(
+        lines.next().is_some_and(|line| line.contains("] @ 0x")),
+        "{text}"
+    );
+    assert_eq!(
+        lines.next(),
+        Some("# the stack above was cut in the middle")
+    );
+    // Each reader finds the block.
+    let top = run(built.folder.path(), &["top", "-n", "0", "x.0001.heap"]);
+    assert!(
+        top.code == 0 && top.out.contains("120.56KiB"),
+        "{} {}",
+        top.out,
+        top.err
+    );
+    if have(&["google-pprof"]) {
+        let output = std::process::Command::new("google-pprof")
+            .args(["--text", "--show_bytes"])
+            .args([&built.program, &file])
+            .output()
+            .unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            out.contains("123456 "),
+            "{out} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }
 
 #[test]

@@ -110,6 +110,98 @@ fn a_gperftools_setup_runs_unchanged() {
     );
 }
 
+/// Files of an earlier run go, and the process id is where it is asked for.
+#[test]
+fn gperftools_names_are_as_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    let run = |variable: &str, value: &str| {
+        let status = Command::new("true")
+            .env("HEAPPROFILE", folder.path().join("x"))
+            .env(variable, value)
+            .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+            .status();
+        assert!(status.unwrap().success());
+    };
+    let earlier = |name: &str| std::fs::write(folder.path().join(name), "earlier").unwrap();
+    for name in ["x.0001.heap", "x.0002.heap", "x.0003.heap", "x.0009.heap"] {
+        earlier(name);
+    }
+    earlier("x_7.0001.heap");
+    run("HEAP_PROFILE_CLEANUP", "0");
+    assert_eq!(files().len(), 5);
+    run("HEAP_PROFILE_CLEANUP", "true");
+    assert_eq!(files(), ["x.0001.heap", "x.0009.heap", "x_7.0001.heap"]);
+    run("HEAPPROFILE_USE_PID", "1");
+    let name = regex::Regex::new(r"^x_\d+\.0001\.heap$").unwrap();
+    let named = files().iter().filter(|file| name.is_match(file)).count();
+    assert_eq!((named, files().len()), (2, 4));
+}
+
+/// A program that maps what it uses, in a setup that asks for that.
+#[test]
+fn gperftools_mmap_is_ours() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <stdlib.h>
+#include <sys/mman.h>
+int main(void) {
+    return mmap(0, 12349440, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
+}
+"#;
+    let built = build(source, "gcc");
+    for (value, expected) in [("1", true), ("0", false)] {
+        let output = Command::new(&built.program)
+            .env("HEAPPROFILE", built.path(value))
+            .env("HEAP_PROFILE_MMAP", value)
+            .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let text = std::fs::read_to_string(built.path(&format!("{value}.0001.heap"))).unwrap();
+        assert_eq!(text.contains(" 12349440 ["), expected, "{text}");
+    }
+}
+
+/// Why a profile is not there is told by errno: the text for it, in a locale, may need the program's malloc.
+#[test]
+fn what_was_not_written_is_listed_by_errno() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    std::fs::write(&list, "").unwrap();
+    let output = folder.path().join("no such/x.pb.gz");
+    let status = Command::new("true")
+        .env("HEAPPROF_OUTPUT", &output)
+        .env("HEAPPROF_LIST", &list)
+        .env("HEAPPROF_RECORD", std::process::id().to_string())
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .status();
+    assert!(status.unwrap().success());
+    let listed = std::fs::read_to_string(&list).unwrap();
+    assert_eq!(listed, format!("!2 {}\n", output.display()));
+    // record gives it its text.
+    let away = ["sh", "-c", "rm -r away; exit 6"];
+    std::fs::create_dir(folder.path().join("away")).unwrap();
+    let record = ["record", "-o", "away/x.pb.gz", "--follow-children", "no"];
+    let found = run(folder.path(), &[&record[..], &away[..]].concat());
+    assert_eq!(found.code, 6, "{}", found.err);
+    assert!(
+        found
+            .err
+            .contains("/away/x.pb.gz: No such file or directory (os error 2)\n"),
+        "{}",
+        found.err
+    );
+}
+
 /// SIGTERM and SIGINT are taken under `record` only.
 #[test]
 fn gperftools_setup_leaves_ending_signals_alone() {

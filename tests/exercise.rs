@@ -137,7 +137,7 @@ fn print_all(mut profile: Profile) {
     pprof::raw(&profile, &options.zone, out).expect("a sink takes everything");
     print(&profile, &options, out);
     // A sum beyond 64 bits.
-    let _ = jeprof::text(&profile, last, jeprof::Measure::Bytes, true, out);
+    let _ = jeprof::text(&profile, last, jeprof::Measure::Bytes, true, "", out);
     let _ = jeprof::collapsed(&profile, last, out);
 
     let mut filtered = profile.clone();

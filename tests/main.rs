@@ -61,6 +61,8 @@ mod c_api;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
+// What record passes on to a program, how it names profiles, and what it says of the end.
+mod record;
 // Over other allocators than libc's.
 mod allocators;
 // heapprof-alloc in Rust programs that count themselves.
@@ -79,5 +81,7 @@ mod architecture;
 mod regression;
 // pprof's command line and reports: 48 golden cases of the real one.
 mod pprof;
+// jeprof's command line and rows, beside the real one.
+mod jeprof;
 // The real pprof, where it was built (ignored unless asked for).
 mod oracle;

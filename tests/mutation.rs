@@ -20,7 +20,7 @@ const BOUND: usize = 24 << 20;
 const FACTOR: usize = 200;
 const ROUNDS: usize = 100_000;
 /// Every so often a mutant that can be read is also asked questions through SQLite, printed and written, which costs more than decoding.
-const ASKED: usize = 48;
+const ASKED: usize = 72;
 /// A text is mutated from its first lines, which hold all kinds of them: long ones only take longer.
 const LONGEST: usize = 8 << 10;
 

@@ -9,12 +9,13 @@ mod fixtures;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use heapprof_profile::encode;
 
-use crate::harness::{bless, command, expect_file, heapprof, ok, root, run, sample_profiles};
+use crate::built::have;
+use crate::harness::{bless, command, heapprof, ok, root, run, sample_profiles};
 
 const COMMON: [&str; 8] = [
     "-symbolize=none",
@@ -170,6 +171,40 @@ fn reports_are_pprofs_to_the_byte() {
         let expected = expected.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let found = printed(&ours, fixture, flags);
         assert_eq!(found, expected, "{fixture} {flags}");
+    }
+}
+
+/// Whether a report says more than its head does.
+fn says_something(flags: &str, text: &str) -> bool {
+    let has = |start: &str| text.lines().any(|line| line.starts_with(start));
+    let behind = |head: &str, end: &str| {
+        let rows = text.split(end).next().unwrap_or_default();
+        let rows = rows.split_once(head).map_or("", |(_, rows)| rows);
+        let mut rows = rows.lines().skip(1);
+        rows.any(|row| row.contains(|c: char| c.is_ascii_alphanumeric()))
+    };
+    match flags.split(' ').next().unwrap_or_default() {
+        "-dot" => has("N1 ["),
+        "-text" | "-tree" => behind("sum%        cum   cum%", "\n\n"),
+        "-topproto" => behind("\nSamples:\ncum", "\nLocations\n"),
+        "-callgrind" => has("fn="),
+        "-traces" => behind("-----------+---", "\n\n"),
+        "-tags" => behind(": Total ", "\n\n"),
+        "-comments" => !text.trim().is_empty(),
+        _ => text.contains("| step"),
+    }
+}
+
+/// Two empty reports are the same whatever is wrong.
+#[test]
+fn no_golden_is_an_empty_report() {
+    for (fixture, flags) in CASES {
+        let text = std::fs::read_to_string(golden(fixture, flags)).unwrap();
+        let nothing = text.contains("Showing nodes accounting for 0, 0% of");
+        assert!(
+            !nothing && says_something(flags, &text),
+            "{fixture} {flags}: {text}"
+        );
     }
 }
 
@@ -473,8 +508,7 @@ fn pictures_need_graphviz() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("Graphviz is not installed"), "{said}");
-    if Command::new("dot").arg("-V").output().is_err() {
-        eprintln!("skipped: dot is not installed");
+    if !have(&["dot"]) {
         return;
     }
     for (flag, start) in [("-svg", "<?xml"), ("-png", "\u{fffd}PNG"), ("-pdf", "%PDF")] {
@@ -485,74 +519,4 @@ fn pictures_need_graphviz() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.starts_with(start), "{flag}");
     }
-}
-
-/// Rows of jeprof, on a profile that needs no binary: numbers, units, filters.
-#[test]
-fn jeprof_prints_its_rows() {
-    let text = |args: &[&str]| {
-        let all: Vec<&str> = ["jeprof"].into_iter().chain(args.iter().copied()).collect();
-        ok(&all)
-    };
-    let expect = |name: &str, text: String| {
-        expect_file(
-            &root()
-                .join("tests/golden/jeprof")
-                .join(format!("{name}.txt")),
-            &text,
-        );
-    };
-    expect("text", text(&["--text", "pprof/heap.pb.gz"]));
-    expect(
-        "cum.show_bytes.lines",
-        text(&["--cum", "--show_bytes", "--lines", "pprof/heap.pb.gz"]),
-    );
-    expect(
-        "inuse_objects.focus",
-        text(&["--inuse_objects", "--focus=step1", "pprof/heap.pb.gz"]),
-    );
-    expect(
-        "exclude",
-        text(&["--text", "--exclude", "step3", "pprof/heap.pb.gz"]),
-    );
-    expect(
-        "base",
-        text(&[
-            "--show_bytes",
-            &format!("--base={BEFORE}"),
-            "--focus=insert",
-            AFTER,
-        ]),
-    );
-    expect("collapsed", text(&["--collapsed", "pprof/heap.pb.gz"]));
-    for (args, says) in [
-        (
-            &["jeprof", "--bananas", AFTER][..],
-            "--bananas is no option of jeprof",
-        ),
-        (
-            &["jeprof", "--text", "--dot", AFTER],
-            "Only specify one output mode",
-        ),
-        (&["jeprof", "--raw", AFTER], "heapprof symbolize"),
-        (
-            &["jeprof", "--thread=7", AFTER],
-            "the profile has no such thread",
-        ),
-        (&["jeprof"], "Did not specify profile file"),
-    ] {
-        let run = run(&sample_profiles(), args);
-        assert_eq!(run.code, 2, "{args:?}");
-        assert_eq!(run.err.lines().count(), 1, "{args:?}: {}", run.err);
-        assert!(run.err.contains(says), "{args:?}: {}", run.err);
-    }
-}
-
-/// What the two tools of perl print is in `perl_pprof.rs`; here the option that hides a pprof from us.
-#[test]
-fn jeprof_draws_as_pprof_does() {
-    let dot = ok(&["jeprof", "--dot", "pprof/heap.pb.gz"]);
-    let same = pprof(&["-dot", "pprof/heap.pb.gz"]).out;
-    assert_eq!(dot, same);
-    assert!(Path::new(heapprof()).exists());
 }

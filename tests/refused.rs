@@ -273,6 +273,10 @@ const CASES: &[(&str, &str, Changes)] = &[
             ("\"unit\":\"bytes\"", "\"unit\":\"bits\""),
             ("\"type\":\"sampled\"", "\"type\":\"drawn\""),
             ("\"type\":\"sampled\",", ""),
+            (
+                "{\"type\":\"sampled\",\"name\":\"p\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":9,\"samples\":[[0]],\"weights\":[9]}",
+                "",
+            ),
             ("[[0]]", "[[1]]"),
             ("[[0]]", "[[0],[0]]"),
             ("[[0]]", "[0]"),

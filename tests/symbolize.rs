@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
-use heapprof_symbolize::{Options, Source, Warning, symbolize};
+use heapprof_symbolize::{Options, Source, Symbolizer, Warning, symbolize};
 
 use crate::built::{C, CXX, RUST, build, have, source, symbolized, told};
 use crate::harness;
@@ -222,6 +222,34 @@ fn what_has_no_file_is_left_alone() {
 name a folder with --debug-dir"
         ]
     );
+}
+
+/// What was learned for one profile answers for the next, without the file, wherever that was mapped.
+#[test]
+fn a_second_profile_asks_no_file_again() {
+    if !have(&["gcc", "readelf", "nm"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2");
+    let addresses = built.addresses("^(sum|fill|main)$");
+    let (some, rest) = addresses.split_at(addresses.len() / 2);
+    let (full, fresh) = symbolized(built.profile(&addresses), &Options::default());
+    let mut symbolizer = Symbolizer::new(Options::default());
+    let mut first = built.profile(some);
+    let summary = symbolizer.symbolize(&mut first);
+    assert_eq!(summary.resolved(), some.len());
+    // The first half is known, the second is asked now.
+    let mut second = built.profile(&addresses);
+    let summary = symbolizer.symbolize(&mut second);
+    assert_eq!(summary.resolved(), fresh.resolved());
+    assert_eq!(told(&second), told(&full));
+    let mut third = built.profile_at(0x5555_0000_0000, rest);
+    std::fs::remove_file(&built.program).unwrap();
+    let summary = symbolizer.symbolize(&mut third);
+    assert_eq!(source(&summary), Some(Source::Dwarf));
+    assert_eq!(told(&third), told(&full)[some.len()..]);
+    assert_eq!(summary.resolved(), rest.len());
+    assert!(third.mapping[0].has_inline_frames);
 }
 
 #[test]

@@ -369,6 +369,7 @@ fn odd_names_and_negative_sums_come_back() {
         ("inuse_space", "bytes"),
     ]);
     builder.folded("0x401000@/bin/a\u{1}b;f\u{7f}g\u{1}h", &[-3, -300]);
+    builder.folded("0x402000@/bin/a\u{1}b", &[-3, 300]);
     let profile = builder.finish();
     let mut bytes = Vec::new();
     write_speedscope(&profile, "\u{7f}", false, &mut bytes).unwrap();
@@ -379,6 +380,7 @@ fn odd_names_and_negative_sums_come_back() {
         write_gperftools(&profile, form, &mut bytes).unwrap();
         let again = read(&bytes[..], &Options::default()).unwrap().profile;
         assert!(again.samples.values(0).ends_with(&[-3, -300]));
+        assert!(again.samples.values(1).ends_with(&[-3, 300]));
     }
 }
 

@@ -257,6 +257,9 @@ fn contention() -> Profile {
     m.sample(&[l4, l2, l3], &[4, 40_960_000], Vec::new());
     m.sample(&[l5, l1], &[2, 1_536_000], Vec::new());
     m.sample(&[l3, l1], &[9, 500], Vec::new());
+    // These two alone have no `step3002`, and stay when it is ignored.
+    m.sample(&[l4, l2, l1], &[3, 7_680_000], Vec::new());
+    m.sample(&[l1, l4], &[1, 2_560_000], Vec::new());
     m.finish()
 }
 

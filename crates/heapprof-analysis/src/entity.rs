@@ -5,7 +5,7 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
 
-use crate::frames::{Frame, FrameTable, address_name, binary_name};
+use crate::frames::{Frame, FrameTable, address_name};
 use crate::query::Granularity;
 
 /// The name of the row that samples without any frame go to.
@@ -161,7 +161,7 @@ impl EntityTable {
         }
         match (
             by_file,
-            binary_name(profile, &profile.location[location.index()]),
+            profile.binary_name(&profile.location[location.index()]),
         ) {
             (true, Some(binary)) => self.named(&format!("[{binary}]"), ""),
             (true, None) => self.named("(no file)", ""),

@@ -81,25 +81,7 @@ impl FrameTable {
 
 /// How a frame without symbols is named: its address and the file it is in.
 pub fn address_name(profile: &Profile, location: LocationIndex) -> String {
-    let location = &profile.location[location.index()];
-    let binary = binary_name(profile, location);
-    match (location.address, binary) {
-        (0, None) => "<unknown>".to_string(),
-        (0, Some(binary)) => format!("[{binary}]"),
-        (address, None) => format!("{address:#x}"),
-        (address, Some(binary)) => format!("{address:#x} [{binary}]"),
-    }
-}
-
-/// The last part of the mapped file's path.
-pub(crate) fn binary_name<'a>(
-    profile: &'a Profile,
-    location: &heapprof_profile::Location,
-) -> Option<&'a str> {
-    let mapping = &profile.mapping[location.mapping?.index()];
-    let path = profile.text(mapping.filename);
-    let name = path.rsplit('/').next().unwrap_or(path);
-    (!name.is_empty()).then_some(name.trim_matches(['[', ']']))
+    profile.address_name(&profile.location[location.index()])
 }
 
 /// A label's value as text: the text itself, or the number and its unit.

@@ -3,19 +3,24 @@
 //! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are those of `heapprof
 //! pprof`. Source: jemalloc's bin/jeprof.
 
+mod names;
 mod options;
+mod parts;
+mod reading;
 mod stacks;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
 use heapprof_report::jeprof::{self, Measure};
-use heapprof_symbolize::NameStyle;
 
 use crate::source::Sources;
 use crate::{messages, output, pprof};
 use options::{Fate, Kind, Typed};
+use parts::Parts;
+pub(crate) use reading::{as_jeprof_sees_it, call_unnamed_by_number};
 use stacks::Stacks;
 
 /// The help of `heapprof jeprof`, behind its usage.
@@ -49,8 +54,14 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
         bail!("Did not specify profile file");
     }
     let flags = flags(&typed, format);
+    // A thread's numbers are its own there, not its part of what all have.
+    let of_thread = typed.on("thread").then(|| sources.threads_as_counted());
+    let sources = of_thread.as_ref().unwrap_or(sources);
     match format {
         "text" | "collapsed" => print(sources, &flags, &typed, format)?,
+        _ if typed.text("thread") == "*" => bail!(
+            "--thread=* prints a report for each thread, which --{format} cannot; name one with --thread=N"
+        ),
         _ => return pprof::run(sources, &flags),
     }
     Ok(ExitCode::SUCCESS)
@@ -106,11 +117,19 @@ fn flags(typed: &Typed, format: &str) -> Vec<String> {
                 "focus" | "ignore" => flags.push(format!("-{name}={value}")),
                 "retain" => flags.push(format!("-show={value}")),
                 "exclude" => flags.push(format!("-hide={value}")),
-                "thread" if value != "*" => flags.push(format!("-tagfocus=thread=^{value}$")),
+                "thread" if value != "*" => {
+                    // Behind the number may stand the thread's name.
+                    let number = regex::escape(stacks::number(value));
+                    flags.push(format!("-tagfocus=thread=^{number}( |$)"));
+                }
                 _ => {}
             },
             _ => {}
         }
+    }
+    let of_bytes = !typed.on("inuse_objects") && !typed.on("alloc_objects");
+    if of_bytes && typed.on("show_bytes") {
+        flags.push("-unit=bytes".to_string());
     }
     flags.push("--".to_string());
     flags.extend(typed.words.iter().map(|word| {
@@ -132,56 +151,53 @@ fn flags(typed: &Typed, format: &str) -> Vec<String> {
 
 /// `--text` and `--collapsed`.
 fn print(sources: &Sources, flags: &[String], typed: &Typed, format: &str) -> Result<()> {
-    let style = match format {
-        "collapsed" => NameStyle::Full,
-        _ => NameStyle::Short,
-    };
-    let loaded = pprof::load_for_jeprof(sources, flags, style)?;
+    let loaded = pprof::load_for_jeprof(sources, flags)?;
     let measure = measure(&loaded.profile, loaded.column, typed);
-    let threads: Vec<Option<String>> = match typed.text("thread") {
-        "" => vec![None],
-        "*" => stacks::threads(&loaded.profile)
-            .into_iter()
-            .map(Some)
-            .collect(),
-        thread => vec![Some(thread.to_string())],
+    let wanted = typed.text("thread");
+    let mut stacks = Stacks::new(loaded.profile)?;
+    let threads = match wanted {
+        "" => {
+            stacks.forget_labels();
+            vec![None]
+        }
+        wanted => stacks.threads(wanted).into_iter().map(Some).collect(),
     };
-    if threads.is_empty() {
-        bail!("--thread: the profile does not tell threads apart");
+    match (wanted, &threads[..]) {
+        ("*", []) => bail!("--thread: the profile does not tell threads apart"),
+        (_, []) => bail!("--thread={wanted}: the profile has no such thread"),
+        _ => {}
     }
-    let mut reports = Vec::new();
-    for thread in threads {
-        let mut stacks = Stacks::new(loaded.profile.clone());
-        if let Some(thread) = &thread
-            && !stacks.keep_thread(thread)
-        {
-            bail!("--thread={thread}: the profile has no such thread");
+    if typed.on("drop_negative") && typed.on("base") {
+        stacks.unite()?;
+        stacks.drop_negative();
+    }
+    let totals = stacks.sums(loaded.column, threads.len());
+    stacks.cut_allocator();
+    stacks.filter(typed)?;
+    let profile = match format {
+        "collapsed" => stacks.profile,
+        _ => stacks.keyed(typed),
+    };
+    let report = |profile: &Profile, thread: &Option<String>, total, out: &mut dyn Write| {
+        if format == "collapsed" {
+            return jeprof::collapsed(profile, loaded.column, out);
         }
-        if typed.on("drop_negative") {
-            stacks.drop_negative();
-        }
-        let total = stacks.sum(loaded.column);
-        stacks.cut_allocator();
-        stacks.filter(typed)?;
-        let profile = match format {
-            "collapsed" => stacks.profile,
-            _ => stacks.keyed(typed),
+        let thread = thread.as_ref().map(|t| format!(" (t{t})"));
+        let head = match total {
+            0 => String::new(),
+            total => format!(
+                "Total{}: {} {}\n",
+                thread.unwrap_or_default(),
+                measure.show(total),
+                measure.unit()
+            ),
         };
-        reports.push((thread, total, profile));
-    }
+        jeprof::text(profile, loaded.column, measure, typed.on("cum"), &head, out)
+    };
     output::write(None, |out| {
-        for (thread, total, profile) in &reports {
-            match format {
-                "collapsed" => jeprof::collapsed(profile, loaded.column, out)?,
-                _ => {
-                    if *total != 0 {
-                        let thread = thread.as_ref().map(|t| format!(" (t{t})"));
-                        let (value, unit) = (measure.show(*total), measure.unit());
-                        writeln!(out, "Total{}: {value} {unit}", thread.unwrap_or_default())?;
-                    }
-                    jeprof::text(profile, loaded.column, measure, typed.on("cum"), out)?;
-                }
-            }
+        let parts = Parts::new(&profile, threads.len());
+        for ((thread, total), part) in threads.iter().zip(totals).zip(parts.iter()) {
+            report(&part, thread, total, out)?;
         }
         Ok(())
     })

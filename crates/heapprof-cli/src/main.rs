@@ -1,7 +1,7 @@
 //! heapprof: where is the memory? Reads heap profiles and says.
 //!
 //! `main` decides the exit code, once: 0 done, 1 a rule of `--fail-if` broke, 2 it could not be done.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod command;

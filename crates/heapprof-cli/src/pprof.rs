@@ -23,7 +23,6 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use heapprof_profile::Profile;
-use heapprof_symbolize::NameStyle;
 
 use crate::args::help_of;
 use crate::source::Sources;
@@ -68,19 +67,15 @@ pub(crate) struct Loaded {
     pub(crate) column: usize,
 }
 
-/// The profile that pprof's flags ask for, with no frame dropped, before filters.
-pub(crate) fn load_for_jeprof(
-    sources: &Sources,
-    flags: &[String],
-    style: NameStyle,
-) -> Result<Loaded> {
+/// The profile that pprof's flags ask for, with no frame dropped and whole names, before filters.
+pub(crate) fn load_for_jeprof(sources: &Sources, flags: &[String]) -> Result<Loaded> {
     let typed = match Typed::parse(flags) {
         Ok(typed) => typed,
         Err(Wrong::Because(why)) => bail!("{why}"),
         Err(Wrong::Help) => bail!("no profile source specified"),
     };
     let config = Config::new(typed)?;
-    let profile = load::load(sources, &config, load::Keep::AllFrames(style))?;
+    let profile = load::load(sources, &config, load::Keep::AllFrames)?;
     let column = report::column(&profile, &config.sample_index)?;
     Ok(Loaded { profile, column })
 }

@@ -72,15 +72,25 @@ impl Sources {
         Ok(source)
     }
 
-    /// The profile behind one argument as pprof sees it: no word of its format, no labels without a value.
-    pub(crate) fn unmerged(&self, name: &str) -> Result<Profile> {
-        Ok(self.named(unshared(self.read_one(name, as_pprof_sees_it)?)))
+    /// The same, but threads with the numbers that their file has for them, though these do not add up to its totals.
+    pub(crate) fn threads_as_counted(&self) -> Self {
+        Self {
+            db: self.db.clone(),
+            options: self.options.clone().threads_as_counted(true),
+            names_in_use: self.names_in_use,
+            stdin_read: Cell::new(self.stdin_read.get()),
+        }
+    }
+
+    /// The profile behind one argument as a tool sees it.
+    pub(crate) fn unmerged(&self, name: &str, seen: Seen) -> Result<Profile> {
+        Ok(self.named(unshared(self.read_one(name, seen)?)))
     }
 
     /// The profile at a URL, as [`unmerged`](Self::unmerged).
-    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer) -> Result<Profile> {
+    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer, seen: Seen) -> Result<Profile> {
         let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
-        Ok(self.named(as_pprof_sees_it(self.decode(url, body, None, None)?)))
+        Ok(self.named(seen(self.decode(url, body, None, None)?)))
     }
 
     fn named(&self, mut profile: Profile) -> Profile {
@@ -204,7 +214,11 @@ fn parted(name: &str) -> (&str, Option<Part>) {
     split().unwrap_or((name, None))
 }
 
-fn as_pprof_sees_it(reading: Reading) -> Profile {
+/// What a tool makes of a file.
+pub(crate) type Seen = fn(Reading) -> Profile;
+
+/// No word of its format, no labels without a value.
+pub(crate) fn as_pprof_sees_it(reading: Reading) -> Profile {
     let mut profile = reading.profile;
     if reading.format == Format::Pprof {
         reshape::drop_empty_labels(&mut profile);

@@ -44,6 +44,10 @@ pub struct Output {
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,
+    /// With it: `prefix_PID.NNNN.heap` for the main process too.
+    pub always_id: bool,
+    /// With it: the main process takes away the files of an earlier run.
+    pub removes_earlier: bool,
 }
 
 /// Options of a recording.

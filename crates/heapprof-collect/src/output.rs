@@ -31,13 +31,51 @@ impl Naming {
     }
 
     /// At the start: who and where we are, before the program changes it.
-    pub(crate) fn prepare(&mut self, output: &Output) {
+    pub(crate) fn prepare(&mut self, output: &Output, format: Format) {
         self.is_main = output
             .parent
             .is_some_and(|parent| parent == sys::parent_id());
         self.program = program();
         self.folder = working_folder();
         self.count = 0;
+        if output.removes_earlier && self.is_main {
+            self.remove_earlier(output, format);
+        }
+    }
+
+    /// Takes away the numbered files that an earlier run left, as far as their numbers go on.
+    fn remove_earlier(&self, output: &Output, format: Format) {
+        for number in 1.. {
+            let path = CString::new(self.numbered(output, format, number));
+            if !path.is_ok_and(|path| sys::unlink(&path)) {
+                break;
+            }
+        }
+    }
+
+    /// Where a relative name begins.
+    fn start(&self, output: &Output) -> Vec<u8> {
+        if output.pattern.starts_with(b"/") {
+            Vec::new()
+        } else {
+            [&self.folder, &b"/"[..]].concat()
+        }
+    }
+
+    /// gperftools' name of a dump.
+    fn numbered(&self, output: &Output, format: Format, number: u32) -> Vec<u8> {
+        let mut path = self.start(output);
+        path.extend_from_slice(&output.pattern);
+        if output.always_id || !self.is_main {
+            path.extend_from_slice(format!("_{}", sys::process_id()).as_bytes());
+        }
+        path.extend_from_slice(format!(".{number:04}").as_bytes());
+        path.extend_from_slice(if format == Format::Text {
+            b".heap"
+        } else {
+            b".pb.gz"
+        });
+        path
     }
 
     /// In a forked child.
@@ -60,25 +98,12 @@ impl Naming {
             return None;
         }
         self.count += 1;
-        let mut path = if output.pattern.starts_with(b"/") {
-            Vec::new()
-        } else {
-            [&self.folder, &b"/"[..]].concat()
-        };
+        let mut path;
         if output.numbered_prefix {
-            path.extend_from_slice(&output.pattern);
-            if !self.is_main {
-                path.extend_from_slice(format!("_{}", sys::process_id()).as_bytes());
-            }
-            path.extend_from_slice(format!(".{:04}", self.count).as_bytes());
-            path.extend_from_slice(if format == Format::Text {
-                b".heap"
-            } else {
-                b".pb.gz"
-            });
+            path = self.numbered(output, format, self.count);
         } else {
-            let numbered = self.expand(&output.pattern, &mut path);
-            let patterned = output.pattern.contains(&b'%');
+            path = self.start(output);
+            let (patterned, numbered) = self.expand(&output.pattern, &mut path);
             let plain_name = self.is_main && reason != Reason::Exec;
             if !patterned && !plain_name {
                 insert(&mut path, &sys::process_id().to_string());
@@ -106,26 +131,29 @@ impl Naming {
         Some(path)
     }
 
-    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had a number.
-    fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> bool {
-        let (mut numbered, mut bytes) = (false, pattern.iter());
+    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had one of the first three, and a number. A
+    /// percent sign in front of anything else is itself.
+    fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> (bool, bool) {
+        let (mut patterned, mut numbered, mut bytes) = (false, false, pattern.iter());
         while let Some(&byte) = bytes.next() {
             if byte != b'%' {
                 path.push(byte);
                 continue;
             }
-            match bytes.next() {
+            let letter = bytes.next();
+            patterned |= matches!(letter, Some(b'p' | b'e' | b'n'));
+            match letter {
                 Some(b'p') => path.extend_from_slice(sys::process_id().to_string().as_bytes()),
                 Some(b'e') => path.extend_from_slice(&self.program),
                 Some(b'n') => {
                     numbered = true;
                     path.extend_from_slice(format!("{:04}", self.count).as_bytes());
                 }
-                Some(&other) => path.push(other),
-                None => path.push(b'%'),
+                Some(b'%') | None => path.push(b'%'),
+                Some(&other) => path.extend_from_slice(&[b'%', other]),
             }
         }
-        numbered
+        (patterned, numbered)
     }
 }
 
@@ -261,5 +289,10 @@ mod tests {
             format!("/no/a.{pid}.pb.gz")
         );
         assert_eq!(next(&mut naming, "/no/%e%%", Reason::Exit), "/no/app%");
+        // A percent sign alone makes no pattern: the process and the number are put in.
+        assert_eq!(
+            next(&mut naming, "/no/50%%/a%x.pb.gz", Reason::Interval),
+            format!("/no/50%/a%x.{pid}.0004.pb.gz")
+        );
     }
 }

@@ -92,7 +92,8 @@ impl std::fmt::Display for Error {
             Self::NoMemory => write!(f, "there is no memory to write a profile with"),
             Self::NoOutput => write!(f, "the recording has no output path"),
             Self::Write(path, errno) => {
-                write!(f, "{path}: {}", std::io::Error::from_raw_os_error(*errno))
+                // libc would look its text up in the program's locale, with the program's malloc.
+                write!(f, "{path}: {} (os error {errno})", sys::error_text(*errno))
             }
         }
     }
@@ -122,7 +123,7 @@ pub fn start(options: Options) -> bool {
         thread::prepare();
         access::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
-        NAMING.with(|naming| naming.prepare(&options.output));
+        NAMING.with(|naming| naming.prepare(&options.output, options.format));
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
         OPTIONS.with(|o| *o = Some(options));
         snapshot::begin();
@@ -282,9 +283,7 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
                 Err(Error::NoMemory)
             };
             if let Err(error) = &result {
-                // For whoever started the recording: why there is no profile.
-                let line = CString::new(format!("!{error}")).unwrap_or_default();
-                output::add_to_list(&options.output.list, &line);
+                output::add_to_list(&options.output.list, &unwritten(error));
             }
             trigger::rearm();
         }
@@ -325,6 +324,15 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
     )
     .into_bytes();
     line.extend_from_slice(path.to_bytes());
+    CString::new(line).unwrap_or_default()
+}
+
+/// What the list of dumps says of one that was not written, for whoever started the recording.
+fn unwritten(error: &Error) -> CString {
+    let line = match error {
+        Error::Write(path, errno) => format!("!{errno} {path}"),
+        error => format!("!{error}"),
+    };
     CString::new(line).unwrap_or_default()
 }
 

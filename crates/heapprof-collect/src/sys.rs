@@ -382,11 +382,27 @@ pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
     if n < 0 { Err(-n as i32) } else { Ok(()) }
 }
 
-/// Removes a file, if it is there.
-pub fn unlink(path: &CStr) {
+/// Removes a file, if it is there; whether it was.
+pub fn unlink(path: &CStr) -> bool {
     let at = libc::AT_FDCWD as usize;
     // SAFETY: the path ends in a zero byte.
-    unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) };
+    unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) == 0 }
+}
+
+/// What an errno means, for those that a file which can't be written has.
+pub fn error_text(errno: i32) -> &'static str {
+    match errno {
+        libc::EACCES | libc::EPERM => "not permitted",
+        libc::EDQUOT | libc::ENOSPC => "no space left",
+        libc::EFBIG => "file too large",
+        libc::EISDIR => "is a folder",
+        libc::EMFILE | libc::ENFILE => "too many open files",
+        libc::ENAMETOOLONG => "name too long",
+        libc::ENOENT => "no such folder",
+        libc::ENOTDIR => "not a folder",
+        libc::EROFS => "read-only file system",
+        _ => "cannot be written",
+    }
 }
 
 /// Copies memory of this process that may not be there; how many bytes could be read.

@@ -1,5 +1,7 @@
 //! gperftools' text form of a heap profile: one line a stack, then the mappings.
 //!
+//! A line `# …` says what the form has no place for: that values are estimates, that a stack was cut.
+//!
 //! Format from gperftools, heap-profile-table.cc: `objects: bytes [allocated objects: bytes] @ addresses`, leaf
 //! first, return addresses as they are.
 
@@ -37,6 +39,10 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
             write!(writer, " {pc:#018x}")?;
         }
         writeln!(writer)?;
+        // Readers pass over such a line, whereas they would take an address for a frame.
+        if frames.contains(&CUT) {
+            writeln!(writer, "# the stack above was cut in the middle")?;
+        }
     }
     if !engine::is_exact() {
         writeln!(

@@ -388,9 +388,13 @@ mod tests {
         for (lifetimes, accesses, expected) in
             [(true, true, 9), (true, false, 7), (false, false, 2)]
         {
-            let profile = read(&file(lifetimes, accesses));
-            assert_eq!(types(&profile).len(), expected);
-            assert!(samples(&profile).is_empty());
+            let without = file(lifetimes, accesses);
+            let of_nothing = without.replace(r#""pps":[]"#, r#""pps":[{"fs":[0]}]"#);
+            for text in [&without, &of_nothing] {
+                let profile = read(text);
+                assert_eq!(types(&profile).len(), expected);
+                assert!(samples(&profile).is_empty());
+            }
         }
         let profile = read(&file(true, true));
         assert_eq!(

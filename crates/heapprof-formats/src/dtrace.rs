@@ -118,10 +118,7 @@ impl Record {
     }
 
     fn frame(&mut self, text: &[u8]) -> Result<(), Error> {
-        let location = self.tally.known(text, |tally| {
-            let text = String::from_utf8_lossy(text);
-            Ok(tally.location(&[symbol_frame::parse(&text).0]))
-        })?;
+        let location = symbol_frame::location(&mut self.tally, text)?;
         self.stack.push(location);
         Ok(())
     }

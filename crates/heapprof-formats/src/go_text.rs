@@ -2,7 +2,7 @@
 //!
 //! Values are as pprof reads them. pprof passes the names over; here they are matched with the addresses before them.
 
-use heapprof_profile::{Function, Line, LocationIndex, ProfileBuilder};
+use heapprof_profile::{Line, LocationIndex, ProfileBuilder};
 
 use crate::cut_frames;
 use crate::error::Error;
@@ -57,7 +57,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     let mut profile = records.builder.finish();
     stacks::map(&mut profile, files);
     if has_names {
-        stacks::mark_symbolized(&mut profile);
+        profile.mark_symbolized(|_| true);
     } else {
         cut_frames::as_pprof(&mut profile);
     }
@@ -129,16 +129,9 @@ impl Records {
             },
             None => (place, 0),
         };
-        let name = self.builder.text(name);
-        let function = Function {
-            id: 0,
-            name,
-            system_name: name,
-            filename: self.builder.text(file),
-            start_line: 0,
-        };
+        let (name, file) = (self.builder.text(name), self.builder.text(file));
         let line = Line {
-            function: self.builder.function(function),
+            function: self.builder.named_function(name, file),
             line,
             column: 0,
         };

@@ -135,11 +135,6 @@ fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
     taken
 }
 
-/// The number that these digits, with or without a minus, stand for; none when it does not fit.
-pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 /// The addresses in a text: each `0x` with the lower-case hexadecimal digits behind it.
 ///
 /// Whatever stands between them is passed over. An address of more than 64 bits ends the iteration with its text.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use heapprof_profile::{Label, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
-use crate::heap_line::{Addresses, Header, Sample, integer};
+use crate::figures::value;
+use crate::heap_line::{Addresses, Header, Sample};
 use crate::lines::Lines;
 use crate::reading::Options;
 use crate::sampling::Unsampler;
@@ -42,7 +43,7 @@ impl Kind {
         let mut period = match digits {
             _ if !is_sampled => 1,
             b"" => 0,
-            _ => integer(digits).ok_or_else(|| {
+            _ => value(digits).ok_or_else(|| {
                 lines.wrong_part("a sampling period below 2^63", shortened(digits))
             })?,
         };
@@ -107,7 +108,7 @@ impl Kind {
         for (pair, _) in pairs.into_iter().filter(|(_, wanted)| *wanted) {
             let [count, bytes] = [sample.values[2 * pair], sample.values[2 * pair + 1]];
             let number = |digits| {
-                integer(digits)
+                value(digits)
                     .ok_or_else(|| lines.wrong_part("a number of 64 bits", shortened(digits)))
             };
             let (count, bytes) = (number(count)?, number(bytes)?);

@@ -3,12 +3,13 @@
 //! Read as pprof reads them: the numbers are no addresses and are left out, and a name is one function whatever its file.
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Function, Line, ProfileBuilder, StringId};
+use heapprof_profile::{Line, ProfileBuilder, StringId};
 
 use crate::cut_frames;
 use crate::error::{Error, shortened};
+use crate::figures::value;
 use crate::format::Format;
-use crate::heap_line::{Addresses, integer};
+use crate::heap_line::Addresses;
 use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
@@ -41,8 +42,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
             break;
         };
         let number = |digits| {
-            integer(digits)
-                .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))
+            value(digits).ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))
         };
         let (bytes, count) = (number(bytes)?, number(count)?);
         if count == 0 {
@@ -144,13 +144,7 @@ fn names(
     let mut lines: Vec<Vec<Line>> = Vec::with_capacity(named.len());
     for (i, named) in named.into_iter().enumerate() {
         let line = named.map(|(name, line)| Line {
-            function: builder.function(Function {
-                id: 0,
-                name,
-                system_name: name,
-                filename: files.get(&name).copied().unwrap_or_default(),
-                start_line: 0,
-            }),
+            function: builder.named_function(name, files.get(&name).copied().unwrap_or_default()),
             line,
             column: 0,
         });

@@ -9,8 +9,9 @@ use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, S
 
 use crate::cut_frames;
 use crate::error::{Error, shortened};
+use crate::figures::value;
 use crate::format::Format;
-use crate::heap_line::{Addresses, integer, values};
+use crate::heap_line::{Addresses, values};
 use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::mapped_files;
@@ -34,14 +35,15 @@ fn period(line: &[u8]) -> Option<&[u8]> {
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     if !lines.advance()? {
         return Err(lines.ended(HEADER));
     }
     let digits = period(lines.trimmed()).ok_or_else(|| lines.wrong(HEADER))?;
-    let period = integer(digits)
+    let period = value(digits)
         .ok_or_else(|| lines.wrong_part("a sampling period below 2^63", shortened(digits)))?;
     let mut dump = Dump::new(period);
+    dump.as_counted = options.threads_as_counted;
     let mut files = Vec::new();
     while lines.advance()? {
         let line = lines.trimmed();
@@ -77,8 +79,11 @@ type Counts = [i64; 4];
 
 struct Dump {
     period: i64,
-    /// Of what is in use and of what was allocated; jemalloc's dumps are none that pprof could have read.
-    unsamplers: [Unsampler; 2],
+    /// Whether threads keep their own numbers.
+    as_counted: bool,
+    /// Of all, and with `as_counted` of each thread: of what is in use and of what was allocated. pprof does not read
+    /// jemalloc's dumps, so nothing is cut as it would.
+    unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
     /// Of two values, or of four since allocations were met.
     samples: Samples,
@@ -102,7 +107,8 @@ impl Dump {
         builder.profile.period = period;
         Self {
             period,
-            unsamplers: [Unsampler::new(period, false), Unsampler::new(period, false)],
+            as_counted: false,
+            unsamplers: HashMap::new(),
             profile: builder.finish(),
             samples: Samples::new(2),
             locations: AddressLocations::new(),
@@ -173,7 +179,7 @@ impl Dump {
         let digits = values(&mut rest).ok_or_else(|| lines.wrong(COUNTS))?;
         let mut raw = [0; 4];
         for (number, digits) in raw.iter_mut().zip(digits) {
-            *number = integer(digits)
+            *number = value(digits)
                 .ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))?;
         }
         if raw[2] != 0 || raw[3] != 0 {
@@ -187,18 +193,22 @@ impl Dump {
             return Ok(());
         }
         let mut counts = raw;
-        let pairs = counts.as_chunks_mut().0.iter_mut();
-        for ([count, bytes], unsampler) in pairs.zip(&mut self.unsamplers) {
+        let period = self.period;
+        // Threads only share what their stack has, unless their own numbers are to add up.
+        let mut unsamplers = match thread == b"*" || self.as_counted {
+            true => self.unsamplers(thread).iter_mut(),
+            false => [].iter_mut(),
+        };
+        for [count, bytes] in counts.as_chunks_mut().0 {
+            let unsampler = unsamplers.next();
             // Bytes of no object: as jeprof takes them.
             if *count != 0 {
-                // Threads only share what their stack has.
-                let values = match thread {
-                    b"*" => unsampler.next(*count, *bytes),
-                    _ => unsampled(*count, *bytes, self.period),
+                let values = match unsampler {
+                    Some(unsampler) => unsampler.next(*count, *bytes),
+                    None => unsampled(*count, *bytes, period),
                 };
                 (*count, *bytes) = values.ok_or_else(|| {
-                    let expected =
-                        format!("objects that sampling every {} bytes can find", self.period);
+                    let expected = format!("objects that sampling every {period} bytes can find");
                     lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
                 })?;
             }
@@ -212,6 +222,12 @@ impl Dump {
             self.threads.push((thread, raw, counts));
         }
         Ok(())
+    }
+
+    fn unsamplers(&mut self, thread: &[u8]) -> &mut [Unsampler; 2] {
+        let new = || Unsampler::new(self.period, false);
+        let all = self.unsamplers.entry(thread.to_vec());
+        all.or_insert_with(|| [new(), new()])
     }
 
     /// `3`, or `3 worker` where the dump has names.
@@ -233,6 +249,13 @@ impl Dump {
             };
         };
         let threads = std::mem::take(&mut self.threads);
+        if self.as_counted && !threads.is_empty() {
+            for (thread, raw, counts) in threads {
+                self.push(Some(thread), raw, counts);
+            }
+            self.stack.clear();
+            return Ok(());
+        }
         let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
         let weights = [weight(0), weight(1), weight(2), weight(3)];
         // Threads that say nothing of what the stack has can't share it.
@@ -289,8 +312,12 @@ mod tests {
     use super::*;
 
     fn samples(text: &str) -> String {
+        samples_with(text, &Options::default())
+    }
+
+    fn samples_with(text: &str, options: &Options) -> String {
         let mut input = text.as_bytes();
-        let reading = read(&mut Lines::new(&mut input), &Options::default()).unwrap();
+        let reading = read(&mut Lines::new(&mut input), options).unwrap();
         let profile = reading.profile;
         let lines = (0..profile.samples.len()).map(|i| {
             let labels = profile.label_sets.get(profile.samples.label_set(i)).iter();
@@ -339,5 +366,14 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(samples(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn threads_as_they_are_counted() {
+        let text =
+            "heap_v2/1\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: 11 [0: 0]\n  t8: 1: 11 [9: 90]\n";
+        let options = Options::default().threads_as_counted(true);
+        let expected = "[0, 0, 1, 11] 10 7, 11\n[9, 90, 1, 11] 10 8, 11";
+        assert_eq!(samples_with(text, &options), expected);
     }
 }

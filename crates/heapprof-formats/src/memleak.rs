@@ -161,10 +161,7 @@ impl Report {
         if text.is_empty() {
             return self.close_stack();
         }
-        let location = self.tally.known(text, |tally| {
-            let text = String::from_utf8_lossy(text);
-            Ok(tally.location(&[symbol_frame::parse(&text).0]))
-        })?;
+        let location = symbol_frame::location(&mut self.tally, text)?;
         self.stack.push(location);
         Ok(())
     }

@@ -22,6 +22,8 @@ pub struct Options {
     pub values: Option<Values>,
     /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Else their sums are right.
     pub as_pprof: bool,
+    /// Give threads the numbers that the file has for them, not their part of the total. They need not add up to it.
+    pub threads_as_counted: bool,
 }
 
 /// A profile of a file that holds several: a snapshot, a report, a thread.
@@ -106,6 +108,7 @@ impl Default for Options {
             part: None,
             values: None,
             as_pprof: false,
+            threads_as_counted: false,
         }
     }
 }
@@ -132,6 +135,12 @@ impl Options {
     /// With what the numbers mean.
     pub fn values(mut self, values: Option<Values>) -> Self {
         self.values = values;
+        self
+    }
+
+    /// With threads' own numbers.
+    pub fn threads_as_counted(mut self, yes: bool) -> Self {
+        self.threads_as_counted = yes;
         self
     }
 }

@@ -69,10 +69,6 @@ impl File {
                 columns.push(column);
             }
         }
-        // A file may hold no profile; one of ours without a type does not exist.
-        if columns.is_empty() {
-            columns.push(Unit::default().column());
-        }
         if columns.len() > MOST_TYPES {
             return Err(Error::TooMuch(format!("{MOST_TYPES} sample types")));
         }
@@ -200,13 +196,6 @@ mod tests {
             assert_eq!(part(Part::Last), ["main@m.c:3 2"]);
             assert_eq!(part(Part::Peak).len(), 2);
         }
-    }
-
-    #[test]
-    fn no_profiles_are_an_empty_one() {
-        let profile = read(&format!("{{{FRAMES},\"profiles\":[]}}"));
-        assert_eq!(types(&profile), ["samples/count"]);
-        assert!(samples(&profile).is_empty());
     }
 
     #[test]

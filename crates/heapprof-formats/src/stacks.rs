@@ -54,24 +54,6 @@ pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
     }
 }
 
-/// Sets the flags of mappings by what their locations have.
-pub(crate) fn mark_symbolized(profile: &mut Profile) {
-    for location in &profile.location {
-        let Some(mapping) = location.mapping else {
-            continue;
-        };
-        let mapping = &mut profile.mapping[mapping.index()];
-        let lines = &profile.line[location.line.start as usize..location.line.end as usize];
-        for line in lines {
-            let function = &profile.function[line.function.index()];
-            mapping.has_functions |= !function.name.is_empty();
-            mapping.has_filenames |= !function.filename.is_empty();
-            mapping.has_line_numbers |= line.line != 0;
-        }
-        mapping.has_inline_frames |= lines.len() > 1;
-    }
-}
-
 /// Gives each location its mapping.
 pub(crate) fn map(profile: &mut Profile, files: Vec<MappedFile>) {
     let mut map = AddressMap::new(files);

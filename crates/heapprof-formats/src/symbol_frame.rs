@@ -3,8 +3,11 @@
 //! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and perf's. bcc: `main+0x6d [app]`,
 //! `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`. dtrace: ``libc.so.1`malloc+0x15``.
 
+use heapprof_profile::LocationIndex;
+
+use crate::error::Error;
 use crate::figures::{address, decimal, hex};
-use crate::tally::{Frame, Module};
+use crate::tally::{Frame, Module, Tally};
 
 /// A frame, and whether its function was inlined into the next one.
 pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
@@ -34,6 +37,14 @@ pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
         frame.name = symbol;
     }
     (frame, inlined)
+}
+
+/// The location of a text that is one frame.
+pub(crate) fn location(tally: &mut Tally, text: &[u8]) -> Result<LocationIndex, Error> {
+    tally.known(text, |tally| {
+        let text = String::from_utf8_lossy(text);
+        Ok(tally.location(&[parse(&text).0]))
+    })
 }
 
 /// The address that a text begins with, or 0.

@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use hashbrown::HashTable;
 use heapprof_profile::{
-    Error as ProfileError, Function, FunctionIndex, LabelSetIndex, Line, LocationIndex, Mapping,
-    Profile, ProfileBuilder, Samples, StringId,
+    Error as ProfileError, FunctionIndex, LabelSetIndex, Line, LocationIndex, Mapping, Profile,
+    ProfileBuilder, Samples,
 };
 
 use crate::error::Error;
@@ -117,15 +117,8 @@ impl Tally {
     }
 
     fn function(&mut self, name: &str, file: &str) -> FunctionIndex {
-        let name = self.builder.text(name);
-        let function = Function {
-            id: 0,
-            name,
-            system_name: name,
-            filename: self.builder.text(file),
-            start_line: 0,
-        };
-        self.builder.function(function)
+        let (name, file) = (self.builder.text(name), self.builder.text(file));
+        self.builder.named_function(name, file)
     }
 
     /// A location of nothing but a name.
@@ -271,17 +264,10 @@ fn describe_mappings(profile: &mut Profile) {
             continue;
         };
         let mapping = &mut profile.mapping[mapping.index()];
-        let lines = &profile.line[location.line.start as usize..location.line.end as usize];
         let start = location.address - location.address % PAGE;
         mapping.memory_limit = mapping.memory_limit.max(start.saturating_add(PAGE));
-        mapping.has_inline_frames |= lines.len() > 1;
-        for line in lines {
-            let function = &profile.function[line.function.index()];
-            mapping.has_functions |= function.name != StringId::EMPTY;
-            mapping.has_filenames |= function.filename != StringId::EMPTY;
-            mapping.has_line_numbers |= line.line != 0;
-        }
     }
+    profile.mark_symbolized(|_| true);
 }
 
 /// The error that something is more than 64 bits hold.

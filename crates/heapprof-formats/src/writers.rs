@@ -5,7 +5,6 @@
 
 mod addresses;
 mod firefox;
-mod frame_names;
 mod gperftools;
 mod speedscope;
 

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_ulong};
 
-use heapprof_collect::{self as collect, Format, Mode, Options, Output, Reason, Triggers};
+use heapprof_collect::{self as collect, Format, Mode, Options, Output, Reason};
 
 use crate::real::real;
-use crate::start::{status, text};
+use crate::start::{misunderstood, status, text};
+use crate::{environment, mapped};
 
 /// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation when
 /// `period` is 0, else one in so many bytes. What was recorded before is forgotten. 0, or an errno.
@@ -81,7 +82,7 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     })
 }
 
-/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with its default intervals.
+/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals of its variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     if collect::is_running() {
@@ -90,11 +91,13 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     collect::apart(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(prefix) }.unwrap_or_default().to_vec();
-        let triggers = Triggers {
-            allocated: Some(1 << 30),
-            peak_growth: Some(100 << 20),
-            ..Triggers::default()
+        let setup = match environment::gperftools() {
+            Ok(setup) => setup,
+            Err(wrong) => return misunderstood(&wrong),
         };
+        if setup.mmap {
+            mapped::enable(true);
+        }
         let parent = Some(collect::sys::parent_id());
         let output = Output {
             pattern,
@@ -106,7 +109,7 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
         collect::start(Options {
             mode,
             format,
-            triggers,
+            triggers: setup.triggers,
             output,
             ..Options::default()
         });

@@ -1,6 +1,7 @@
 //! From environment variables to options.
 
 use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use heapprof_collect::setting::{self, Form};
@@ -18,6 +19,7 @@ pub struct Asked {
 }
 
 /// A variable with a value that is not understood.
+#[derive(Clone, Copy)]
 pub struct Misunderstood {
     pub name: &'static CStr,
     pub expected: &'static str,
@@ -109,10 +111,59 @@ const SECONDS: Form<u64> = Form {
     expected: "seconds",
     read: |text| text.parse().ok(),
 };
+/// As gperftools reads an answer: by its first letter.
+const LETTER: Form<bool> = Form {
+    expected: "1 or 0",
+    read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
+};
+
+/// What gperftools' variables say of a recording, however it is started.
+#[derive(Clone, Copy)]
+pub struct Gperftools {
+    pub triggers: Triggers,
+    pub mmap: bool,
+}
+
+/// Read once, as gperftools does: the program may change its environment later, in another thread.
+static GPERFTOOLS: OnceLock<Result<Gperftools, Misunderstood>> = OnceLock::new();
+
+/// gperftools' setup as the library found it when it began, or its defaults.
+pub fn gperftools() -> Result<Gperftools, Misunderstood> {
+    let default = Triggers {
+        allocated: Some(1 << 30),
+        peak_growth: Some(100 << 20),
+        ..Triggers::default()
+    };
+    GPERFTOOLS.get().copied().unwrap_or(Ok(Gperftools {
+        triggers: default,
+        mmap: false,
+    }))
+}
+
+fn read_gperftools() -> Result<Gperftools, Misunderstood> {
+    let size = |name, default: Option<u64>| {
+        let asked = parsed(name, &setting::SIZE)?;
+        Ok(positive(asked.or(default)))
+    };
+    let Gperftools { triggers, mmap } = gperftools()?;
+    let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", &SECONDS)?;
+    Ok(Gperftools {
+        triggers: Triggers {
+            interval: positive(seconds).map(Duration::from_secs),
+            allocated: size(c"HEAP_PROFILE_ALLOCATION_INTERVAL", triggers.allocated)?,
+            freed: size(c"HEAP_PROFILE_DEALLOCATION_INTERVAL", triggers.freed)?,
+            peak_growth: size(c"HEAP_PROFILE_INUSE_INTERVAL", triggers.peak_growth)?,
+            ..triggers
+        },
+        mmap: parsed(c"HEAP_PROFILE_MMAP", &LETTER)?.unwrap_or(mmap),
+    })
+}
 
 /// Reads the environment; `None` when it asks for nothing.
 pub fn read() -> Result<Option<Asked>, Misunderstood> {
+    let _ = GPERFTOOLS.set(read_gperftools());
     let mut options = Options::default();
+    let mut mmap = false;
     let mut found_signal = parsed(c"HEAPPROF_SIGNAL", &SIGNAL)?;
     let mut recorded = false;
     if let Some(pattern) = get(c"HEAPPROF_OUTPUT") {
@@ -121,7 +172,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         recorded = options.output.parent.is_some();
         options.output.list = get(c"HEAPPROF_LIST").unwrap_or_default().to_vec();
     } else if let Some(prefix) = get(c"HEAPPROFILE") {
-        options = gperftools(prefix)?;
+        let setup = gperftools()?;
+        options = from_prefix(prefix, setup.triggers)?;
+        mmap = setup.mmap;
         if found_signal.is_none() {
             found_signal = parsed(c"HEAPPROFILESIGNAL", &SIGNAL)?;
         }
@@ -145,7 +198,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     Ok(Some(Asked {
         start: yes(c"HEAPPROF_START", true)?,
         signal: found_signal,
-        mmap: yes(c"HEAPPROF_MMAP", false)?,
+        mmap: yes(c"HEAPPROF_MMAP", mmap)?,
         verbose: yes(c"HEAPPROF_VERBOSE", false)?,
         recorded,
         options,
@@ -180,30 +233,25 @@ fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
     Ok(follow)
 }
 
-/// gperftools' setup: every allocation, its intervals, its text.
-fn gperftools(prefix: &'static [u8]) -> Result<Options, Misunderstood> {
-    let size = |name, default: u64| {
-        Ok(positive(Some(
-            parsed(name, &setting::SIZE)?.unwrap_or(default),
-        )))
-    };
-    let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", &SECONDS)?;
+/// gperftools' way to begin: every allocation, in its text, into files of this prefix.
+fn from_prefix(prefix: &'static [u8], triggers: Triggers) -> Result<Options, Misunderstood> {
+    let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
+    let (always_id, removes_earlier) = (
+        answer(c"HEAPPROFILE_USE_PID", false)?,
+        answer(c"HEAP_PROFILE_CLEANUP", true)?,
+    );
     let is_child = inherited(prefix);
     let mut pattern = prefix.to_vec();
     pattern[0] &= 0x7f;
     Ok(Options {
         mode: Mode::Exact,
         format: Format::Text,
-        triggers: Triggers {
-            interval: positive(seconds).map(Duration::from_secs),
-            allocated: size(c"HEAP_PROFILE_ALLOCATION_INTERVAL", 1 << 30)?,
-            freed: size(c"HEAP_PROFILE_DEALLOCATION_INTERVAL", 0)?,
-            peak_growth: size(c"HEAP_PROFILE_INUSE_INTERVAL", 100 << 20)?,
-            ..Triggers::default()
-        },
+        triggers,
         output: Output {
             pattern,
             numbered_prefix: true,
+            always_id,
+            removes_earlier,
             parent: (!is_child).then(heapprof_collect::sys::parent_id),
             ..Output::default()
         },

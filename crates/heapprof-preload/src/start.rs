@@ -64,13 +64,7 @@ fn begin() {
         Ok(Some(asked)) => asked,
         Ok(None) => return,
         Err(wrong) => {
-            say(&[
-                b"heapprof: ",
-                wrong.name.to_bytes(),
-                b": expected ",
-                wrong.expected.as_bytes(),
-                b"; not recording",
-            ]);
+            misunderstood(&wrong);
             return;
         }
     };
@@ -99,6 +93,17 @@ fn begin() {
     if asked.recorded {
         signals::catch_ends();
     }
+}
+
+/// Says which variable stands in the way.
+pub fn misunderstood(wrong: &environment::Misunderstood) {
+    say(&[
+        b"heapprof: ",
+        wrong.name.to_bytes(),
+        b": expected ",
+        wrong.expected.as_bytes(),
+        b"; not recording",
+    ]);
 }
 
 /// A line on stderr, for what was asked for and can't be done.

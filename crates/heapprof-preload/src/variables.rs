@@ -88,7 +88,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_LIST",
         "path",
-        "Set by `heapprof record`: a file that gets a line for each dump: process, whether it is the last, whether it is exact, bytes in use, peak bytes, stacks, path.",
+        "Set by `heapprof record`: a file that gets a line for each dump: process, whether it is the last, whether it is exact, bytes in use, peak bytes, stacks, path; or for one that was not written `!`, its errno and its path.",
     ),
     variable(
         "HEAPPROFILE",
@@ -119,5 +119,20 @@ pub const VARIABLES: &[Variable] = &[
         "HEAPPROFILESIGNAL",
         "signal number",
         "gperftools: as HEAPPROF_SIGNAL.",
+    ),
+    variable(
+        "HEAPPROFILE_USE_PID",
+        "`1` or `0`",
+        "gperftools: `1` puts the process id into the name of the first process's files too.",
+    ),
+    variable(
+        "HEAP_PROFILE_CLEANUP",
+        "`1` or `0`",
+        "gperftools: unless `0`, the first process takes away what an earlier run left: `PREFIX.0001.heap` and on, up to the first number that is not there.",
+    ),
+    variable(
+        "HEAP_PROFILE_MMAP",
+        "`1` or `0`",
+        "gperftools: as HEAPPROF_MMAP.",
     ),
 ];

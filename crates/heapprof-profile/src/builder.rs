@@ -88,6 +88,17 @@ impl ProfileBuilder {
         })
     }
 
+    /// A function of which nothing is known but its name and, where it is not empty, its file.
+    pub fn named_function(&mut self, name: StringId, filename: StringId) -> FunctionIndex {
+        self.function(Function {
+            id: 0,
+            name,
+            system_name: name,
+            filename,
+            start_line: 0,
+        })
+    }
+
     /// A location with its lines, innermost inlined function first.
     pub fn location(
         &mut self,
@@ -160,15 +171,9 @@ impl ProfileBuilder {
         let lines: Vec<Line> = frames
             .iter()
             .map(|frame| {
-                let function = Function {
-                    id: 0,
-                    name: self.text(frame.name),
-                    system_name: self.text(frame.name),
-                    filename: self.text(frame.filename),
-                    start_line: 0,
-                };
+                let (name, filename) = (self.text(frame.name), self.text(frame.filename));
                 Line {
-                    function: self.function(function),
+                    function: self.named_function(name, filename),
                     line: frame.line,
                     column: 0,
                 }

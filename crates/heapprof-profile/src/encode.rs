@@ -27,7 +27,7 @@ pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     finished.map_err(Error::Write)
 }
 
-/// As [`encode`], but what gzip makes less than a third smaller is stored as it is: for tools whose users wait.
+/// As [`encode`], but what gzip does not halve is stored as it is: for tools whose users wait.
 pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut packer = Packer::new(writer).map_err(Error::Write)?;
     encode_plain(profile, &mut packer)?;
@@ -285,11 +285,14 @@ struct Varint {
 
 impl Varint {
     fn new(number: u64) -> Self {
-        let mut written = Vec::with_capacity(10);
-        varint(&mut written, number);
-        let mut bytes = [0; 10];
-        bytes[..written.len()].copy_from_slice(&written);
-        let length = written.len() as u8;
+        let (mut bytes, mut length, mut rest) = ([0; 10], 1, number);
+        while rest >= 0x80 {
+            bytes[length - 1] = rest as u8 | 0x80;
+            length += 1;
+            rest >>= 7;
+        }
+        bytes[length - 1] = rest as u8;
+        let length = length as u8;
         Self { bytes, length }
     }
 

@@ -393,4 +393,40 @@ impl Profile {
     pub fn lines(&self, location: &Location) -> &[Line] {
         &self.line[location.line.start as usize..location.line.end as usize]
     }
+
+    /// The last part of the path of the file that a location is in.
+    pub fn binary_name(&self, location: &Location) -> Option<&str> {
+        let mapping = &self.mapping[location.mapping?.index()];
+        let path = self.text(mapping.filename);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        (!name.is_empty()).then_some(name.trim_matches(['[', ']']))
+    }
+
+    /// What a location without symbols is called: `0x401000 [app]`, its address and its file.
+    pub fn address_name(&self, location: &Location) -> String {
+        match (location.address, self.binary_name(location)) {
+            (0, None) => "<unknown>".to_string(),
+            (0, Some(binary)) => format!("[{binary}]"),
+            (address, None) => format!("{address:#x}"),
+            (address, Some(binary)) => format!("{address:#x} [{binary}]"),
+        }
+    }
+
+    /// Says in the mappings that `which` chooses what is known of their locations: functions, files, lines.
+    pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
+        for location in &self.location {
+            let Some(mapping) = location.mapping.filter(|&mapping| which(mapping)) else {
+                continue;
+            };
+            let mapping = &mut self.mapping[mapping.index()];
+            let lines = &self.line[location.line.start as usize..location.line.end as usize];
+            for line in lines {
+                let function = &self.function[line.function.index()];
+                mapping.has_functions |= !function.name.is_empty();
+                mapping.has_filenames |= !function.filename.is_empty();
+                mapping.has_line_numbers |= line.line != 0;
+            }
+            mapping.has_inline_frames |= lines.len() > 1;
+        }
+    }
 }

@@ -51,8 +51,8 @@ impl<W: Write> Packer<W> {
         self.crc.update(&block);
         let tried = &block[..block.len().min(TRIED)];
         self.pack(tried)?;
-        // Less than a third smaller is not worth the time.
-        if self.packed.len() * 3 > tried.len() * 2 {
+        // Less than half of it saved is not worth the time.
+        if self.packed.len() * 2 > tried.len() {
             for part in block.chunks(STORED) {
                 let length = (part.len() as u16).to_le_bytes();
                 let inverse = (!(part.len() as u16)).to_le_bytes();

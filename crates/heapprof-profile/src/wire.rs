@@ -195,13 +195,34 @@ impl<'a> Fields<'a> {
         match value {
             Value::Varint(number) => each(number),
             Value::Bytes(packed) => {
-                let mut pos = 0;
-                while pos < packed.len() {
-                    // The packed numbers end where the field does.
-                    let start = self.pos.saturating_sub(packed.len());
-                    let number = varint(packed, &mut pos)
-                        .map_err(|defect| self.error(start + pos, defect))?;
-                    each(number);
+                let mut rest = packed;
+                loop {
+                    // Short ones here: this is where most of a profile is read.
+                    match rest {
+                        [] => break,
+                        [a @ 0..0x80, tail @ ..] => {
+                            each(u64::from(*a));
+                            rest = tail;
+                        }
+                        [a, b @ 0..0x80, tail @ ..] => {
+                            each(u64::from(a & 0x7f) | u64::from(*b) << 7);
+                            rest = tail;
+                        }
+                        [a, b, c @ 0..0x80, tail @ ..] => {
+                            let low = u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7;
+                            each(low | u64::from(*c) << 14);
+                            rest = tail;
+                        }
+                        _ => {
+                            let mut pos = packed.len() - rest.len();
+                            // The packed numbers end where the field does.
+                            let start = self.pos.saturating_sub(packed.len());
+                            let number = long_varint(packed, &mut pos)
+                                .map_err(|defect| self.error(start + pos, defect))?;
+                            each(number);
+                            rest = &packed[pos..];
+                        }
+                    }
                 }
             }
             other => return Err(self.mismatch(field, other, "a number or packed numbers")),

@@ -3,7 +3,7 @@
 //! The profile comes as jeprof sees it: allocator frames cut, filtered, for [`text`] with a function for each row.
 //! Source: jemalloc's bin/jeprof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use heapprof_analysis::graph::{Calls, Graph, Options, Trim};
@@ -48,12 +48,14 @@ impl Measure {
     }
 }
 
-/// Prints a row for each function that has a value: the largest first, increases before decreases.
+/// Prints `head` and a row for each function that has a value: the largest first, increases before decreases, those of
+/// one value in the order of their linker names. Nothing is printed before it is sure that all can be.
 pub fn text(
     profile: &Profile,
     column: usize,
     measure: Measure,
     by_cum: bool,
+    head: &str,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let graph = Graph::new(
@@ -73,6 +75,10 @@ pub fn text(
             calls: Calls::None,
         },
     )?;
+    let functions = profile.function.iter();
+    let order: HashMap<&str, &str> = functions
+        .map(|f| (profile.text(f.name), profile.text(f.system_name)))
+        .collect();
     let mut rows: Vec<(&str, i64, i64)> = graph
         .shown()
         .iter()
@@ -81,10 +87,16 @@ pub fn text(
         .collect();
     rows.sort_by(|a, b| {
         let value = |row: &(&str, i64, i64)| if by_cum { row.2 } else { row.1 };
-        value(b).cmp(&value(a)).then_with(|| a.0.cmp(b.0))
+        let key = |row: &(&str, i64, i64)| order.get(row.0).copied().unwrap_or_default();
+        let by_key = || key(a).cmp(key(b));
+        value(b)
+            .cmp(&value(a))
+            .then_with(by_key)
+            .then_with(|| a.0.cmp(b.0))
     });
     let total: i128 = rows.iter().map(|row| i128::from(row.1)).sum();
     let mut running = 0i128;
+    out.write_all(head.as_bytes())?;
     for (name, flat, cum) in rows {
         let (flat, cum) = (i128::from(flat), i128::from(cum));
         running += flat;
@@ -112,11 +124,23 @@ fn percent(value: i128, total: i128) -> String {
 
 /// Prints each stack on a line, root first, in the order of their texts, with its sum.
 pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), Error> {
+    let mut used = vec![false; profile.location.len()];
+    for i in 0..profile.samples.len() {
+        profile
+            .samples
+            .stack(i)
+            .iter()
+            .for_each(|l| used[l.index()] = true);
+    }
     let frames: Vec<String> = profile
         .location
         .iter()
-        .map(|location| {
+        .zip(used)
+        .map(|(location, used)| {
             let lines = profile.lines(location);
+            if !used {
+                return String::new();
+            }
             if lines.is_empty() {
                 return format!("{:016x}", location.address);
             }
@@ -162,8 +186,17 @@ mod tests {
         // A function for each row.
         profile.location.iter_mut().for_each(|l| l.address = 0);
         let mut out = Vec::new();
-        text(&profile, 0, Measure::Megabytes, false, &mut out).unwrap();
-        let expected = "     3.0  85.7%  85.7%      3.0  85.7% new
+        text(
+            &profile,
+            0,
+            Measure::Megabytes,
+            false,
+            "Total: 3.5 MB\n",
+            &mut out,
+        )
+        .unwrap();
+        let expected = "Total: 3.5 MB
+     3.0  85.7%  85.7%      3.0  85.7% new
      1.0  28.6% 114.3%      3.5 100.0% main
      0.0   0.0% 114.3%      4.0 114.3% parse
     -0.5 -14.3% 100.0%     -0.5 -14.3% free

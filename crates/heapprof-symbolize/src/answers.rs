@@ -17,6 +17,17 @@ pub(crate) struct RawLine {
     column: i64,
 }
 
+impl RawLine {
+    /// The line for another profile, whose texts have other numbers.
+    pub(crate) fn moved(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
+        Self {
+            name: text(self.name),
+            file: text(self.file),
+            ..*self
+        }
+    }
+}
+
 /// Lines of the locations that were asked.
 pub(crate) struct Answers {
     lines: Vec<Option<Box<[RawLine]>>>,
@@ -56,6 +67,16 @@ impl Answers {
         if !lines.is_empty() {
             self.lines[location as usize] = Some(lines.into());
         }
+    }
+
+    /// A location's lines.
+    pub(crate) fn get(&self, location: u32) -> Option<&[RawLine]> {
+        self.lines[location as usize].as_deref()
+    }
+
+    /// Gives a location lines that were found before.
+    pub(crate) fn set(&mut self, location: u32, lines: Box<[RawLine]>) {
+        self.lines[location as usize] = Some(lines);
     }
 
     /// Whether a location's outermost function has a name.

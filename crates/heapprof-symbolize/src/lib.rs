@@ -2,7 +2,7 @@
 //!
 //! A collector writes addresses and the files that were mapped around them. [`symbolize`] opens each of these
 //! files once, with its debug file where it has one (by build id, `.gnu_debuglink` or `--debug-dir`), asks it
-//! for all addresses, and closes it before the next. A file whose build id is another one than the profile's
+//! for all addresses, and closes it before the next. A [`Symbolizer`] keeps what it learned for the next profile. A file whose build id is another one than the profile's
 //! is refused. Damaged files are warnings, never panics: the next source is tried, symbol tables last.
 //!
 //! The crate knows the profile and symbol files; it knows nothing of SQLite and the command line.
@@ -13,6 +13,7 @@ mod demangle;
 mod dwarf;
 mod elf;
 mod files;
+mod known;
 mod minidebug;
 mod places;
 pub mod program;
@@ -31,6 +32,7 @@ use heapprof_profile::{MappingIndex, Profile, StringId};
 use crate::answers::Answers;
 use crate::elf::Place;
 use crate::files::Wanted;
+use crate::known::Known;
 use crate::places::Places;
 use crate::resolve::{Question, resolve};
 pub use crate::simplify::{NameStyle, simplify_names};
@@ -59,6 +61,33 @@ pub struct Options {
 ///
 /// Locations without an answer keep the lines they have, or none.
 pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
+    run(profile, options, None)
+}
+
+/// Does what [`symbolize`] does for one profile after another, and asks no file a second time for an address. What is
+/// known already is answered without opening the file, so its summary names none.
+#[derive(Default)]
+pub struct Symbolizer {
+    options: Options,
+    known: Known,
+}
+
+impl Symbolizer {
+    /// For profiles that all want the same.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            known: Known::default(),
+        }
+    }
+
+    /// As [`symbolize`].
+    pub fn symbolize(&mut self, profile: &mut Profile) -> Summary {
+        run(profile, &self.options, Some(&mut self.known))
+    }
+}
+
+fn run(profile: &mut Profile, options: &Options, mut known: Option<&mut Known>) -> Summary {
     let mut summary = Summary::default();
     let mut answers = Answers::new(profile);
     let places = Places::new(options);
@@ -77,13 +106,28 @@ pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
         if is_file(&one.name) && !file.questions.is_empty() {
             let path = one.name.clone();
             let kept = path.strip_suffix(" (deleted)");
+            let build_id = profile.text(file.build_id).to_string();
             let wanted = Wanted {
                 path: Path::new(kept.unwrap_or(&path)),
-                build_id: bytes(profile.text(file.build_id)),
+                build_id: bytes(&build_id),
                 deleted: kept.is_some(),
             };
-            let questions = &file.questions;
-            resolve(profile, &mut answers, &wanted, questions, &places, &mut one);
+            let key = (path.clone(), build_id);
+            let all = &file.questions;
+            let before = known.as_ref().and_then(|known| known.source(&key));
+            let left = known
+                .as_ref()
+                .map(|known| known.recall(&key, all, profile, &mut answers));
+            let left = left.as_ref().unwrap_or(all);
+            if !left.is_empty() {
+                resolve(profile, &mut answers, &wanted, left, &places, &mut one);
+                if let Some(known) = &mut known {
+                    known.keep(key, left, profile, &answers, one.source);
+                }
+            }
+            one.source = [before, one.source].into_iter().flatten().min();
+            let named = |q: &&Question| answers.is_named(q.location);
+            one.resolved = all.iter().filter(named).count();
         }
         if one.seen > 0 {
             summary.files.push(one);
@@ -172,24 +216,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 fn mark(profile: &mut Profile, summary: &Summary, only_resolved: bool) {
     let resolved = summary.files.iter().filter(|file| file.resolved > 0);
     let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();
-    for location in &profile.location {
-        let Some(mapping) = location.mapping else {
-            continue;
-        };
-        if only_resolved && !resolved.contains(&mapping) {
-            continue;
-        }
-        let mapping = &mut profile.mapping[mapping.index()];
-        let lines = location.line.start as usize..location.line.end as usize;
-        let lines = &profile.line[lines];
-        for line in lines {
-            let function = &profile.function[line.function.index()];
-            mapping.has_functions |= !function.name.is_empty();
-            mapping.has_filenames |= !function.filename.is_empty();
-            mapping.has_line_numbers |= line.line != 0;
-        }
-        mapping.has_inline_frames |= lines.len() > 1;
-    }
+    profile.mark_symbolized(|mapping| !only_resolved || resolved.contains(&mapping));
     // Debug information would have told of inlined frames, had there been any.
     for file in &summary.files {
         if file.source == Some(Source::Dwarf) {

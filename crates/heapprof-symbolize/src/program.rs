@@ -1,9 +1,12 @@
 //! What of an executable decides whether a library can be preloaded into it and see its allocations.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{ElfFile64, FileHeader};
-use object::{Object, ObjectSymbol};
+use object::elf::{FileHeader32, FileHeader64};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol};
 
 use crate::elf::{Elf, hex};
 use crate::storage::Storage;
@@ -26,6 +29,8 @@ pub enum Obstacle {
 pub struct Program {
     /// The file that the kernel will load.
     pub file: PathBuf,
+    /// The dynamic loader that it asks for.
+    pub loader: Option<PathBuf>,
     /// What stands in the way.
     pub obstacles: Vec<Obstacle>,
 }
@@ -84,8 +89,24 @@ pub fn inspect(path: &Path) -> Program {
         }
     }
     let storage = Storage::new();
-    let obstacles = storage.map(&file).map(look).unwrap_or_default();
-    Program { file, obstacles }
+    let bytes = storage.map(&file).unwrap_or_default();
+    Program {
+        obstacles: look(bytes),
+        loader: loader::<FileHeader64<Endianness>>(bytes)
+            .or_else(|| loader::<FileHeader32<Endianness>>(bytes)),
+        file,
+    }
+}
+
+/// What an executable of this word size names as its loader.
+fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
+    let header = H::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    let headers = header.program_headers(endian, bytes).ok()?;
+    let path = headers
+        .iter()
+        .find_map(|h| h.interpreter(endian, bytes).ok()?)?;
+    Some(OsStr::from_bytes(path).into())
 }
 
 /// What `#!` names.
@@ -118,7 +139,7 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
     if bytes.get(4) != Some(&2) {
         return vec![Obstacle::OtherArchitecture("32-bit".to_string())];
     }
-    let Ok(elf) = ElfFile64::<object::Endianness>::parse(bytes) else {
+    let Ok(elf) = ElfFile64::<Endianness>::parse(bytes) else {
         return Vec::new();
     };
     let machine = elf.elf_header().e_machine(elf.endian());
@@ -134,10 +155,8 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         ))];
     }
     let mut obstacles = Vec::new();
-    let is_dynamic = elf.elf_program_headers().iter().any(|h| {
-        use object::read::elf::ProgramHeader;
-        h.p_type(elf.endian()) == object::elf::PT_INTERP
-    });
+    let mut headers = elf.elf_program_headers().iter();
+    let is_dynamic = headers.any(|h| h.p_type(elf.endian()) == object::elf::PT_INTERP);
     if !is_dynamic {
         obstacles.push(Obstacle::Static);
     }

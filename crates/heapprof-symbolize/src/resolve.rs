@@ -165,7 +165,9 @@ impl Asker<'_> {
                 continue;
             }
             let address = probe.address.wrapping_add(shift);
-            if let Some(name) = symbols.find(elf, address, self.nearest) {
+            // A guess is better than no name, and worse than any.
+            let nearest = self.nearest && !self.answers.is_named(probe.location);
+            if let Some(name) = symbols.find(elf, address, nearest) {
                 self.answers.name(self.profile, probe.location, name);
                 self.summary.source.get_or_insert(source);
             }

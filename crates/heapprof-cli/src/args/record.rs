@@ -26,6 +26,9 @@ pub(crate) struct RecordArgs {
     /// Write a profile at each new peak that is a tenth above the last one written
     #[arg(long)]
     pub(crate) on_peak: bool,
+    /// Write a profile when this signal comes, e.g. USR2
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    pub(crate) on_signal: Option<i32>,
     /// Whether children of the program are recorded too
     #[arg(long, value_enum, default_value_t = Answer::Yes, value_name = "WHETHER")]
     pub(crate) follow_children: Answer,
@@ -59,6 +62,20 @@ fn growth(text: &str) -> Result<u64, String> {
     match super::size(text)? {
         0 => Err("0 bytes are no growth".to_string()),
         bytes => Ok(bytes),
+    }
+}
+
+/// A signal by its name, with SIG or without, or by its number.
+fn signal(text: &str) -> Result<i32, String> {
+    use signal_hook::consts::FORBIDDEN;
+    use signal_hook::low_level::signal_name;
+    let upper = text.to_ascii_uppercase();
+    let is_it = |name: &str| name == upper || name.strip_prefix("SIG") == Some(&upper);
+    let named = (1..=31).find(|&n| n.to_string() == text || signal_name(n).is_some_and(is_it));
+    match named {
+        None => Err("no such signal; USR2 is one".to_string()),
+        Some(n) if FORBIDDEN.contains(&n) => Err("a program can't wait for it".to_string()),
+        Some(n) => Ok(n),
     }
 }
 

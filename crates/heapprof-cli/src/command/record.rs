@@ -1,18 +1,19 @@
 //! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and says where it is.
 
 mod child;
+mod inherited;
 mod outcome;
+mod program;
 mod written;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use heapprof_symbolize::program::{Obstacle, inspect};
 
 use crate::args::RecordArgs;
 use crate::args::record::Answer;
@@ -20,10 +21,10 @@ use crate::{messages, preload};
 
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let program = &args.command[0];
-    let found = find(program);
+    let found = program::find(program);
     let mut preloaded = true;
     if let Some(path) = &found {
-        preloaded = look_at(program, path)?;
+        preloaded = program::look_at(program, path)?;
     }
     let library = preload::library()?;
     let pattern = pattern(args.output.as_deref())?;
@@ -33,80 +34,34 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     list.as_file()
         .set_permissions(std::fs::Permissions::from_mode(0o666))
         .context("the list of profiles")?;
-    let mut command = Command::new(program);
-    command.args(&args.command[1..]);
-    if preloaded {
-        environment(&mut command, args, &library, &pattern, list.path());
+    let start = |words: &[&OsStr], preloaded| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args(&args.command[1..]);
+        if preloaded {
+            environment(&mut command, args, &library, &pattern, list.path());
+        }
+        child::run(&mut command, args.on_signal)
+    };
+    let mut ended = start(&[program], preloaded);
+    if let (Err(error), Some(script)) = (&ended, &found)
+        && program::is_for_shell(error, script)
+    {
+        let shell = OsStr::new(program::SHELL);
+        let preloaded = program::look_at(shell, Path::new(shell))?;
+        ended = start(&[shell, script.as_os_str()], preloaded);
     }
-    let ended = match child::run(&mut command) {
+    let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            messages::error(&anyhow::anyhow!("{}: {error}", program.display()));
-            let missing = error.kind() == std::io::ErrorKind::NotFound && found.is_none();
-            return Ok(ExitCode::from(if missing { 127 } else { 126 }));
+            let (text, code) = program::why_not(program, found.as_deref(), &error);
+            messages::error(&anyhow::anyhow!(text));
+            return Ok(ExitCode::from(code));
         }
     };
     let list = std::fs::read(list.path()).unwrap_or_default();
     let (written, failed) = written::read(&list);
     outcome::report(written, &failed, &ended, !args.no_symbolize);
     Ok(ExitCode::from(ended.code))
-}
-
-/// The file that will be run, as execvp finds it.
-fn find(program: &OsStr) -> Option<PathBuf> {
-    if program.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(program)).filter(|p| p.exists());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
-    let folders = std::env::split_paths(&path).map(|folder| folder.join(program));
-    folders.into_iter().find(|file| {
-        file.metadata()
-            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    })
-}
-
-/// Says what of the program stands in the way of preloading; whether it is worth trying.
-fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
-    let looked = inspect(path);
-    let name = if looked.file == path {
-        program.display().to_string()
-    } else {
-        looked.file.display().to_string()
-    };
-    let mut preloaded = true;
-    for obstacle in &looked.obstacles {
-        match obstacle {
-            Obstacle::Static => messages::note(&format!(
-                "{name}: is statically linked, so nothing can be preloaded into it; it runs unrecorded (a Rust program \
-                 can use the crate heapprof-alloc; others can be linked dynamically)"
-            )),
-            Obstacle::OtherArchitecture(which) => {
-                preloaded = false;
-                messages::note(&format!(
-                    "{name}: is built for another architecture ({which}); it runs unrecorded"
-                ));
-            }
-            Obstacle::Sanitizer(which) => bail!(
-                "{name}: is built with {which}, which replaces malloc and must come first; record a build without it"
-            ),
-            Obstacle::OwnAllocator(function) => messages::note(&format!(
-                "{name}: has an allocator of its own linked in ({function}); only what goes through the shared \
-                 library's malloc is recorded (a Rust program can use the crate heapprof-alloc over it)"
-            )),
-        }
-    }
-    if let Ok(metadata) = looked.file.metadata() {
-        let (mode, user) = (
-            metadata.permissions().mode(),
-            rustix::process::geteuid().as_raw(),
-        );
-        if mode & 0o4000 != 0 && metadata.uid() != user {
-            messages::note(&format!(
-                "{name}: is setuid, so the loader preloads nothing; it runs unrecorded (record it as its owner)"
-            ));
-        }
-    }
-    Ok(preloaded)
 }
 
 /// The file pattern that OUT stands for, absolute. Folders are made.
@@ -117,26 +72,28 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
         return Ok(escaped(&here()?).join(DEFAULT).into());
     };
     let bytes = output.as_os_str().as_bytes();
-    if bytes.ends_with(b".pb.gz") || bytes.contains(&b'%') {
-        let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
-        if let Some(folder) =
-            folder.filter(|f| !f.as_os_str().as_bytes().contains(&b'%') && !f.is_dir())
-        {
-            bail!(
-                "{}: there is no such folder; make it first",
-                folder.display()
-            );
-        }
-        return Ok(match output.is_absolute() {
-            true => output.into(),
-            false if bytes.contains(&b'%') => escaped(&here()?).join(output).into(),
-            false => here()?.join(output).into(),
-        });
+    let is_file = bytes.ends_with(b".pb.gz") || bytes.contains(&b'%');
+    if !is_file || bytes.ends_with(b"/") || output.is_dir() {
+        std::fs::create_dir_all(output)
+            .with_context(|| format!("{}: cannot be made", output.display()))?;
+        let folder =
+            std::fs::canonicalize(output).with_context(|| format!("{}", output.display()))?;
+        return Ok(escaped(&folder).join(DEFAULT).into());
     }
-    std::fs::create_dir_all(output)
-        .with_context(|| format!("{}: cannot be made", output.display()))?;
-    let folder = std::fs::canonicalize(output).with_context(|| format!("{}", output.display()))?;
-    Ok(escaped(&folder).join(DEFAULT).into())
+    let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
+    let pattern = match (folder, output.file_name()) {
+        // A folder that is there is itself, whatever it looks like.
+        (Some(folder), Some(name)) if folder.is_dir() => escaped(folder).join(name),
+        (Some(folder), _) if !folder.as_os_str().as_bytes().contains(&b'%') => bail!(
+            "{}: there is no such folder; make it first",
+            folder.display()
+        ),
+        _ => output.to_path_buf(),
+    };
+    Ok(match pattern.is_absolute() {
+        true => pattern.into(),
+        false => escaped(&here()?).join(pattern).into(),
+    })
 }
 
 /// A path that stays itself in a pattern.
@@ -193,6 +150,9 @@ fn environment(
     };
     if let Some(growth) = args.on_growth {
         command.env("HEAPPROF_GROWTH", growth.to_string());
+    }
+    if let Some(signal) = args.on_signal {
+        command.env("HEAPPROF_SIGNAL", signal.to_string());
     }
     let _ = std::io::stderr().flush();
 }

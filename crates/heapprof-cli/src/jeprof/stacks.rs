@@ -1,19 +1,22 @@
 //! What jeprof does to stacks before it adds them up: allocator frames go, filters apply, frames get the names they are
 //! told apart by.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use anyhow::{Result, anyhow};
 use heapprof_analysis::regex_error;
 use heapprof_profile::{
-    Function, FunctionIndex, LabelSetIndex, Line, Location, LocationIndex, Profile, StringId,
+    Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
+    Profile, Samples, StringId,
 };
 use regex::Regex;
 
+use super::names;
 use super::options::Typed;
+use super::reading::{NO_FILE, UNKNOWN_FILE};
 
 /// Functions of allocators, which are not shown, nor anything they call.
-const ALLOCATOR: [&str; 52] = [
+const ALLOCATOR: [&str; 55] = [
     "calloc",
     "cfree",
     "malloc",
@@ -66,6 +69,9 @@ const ALLOCATOR: [&str; 52] = [
     "malloc_zone_memalign",
     "malloc_zone_free",
     "__start_google_malloc",
+    "__stop_google_malloc",
+    "__start_malloc_hook",
+    "__stop_malloc_hook",
 ];
 
 fn is_allocator(name: &str) -> bool {
@@ -79,15 +85,13 @@ fn is_allocator(name: &str) -> bool {
 /// The key of labels that tell threads apart.
 const THREAD: &str = "thread";
 
-/// The threads that samples are of, by number where they are numbers.
-pub(super) fn threads(profile: &Profile) -> Vec<String> {
-    let mut threads = BTreeSet::new();
-    for i in 0..profile.samples.len() {
-        threads.extend(thread(profile, profile.samples.label_set(i)));
+/// A thread as jeprof calls it: by its number, behind which jemalloc writes the name that a thread has.
+pub(super) fn number(thread: &str) -> &str {
+    let first = thread.split(' ').next().unwrap_or_default();
+    match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
+        true => first,
+        false => thread,
     }
-    let mut threads: Vec<String> = threads.into_iter().collect();
-    threads.sort_by_key(|t| t.parse::<u64>().unwrap_or(u64::MAX));
-    threads
 }
 
 fn thread(profile: &Profile, set: LabelSetIndex) -> Option<String> {
@@ -95,31 +99,101 @@ fn thread(profile: &Profile, set: LabelSetIndex) -> Option<String> {
     let label = labels.find(|l| profile.text(l.key) == THREAD)?;
     Some(match label.str.is_empty() {
         true => label.num.to_string(),
-        false => profile.text(label.str).to_string(),
+        false => number(profile.text(label.str)).to_string(),
     })
 }
 
 /// A profile on its way to jeprof's rows.
 pub(super) struct Stacks {
     pub(super) profile: Profile,
+    /// What functions are called in rows and filters.
+    short: Vec<String>,
 }
 
 impl Stacks {
-    pub(super) fn new(profile: Profile) -> Self {
-        Self { profile }
+    pub(super) fn new(profile: Profile) -> Result<Self> {
+        let functions = profile.function.iter();
+        let short = names::short(functions.map(|f| profile.text(f.name)))?;
+        Ok(Self { profile, short })
     }
 
-    /// Leaves the samples of one thread; whether there are any.
-    pub(super) fn keep_thread(&mut self, wanted: &str) -> bool {
-        let sets = 0..self.profile.label_sets.len() as u32;
-        let is: Vec<bool> = sets
-            .map(|set| thread(&self.profile, LabelSetIndex(set)).as_deref() == Some(wanted))
+    /// Leaves the samples no labels.
+    pub(super) fn forget_labels(&mut self) {
+        self.profile.label_sets = LabelSets::default();
+        self.profile.samples.relabel(|_| LabelSetIndex(0));
+    }
+
+    /// Leaves the samples of one thread, or of any with `*`; their threads in order. A sample's set of labels then is
+    /// its thread's place there.
+    pub(super) fn threads(&mut self, wanted: &str) -> Vec<String> {
+        let profile = &mut self.profile;
+        let sets = 0..profile.label_sets.len() as u32;
+        let of_set: Vec<Option<String>> = sets
+            .map(|set| thread(profile, LabelSetIndex(set)))
+            .map(|of| of.filter(|thread| wanted == "*" || thread == number(wanted)))
             .collect();
-        self.profile.samples.rewrite(|stack, _, set, kept| {
+        let mut has_samples = vec![false; of_set.len()];
+        profile.samples.rewrite(|stack, _, set, kept| {
+            has_samples[set.index()] = true;
             kept.extend_from_slice(stack);
-            is[set.index()]
+            of_set[set.index()].is_some()
         });
-        !self.profile.samples.is_empty()
+        let met = of_set.iter().zip(has_samples);
+        let met = met.filter_map(|(of, has)| of.as_ref().filter(|_| has));
+        let mut threads: Vec<String> = met.cloned().collect();
+        threads.sort_by_cached_key(|t| (t.parse::<u64>().unwrap_or(u64::MAX), t.clone()));
+        threads.dedup();
+        let place: HashMap<&String, usize> = threads.iter().zip(0..).collect();
+        let place: Vec<usize> = of_set
+            .iter()
+            .map(|of| of.as_ref().and_then(|of| place.get(of).copied()))
+            .map(Option::unwrap_or_default)
+            .collect();
+        let key = profile.strings.intern(THREAD);
+        profile.label_sets = LabelSets::default();
+        let set: Vec<LabelSetIndex> = threads
+            .iter()
+            .map(|thread| {
+                let str = profile.strings.intern(thread);
+                let label = Label {
+                    key,
+                    str,
+                    num: 0,
+                    num_unit: StringId::EMPTY,
+                };
+                profile.label_sets.intern(&mut [label], &profile.strings)
+            })
+            .collect();
+        profile.samples.relabel(|old| set[place[old.index()]]);
+        threads
+    }
+
+    /// Makes equal stacks one, as they are in jeprof's table: what labels tell apart here may be above 0 in one
+    /// half and below in the other.
+    pub(super) fn unite(&mut self) -> Result<()> {
+        let samples = std::mem::take(&mut self.profile.samples);
+        let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
+        let mut sums: Vec<(usize, Vec<i64>)> = Vec::new();
+        for i in 0..samples.len() {
+            let at = *place
+                .entry((samples.stack(i), samples.label_set(i)))
+                .or_insert(sums.len());
+            let Some((_, sum)) = sums.get_mut(at) else {
+                sums.push((i, samples.values(i).to_vec()));
+                continue;
+            };
+            for (sum, &value) in sum.iter_mut().zip(samples.values(i)) {
+                *sum = sum.checked_add(value).ok_or_else(|| {
+                    anyhow!("the values of a stack add up to more than a 64-bit number holds")
+                })?;
+            }
+        }
+        let mut united = Samples::new(self.profile.sample_type.len());
+        for (i, sum) in sums {
+            united.push(samples.stack(i).iter().copied(), &sum, samples.label_set(i));
+        }
+        self.profile.samples = united;
+        Ok(())
     }
 
     /// Takes what is below 0 for 0.
@@ -127,11 +201,14 @@ impl Stacks {
         self.profile.samples.change_values(|_, value| value.max(0));
     }
 
-    /// The signed sum of a sample type.
-    pub(super) fn sum(&self, column: usize) -> i128 {
+    /// The signed sums of a sample type, by thread where samples are told apart by them.
+    pub(super) fn sums(&self, column: usize, threads: usize) -> Vec<i128> {
         let samples = &self.profile.samples;
-        let values = (0..samples.len()).map(|i| i128::from(samples.values(i)[column]));
-        values.sum()
+        let mut sums = vec![0; threads];
+        for i in 0..samples.len() {
+            sums[place(samples.label_set(i))] += i128::from(samples.values(i)[column]);
+        }
+        sums
     }
 
     /// Cuts each stack at the function of an allocator nearest to the root.
@@ -156,8 +233,7 @@ impl Stacks {
     }
 
     fn name(&self, line: &Line) -> &str {
-        let function = &self.profile.function[line.function.index()];
-        self.profile.text(function.name)
+        &self.short[line.function.index()]
     }
 
     /// Where a line is, as addr2line writes it.
@@ -165,6 +241,8 @@ impl Stacks {
         let function = &self.profile.function[line.function.index()];
         match (self.profile.text(function.filename), line.line) {
             ("", _) => "??:?".to_string(),
+            (UNKNOWN_FILE, _) => "??:0".to_string(),
+            (NO_FILE, _) => NO_FILE.to_string(),
             (file, 0) => format!("{file}:?"),
             (file, line) => format!("{file}:{line}"),
         }
@@ -222,64 +300,29 @@ impl Stacks {
         Ok(())
     }
 
-    /// The profile with a function for each row: what has the same name is the same.
+    /// The profile with a function for each row: its name is what is printed, its linker name what rows are told
+    /// apart and ordered by.
     pub(super) fn keyed(mut self, typed: &Typed) -> Profile {
-        let mut keys: Vec<Vec<String>> = Vec::new();
-        for location in &self.profile.location {
-            let address = Self::address(location);
-            // Addresses of the kernel's half come from damaged stacks.
-            if location.address > i64::MAX as u64 {
-                keys.push(Vec::new());
-                continue;
-            }
-            let lines = self.profile.lines(location);
-            if lines.is_empty() {
-                keys.push(vec![match typed.on("addresses") {
-                    true => format!("{address} {address} "),
-                    false => address,
-                }]);
-                continue;
-            }
-            let of_line = |(i, line): (usize, &Line)| {
-                let (name, place) = (self.name(line), self.place(line));
-                let inline = if i + 1 < lines.len() { " (inline)" } else { "" };
-                let named = match name {
-                    "" => "??".to_string(),
-                    name => format!("{name}{inline}"),
-                };
-                if typed.on("addresses") {
-                    format!("{address} {named} {place}")
-                } else if typed.on("lines") {
-                    format!("{named} {place}")
-                } else if typed.on("files") {
-                    match place.rsplit_once(':') {
-                        Some((file, _)) if file != "??" => file.to_string(),
-                        _ => address.clone(),
-                    }
-                } else if name.is_empty() {
-                    address.clone()
-                } else {
-                    named
-                }
-            };
-            keys.push(lines.iter().enumerate().map(of_line).collect());
-        }
+        let rows: Vec<Vec<Row>> = (self.profile.location.iter())
+            .map(|location| self.rows(location, typed))
+            .collect();
         let profile = &mut self.profile;
         profile.function.clear();
         profile.line.clear();
-        let mut known = std::collections::HashMap::new();
-        for (location, keys) in profile.location.iter_mut().zip(keys) {
+        let mut known = HashMap::new();
+        for (location, rows) in profile.location.iter_mut().zip(rows) {
             location.address = 0;
             location.mapping = None;
             let start = profile.line.len() as u32;
-            for key in keys {
-                let name = profile.strings.intern(&key);
+            for Row { key, shown } in rows {
+                let key = profile.strings.intern(&key);
+                let name = shown.map_or(key, |shown| profile.strings.intern(&shown));
                 let table = &mut profile.function;
-                let function = *known.entry(name).or_insert_with(|| {
+                let function = *known.entry(key).or_insert_with(|| {
                     table.push(Function {
                         id: table.len() as u64 + 1,
                         name,
-                        system_name: name,
+                        system_name: key,
                         filename: StringId::EMPTY,
                         start_line: 0,
                     });
@@ -303,4 +346,74 @@ impl Stacks {
         }
         self.profile
     }
+
+    /// The rows that a location adds to, the innermost function's first.
+    fn rows(&self, location: &Location, typed: &Typed) -> Vec<Row> {
+        // Addresses of the kernel's half come from damaged stacks.
+        if location.address > i64::MAX as u64 {
+            return Vec::new();
+        }
+        let address = Self::address(location);
+        let lines = self.profile.lines(location);
+        if lines.is_empty() {
+            // Neither a name nor a place: what is put together of them ends in a blank.
+            return vec![Row::new(if typed.on("addresses") {
+                format!("{address} {address} ")
+            } else if typed.on("lines") {
+                format!("{address} ")
+            } else {
+                address
+            })];
+        }
+        let of_line = |(i, line): (usize, &Line)| {
+            let (name, place) = (self.name(line), self.place(line));
+            let inline = if i + 1 < lines.len() { " (inline)" } else { "" };
+            let named = match name {
+                "" => "??".to_string(),
+                name => format!("{name}{inline}"),
+            };
+            if typed.on("addresses") {
+                return Row::new(format!("{address} {named} {place}"));
+            }
+            if typed.on("lines") {
+                return Row::new(format!("{named} {place}"));
+            }
+            if typed.on("files") {
+                return match place.rsplit_once(':') {
+                    // One row an address, at the address's place, with all that is known of it.
+                    Some(("??", "0")) => Row {
+                        key: address.clone(),
+                        shown: Some(format!("{named} {place}")),
+                    },
+                    Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => {
+                        Row::new(file.to_string())
+                    }
+                    _ => Row::new(place),
+                };
+            }
+            Row::new(match name {
+                "" => address.clone(),
+                _ => named,
+            })
+        };
+        lines.iter().enumerate().map(of_line).collect()
+    }
+}
+
+/// What a location adds to.
+struct Row {
+    key: String,
+    /// What is printed, where that is not the key.
+    shown: Option<String>,
+}
+
+impl Row {
+    fn new(key: String) -> Self {
+        Self { key, shown: None }
+    }
+}
+
+/// Place of a sample's thread, 0 where threads are not told apart.
+pub(super) fn place(set: LabelSetIndex) -> usize {
+    set.index().saturating_sub(1)
 }

@@ -4,12 +4,12 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_analysis::reshape;
 use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
 use heapprof_report::pprof::{convertible, scale};
-use heapprof_symbolize::NameStyle;
 
 use super::config::Config;
 use super::{binaries, remote, saved, symbols};
+use crate::jeprof::as_jeprof_sees_it;
 use crate::messages;
-use crate::source::Sources;
+use crate::source::{Seen, Sources, as_pprof_sees_it};
 
 /// The label that marks samples of a base that stays in sight.
 const BASE: (&str, &str) = ("pprof::base", "true");
@@ -27,15 +27,19 @@ const CHUNK: usize = 128;
 pub(super) enum Keep {
     /// What the flags and the profile say.
     AsAsked,
-    /// All, with names in this style.
-    AllFrames(NameStyle),
+    /// All, read as jeprof reads them, with whole names.
+    AllFrames,
 }
 
 /// The profile of all sources, ready to be filtered.
 pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Profile> {
-    let (mut profile, mut save) = all(sources, &config.sources, "source", config)?;
+    let seen: Seen = match keep {
+        Keep::AsAsked => as_pprof_sees_it,
+        Keep::AllFrames => as_jeprof_sees_it,
+    };
+    let (mut profile, mut save) = all(sources, &config.sources, "source", config, seen)?;
     if let Some(base) = &config.base {
-        let (mut base, save_base) = all(sources, std::slice::from_ref(base), "base", config)?;
+        let (mut base, save_base) = all(sources, std::slice::from_ref(base), "base", config, seen)?;
         save |= save_base;
         if config.diff {
             reshape::set_label(&mut base, BASE.0, BASE.1);
@@ -46,13 +50,13 @@ pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Pro
         base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
         profile = merge_as_pprof(vec![profile, base], UNITS)?;
     }
-    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
+    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames) {
         profile.drop_frames = StringId::EMPTY;
         profile.keep_frames = StringId::EMPTY;
     }
     match keep {
         Keep::AsAsked => symbols::symbolize(&mut profile, config.flags.text("symbolize")),
-        Keep::AllFrames(style) => symbols::symbolize_locally(&mut profile, style),
+        Keep::AllFrames => symbols::symbolize_locally(&mut profile),
     }
     if let Err(why) = reshape::drop_uninteresting(&mut profile) {
         messages::note(&format!(
@@ -78,13 +82,14 @@ fn all(
     names: &[String],
     what: &str,
     config: &Config,
+    seen: Seen,
 ) -> Result<(Profile, bool)> {
     let mut merged: Option<Profile> = None;
     let (mut read, mut remote) = (0, false);
     for chunk in names.chunks(CHUNK) {
         let mut profiles = Vec::new();
         for name in chunk {
-            match one(sources, name, config) {
+            match one(sources, name, config, seen) {
                 Ok((profile, from_server)) => {
                     profiles.push(profile);
                     remote |= from_server;
@@ -116,15 +121,15 @@ fn all(
 }
 
 /// One source's profile, and whether it came from a server.
-fn one(sources: &Sources, name: &str, config: &Config) -> Result<(Profile, bool)> {
+fn one(sources: &Sources, name: &str, config: &Config, seen: Seen) -> Result<(Profile, bool)> {
     let address = remote::address(name, &config.flags);
     let mut profile = match &address {
         Some(address) => {
             let transfer = remote::transfer(address, &config.flags)?;
             messages::note(&format!("Fetching profile over HTTP from {}", address.url));
-            sources.fetched(&address.url, &transfer)?
+            sources.fetched(&address.url, &transfer, seen)?
         }
-        None => sources.unmerged(name)?,
+        None => sources.unmerged(name, seen)?,
     };
     binaries::locate(&mut profile, config);
     if let Some(address) = &address {

@@ -4,6 +4,7 @@ use heapprof_profile::Profile;
 use heapprof_symbolize::{NameStyle, Options, Warning, simplify_names, symbolize as look_up};
 
 use super::binaries::search_path;
+use crate::jeprof::call_unnamed_by_number;
 use crate::messages;
 
 /// What `-symbolize` asks for.
@@ -25,10 +26,12 @@ pub(super) fn symbolize(profile: &mut Profile, mode: &str) {
     simplify_names(profile, mode.style, if mode.force { 0 } else { known });
 }
 
-/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess.
-pub(super) fn symbolize_locally(profile: &mut Profile, style: NameStyle) {
-    local(profile, false, true);
-    simplify_names(profile, style, 0);
+/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess. What has no name
+/// in a file that is here gets its number for one.
+pub(super) fn symbolize_locally(profile: &mut Profile) {
+    let is_here = local(profile, false, true);
+    call_unnamed_by_number(profile, &is_here);
+    simplify_names(profile, NameStyle::Full, 0);
 }
 
 /// `None` when nothing is to be done.
@@ -71,7 +74,8 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
     Some(mode)
 }
 
-fn local(profile: &mut Profile, force: bool, nearest: bool) {
+/// Whether the file of each mapping is here, of those that something was asked of.
+fn local(profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
     let options = Options {
         force,
         unnamed_mappings: true,
@@ -85,7 +89,11 @@ fn local(profile: &mut Profile, force: bool, nearest: bool) {
     if has_no_file && profile.location.iter().any(in_main) {
         messages::note("Main binary filename not available.");
     }
+    let mut is_here = vec![false; profile.mapping.len()];
     for file in look_up(profile, &options).files {
+        if file.binary.is_some() || file.debug_file.is_some() {
+            file.mappings.iter().for_each(|m| is_here[m.index()] = true);
+        }
         for warning in file.warnings {
             messages::note(&match warning {
                 Warning::Missing { file } => format!(
@@ -99,4 +107,5 @@ with its build id; PPROF_BINARY_PATH names folders to look in"
             });
         }
     }
+    is_here
 }

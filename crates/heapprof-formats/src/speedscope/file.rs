@@ -179,6 +179,11 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
                 )));
             }
         }
+        if file.profiles.is_empty() {
+            return Err(A::Error::custom(
+                "expected a profile in profiles, found none",
+            ));
+        }
         let frames = file.frames.len();
         let most = file.stacks.largest_location();
         if let Some(most) = most.filter(|&most| most as usize >= frames) {

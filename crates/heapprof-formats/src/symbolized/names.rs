@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use foldhash::HashMap;
-use heapprof_profile::{Function, Line, Profile, ProfileBuilder, StringId};
+use heapprof_profile::{Line, Profile, ProfileBuilder, StringId};
 
 use crate::error::{Error, shortened};
 use crate::heap_line::Addresses;
@@ -85,7 +85,7 @@ impl Names {
 
         stacks::set_lines(&mut builder.profile, lines);
         let mut profile = builder.finish();
-        stacks::mark_symbolized(&mut profile);
+        profile.mark_symbolized(|_| true);
         if !self.binary.is_empty() {
             let comment = format!("binary: {}", self.binary);
             let comment = profile.strings.intern(&comment);
@@ -101,13 +101,7 @@ impl Names {
         let function = |name| {
             let name = builder.text(name);
             Line {
-                function: builder.function(Function {
-                    id: 0,
-                    name,
-                    system_name: name,
-                    filename: StringId::EMPTY,
-                    start_line: 0,
-                }),
+                function: builder.named_function(name, StringId::EMPTY),
                 line: 0,
                 column: 0,
             }

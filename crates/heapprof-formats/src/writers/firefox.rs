@@ -73,7 +73,7 @@ fn meta(profile: &Profile, name: &str) -> Value {
 fn libs(profile: &Profile) -> Value {
     let libs = profile.mapping.iter().map(|mapping| {
         let path = profile.text(mapping.filename);
-        let name = super::frame_names::base_name(path);
+        let name = tables::base_name(path);
         let build_id = profile.text(mapping.build_id);
         json!({
             "arch": "",

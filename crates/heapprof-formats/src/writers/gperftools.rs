@@ -204,7 +204,9 @@ impl Columns {
         }
         // Where one kind is not known, the other stands in its place: readers take equal totals for one kind.
         if self.column[3].is_none() {
-            (values[2], values[3]) = (values[0].max(0), values[1].max(0));
+            if values[0] >= 0 && values[1] >= 0 {
+                (values[2], values[3]) = (values[0], values[1]);
+            }
         } else if self.column[1].is_none() {
             (values[0], values[1]) = (values[2], values[3]);
         }

@@ -10,7 +10,6 @@ use heapprof_profile::{Family, FunctionIndex, Location, Profile, Unit};
 use serde_json::json;
 
 use super::WriteError;
-use super::frame_names::address_name;
 
 /// Writes a profile called `name`. With `lines`, calls at two lines of a function are two frames.
 pub fn write_speedscope(
@@ -157,7 +156,7 @@ impl<'p> Frames<'p> {
             let json = match *frame {
                 Frame::Address(location) => {
                     let location: &Location = &self.profile.location[location];
-                    json!({"name": address_name(self.profile, location)})
+                    json!({"name": self.profile.address_name(location)})
                 }
                 Frame::Function(function, line, column) => {
                     let function = &self.profile.function[function.index()];

@@ -1,12 +1,16 @@
-//! The recorded program as a child process: signals that are meant for it reach it, and its end is told in a shell's way.
+//! The recorded program as a child process: signals that are meant for it reach it once, and its end is told in a
+//! shell's way.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
+use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+
+use super::inherited;
 
 /// How the program ended.
 pub(super) struct Ended {
@@ -18,22 +22,26 @@ pub(super) struct Ended {
     pub(super) process: u32,
 }
 
-/// Runs the program to its end.
-pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
+/// Runs the program to its end. `more` is a signal that it wants besides those that are always passed on.
+pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended> {
     // Ctrl-C is for the program; we wait for what it does about it. What was ignored stays so, for the child too.
     let ignored = ignored();
-    let taken = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
-    let taken = taken.into_iter().filter(|s| ignored & 1 << (s - 1) == 0);
-    let mut signals = Signals::new(taken)?;
+    let taken = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+    let taken = taken.into_iter().chain(more);
+    let taken = taken.filter(|s| ignored & 1 << (s - 1) == 0);
+    inherited::pass_on(command);
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new(taken)?;
     let handle = signals.handle();
     let mut child = command.spawn()?;
     let process = child.id();
     let pid = Pid::from_child(&child);
     let forwarder = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            // The terminal sends these two to the program as well.
-            let from_terminal = [SIGINT, SIGQUIT].contains(&signal) && is_foreground();
-            if !from_terminal && let Some(signal) = Signal::from_named_raw(signal) {
+        for info in signals.forever() {
+            // A terminal sends what its keys mean to all of its process group, so the program has got it already.
+            let by_kernel = info.si_code == libc::SI_KERNEL;
+            if !(by_kernel && is_in_our_group(pid))
+                && let Some(signal) = Signal::from_named_raw(info.si_signo)
+            {
                 let _ = kill_process(pid, signal);
             }
         }
@@ -51,11 +59,8 @@ pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
     })
 }
 
-/// Whether the terminal's keys reach this process group.
-fn is_foreground() -> bool {
-    let group = rustix::process::getpgrp();
-    let stdin = io::stdin();
-    rustix::termios::tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == group)
+fn is_in_our_group(process: Pid) -> bool {
+    getpgid(Some(process)).is_ok_and(|group| group == getpgrp())
 }
 
 /// Signals that are ignored, as a mask.

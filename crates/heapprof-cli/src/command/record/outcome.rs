@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use heapprof_profile::{Profile, decode, encode};
 use heapprof_report::Measure;
 use heapprof_symbolize::program::{Obstacle, inspect};
-use heapprof_symbolize::{Options, symbolize};
+use heapprof_symbolize::{Options, Symbolizer};
 
 use super::child::Ended;
 use super::written::Written;
@@ -25,9 +25,12 @@ pub(super) fn report(
     }
     // An exec that failed takes its profile back.
     written.retain(|one| one.path.exists());
+    let left_own = written.iter().any(|one| one.process == ended.process);
     if with_symbols {
+        // The processes of a recording have the same libraries.
+        let mut symbolizer = Symbolizer::new(Options::default());
         written.retain(|one| {
-            let named = name_frames(&one.path);
+            let named = name_frames(&one.path, &mut symbolizer);
             named.map_err(|error| messages::error(&error)).is_ok()
         });
     }
@@ -49,11 +52,25 @@ pub(super) fn report(
     if let Some(reason) = own_allocator(main) {
         messages::note(&reason);
     }
-    if let (Some(signal), false) = (ended.signal, main.is_last) {
-        messages::note(&format!(
-            "the program was ended by signal {signal} without a last profile; this is the last one it wrote before"
+    if let Some(why) = not_the_last(ended, left_own, main.is_last) {
+        messages::note(&why);
+    }
+}
+
+/// Why the profile is not the one that the program would have written at its end, if it is not.
+fn not_the_last(ended: &Ended, left_own: bool, is_last: bool) -> Option<String> {
+    let how = match ended.signal {
+        Some(signal) => format!("was ended by signal {signal}"),
+        None => "ended".to_string(),
+    };
+    if !left_own {
+        return Some(format!(
+            "the program {how} and left no profile of its own; this is one of a child's"
         ));
     }
+    (ended.signal.is_some() && !is_last).then(|| {
+        format!("the program {how} without a last profile; this is the last one it wrote before")
+    })
 }
 
 fn read(path: &Path) -> Result<Profile> {
@@ -62,9 +79,9 @@ fn read(path: &Path) -> Result<Profile> {
 }
 
 /// Symbolizes a profile in its place.
-fn name_frames(path: &Path) -> Result<()> {
+fn name_frames(path: &Path, symbolizer: &mut Symbolizer) -> Result<()> {
     let mut profile = read(path)?;
-    if symbolize(&mut profile, &Options::default()).resolved() > 0 {
+    if symbolizer.symbolize(&mut profile).resolved() > 0 {
         output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
     }
     Ok(())

@@ -27,7 +27,7 @@ pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<String>) {
     let (mut written, mut failed) = (Vec::<Written>::new(), Vec::new());
     for line in list.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
         if let Some(why) = line.strip_prefix(b"!") {
-            let why = String::from_utf8_lossy(why).into_owned();
+            let why = reason(why);
             if !failed.contains(&why) {
                 failed.push(why);
             }
@@ -37,6 +37,17 @@ pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<String>) {
         }
     }
     (written, failed)
+}
+
+/// Why a profile could not be written: its errno and its path, or a text. The library leaves errnos to us, for asking libc
+/// for their texts in a locale may allocate.
+fn reason(why: &[u8]) -> String {
+    let text = String::from_utf8_lossy(why);
+    let parts = text.split_once(' ');
+    match parts.and_then(|(errno, path)| Some((errno.parse().ok()?, path))) {
+        Some((errno, path)) => format!("{path}: {}", std::io::Error::from_raw_os_error(errno)),
+        None => text.into_owned(),
+    }
 }
 
 fn parse(line: &[u8]) -> Option<Written> {
@@ -64,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_name_written_twice_is_what_it_was_the_last_time() {
-        let list = b"7 0 1 10 20 2 /tmp/a b.pb.gz\n!no room\n8 1 0 1 1 1 /tmp/c.pb.gz\n!no room\n\
+        let list = b"7 0 1 10 20 2 /tmp/a b.pb.gz\n!28 /tmp/c d\n!no room\n8 1 0 1 1 1 /tmp/c.pb.gz\n!no room\n\
                      junk\n7 1 1 0 30 3 /tmp/a b.pb.gz\n";
         let (written, failed) = read(list);
         let told: Vec<_> = written
@@ -78,6 +89,7 @@ mod tests {
                 (7, true, 30, "/tmp/a b.pb.gz")
             ]
         );
-        assert_eq!(failed, ["no room"]);
+        let full = std::io::Error::from_raw_os_error(28);
+        assert_eq!(failed, [format!("/tmp/c d: {full}"), "no room".to_string()]);
     }
 }

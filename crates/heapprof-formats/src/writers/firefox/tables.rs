@@ -7,7 +7,6 @@ use heapprof_profile::{FunctionIndex, Profile};
 use serde_json::{Value, json};
 
 use super::super::WriteError;
-use super::super::frame_names::{address_name, base_name};
 
 /// A resource of this type is a library.
 const LIBRARY: u32 = 1;
@@ -88,7 +87,7 @@ impl Tables {
             let lines = profile.lines(location);
             let library = location.mapping.map(|mapping| mapping.0);
             let unnamed = lines.is_empty().then(|| {
-                let name = self.text(&address_name(profile, location));
+                let name = self.text(&profile.address_name(location));
                 let function = Function {
                     name,
                     source: None,
@@ -241,4 +240,9 @@ impl Tables {
         write!(writer, "}}")?;
         Ok(())
     }
+}
+
+/// The last part of a path.
+pub(super) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }

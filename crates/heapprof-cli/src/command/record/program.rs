@@ -1,0 +1,123 @@
+//! The program that is to be recorded: which file it is, what of it stands in the way of preloading, and why it could
+//! not be started.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use heapprof_symbolize::program::{Obstacle, inspect};
+use rustix::process::{getegid, geteuid, getuid};
+
+use crate::messages;
+
+/// What runs a script that does not say what runs it.
+pub(super) const SHELL: &str = "/bin/sh";
+
+/// The file that will be run, as execvp finds it.
+pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(|p| p.exists());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
+    let folders = std::env::split_paths(&path).map(|folder| folder.join(program));
+    folders.into_iter().find(|file| {
+        file.metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// Says what of the program stands in the way of preloading; whether it is worth trying.
+pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
+    let looked = inspect(path);
+    let name = if looked.file == path {
+        program.display().to_string()
+    } else {
+        looked.file.display().to_string()
+    };
+    let mut preloaded = true;
+    for obstacle in &looked.obstacles {
+        match obstacle {
+            Obstacle::Static => messages::note(&format!(
+                "{name}: is statically linked, so nothing can be preloaded into it; it runs unrecorded (a Rust program \
+                 can use the crate heapprof-alloc; others can be linked dynamically)"
+            )),
+            Obstacle::OtherArchitecture(which) => {
+                preloaded = false;
+                messages::note(&format!(
+                    "{name}: is built for another architecture ({which}); it runs unrecorded"
+                ));
+            }
+            Obstacle::Sanitizer(which) => bail!(
+                "{name}: is built with {which}, which replaces malloc and must come first; record a build without it"
+            ),
+            Obstacle::OwnAllocator(function) => messages::note(&format!(
+                "{name}: has an allocator of its own linked in ({function}); only what goes through the shared \
+                 library's malloc is recorded (a Rust program can use the crate heapprof-alloc over it)"
+            )),
+        }
+    }
+    if let Some((what, remedy)) = rights(&looked.file) {
+        messages::note(&format!(
+            "{name}: {what}, so the loader preloads nothing; it runs unrecorded ({remedy})"
+        ));
+    }
+    Ok(preloaded)
+}
+
+/// What gives a program more rights than its user has, and how it is recorded nevertheless.
+fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
+    const AS_OWNER: &str = "record it as its owner";
+    const COPY: &str = "record a copy of it, which has no such rights";
+    let metadata = file.metadata().ok()?;
+    let has = |bits: u32| metadata.permissions().mode() & bits == bits;
+    if has(0o4000) && metadata.uid() != geteuid().as_raw() {
+        return Some(("is setuid", AS_OWNER));
+    }
+    // Without the group's right to execute, the bit means something else.
+    if has(0o2010) && metadata.gid() != getegid().as_raw() {
+        return Some(("is setgid", COPY));
+    }
+    // root has all of them anyway.
+    let mut value = [0u8; 64];
+    if !getuid().is_root()
+        && rustix::fs::getxattr(file, "security.capability", &mut value[..]).is_ok()
+    {
+        return Some(("has capabilities", COPY));
+    }
+    None
+}
+
+/// Whether a shell would run the file that the kernel did not: a script without a first line that says who does.
+pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(file).and_then(|f| f.take(256).read_to_end(&mut start));
+    // As shells tell a script from a damaged program.
+    let line = start.split(|&b| b == b'\n').next().unwrap_or_default();
+    error.raw_os_error() == Some(libc::ENOEXEC) && read.is_ok() && !line.contains(&0)
+}
+
+/// Why the program was not started, and the exit code that a shell has for it.
+pub(super) fn why_not(program: &OsStr, found: Option<&Path>, error: &io::Error) -> (String, u8) {
+    let name = program.display();
+    if error.kind() != io::ErrorKind::NotFound {
+        return (format!("{name}: {error}"), 126);
+    }
+    let looked = found.map(inspect);
+    let missing = looked.and_then(|l| {
+        [Some(l.file), l.loader]
+            .into_iter()
+            .flatten()
+            .find(|f| !f.exists())
+    });
+    let text = match missing {
+        Some(file) => format!(
+            "{name}: {}, which is to run it, is not there: install it, or have the file name another one",
+            file.display()
+        ),
+        None => format!("{name}: {error}"),
+    };
+    (text, 127)
+}

@@ -1,0 +1,87 @@
+//! A profile thread by thread.
+//!
+//! Each part holds what its own stacks need, and goes before the next one comes: neither memory nor time grow with
+//! threads times profile.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use heapprof_profile::{
+    Function, LabelSetIndex, Line, LocationIndex, Profile, ProfileBuilder, StringId,
+};
+
+use super::stacks::place;
+
+/// The samples of each thread that [`threads`](super::stacks::Stacks::threads) found, in their order.
+pub(super) struct Parts<'a> {
+    profile: &'a Profile,
+    /// Of one thread, which is the whole profile, nothing is kept.
+    samples: Vec<Vec<usize>>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn new(profile: &'a Profile, threads: usize) -> Self {
+        let mut samples = vec![Vec::new(); threads];
+        if threads > 1 {
+            for i in 0..profile.samples.len() {
+                samples[place(profile.samples.label_set(i))].push(i);
+            }
+        }
+        Self { profile, samples }
+    }
+
+    /// A profile for each thread, made when its turn comes.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Cow<'a, Profile>> {
+        self.samples.iter().map(|samples| match self.samples.len() {
+            1 => Cow::Borrowed(self.profile),
+            _ => Cow::Owned(part(self.profile, samples)),
+        })
+    }
+}
+
+/// These samples with the locations and functions that they are of.
+fn part(profile: &Profile, samples: &[usize]) -> Profile {
+    let types = profile.sample_type.iter();
+    let types: Vec<(&str, &str)> = types
+        .map(|t| (profile.text(t.r#type), profile.text(t.unit)))
+        .collect();
+    let mut builder = ProfileBuilder::new(&types);
+    let mut copies: HashMap<LocationIndex, LocationIndex> = HashMap::new();
+    for &i in samples {
+        let stack = profile.samples.stack(i).iter();
+        let stack: Vec<LocationIndex> = stack
+            .map(|&l| {
+                *copies
+                    .entry(l)
+                    .or_insert_with(|| copy(profile, l, &mut builder))
+            })
+            .collect();
+        let values = profile.samples.values(i);
+        builder
+            .profile
+            .samples
+            .push(stack, values, LabelSetIndex(0));
+    }
+    builder.finish()
+}
+
+fn copy(profile: &Profile, of: LocationIndex, into: &mut ProfileBuilder) -> LocationIndex {
+    let location = &profile.location[of.index()];
+    let lines = profile.lines(location).iter().map(|line| {
+        let function = &profile.function[line.function.index()];
+        let function = Function {
+            id: 0,
+            name: into.text(profile.text(function.name)),
+            system_name: into.text(profile.text(function.system_name)),
+            filename: StringId::EMPTY,
+            start_line: 0,
+        };
+        Line {
+            function: into.function(function),
+            line: 0,
+            column: 0,
+        }
+    });
+    let lines: Vec<Line> = lines.collect();
+    into.location(None, location.address, false, &lines)
+}

@@ -1,0 +1,88 @@
+//! What files said of their addresses, kept from profile to profile: the processes of one recording have the same
+//! libraries mapped, and mostly stand at the same places in them.
+
+use std::collections::HashMap;
+
+use heapprof_profile::{Profile, StringTable};
+
+use crate::answers::{Answers, RawLine};
+use crate::resolve::Question;
+use crate::summary::Source;
+
+/// An address as a file counts, wherever it was mapped: from the mapping's start, which lies there in the file. Where
+/// nothing is said of the mapping, addresses are the file's own, and mean something else.
+type Position = (u64, u64, bool);
+
+fn position(question: &Question) -> Position {
+    let place = question.place;
+    let address = question.address.wrapping_sub(place.memory_start);
+    (address, place.file_offset, place.memory_start == 0)
+}
+
+/// A file's answers. `None` where it has none, which is not asked for again either.
+#[derive(Default)]
+pub(crate) struct KnownFile {
+    lines: HashMap<Position, Option<Box<[RawLine]>>>,
+    pub(crate) source: Option<Source>,
+}
+
+/// The answers of all files so far.
+#[derive(Default)]
+pub(crate) struct Known {
+    strings: StringTable,
+    files: HashMap<(String, String), KnownFile>,
+}
+
+impl Known {
+    /// Answers what is known already of the file with this name and build id; the questions that are left.
+    pub(crate) fn recall(
+        &self,
+        file: &(String, String),
+        questions: &[Question],
+        profile: &mut Profile,
+        answers: &mut Answers,
+    ) -> Vec<Question> {
+        let Some(known) = self.files.get(file) else {
+            return questions.to_vec();
+        };
+        let mut left = questions.to_vec();
+        left.retain(|question| {
+            let found = known.lines.get(&position(question));
+            if let Some(Some(lines)) = found {
+                let lines = lines
+                    .iter()
+                    .map(|line| line.moved(|text| profile.strings.intern(self.strings.get(text))));
+                answers.set(question.location, lines.collect());
+            }
+            found.is_none()
+        });
+        left
+    }
+
+    /// What the best source was of what is known of a file.
+    pub(crate) fn source(&self, file: &(String, String)) -> Option<Source> {
+        self.files.get(file)?.source
+    }
+
+    /// Keeps what the file said to these questions.
+    pub(crate) fn keep(
+        &mut self,
+        file: (String, String),
+        questions: &[Question],
+        profile: &Profile,
+        answers: &Answers,
+        source: Option<Source>,
+    ) {
+        let known = self.files.entry(file).or_default();
+        known.source = [known.source, source].into_iter().flatten().min();
+        for question in questions {
+            let lines = answers.get(question.location).map(|lines| {
+                let lines = lines
+                    .iter()
+                    .map(|line| line.moved(|text| self.strings.intern(profile.text(text))));
+                lines.collect()
+            });
+            known.lines.insert(position(question), lines);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! How `record` starts a program, what it passes on to it, and what it says of its end.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::built::{build, have};
+use crate::harness::{Run, command, heapprof, run};
+
+/// Counts the signals of a kind from its start to 0.3 seconds after the first.
+const COUNT: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static volatile sig_atomic_t count;
+static void counted(int signal) { (void)signal; count++; }
+static long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+int main(int argc, char **argv) {
+    signal(argc > 1 ? atoi(argv[1]) : SIGINT, counted);
+    printf("ready %d\n", (int)getppid());
+    fflush(stdout);
+    long until = now() + 20000;
+    for (int seen = 0; now() < until; usleep(10000))
+        if (count && !seen) {
+            seen = 1;
+            until = now() + 300;
+        }
+    printf("count %d\n", (int)count);
+    return 0;
+}
+"#;
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display())
+}
+
+/// Waits for the counting program, does something to `record`, whose process is its parent; how many signals came.
+fn counted(mut command: Command, act: impl FnOnce(&mut dyn Write, &str)) -> String {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut act = Some(act);
+    let mut count = String::new();
+    while let Some(Ok(line)) = lines.next() {
+        if let Some(parent) = line.trim().strip_prefix("ready ")
+            && let Some(act) = act.take()
+        {
+            act(&mut input, parent);
+        }
+        // The terminal may have shown ^C in front of it.
+        if let Some((_, found)) = line.trim().split_once("count ") {
+            count = found.to_string();
+        }
+    }
+    drop(input);
+    child.wait().unwrap();
+    count
+}
+
+fn kill(signal: &str, process: &str) {
+    let status = Command::new("kill").args([signal, process]).status();
+    assert!(status.unwrap().success());
+}
+
+/// The terminal sends Ctrl-C to both, wherever stdin comes from; what is sent to `record` alone reaches the program too.
+#[test]
+fn signals_reach_the_program_once() {
+    if !have(&["gcc", "script"]) {
+        return;
+    }
+    let built = build(COUNT, "gcc -O1");
+    let on_terminal = |redirected: &str| {
+        let line = format!(
+            "exec {} record --no-symbolize -o out.pb.gz -- ./program {redirected}",
+            quoted(heapprof())
+        );
+        let mut command = Command::new("script");
+        command.args(["-q", "-e", "-c", &line, "/dev/null"]);
+        command.current_dir(built.folder.path());
+        command
+    };
+    // Two that come at once are one: more rounds see them apart.
+    for redirected in ["</dev/null", "</dev/null", "</dev/null", ""] {
+        let count = counted(on_terminal(redirected), |terminal, _| {
+            terminal.write_all(b"\x03").unwrap();
+            terminal.flush().unwrap();
+        });
+        assert_eq!(count, "1", "Ctrl-C {redirected}");
+    }
+    for redirected in ["</dev/null", ""] {
+        let count = counted(on_terminal(redirected), |_, record| kill("-INT", record));
+        assert_eq!(count, "1", "kill -INT {redirected}");
+    }
+    for (name, number) in [("-USR1", "10"), ("-USR2", "12"), ("-HUP", "1")] {
+        let mut record = command(built.folder.path());
+        record.args(["record", "--no-symbolize", "-o", "out.pb.gz"]);
+        record.args(["--", "./program", number]);
+        let count = counted(record, |_, record| kill(name, record));
+        assert_eq!(count, "1", "{name}");
+    }
+}
+
+/// What was ignored or blocked when `record` began is so in the program.
+#[test]
+fn ignored_and_blocked_signals_stay_so() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |signals: &str, before: &[&str]| {
+        let program =
+            format!("import os, signal, sys\n{signals}\nos.execvp(sys.argv[1], sys.argv[1:])\n");
+        let output = Command::new("python3")
+            .current_dir(folder.path())
+            .args(["-c", &program])
+            .args(before)
+            .args(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let heapprof = heapprof().to_str().unwrap();
+    let recorded = [heapprof, "record", "--no-symbolize", "-o", "a.pb.gz", "--"];
+    for signals in [
+        "signal.signal(signal.SIGPIPE, signal.SIG_IGN)",
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)",
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGUSR1])",
+    ] {
+        let bare = shown(signals, &[]);
+        assert!(bare.contains("SigBlk:"), "{bare}");
+        assert_eq!(shown(signals, &recorded), bare, "{signals}");
+    }
+}
+
+/// The profile of a child is not passed off as that of a program which left none.
+#[test]
+fn a_child_s_profile_is_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = ["record", "--no-symbolize", "-o", "out.pb.gz", "--"];
+    let shell = |script: &str| {
+        run(
+            folder.path(),
+            &[&record[..], &["sh", "-c", script]].concat(),
+        )
+    };
+    let killed = shell("ls >/dev/null; kill -9 $$");
+    assert_eq!(killed.code, 137);
+    assert!(
+        killed.err.contains(
+            "the program was ended by signal 9 and left no profile of its own; this is one of a child's"
+        ),
+        "{}",
+        killed.err
+    );
+    let ended = shell("ls >/dev/null; exit 3");
+    assert_eq!(ended.code, 3);
+    assert!(!ended.err.contains("child's"), "{}", ended.err);
+}
+
+/// The names of the profiles in a folder and below, sorted.
+fn profiles(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            let below = profiles(&path).into_iter();
+            found.extend(below.map(|below| format!("{name}/{below}")));
+        } else {
+            found.push(name);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A percent sign in the name of a folder that is there is nothing but one.
+#[test]
+fn folders_may_have_percent_signs() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("50%p");
+    std::fs::create_dir_all(here.join("70%")).unwrap();
+    let record = |out: &str, expected: &str| {
+        let args = ["record", "--exact", "--no-symbolize", "-o", out];
+        let found = run(&here, &[&args[..], &["--", "true"]].concat());
+        assert_eq!(found.code, 0, "{}", found.err);
+        let names = profiles(&here);
+        let wanted = regex::Regex::new(&format!("^{expected}$")).unwrap();
+        assert!(
+            names.len() == 1 && wanted.is_match(&names[0]),
+            "{out}: {names:?} {}",
+            found.err
+        );
+        std::fs::remove_file(here.join(&names[0])).unwrap();
+    };
+    let absolute = here.join("70%/out.pb.gz");
+    record("out.pb.gz", r"out\.pb\.gz");
+    record("70%/out.pb.gz", r"70%/out\.pb\.gz");
+    record(absolute.to_str().unwrap(), r"70%/out\.pb\.gz");
+    record("70%", r"70%/heapprof\.true\.\d+\.pb\.gz");
+    record("70%/%e.pb.gz", r"70%/true\.pb\.gz");
+    record("%e-80%%.pb.gz", r"true-80%\.pb\.gz");
+    record("90%.pb.gz", r"90%\.pb\.gz");
+    record("new%/", r"new%/heapprof\.true\.\d+\.pb\.gz");
+}
+
+/// Only what stands for something makes a pattern: other names get the process id and the number put in.
+#[test]
+fn percent_signs_alone_make_no_pattern() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("50%");
+    std::fs::create_dir(&here).unwrap();
+    let args = ["record", "--exact", "--no-symbolize", "-o", "a%%.pb.gz"];
+    let grown = [
+        "--on-growth",
+        "1KiB",
+        "--",
+        "sh",
+        "-c",
+        "true | env true; exit 0",
+    ];
+    let found = run(&here, &[&args[..], &grown[..]].concat());
+    assert_eq!(found.code, 0, "{}", found.err);
+    let names = profiles(&here);
+    assert!(names.contains(&"a%.pb.gz".to_string()), "{names:?}");
+    assert!(names.contains(&"a%.0001.pb.gz".to_string()), "{names:?}");
+    // A child has its process id in the name, in front of a number.
+    let child = regex::Regex::new(r"^a%\.\d{2,}\.\d+\.pb\.gz$").unwrap();
+    let children = names.iter().filter(|name| child.is_match(name));
+    assert!(children.count() >= 1, "{names:?}");
+}
+
+fn script(folder: &Path, name: &str, text: &[u8]) {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Scripts run as a shell runs them, and where one can't, the exit code is a shell's.
+#[test]
+fn scripts_run_as_from_a_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let record = |name: &str| -> Run {
+        let mut record = command(here);
+        let path = std::env::var("PATH").unwrap();
+        record.env("PATH", format!("{}:{path}", here.display()));
+        record.args(["record", "--no-symbolize", "-o", "out.pb.gz", "--", name]);
+        record.args(["a b", "c"]).output().unwrap().into()
+    };
+    script(here, "plain", b"echo \"$0\" \"$1\"; exit 7\n");
+    for name in ["./plain", "plain"] {
+        let found = record(name);
+        assert_eq!(found.code, 7, "{}", found.err);
+        assert!(found.out.ends_with("/plain a b\n"), "{}", found.out);
+        assert!(here.join("out.pb.gz").is_file());
+    }
+    script(here, "binary", b"\x7fELF\x02\x01\x01\0\0\0\n");
+    let found = record("./binary");
+    assert_eq!(found.code, 126);
+    assert!(found.err.contains("Exec format error"), "{}", found.err);
+    script(here, "missing", b"#!/no/such -x\n");
+    let found = record("./missing");
+    assert_eq!(found.code, 127);
+    assert_eq!(
+        found.err,
+        "heapprof: ./missing: /no/such, which is to run it, is not there: install it, or have the file name another one\n"
+    );
+    if have(&["gcc"]) {
+        let built = build("int main(void) { return 0; }", "gcc -Wl,-I/no/loader.so");
+        std::fs::copy(&built.program, here.join("loaderless")).unwrap();
+        let found = record("./loaderless");
+        assert_eq!(found.code, 127);
+        assert!(found.err.contains("/no/loader.so, which"), "{}", found.err);
+    }
+}
+
+/// The signal of `--on-signal` dumps, sent to the program or to `record`.
+#[test]
+fn a_signal_writes_a_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "kill -USR2 $PPID; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; done; kill -USR2 $$; exit 4";
+    let args = [
+        "record",
+        "--exact",
+        "--no-symbolize",
+        "--follow-children",
+        "no",
+        "-o",
+        "out.pb.gz",
+    ];
+    for name in ["USR2", "sigusr2", "12"] {
+        let signal = ["--on-signal", name, "--", "sh", "-c", script];
+        let found = run(folder.path(), &[&args[..], &signal[..]].concat());
+        assert_eq!(found.code, 4, "{}", found.err);
+        let names = profiles(folder.path());
+        let expected = ["out.0001.pb.gz", "out.0002.pb.gz", "out.pb.gz"];
+        assert_eq!(names, expected, "{name}: {}", found.err);
+        for name in names {
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+    for (name, why) in [
+        ("NONE", "no such signal; USR2 is one"),
+        ("0", "no such signal; USR2 is one"),
+        ("KILL", "a program can't wait for it"),
+    ] {
+        let found = run(folder.path(), &["record", "--on-signal", name, "true"]);
+        assert_eq!(found.code, 2);
+        assert!(found.err.contains(why), "{}", found.err);
+    }
+}
+
+/// The loader preloads nothing into what has more rights than its user.
+#[test]
+fn programs_with_rights_of_their_own_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("true");
+    std::fs::copy("/bin/true", &file).unwrap();
+    // Only root can give a file away.
+    if chown(&file, Some(12345), Some(12345)).is_err() {
+        eprintln!("SKIPPED a test: not root");
+        return;
+    }
+    for (mode, what) in [(0o4755, "is setuid, so"), (0o2755, "is setgid, so")] {
+        std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        let found = run(folder.path(), &["record", "--", "./true"]);
+        assert_eq!(found.code, 0, "{}", found.err);
+        assert!(found.err.contains(what), "{}", found.err);
+    }
+    std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    let set = Command::new("setcap")
+        .arg("cap_net_raw+ep")
+        .arg(&file)
+        .output();
+    if !set.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED a part of a test: no capabilities here");
+        return;
+    }
+    let found = run(folder.path(), &["record", "-o", "a.pb.gz", "--", "./true"]);
+    // root gains nothing by them.
+    assert!(!found.err.contains("capabilities"), "{}", found.err);
+    let heapprof = folder.path().join("heapprof");
+    std::fs::copy(crate::harness::heapprof(), &heapprof).unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let output = Command::new(&heapprof)
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .args(["record", "--", "./true"])
+        .uid(12345)
+        .gid(12345)
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains("has capabilities, so"), "{err}");
+}
