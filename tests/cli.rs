@@ -238,6 +238,97 @@ fn json_has_the_promised_shape() {
     assert!(new["growth"].is_null());
 }
 
+/// Runs with a file as standard input; what came out.
+fn with_stdin(file: &str, args: &[&str]) -> String {
+    let stdin = std::fs::File::open(sample_profiles().join(file)).unwrap();
+    let output = command(&sample_profiles()).args(args).stdin(stdin).output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn parts_of_standard_input() {
+    const FILE: &str = "foreign/massif/pantry.massif";
+    let row = |text: String| {
+        text.lines()
+            .find(|l| l.contains("label"))
+            .map(str::to_string)
+    };
+    let top = row(ok(&["top", &format!("{FILE}#6")]));
+    assert!(top.is_some());
+    for args in [
+        &["top", "-#6"][..],
+        &["top", "-#6", "--color", "never"],
+        &["top", "--", "-#6"],
+    ] {
+        assert_eq!(row(with_stdin(FILE, args)), top, "{args:?}");
+    }
+    for command in ["pprof", "jeprof"] {
+        let last = format!("{FILE}#6");
+        let expected = row(ok(&[command, "-text", &last]));
+        assert_eq!(row(with_stdin(FILE, &[command, "-text", "-#6"])), expected);
+    }
+    let wrong = run(&sample_profiles(), &["top", "-#six"]);
+    assert_eq!(wrong.code, 2);
+}
+
+/// gperftools tells `alloc_*` apart once something was freed, jemalloc with `prof_accum`.
+#[test]
+fn early_dumps_and_late_ones_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    };
+    write(
+        "1.heap",
+        "heap profile: 3: 3000000 [3: 3000000] @ heapprofile\n3: 3000000 [3: 3000000] @ 0x401001\n",
+    );
+    write(
+        "2.heap",
+        "heap profile: 5: 5000000 [7: 7000000] @ heapprofile\n5: 5000000 [7: 7000000] @ 0x401001\n",
+    );
+    write("1.je", "heap_v2/1\n@ 0x401001\nt*: 3: 3000000 [0: 0]\n");
+    write(
+        "2.je",
+        "heap_v2/1\n@ 0x401001\nt*: 5: 5000000 [7: 7000000]\n",
+    );
+    let out = |args: &[&str]| {
+        let run = run(folder.path(), args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+        run.out
+    };
+    for [one, two] in [
+        ["1.heap", "2.heap"],
+        ["2.heap", "1.heap"],
+        ["1.je", "2.je"],
+        ["2.je", "1.je"],
+    ] {
+        let total = |args: &[&str]| out(args).lines().next().unwrap().to_string();
+        assert_eq!(
+            total(&["jeprof", "--show_bytes", one, two]),
+            "Total: 8000000 B"
+        );
+        let base = format!("--base={one}");
+        let grown = if one.starts_with('1') {
+            "2000000"
+        } else {
+            "-2000000"
+        };
+        let expected = format!("Total: {grown} B");
+        assert_eq!(total(&["jeprof", "--show_bytes", &base, two]), expected);
+        assert!(out(&["jeprof", "--dot", one, two]).contains("Type: inuse_space"));
+        assert!(total(&["diff", one, two]).starts_with("inuse_space: "));
+        assert!(total(&["top", "--unit", "B", one, two]).contains("inuse_space, total 8000000B"));
+        let (a, b) = (format!("{one}.a"), format!("{two}.b"));
+        let database = ["--db", "x.db"];
+        out(&[&["load", "--as", &a, one][..], &database].concat());
+        out(&[&["load", "--as", &b, two][..], &database].concat());
+        assert!(total(&[&["diff", &a, &b][..], &database].concat()).starts_with("inuse_space: "));
+    }
+}
+
 #[test]
 fn standard_input_and_several_profiles() {
     let mut child = command(&sample_profiles())

@@ -25,7 +25,8 @@ pub(crate) fn samples(format: &str) -> Vec<PathBuf> {
 
 pub(crate) fn reading(path: &Path) -> Reading {
     let file = std::fs::File::open(path).unwrap();
-    read(file, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    read(file, &Options::default().as_pprof(true))
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 fn pprof() -> Option<PathBuf> {
@@ -283,7 +284,7 @@ fn random_texts_are_read_as_pprof_reads_them() {
         let text = random_text(&mut next);
         std::fs::write(file.path(), &text).unwrap();
         let theirs = pprof_proto(&pprof, file.path());
-        let ours = read(text.as_bytes(), &Options::default());
+        let ours = read(text.as_bytes(), &Options::default().as_pprof(true));
         match (ours, theirs) {
             (Ok(ours), Ok(theirs)) => {
                 let mut theirs = decode(&theirs[..]).unwrap();

@@ -17,6 +17,9 @@ pub enum Error {
     /// The profile lacks the sample type.
     #[error(transparent)]
     SampleType(#[from] heapprof_profile::SampleTypeError),
+    /// The profile counts nothing: no report could name what its rows are.
+    #[error("has no sample types, so there is nothing to report")]
+    NoTypes,
     /// The profile does not say what is in use.
     #[error("has no {missing}, so it does not say what is in use; it has {}", listed(.present))]
     NotInUse {

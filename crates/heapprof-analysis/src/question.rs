@@ -39,7 +39,7 @@ impl Source {
     }
 }
 
-/// Brings the sample types that two profiles share to the finer of their units.
+/// Brings the sample types that two profiles share to one name and the finer of their units.
 pub fn agree_units(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
@@ -156,6 +156,9 @@ impl Question {
                 name: source.name.clone(),
                 error: Box::new(error),
             };
+            if profile.sample_type.is_empty() {
+                return Err(within(Error::NoTypes));
+            }
             let in_use = match types {
                 Types::InUse => in_use(&profile).map_err(within)?,
                 Types::One | Types::All => Vec::new(),
@@ -459,5 +462,19 @@ impl Question {
                 })
                 .collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_counts_nothing_is_refused() {
+        let source = Source::new("empty", Profile::default());
+        let error = Question::new(vec![source], &Query::default(), Types::All);
+        let error = error.err().map(|error| error.to_string());
+        let expected = "empty: has no sample types, so there is nothing to report";
+        assert_eq!(error.as_deref(), Some(expected));
     }
 }

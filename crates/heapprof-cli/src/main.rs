@@ -33,6 +33,14 @@ fn command_line() -> Vec<OsString> {
         let name = name.to_os_string();
         args.insert(1, name);
     }
+    // What `record` is given belongs to the program.
+    if args.get(1).is_none_or(|command| command != "record") {
+        for arg in args.iter_mut().skip(1).take_while(|arg| *arg != "--") {
+            if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
+                *arg = format!("{}#{part}", source::STDIN).into();
+            }
+        }
+    }
     args
 }
 

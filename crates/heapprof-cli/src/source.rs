@@ -10,7 +10,7 @@ use heapprof_analysis::{Session, Source, Store, reshape};
 use heapprof_formats::{Format, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
-use crate::args::Cli;
+use crate::args::{Cli, Command};
 use crate::fetch::Transfer;
 use crate::progress::Progress;
 use crate::{default_profile, fetch, messages};
@@ -19,8 +19,13 @@ use crate::{default_profile, fetch, messages};
 pub(crate) struct Sources {
     db: PathBuf,
     options: Options,
+    /// Whether a short name of what is in use becomes the long one: jeprof knows one kind of it.
+    names_in_use: bool,
     stdin_read: Cell<bool>,
 }
+
+/// What `-#12` becomes, as an argument that begins with a dash is taken for an option.
+pub(crate) const STDIN: &str = "/dev/stdin";
 
 impl Sources {
     pub(crate) fn new(cli: &Cli) -> Self {
@@ -28,7 +33,9 @@ impl Sources {
             db: cli.db.clone(),
             options: Options::default()
                 .max_inflated(cli.max_inflated)
-                .values(cli.values.clone()),
+                .values(cli.values.clone())
+                .as_pprof(matches!(cli.command, Command::Pprof(_))),
+            names_in_use: matches!(cli.command, Command::Jeprof(_)),
             stdin_read: Cell::new(false),
         }
     }
@@ -70,19 +77,27 @@ impl Sources {
         Self {
             db: self.db.clone(),
             options: self.options.clone().threads_as_counted(true),
+            names_in_use: self.names_in_use,
             stdin_read: Cell::new(self.stdin_read.get()),
         }
     }
 
     /// The profile behind one argument as a tool sees it.
     pub(crate) fn unmerged(&self, name: &str, seen: Seen) -> Result<Profile> {
-        Ok(unshared(self.read_one(name, seen)?))
+        Ok(self.named(unshared(self.read_one(name, seen)?)))
     }
 
     /// The profile at a URL, as [`unmerged`](Self::unmerged).
     pub(crate) fn fetched(&self, url: &str, transfer: &Transfer, seen: Seen) -> Result<Profile> {
         let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
-        Ok(seen(self.decode(url, body, None, None)?))
+        Ok(self.named(seen(self.decode(url, body, None, None)?)))
+    }
+
+    fn named(&self, mut profile: Profile) -> Profile {
+        if self.names_in_use {
+            profile.name_in_use();
+        }
+        profile
     }
 
     fn one(&self, name: &str) -> Result<Source> {
@@ -91,11 +106,11 @@ impl Sources {
 
     fn read_one(&self, name: &str, keep: impl Fn(Reading) -> Profile) -> Result<Source> {
         let (whole, part) = parted(name);
-        if whole == "-" {
+        if whole == "-" || whole == STDIN {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
             }
-            let name = name.replacen('-', "stdin", 1);
+            let name = name.replacen(whole, "stdin", 1);
             let reading = self.decode(&name, io::stdin().lock(), None, part)?;
             return Ok(Source::new(name, keep(reading)));
         }
@@ -181,6 +196,12 @@ impl Sources {
         let options = self.options.clone().part(part);
         heapprof_formats::read(reader, &options).with_context(|| name.to_string())
     }
+}
+
+/// The 12 of `-#12`.
+pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
+    arg.strip_prefix("-#")
+        .filter(|part| Part::parse(part).is_some())
 }
 
 /// A source and the part of it that `SOURCE#12`, `#peak` or `#last` asks for. A file whose own name ends so comes first.

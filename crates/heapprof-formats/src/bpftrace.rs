@@ -20,8 +20,12 @@ use crate::texts::Texts;
 use maps::Maps;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    head.split(|&b| b == b'\n')
-        .any(|line| matches!(opening(line), Some((_, rest)) if !is_whole(rest)))
+    head.split(|&b| b == b'\n').any(begins)
+}
+
+/// Whether a line begins a map by stacks, by which one is found among other output.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    matches!(opening(line), Some((_, rest)) if !is_whole(rest))
 }
 
 /// The name of a map and what follows its bracket.

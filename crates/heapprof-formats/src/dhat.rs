@@ -20,8 +20,7 @@ use crate::texts::Texts;
 use crate::valgrind_frame::Stacks;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    head.trim_ascii_start().starts_with(b"{")
-        && memchr::memmem::find(head, b"\"dhatFileVersion\"").is_some()
+    json::begins(head) && memchr::memmem::find(head, b"\"dhatFileVersion\"").is_some()
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
@@ -30,21 +29,29 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     file.reading()
 }
 
-/// A number per program point, by the names of the format: key, sample type, unit.
-const VALUES: [(&str, &str, &str); 9] = [
-    ("tbk", "alloc_objects", "count"),
-    ("tb", "alloc_space", "bytes"),
-    ("gbk", "peak_objects", "count"),
-    ("gb", "peak_space", "bytes"),
-    ("rb", "read_space", "bytes"),
-    ("wb", "written_space", "bytes"),
-    ("tl", "lifetime", ""),
-    ("ebk", "inuse_objects", "count"),
-    ("eb", "inuse_space", "bytes"),
+/// What a file must record for its program points to have a value.
+#[derive(Clone, Copy)]
+enum Needs {
+    Nothing,
+    /// `bklt`: how long blocks live.
+    Lifetimes,
+    /// `bkacc`: what is read and written in them.
+    Accesses,
+}
+
+/// A number per program point, by the names of the format: key, sample type, unit, and when it is there.
+const VALUES: [(&str, &str, &str, Needs); 9] = [
+    ("tbk", "alloc_objects", "count", Needs::Nothing),
+    ("tb", "alloc_space", "bytes", Needs::Nothing),
+    ("gbk", "peak_objects", "count", Needs::Lifetimes),
+    ("gb", "peak_space", "bytes", Needs::Lifetimes),
+    ("rb", "read_space", "bytes", Needs::Accesses),
+    ("wb", "written_space", "bytes", Needs::Accesses),
+    ("tl", "lifetime", "", Needs::Lifetimes),
+    ("ebk", "inuse_objects", "count", Needs::Lifetimes),
+    ("eb", "inuse_space", "bytes", Needs::Lifetimes),
 ];
 const VALUE_COUNT: usize = VALUES.len();
-/// The keys that no point of a heap is without.
-const IN_EVERY_HEAP: [&str; 6] = ["tbk", "tb", "gbk", "gb", "ebk", "eb"];
 
 #[derive(Default)]
 struct File {
@@ -53,6 +60,8 @@ struct File {
     verb: String,
     command: String,
     pid: Option<i64>,
+    has_lifetimes: bool,
+    has_accesses: bool,
     /// Units: of sizes, of blocks, of time.
     sizes: Option<String>,
     blocks: Option<String>,
@@ -79,19 +88,21 @@ impl File {
         let sizes = self.sizes.as_deref().unwrap_or("bytes");
         let blocks = self.blocks.as_deref().unwrap_or("count");
         let time = self.time.as_deref().unwrap_or("");
-        let has_values = self.points.present.contains(&true);
-        // A program that allocated nothing has no points, but what was looked for is known.
-        let is_kept = |&i: &usize| match has_values {
-            true => self.points.present[i],
-            false => IN_EVERY_HEAP.contains(&VALUES[i].0),
+        // The head says it, for files without points too; a point that has a value says it as well.
+        let is_recorded = |i: usize| match VALUES[i].3 {
+            Needs::Nothing => true,
+            Needs::Lifetimes => self.has_lifetimes,
+            Needs::Accesses => self.has_accesses,
         };
-        let kept: Vec<usize> = (0..VALUE_COUNT).filter(is_kept).collect();
+        let kept: Vec<usize> = (0..VALUE_COUNT)
+            .filter(|&i| is_recorded(i) || self.points.present[i])
+            .collect();
         let types: Vec<(&str, &str)> = kept
             .iter()
             .map(|&i| match VALUES[i] {
-                (_, name, "bytes") => (name, sizes),
-                (_, name, "count") => (name, blocks),
-                (_, name, _) => (name, time),
+                (_, name, "bytes", _) => (name, sizes),
+                (_, name, "count", _) => (name, blocks),
+                (_, name, _, _) => (name, time),
             })
             .collect();
         let mut tally = Tally::new(&types);
@@ -171,6 +182,8 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
                 "verb" => file.verb = map.next_value()?,
                 "cmd" => file.command = map.next_value()?,
                 "pid" => file.pid = Some(map.next_value::<Whole<i64>>()?.0),
+                "bklt" => file.has_lifetimes = map.next_value()?,
+                "bkacc" => file.has_accesses = map.next_value()?,
                 "bsu" => file.sizes = Some(map.next_value()?),
                 "bksu" => file.blocks = Some(map.next_value()?),
                 "tu" => file.time = Some(map.next_value()?),
@@ -353,17 +366,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_allocated_is_a_profile_too() {
-        for points in ["", r#"{"fs":[0]}"#] {
-            let profile = read(&format!(
-                r#"{{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","cmd":"x","te":1,"pps":[{points}],"ftbl":["[root]"]}}"#
-            ));
-            assert_eq!(types(&profile).len(), 6);
-            assert!(profile.samples.is_empty());
-        }
-    }
-
-    #[test]
     fn other_modes_have_other_values() {
         let text = r#"{"dhatFileVersion":2,"mode":"rust-ad-hoc","verb":"Allocated","bklt":false,"bkacc":false,
             "bsu":"units","bksu":"events","tu":"\u00b5s","Mtu":"s","cmd":"app","pid":1,"te":9,
@@ -374,5 +376,30 @@ mod tests {
             ["alloc_objects/events", "alloc_space/units"]
         );
         assert_eq!(samples(&profile), ["app::main@src/main.rs:3 2 10"]);
+    }
+
+    #[test]
+    fn a_program_that_allocated_nothing_has_types() {
+        let file = |lifetimes, accesses| {
+            format!(
+                r#"{{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","bklt":{lifetimes},"bkacc":{accesses},"te":9,"pps":[],"ftbl":["[root]"]}}"#
+            )
+        };
+        for (lifetimes, accesses, expected) in
+            [(true, true, 9), (true, false, 7), (false, false, 2)]
+        {
+            let without = file(lifetimes, accesses);
+            let of_nothing = without.replace(r#""pps":[]"#, r#""pps":[{"fs":[0]}]"#);
+            for text in [&without, &of_nothing] {
+                let profile = read(text);
+                assert_eq!(types(&profile).len(), expected);
+                assert!(samples(&profile).is_empty());
+            }
+        }
+        let profile = read(&file(true, true));
+        assert_eq!(
+            types(&profile)[profile.default_sample_type_index()],
+            "inuse_space/bytes"
+        );
     }
 }

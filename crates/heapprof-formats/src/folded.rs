@@ -9,6 +9,7 @@ use heapprof_profile::LocationIndex;
 use crate::error::Error;
 use crate::figures::{address, value};
 use crate::format::Format;
+use crate::json;
 use crate::lines::Lines;
 use crate::reading::{Options, Part, Reading};
 use crate::tally::{Frame, Module, Tally};
@@ -17,6 +18,9 @@ use crate::tally::{Frame, Module, Tally};
 const EMPTY_STACK: &[u8] = b"(empty stack)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
+    if json::begins(head) {
+        return false;
+    }
     // The last line may be cut.
     let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
     let (mut stacks, mut others, mut has_frames) = (0, 0, false);

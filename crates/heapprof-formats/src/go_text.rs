@@ -20,11 +20,11 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     header.is_some_and(|header| header.name_and_period().0 == b"heap")
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     if !lines.advance()? {
         return Err(lines.ended(HEADER));
     }
-    let kind = Kind::of(lines)?;
+    let mut kind = Kind::of(lines, options)?;
     let mut records = Records {
         builder: ProfileBuilder::default(),
         pending: false,
@@ -50,7 +50,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
             files = mapped_files::read(lines)?;
             break;
         }
-        records.sample(&kind, lines)?;
+        records.sample(&mut kind, lines)?;
     }
     records.flush();
     let has_names = records.has_names;
@@ -86,7 +86,7 @@ struct Records {
 }
 
 impl Records {
-    fn sample(&mut self, kind: &Kind, lines: &Lines<'_>) -> Result<(), Error> {
+    fn sample(&mut self, kind: &mut Kind, lines: &Lines<'_>) -> Result<(), Error> {
         let counted = kind.sample(lines, &mut self.values)?;
         self.mean_size = counted.mean_size;
         counted.calls(lines, &mut self.addresses)?;

@@ -1,6 +1,6 @@
 //! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and fragmentation.
 //!
-//! Read as pprof reads it, number for number: `heapprof pprof` prints the same bytes for such a file.
+//! Read as pprof reads it, number for number where it is asked to: `heapprof pprof` prints the same bytes for such a file.
 
 use heapprof_profile::Profile;
 
@@ -19,12 +19,12 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     first.is_some_and(|line| Header::find(line).is_some())
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     if !lines.advance()? {
         return Err(lines.ended(HEADER));
     }
-    let kind = Kind::of(lines)?;
-    let mut profile = samples(&kind, lines, |_| false)?;
+    let mut kind = Kind::of(lines, options)?;
+    let mut profile = samples(&mut kind, lines, |_| false)?;
     let files = mapped_files::read(lines)?;
     stacks::map(&mut profile, files);
     cut_frames::as_pprof(&mut profile);
@@ -33,7 +33,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
 
 /// Reads samples up to the map of memory or a line that ends them, which `lines` then is on.
 pub(crate) fn samples(
-    kind: &Kind,
+    kind: &mut Kind,
     lines: &mut Lines<'_>,
     ends: impl Fn(&[u8]) -> bool,
 ) -> Result<Profile, Error> {

@@ -8,7 +8,8 @@ use crate::error::{Error, shortened};
 use crate::figures::value;
 use crate::heap_line::{Addresses, Header, Sample};
 use crate::lines::Lines;
-use crate::sampling::unsampled;
+use crate::reading::Options;
+use crate::sampling::Unsampler;
 
 /// What the first line should be.
 pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
@@ -16,7 +17,7 @@ const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, 
 const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
 /// What a header says of the lines below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kind {
     /// E.g. `heap_v2`.
     pub(crate) name: String,
@@ -25,11 +26,13 @@ pub(crate) struct Kind {
     is_sampled: bool,
     /// Whether allocations beside those in use are told apart.
     has_allocations: bool,
+    /// Of what is in use and of what was allocated.
+    unsamplers: [Unsampler; 2],
 }
 
 impl Kind {
     /// Of the header on the current line.
-    pub(crate) fn of(lines: &Lines<'_>) -> Result<Self, Error> {
+    pub(crate) fn of(lines: &Lines<'_>, options: &Options) -> Result<Self, Error> {
         let header = Header::find(lines.line()).ok_or_else(|| lines.wrong(HEADER))?;
         let (name, digits) = header.name_and_period();
         let is_sampled = match name {
@@ -45,10 +48,14 @@ impl Kind {
             })?,
         };
         // Go writes twice its rate.
-        if name == b"heap" {
+        let is_go = name == b"heap";
+        if is_go {
             period /= 2;
         }
+        // Go itself cuts what it writes as protobuf.
+        let unsampler = Unsampler::new(period, options.as_pprof || is_go);
         Ok(Self {
+            unsamplers: [unsampler.clone(), unsampler],
             period,
             is_sampled,
             has_allocations: name.starts_with(b"heap") && header.has_allocations(),
@@ -89,7 +96,7 @@ impl Kind {
 
     /// The sample on the current line: its values, as many as the profile has types, and its addresses.
     pub(crate) fn sample<'a>(
-        &self,
+        &mut self,
         lines: &'a Lines<'_>,
         values: &mut Vec<i64>,
     ) -> Result<Counted<'a>, Error> {
@@ -97,9 +104,9 @@ impl Kind {
         let sample = Sample::find(line).ok_or_else(|| lines.wrong(SAMPLE))?;
         values.clear();
         let mut mean_size = 0;
-        let pairs = [(2, self.has_allocations), (0, true)];
-        for (at, _) in pairs.into_iter().filter(|(_, wanted)| *wanted) {
-            let [count, bytes] = [sample.values[at], sample.values[at + 1]];
+        let pairs = [(1, self.has_allocations), (0, true)];
+        for (pair, _) in pairs.into_iter().filter(|(_, wanted)| *wanted) {
+            let [count, bytes] = [sample.values[2 * pair], sample.values[2 * pair + 1]];
             let number = |digits| {
                 value(digits)
                     .ok_or_else(|| lines.wrong_part("a number of 64 bits", shortened(digits)))
@@ -113,7 +120,7 @@ impl Kind {
                 mean_size = bytes.wrapping_div(count);
             }
             let (count, bytes) = match self.is_sampled {
-                true => unsampled(count, bytes, self.period).ok_or_else(|| {
+                true => self.unsamplers[pair].next(count, bytes).ok_or_else(|| {
                     let found = format!("{bytes} bytes in {count} objects");
                     let period = self.period;
                     lines.wrong_part(

@@ -13,7 +13,7 @@ use crate::heap_line::Addresses;
 use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::sampling::unsampled;
+use crate::sampling::Unsampler;
 use crate::stacks::{self, AddressLocations};
 
 const START: &str = "--- heapz 1 ---";
@@ -25,11 +25,12 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     first.trim_ascii() == START.as_bytes()
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     lines.advance()?;
     let unit = attributes(lines)?;
     let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", &unit)]);
     let mut locations = AddressLocations::new();
+    let mut unsampler = Unsampler::new(PERIOD, options.as_pprof);
     let mut stack = Vec::new();
     while lines.advance()? {
         let line = lines.trimmed();
@@ -47,7 +48,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
         if count == 0 {
             return Err(lines.wrong("`BYTES COUNT @ 0xID …` with a count over 0"));
         }
-        let values = unsampled(count, bytes, PERIOD).ok_or_else(|| {
+        let values = unsampler.next(count, bytes).ok_or_else(|| {
             let found = format!("{bytes} bytes in {count} objects");
             lines.wrong_part(
                 format!("objects that sampling every {PERIOD} bytes can find"),

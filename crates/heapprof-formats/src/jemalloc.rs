@@ -16,7 +16,7 @@ use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::mapped_files;
 use crate::reading::{Options, Reading};
-use crate::sampling::unsampled;
+use crate::sampling::{Unsampler, unsampled};
 use crate::stacks::{self, AddressLocations};
 
 const HEADER: &str = "`heap_v2/PERIOD`";
@@ -81,6 +81,9 @@ struct Dump {
     period: i64,
     /// Whether threads keep their own numbers.
     as_counted: bool,
+    /// Of all, and with `as_counted` of each thread: of what is in use and of what was allocated. pprof does not read
+    /// jemalloc's dumps, so nothing is cut as it would.
+    unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
     /// Of two values, or of four since allocations were met.
     samples: Samples,
@@ -105,6 +108,7 @@ impl Dump {
         Self {
             period,
             as_counted: false,
+            unsamplers: HashMap::new(),
             profile: builder.finish(),
             samples: Samples::new(2),
             locations: AddressLocations::new(),
@@ -189,12 +193,22 @@ impl Dump {
             return Ok(());
         }
         let mut counts = raw;
+        let period = self.period;
+        // Threads only share what their stack has, unless their own numbers are to add up.
+        let mut unsamplers = match thread == b"*" || self.as_counted {
+            true => self.unsamplers(thread).iter_mut(),
+            false => [].iter_mut(),
+        };
         for [count, bytes] in counts.as_chunks_mut().0 {
+            let unsampler = unsamplers.next();
             // Bytes of no object: as jeprof takes them.
             if *count != 0 {
-                (*count, *bytes) = unsampled(*count, *bytes, self.period).ok_or_else(|| {
-                    let expected =
-                        format!("objects that sampling every {} bytes can find", self.period);
+                let values = match unsampler {
+                    Some(unsampler) => unsampler.next(*count, *bytes),
+                    None => unsampled(*count, *bytes, period),
+                };
+                (*count, *bytes) = values.ok_or_else(|| {
+                    let expected = format!("objects that sampling every {period} bytes can find");
                     lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
                 })?;
             }
@@ -208,6 +222,12 @@ impl Dump {
             self.threads.push((thread, raw, counts));
         }
         Ok(())
+    }
+
+    fn unsamplers(&mut self, thread: &[u8]) -> &mut [Unsampler; 2] {
+        let new = || Unsampler::new(self.period, false);
+        let all = self.unsamplers.entry(thread.to_vec());
+        all.or_insert_with(|| [new(), new()])
     }
 
     /// `3`, or `3 worker` where the dump has names.
@@ -322,7 +342,7 @@ mod tests {
             // One thread, nothing accumulated.
             (
                 "heap_v2/524288\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n@ 0x11 0x21\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
-                "[512, 524800] 10 20 0, 1024",
+                "[513, 524800] 10 20 0, 1024",
             ),
             // Threads add up to t*, however their own numbers are rounded or bent; freed ones too.
             (

@@ -10,6 +10,13 @@ use serde::{Deserialize, Deserializer};
 use crate::error::Error;
 use crate::lines::Lines;
 
+/// Whether a text begins as an object does. `{main};f` of folded stacks does not.
+pub(crate) fn begins(head: &[u8]) -> bool {
+    let inside = head.trim_ascii_start().strip_prefix(b"{");
+    inside
+        .is_some_and(|inside| matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}') | None))
+}
+
 /// Reads the whole file as one value.
 pub(crate) fn whole<'de, S>(lines: &mut Lines<'_>, value: S) -> Result<S::Value, Error>
 where

@@ -2,6 +2,10 @@
 //!
 //! Other output of the program and of the sanitizer may stand around them. A report ends with a SUMMARY line,
 //! whose sums must be those of its leaks.
+//!
+//! Frames are read in the form that they have unless `stack_trace_format` is set: `    #%n %p %F %L`.
+
+use std::borrow::Cow;
 
 use crate::cut_frames;
 use crate::error::{Error, shortened};
@@ -13,10 +17,36 @@ use crate::tally::{Frame, Module, Tally};
 
 use heapprof_profile::LocationIndex;
 
+const FRAME: &str =
+    "a frame, #N 0xADDRESS (leave stack_trace_format out of ASAN_OPTIONS and LSAN_OPTIONS)";
+
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    let said = |text: &[u8]| memchr::memmem::find(head, text).is_some();
-    said(b"ERROR: LeakSanitizer: detected memory leaks")
-        || head.split(|&b| b == b'\n').any(|l| leak(l).is_some())
+    head.split(|&b| b == b'\n').any(begins)
+}
+
+/// Whether a line is of a report, by which one is found among other output.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    let title = b"ERROR: LeakSanitizer: detected memory leaks";
+    memchr::memmem::find(line, title).is_some() || leak(&uncoloured(line)).is_some()
+}
+
+/// The line without the colours that the sanitizer writes for terminals (`color=always`).
+fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
+    const ESCAPE: u8 = 0x1b;
+    if memchr::memchr(ESCAPE, line).is_none() {
+        return Cow::Borrowed(line);
+    }
+    let mut parts = line.split(|&b| b == ESCAPE);
+    let mut plain = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        // `[1;31m`, of which the letter is the last.
+        let colour = part.strip_prefix(b"[").and_then(|rest| {
+            let end = rest.iter().position(|b| matches!(b, b'@'..=b'~'))?;
+            Some(&rest[end + 1..])
+        });
+        plain.extend_from_slice(colour.unwrap_or(part));
+    }
+    Cow::Owned(plain)
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
@@ -25,6 +55,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
         tally: Tally::new(&types),
         open: None,
         stack: Vec::new(),
+        not_a_frame: None,
         sums: [0; 2],
         is_omitting: false,
         leaks: 0,
@@ -55,6 +86,8 @@ struct Report {
     /// The leak whose frames are being read: its kind, and objects and bytes.
     open: Option<(&'static str, [i64; 2])>,
     stack: Vec<LocationIndex>,
+    /// What stands where its first frame should be; it may be other output.
+    not_a_frame: Option<Error>,
     /// Objects and bytes since the last summary.
     sums: [i64; 2],
     is_omitting: bool,
@@ -63,15 +96,25 @@ struct Report {
 
 impl Report {
     fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
-        let line = lines.trimmed();
+        let line = uncoloured(lines.line());
+        let line = line.trim_ascii();
         if self.open.is_some() && line.starts_with(b"#") {
-            let text = frame_text(line).ok_or_else(|| lines.wrong("a frame, #N 0xADDRESS"))?;
+            let text = frame_text(line).ok_or_else(|| lines.wrong(FRAME))?;
             let location = self.tally.known(text, |tally| {
                 let text = String::from_utf8_lossy(text);
-                let frame = frame(&text).ok_or_else(|| lines.wrong("a frame, #N 0xADDRESS"))?;
+                let frame = frame(&text).ok_or_else(|| lines.wrong(FRAME))?;
                 Ok(tally.location(&[frame]))
             })?;
             self.stack.push(location);
+            return Ok(());
+        }
+        let is_frame_expected = self.open.is_some() && self.stack.is_empty();
+        let is_known = line.is_empty()
+            || line == b"<empty stack>"
+            || line.starts_with(b"SUMMARY: ")
+            || leak(line).is_some();
+        if is_frame_expected && !is_known {
+            self.not_a_frame.get_or_insert_with(|| lines.wrong(FRAME));
             return Ok(());
         }
         self.close()?;
@@ -104,6 +147,11 @@ impl Report {
         let Some((kind, values)) = self.open.take() else {
             return Ok(());
         };
+        if let Some(error) = self.not_a_frame.take()
+            && self.stack.is_empty()
+        {
+            return Err(error);
+        }
         let labels = self.tally.labelled("leak", kind);
         self.tally.add(&self.stack, labels, &values)?;
         self.stack.clear();
@@ -184,7 +232,8 @@ fn frame(text: &str) -> Option<Frame<'_>> {
     };
     let (rest, module) = match rest.strip_suffix(')').map(|r| r.rsplit_once('(')) {
         Some(Some((before, module)))
-            if module.contains("+0x") && !before.ends_with(|c: char| !c.is_whitespace()) =>
+            if (module.contains("+0x") || module == "<unknown module>")
+                && !before.ends_with(|c: char| !c.is_whitespace()) =>
         {
             (before.trim_end(), module)
         }
@@ -203,6 +252,11 @@ fn frame(text: &str) -> Option<Frame<'_>> {
     let Some(named) = rest.strip_prefix("in ") else {
         return Some(frame);
     };
+    // A module stands where no file is known, and then every blank is the function's.
+    if !module.is_empty() {
+        frame.name = named;
+        return Some(frame);
+    }
     (frame.name, frame.file) = function_and_file(named);
     (frame.file, frame.line, frame.column) = place(frame.file);
     Some(frame)
@@ -229,7 +283,11 @@ fn function_and_file(text: &str) -> (&str, &str) {
     match last {
         // `operator new` and `foo() const` have a space, but no file.
         Some(at) if text[at + 1..].contains(['.', ':', '/']) => (&text[..at], &text[at + 1..]),
-        _ => (text, ""),
+        // The brackets of `operator<<` have no other side.
+        _ => match text.find(" /") {
+            Some(at) => (&text[..at], &text[at + 1..]),
+            None => (text, ""),
+        },
     }
 }
 
@@ -297,6 +355,17 @@ mod tests {
                 ),
             ),
             (
+                "0x5 in std::operator<< <char>(std::ostream&, char const*) /usr/include/ostream:611",
+                frame_of(
+                    5,
+                    "std::operator<< <char>(std::ostream&, char const*)",
+                    "/usr/include/ostream",
+                    611,
+                    0,
+                    nowhere,
+                ),
+            ),
+            (
                 "0x7ff  (/lib/libc.so.6+0x2f) (BuildId: 0a1b)",
                 frame_of(0x7ff, "", "", 0, 0, module("/lib/libc.so.6", "0a1b", 0x7d0)),
             ),
@@ -310,6 +379,32 @@ mod tests {
                     0,
                     module("/lib/libc.so.6", "", 0x7d0),
                 ),
+            ),
+            (
+                "0x14a in operator new(unsigned long, std::align_val_t) (/ab/app+0x4a)",
+                frame_of(
+                    0x14a,
+                    "operator new(unsigned long, std::align_val_t)",
+                    "",
+                    0,
+                    0,
+                    module("/ab/app", "", 0x100),
+                ),
+            ),
+            (
+                "0x1409 in void shop::store<long>(long) (/a b/nodbg+0x1409) (BuildId: 7f)",
+                frame_of(
+                    0x1409,
+                    "void shop::store<long>(long)",
+                    "",
+                    0,
+                    0,
+                    module("/a b/nodbg", "7f", 0),
+                ),
+            ),
+            (
+                "0x7ff in _start (<unknown module>)",
+                frame_of(0x7ff, "_start", "", 0, 0, nowhere),
             ),
             (
                 "0x7ff (<unknown module>)",
@@ -345,5 +440,44 @@ mod tests {
                 "(omitted by max_leaks) 3 63",
             ]
         );
+    }
+
+    #[test]
+    fn colours_are_no_part_of_a_report() {
+        let text = "\x1b[1m\x1b[31m==7==ERROR: LeakSanitizer: detected memory leaks\n\x1b[1m\x1b[0m\n\
+            \x1b[1m\x1b[34mDirect leak of 32 byte(s) in 2 object(s) allocated from:\n\
+            \x1b[1m\x1b[0m    #0 0x20 in main /src/m.c:3:9\n\n\
+            SUMMARY: AddressSanitizer: 32 byte(s) leaked in 2 allocation(s).\n";
+        let profile = crate::rendered::read(text);
+        assert_eq!(
+            crate::rendered::samples(&profile),
+            ["main@/src/m.c:3 [leak=direct] 2 32"]
+        );
+    }
+
+    #[test]
+    fn frames_of_another_form_are_refused() {
+        let report = |stack: &str| {
+            let text = format!(
+                "Direct leak of 32 byte(s) in 2 object(s) allocated from:\n{stack}\n\
+                 SUMMARY: AddressSanitizer: 32 byte(s) leaked in 2 allocation(s).\n"
+            );
+            crate::read(text.as_bytes(), &Options::default())
+        };
+        for stack in ["[frame=0\n[frame=1\n", "#0 main\n", "main\nSUMMARY: none\n"] {
+            let error = report(stack).unwrap_err().to_string();
+            assert!(
+                error.starts_with("line 2: expected a frame, #N 0xADDRESS (leave"),
+                "{error}"
+            );
+        }
+        for stack in [
+            "    <empty stack>\n",
+            "other output\n    #0 0x20 in main m.c:3\n",
+            "",
+        ] {
+            let profile = report(stack).unwrap().profile;
+            assert_eq!(profile.samples.len(), 1, "{stack}");
+        }
     }
 }

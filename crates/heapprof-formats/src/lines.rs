@@ -6,7 +6,7 @@ use std::io::{BufRead, ErrorKind};
 use crate::error::{Error, shortened};
 
 /// The longest line. A stack of 100,000 frames stays below it.
-const LONGEST: usize = 16 << 20;
+pub(crate) const LONGEST: usize = 16 << 20;
 
 /// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then shows.
 pub(crate) struct Lines<'a> {

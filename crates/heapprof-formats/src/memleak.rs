@@ -18,8 +18,12 @@ const REPORT: &[u8] = b" stacks with outstanding allocations:";
 const STACK: &[u8] = b" allocations from stack";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    let mut lines = head.split(|&b| b == b'\n');
-    lines.any(|line| is_report(line) || entry(line).is_some())
+    head.split(|&b| b == b'\n').any(begins)
+}
+
+/// Whether a line is of a report, by which one is found among other output.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    is_report(line) || entry(line).is_some()
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {

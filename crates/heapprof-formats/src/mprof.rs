@@ -5,6 +5,10 @@
 //! can be told: a caller began when there were no more pages than before what it called. So each call's own growth is
 //! what the calls within it do not account for, and those of all calls add up to the process's. Of calls that
 //! changed nothing it can't be told; they count as made by the next caller that did.
+//!
+//! A function that begins where it has begun already, after the process came back to that size, may have been called again
+//! (a loop that takes memory and gives it back) or be what called itself. Both are counted at the place of the first call:
+//! otherwise a loop would look like a recursion as deep as it ran.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
@@ -42,14 +46,17 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     lines.clone().next().is_some_and(is_call) && 2 * calls > lines.count()
 }
 
-/// A call that has ended.
+/// A call that has ended, and those like it.
 struct Call {
     function: u32,
     before: i64,
+    /// How often.
+    calls: i64,
     /// Pages, without the calls within.
     own: i64,
-    /// The call it was made in, by number; none yet, or no function. Later the stack it was made on.
+    /// The call it was made in, by number; none yet, or no function.
     caller: u32,
+    line: u64,
 }
 
 const NO_CALLER: u32 = u32::MAX;
@@ -62,6 +69,9 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     let mut calls: Vec<Call> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
     let mut waiting: Vec<(u32, i64)> = Vec::new();
+    // The last call of a function that began at so many pages and changed something.
+    let mut latest: HashMap<(u32, i64), u32> = HashMap::new();
+    let mut inside = Vec::new();
     while lines.advance()? {
         let line = lines.line().trim_ascii_end();
         let (name, before, after) = parts(line)
@@ -72,33 +82,62 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
         )?;
         let number = u32::try_from(calls.len()).ok().filter(|&n| n != NO_CALLER);
         let number = number.ok_or_else(|| overflow("the number of calls"))?;
+        let too_much = || overflow("the growth of calls");
         // Both are at most 2^63, so the difference fits.
         let growth = after - before;
         let mut own = growth;
+        let mut same = None;
         // Of calls that changed nothing, one can be within the other or behind it; deep stacks of them help nobody.
         while growth != 0
             && let Some(&(within, grown)) = waiting.last()
         {
-            let is_within = |call: &&mut Call| {
+            let is_within = |call: &&Call| {
                 let is_before = grown != 0 && call.before.checked_add(grown) == Some(before);
                 call.before >= before && !is_before
             };
-            let Some(call) = calls.get_mut(within as usize).filter(is_within) else {
+            if calls.get(within as usize).filter(is_within).is_none() {
                 break;
-            };
-            call.caller = number;
-            own = own
-                .checked_sub(grown)
-                .ok_or_else(|| overflow("the growth of calls"))?;
+            }
+            own = own.checked_sub(grown).ok_or_else(too_much)?;
+            // What ended after the call that waits beneath belongs to this one.
+            let beneath = waiting.len().checked_sub(2).map(|i| waiting[i].0);
+            same = latest.get(&(function.0, before)).copied();
+            same = same.filter(|&same| beneath.is_none_or(|beneath| same > beneath));
+            if same.is_some() {
+                break;
+            }
+            inside.push(within);
             waiting.pop();
         }
-        waiting.push((number, growth));
-        calls.push(Call {
-            function: function.0,
-            before,
-            own,
-            caller: NO_CALLER,
-        });
+        let counted = same.unwrap_or(number);
+        for within in inside.drain(..) {
+            if let Some(call) = calls.get_mut(within as usize) {
+                call.caller = counted;
+            }
+        }
+        match same.and_then(|same| calls.get_mut(same as usize)) {
+            Some(call) => {
+                call.calls += 1;
+                call.own = call.own.checked_add(own).ok_or_else(too_much)?;
+                if let Some((_, grown)) = waiting.last_mut() {
+                    *grown = growth;
+                }
+            }
+            None => {
+                if growth != 0 {
+                    latest.insert((function.0, before), number);
+                }
+                waiting.push((number, growth));
+                calls.push(Call {
+                    function: function.0,
+                    before,
+                    calls: 1,
+                    own,
+                    caller: NO_CALLER,
+                    line: lines.number(),
+                });
+            }
+        }
     }
     if calls.is_empty() {
         return Err(lines.ended("function:before:after, in pages"));
@@ -106,33 +145,48 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
     profile(tally, calls, Frames::of(lines.bytes()))
 }
 
-fn profile(mut tally: Tally, mut calls: Vec<Call>, mut frames: Frames) -> Result<Reading, Error> {
-    // Calls on one stack are many; it is spelled out once. A caller ended later, so its stack is known first.
+fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Reading, Error> {
+    // Calls on one stack are many; it is spelled out once, when that of the caller is.
+    let mut stack_of = vec![NO_CALLER; calls.len()];
+    let mut path = Vec::new();
     let mut numbers: HashMap<Stack, u32> = HashMap::new();
     let mut stacks: Vec<Stack> = Vec::new();
-    for i in (0..calls.len()).rev() {
-        let caller = calls.get(calls[i].caller as usize);
-        let caller = caller.map_or(NO_CALLER, |call| call.caller);
-        let stack = (LocationIndex(calls[i].function), caller);
-        // There are no more stacks than calls, whose numbers fit.
-        calls[i].caller = *numbers.entry(stack).or_insert_with(|| {
-            stacks.push(stack);
-            stacks.len() as u32 - 1
-        });
+    for i in 0..calls.len() {
+        let mut at = i;
+        let mut caller = NO_CALLER;
+        while let Some(&known) = stack_of.get(at) {
+            if known != NO_CALLER {
+                caller = known;
+                break;
+            }
+            path.push(at);
+            at = calls[at].caller as usize;
+        }
+        for at in path.drain(..).rev() {
+            let stack = (LocationIndex(calls[at].function), caller);
+            // There are no more stacks than calls, whose numbers fit.
+            caller = *numbers.entry(stack).or_insert_with(|| {
+                stacks.push(stack);
+                stacks.len() as u32 - 1
+            });
+            stack_of[at] = caller;
+        }
     }
     drop(numbers);
     let none = tally.labelled("", "");
     let mut sample: Vec<Option<u32>> = vec![None; stacks.len()];
     let mut frame = Vec::new();
-    for (call, line) in calls.iter().zip(1..) {
-        let at_line = |error: Error| error.at_line(line);
+    for (call, &number) in calls.iter().zip(&stack_of) {
+        let at_line = |error: Error| error.at_line(call.line);
         let bytes = call
             .own
             .checked_mul(PAGE)
             .ok_or_else(|| at_line(overflow("the growth of a call")))?;
-        let number = call.caller as usize;
+        let number = number as usize;
         if let Some(sample) = sample[number] {
-            tally.add_to(sample, &[1, bytes]).map_err(at_line)?;
+            tally
+                .add_to(sample, &[call.calls, bytes])
+                .map_err(at_line)?;
             continue;
         }
         frame.clear();
@@ -142,7 +196,11 @@ fn profile(mut tally: Tally, mut calls: Vec<Call>, mut frames: Frames) -> Result
             frame.push(function);
             next = stacks.get(caller as usize);
         }
-        sample[number] = Some(tally.add(&frame, none, &[1, bytes]).map_err(at_line)?);
+        sample[number] = Some(
+            tally
+                .add(&frame, none, &[call.calls, bytes])
+                .map_err(at_line)?,
+        );
     }
     let unsampling = "pages of the address space times 4096";
     Ok(Reading::new(Format::Mprof, unsampling, tally.finish()))
@@ -180,6 +238,20 @@ mod tests {
         assert_eq!(
             pages("f:12:13\nf:11:13\nf:10:13\n"),
             ["f;f;f 1 1", "f;f 1 1", "f 1 1"]
+        );
+        // A loop that gives back what it took, of one function, of one with another in it, and of two; other sizes too.
+        assert_eq!(pages("f:10:40\nf:10:40\nf:10:40\n"), ["f 3 30"]);
+        assert_eq!(
+            pages("f:10:40\nf:10:90\nf:10:20\nx:9:21\n"),
+            ["x;f 3 10", "x 1 2"]
+        );
+        assert_eq!(
+            pages("g:10:40\nf:10:40\ng:10:40\nf:10:40\n"),
+            ["f;g 2 30", "f 2 0"]
+        );
+        assert_eq!(
+            pages("g:10:20\nh:20:40\nf:10:40\nz:10:10\ng:10:20\nh:20:40\nf:10:40\n"),
+            ["f;g 2 -10", "f;h 2 40", "f 2 0", "f;g;z 1 0"]
         );
         // Calls that changed nothing count for the next caller that did.
         assert_eq!(pages("x:10:10\nx:10:10\ny:10:12\n"), ["y;x 2 0", "y 1 2"]);

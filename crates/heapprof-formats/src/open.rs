@@ -1,13 +1,13 @@
 //! From a stream to a reading: unpacks, finds the format, reads.
 
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use heapprof_profile::ReadOptions;
 
 use crate::error::{Error, shortened};
 use crate::format::Format;
-use crate::lines::Lines;
-use crate::readers::{self, HEAD};
+use crate::lines::{LONGEST, Lines};
+use crate::readers::{self, BYTE_ORDER_MARK, HEAD, Reader};
 use crate::reading::{Options, Reading};
 use crate::unpack::{self, Limited};
 
@@ -21,32 +21,54 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD, &mut plain)?;
         let whole = Cursor::new(plain.clone()).chain(stream);
-        return read_unpacked(&plain, whole, true, options);
+        return match is_foreign(&plain, plain.len() == HEAD) {
+            true => read_text(&plain, whole, true, options),
+            false => read_pprof(&plain, whole, options),
+        };
     }
     let plain = unpack::plain_head(&head, HEAD);
-    if readers::reader(&plain).is_some() {
+    if is_foreign(&plain, head.len() == HEAD) {
         let packed = unpack::is_gzip(&head);
         let stream = unpack::plain_stream(head, input)?;
-        return read_unpacked(&plain, stream, packed, options);
+        return read_text(&plain, stream, packed, options);
     }
     // The way of every pprof profile: as if nobody had looked.
     read_pprof(&plain, Cursor::new(head).chain(input), options)
 }
 
-/// Reads a stream that begins with `head` now; `packed` if it was packed before.
-fn read_unpacked(
+/// Whether a file that begins with `plain` is of a format here, or may be as there is more of it.
+fn is_foreign(plain: &[u8], has_more: bool) -> bool {
+    readers::reader(plain).is_some() || has_more && readers::is_text(plain)
+}
+
+/// Reads a stream that begins with `head`; `packed` if it was packed before.
+fn read_text(
     head: &[u8],
     stream: impl Read,
     packed: bool,
     options: &Options,
 ) -> Result<Reading, Error> {
-    let Some(reader) = readers::reader(head) else {
-        return read_pprof(head, stream, options);
-    };
-    applicable(reader.format, options)?;
     let limited = Limited::new(stream, options.max_inflated);
     let mut stream = BufReader::with_capacity(128 << 10, limited);
+    if head.starts_with(BYTE_ORDER_MARK) {
+        let mark = BYTE_ORDER_MARK.len() as u64;
+        io::copy(&mut stream.by_ref().take(mark), &mut io::sink())?;
+    }
+    let mut reader = readers::reader(head);
+    // A line that is longer than the head is looked at as a whole.
+    let mut first = Vec::new();
+    if reader.is_none() && !head.contains(&b'\n') {
+        let mut longest = stream.by_ref().take(LONGEST as u64);
+        longest.read_until(b'\n', &mut first)?;
+        reader = readers::reader(&first);
+    }
+    let mut stream = Cursor::new(first).chain(stream);
     let mut lines = Lines::new(&mut stream);
+    let reader = match reader {
+        Some(reader) => reader,
+        None => find(&mut lines)?.ok_or_else(|| unknown(head))?,
+    };
+    applicable(reader.format, options)?;
     let reading = (reader.read)(&mut lines, options);
     // Sums that grow line by line do so in one place for all readers. JSON counts its own lines.
     let reading = reading.map_err(|error| match lines.number() {
@@ -60,6 +82,15 @@ fn read_unpacked(
         io::copy(&mut stream, &mut io::sink())?;
     }
     reading
+}
+
+/// The reader of a report that stands somewhere among these lines.
+fn find(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
+    match readers::among_output(lines) {
+        // Text with a line that no format has.
+        Err(Error::Line { .. }) => Ok(None),
+        found => found,
+    }
 }
 
 /// Reads protobuf, gzipped or plain. `head` is how it begins, plain.
@@ -89,6 +120,27 @@ fn applicable(format: Format, options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
+/// The error that no format knows a text that begins with `head`.
+fn unknown(head: &[u8]) -> Error {
+    match heapprof_profile::decode(head) {
+        Err(error @ heapprof_profile::Error::NotAProfile(_)) => explained(error, head),
+        _ => Error::Unknown {
+            kind: begins_with(head),
+            tried: readers::names(),
+        },
+    }
+}
+
+/// How a text begins, for people.
+fn begins_with(text: &[u8]) -> String {
+    let mut lines = text.split(|&b| b == b'\n');
+    let line = lines.find(|line| !line.trim_ascii().is_empty());
+    format!(
+        "is text that begins with {}",
+        shortened(line.unwrap_or(b""))
+    )
+}
+
 /// An error of the protobuf decoder, about a file that begins with `plain`.
 fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
     use heapprof_profile::Error as Pprof;
@@ -96,14 +148,7 @@ fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
     let kind = match error {
         Pprof::NotAProfile(kind) => kind,
         // Text whose first bytes pass for a message.
-        Pprof::Wire { .. } | Pprof::Invalid { .. } if is_text => {
-            let mut lines = plain.split(|&b| b == b'\n');
-            let line = lines.find(|line| !line.trim_ascii().is_empty());
-            format!(
-                "is text that begins with {}",
-                shortened(line.unwrap_or(b""))
-            )
-        }
+        Pprof::Wire { .. } | Pprof::Invalid { .. } if is_text => begins_with(plain),
         Pprof::Io(error) => return error.into(),
         error => return error.into(),
     };
@@ -112,4 +157,111 @@ fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
         false => Vec::new(),
     };
     Error::Unknown { kind, tried }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendered::samples;
+
+    fn of(text: &[u8]) -> Reading {
+        let reading = read(text, &Options::default());
+        reading.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn reports_are_found_behind_much_other_output() {
+        let mut log = "request 1 served in 3 ms\n".repeat(HEAD / 10).into_bytes();
+        let reports: [(Format, &[u8], &[u8]); 3] = [
+            (
+                Format::LeakSanitizer,
+                b"Direct leak of 32 byte(s) in 2 object(s) allocated from:\n",
+                b"#0 0x20 main\n",
+            ),
+            (
+                Format::Memleak,
+                b"[11:16:33] Top 1 stacks with outstanding allocations:\n",
+                b"\t96 bytes in 5 allocations from stack\n\t\tmain+0x6d [app]\n",
+            ),
+            (Format::Bpftrace, b"@bytes[\n", b"    main+16\n]: 96\n"),
+        ];
+        for (format, first, rest) in reports {
+            let text = [&log[..], first, rest].concat();
+            let reading = of(&text);
+            assert_eq!((reading.format, reading.profile.samples.len()), (format, 1));
+            let lines = log.iter().filter(|&&b| b == b'\n').count();
+            if format == Format::LeakSanitizer {
+                let text = [&log[..], first, b"#0 main\n"].concat();
+                let error = read(&text[..], &Options::default()).unwrap_err();
+                let expected = format!("line {}: expected a frame", lines + 2);
+                assert!(error.to_string().starts_with(&expected), "{error}");
+            }
+        }
+        let error = read(&log[..], &Options::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("it is text that begins with \"request 1"),
+            "{error}"
+        );
+        log.extend(vec![b'x'; LONGEST + 1]);
+        let error = read(&log[..], &Options::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("it is text that begins with \"request 1"),
+            "{error}"
+        );
+        let limit = Options::default().max_inflated(HEAD as u64 + 1);
+        assert!(read(&log[..], &limit).is_err());
+    }
+
+    #[test]
+    fn a_first_line_may_be_long() {
+        let long = "f;".repeat(HEAD);
+        let text = format!("{long}leaf 7\nmain 1\n");
+        let reading = of(text.as_bytes());
+        assert_eq!(
+            (reading.format, reading.profile.samples.len()),
+            (Format::Folded, 2)
+        );
+        // Keys come in any order, and the first one may be the longest.
+        let stacks = "[0],".repeat(HEAD);
+        let weights = "1,".repeat(HEAD);
+        let text = format!(
+            "{{\"profiles\":[{{\"samples\":[{stacks}[0]],\"weights\":[{weights}1],\"type\":\"sampled\",\
+             \"name\":\"t\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":1}}],\
+             \"shared\":{{\"frames\":[{{\"name\":\"main\"}}]}}}}"
+        );
+        let reading = of(text.as_bytes());
+        assert_eq!(reading.format, Format::Speedscope);
+        assert_eq!(samples(&reading.profile), [format!("main {}", HEAD + 1)]);
+    }
+
+    #[test]
+    fn byte_order_marks_are_passed_over() {
+        for (format, text) in [
+            (Format::Folded, "main;f 1\n"),
+            (Format::Jemalloc, "heap_v2/1\n@ 0x11\nt*: 1: 16 [0: 0]\n"),
+            (
+                Format::Massif,
+                "desc: x\ncmd: y\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=1\nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=empty\n",
+            ),
+            (
+                Format::Dhat,
+                r#"{"dhatFileVersion":2,"mode":"heap","pps":[],"ftbl":[]}"#,
+            ),
+        ] {
+            let marked = [BYTE_ORDER_MARK, text.as_bytes()].concat();
+            let reading = of(&marked);
+            assert_eq!(reading.format, format);
+            assert_eq!(
+                samples(&reading.profile),
+                samples(&of(text.as_bytes()).profile)
+            );
+        }
+    }
+
+    #[test]
+    fn objects_are_no_stacks() {
+        let error = read(&b"{\"a\": 1,\n\"b\": 2 }\nx 3\n"[..], &Options::default());
+        assert!(matches!(error, Err(Error::Unknown { .. })), "{error:?}");
+        assert_eq!(of(b"{main};f 1\n").format, Format::Folded);
+    }
 }

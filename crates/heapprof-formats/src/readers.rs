@@ -105,18 +105,44 @@ const READERS: &[Reader] = &[
     },
 ];
 
+/// A line that begins a report.
+type Begins = fn(&[u8]) -> bool;
+
+/// What stands among other output, which may be long: formats with the lines that they begin with.
+const AMONG_OUTPUT: &[(Format, Begins)] = &[
+    (Format::LeakSanitizer, leaksanitizer::begins),
+    (Format::Memleak, memleak::begins),
+    (Format::Bpftrace, bpftrace::begins),
+];
+
+/// UTF-8 that says it is; no format has it.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours, or pprof's.
 pub fn sniff(head: &[u8]) -> Option<Format> {
     reader(head).map(|reader| reader.format)
 }
 
 pub(crate) fn reader(head: &[u8]) -> Option<&'static Reader> {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     // All of them are text, and no protobuf profile is: its tags and lengths are control characters.
     // The words behind a table of symbols are the exception.
     if !is_text(head) && !symbolized::sniff(head) {
         return None;
     }
     READERS.iter().find(|reader| (reader.sniff)(head))
+}
+
+/// The reader of the first report that stands among the lines to come. `lines` then is before it.
+pub(crate) fn among_output(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
+    while lines.advance()? {
+        let line = lines.line();
+        if let Some((format, _)) = AMONG_OUTPUT.iter().find(|(_, begins)| begins(line)) {
+            lines.stay();
+            return Ok(READERS.iter().find(|reader| reader.format == *format));
+        }
+    }
+    Ok(None)
 }
 
 /// The names of what was tried.

@@ -20,6 +20,8 @@ pub struct Options {
     pub part: Option<Part>,
     /// What the numbers of a file mean that does not say it.
     pub values: Option<Values>,
+    /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Else their sums are right.
+    pub as_pprof: bool,
     /// Give threads the numbers that the file has for them, not their part of the total. They need not add up to it.
     pub threads_as_counted: bool,
 }
@@ -105,6 +107,7 @@ impl Default for Options {
             max_inflated: profile.max_inflated,
             part: None,
             values: None,
+            as_pprof: false,
             threads_as_counted: false,
         }
     }
@@ -120,6 +123,12 @@ impl Options {
     /// With the part to read.
     pub fn part(mut self, part: Option<Part>) -> Self {
         self.part = part;
+        self
+    }
+
+    /// With whole numbers as pprof makes them.
+    pub fn as_pprof(mut self, as_pprof: bool) -> Self {
+        self.as_pprof = as_pprof;
         self
     }
 

@@ -3,9 +3,47 @@
 //! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. All that is known of a stack
 //! is its count and bytes, so its mean size stands for the sizes.
 
+/// Unsamples one stack after the other, so that the sums of what comes out are right.
+///
+/// A stack of a few small blocks stands for a fraction of a block, and cutting it off stack by stack takes up to half of a
+/// program's blocks away. So the fraction of a count goes on to the next stack. Bytes are so many a sample that rounding
+/// is enough, and the bytes of a stack that did not change stay the same from dump to dump.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsampler {
+    period: i64,
+    as_pprof: bool,
+    /// Of a count; a half more than is left, as whole parts are taken and sums are to be rounded.
+    rest: f64,
+}
+
+impl Unsampler {
+    /// Of samples every `period` bytes. `as_pprof` cuts fractions, as pprof does.
+    pub(crate) fn new(period: i64, as_pprof: bool) -> Self {
+        Self {
+            period,
+            as_pprof,
+            rest: 0.5,
+        }
+    }
+
+    /// Count and bytes of the next stack. None when they do not fit: no program had such values.
+    pub(crate) fn next(&mut self, count: i64, bytes: i64) -> Option<(i64, i64)> {
+        if self.as_pprof || count == 0 || bytes == 0 || self.period <= 1 {
+            return unsampled(count, bytes, self.period);
+        }
+        let factor = factor(count, bytes, self.period);
+        let exact = count as f64 * factor + self.rest;
+        self.rest = exact - exact.floor();
+        Some((
+            whole(exact.floor())?,
+            whole((bytes as f64 * factor).round())?,
+        ))
+    }
+}
+
 /// Count and bytes that were there, about, where `count` and `bytes` were sampled every `period` bytes.
 ///
-/// Truncated to whole numbers, as pprof does. None when they do not fit: no program had such values.
+/// Cut to whole numbers, as pprof does. None when they do not fit: no program had such values.
 pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64)> {
     if count == 0 || bytes == 0 {
         return Some((0, 0));
@@ -26,10 +64,14 @@ pub(crate) fn factor(count: i64, bytes: i64, period: i64) -> f64 {
 
 /// The whole part of the product; none when it does not fit.
 pub(crate) fn scaled(value: i64, factor: f64) -> Option<i64> {
-    let product = value as f64 * factor;
+    whole(value as f64 * factor)
+}
+
+/// The whole part of a number; none when it does not fit.
+fn whole(number: f64) -> Option<i64> {
     // 2^63 itself is the first that does not fit.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    (product > -LIMIT && product < LIMIT).then_some(product as i64)
+    (number > -LIMIT && number < LIMIT).then_some(number as i64)
 }
 
 /// `e^x`, to the bit what Go's `math.Exp` computes on x86-64 (with fused multiply-add, as any such CPU since 2013 has).
@@ -98,6 +140,32 @@ mod tests {
         for (count, bytes, period, expected) in table {
             let found = unsampled(count, bytes, period);
             assert_eq!(found, expected, "{count} {bytes} {period}");
+        }
+    }
+
+    #[test]
+    fn sums_are_right() {
+        let sum = |as_pprof, stacks: &[(i64, i64)]| {
+            let mut unsampler = Unsampler::new(1024, as_pprof);
+            let next = |&(count, bytes): &(i64, i64)| unsampler.next(count, bytes).unwrap();
+            let pairs = stacks.iter().map(next);
+            pairs.fold((0, 0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1))
+        };
+        // 1.7100 blocks of 900 bytes each time.
+        let hundred = [(1, 900); 100];
+        assert_eq!(sum(false, &hundred), (171, 153_900));
+        assert_eq!(sum(true, &hundred), (100, 153_900));
+        let back = [(1, 900), (-1, -900)].repeat(50);
+        assert_eq!(sum(false, &back), (0, 0));
+        assert_eq!(sum(false, &[(1, 900)]), (2, 1539));
+        // No stack with bytes is without blocks.
+        let mut unsampler = Unsampler::new(1024, false);
+        for count in (-50..50).filter(|&count| count != 0) {
+            let (objects, bytes) = unsampler.next(count, count * 5000).unwrap();
+            assert_eq!(
+                (objects.signum(), bytes.signum()),
+                (count.signum(), count.signum())
+            );
         }
     }
 

@@ -18,8 +18,11 @@ use file::{File, FileSeed, Unit};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
-    head.trim_ascii_start().starts_with(b"{")
-        && (says("speedscope.app/file-format-schema") || says("\"shared\"") && says("\"frames\""))
+    // Keys come in any order, and what comes first may be longer than the head.
+    json::begins(head)
+        && (says("speedscope.app/file-format-schema")
+            || says("\"shared\"") && says("\"frames\"")
+            || says("\"profiles\"") && says("\"startValue\""))
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {

@@ -19,6 +19,7 @@ use crate::model::{
     Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
     Profile, Samples, ValueType,
 };
+use crate::sample_type::agree_names;
 use crate::strings::StringId;
 use crate::unit::Unit;
 pub use as_pprof::{UnitRules, merge_as_pprof};
@@ -97,6 +98,7 @@ impl Merger {
     fn agree(&mut self, mut profile: Profile) -> Result<Profile, Error> {
         let name = |p: &Profile, t: &ValueType| p.text(t.r#type).to_string();
         let sum = &mut self.builder.profile;
+        agree_names(sum, &mut profile);
         let ours: Vec<String> = sum.sample_type.iter().map(|t| name(sum, t)).collect();
         let theirs: Vec<String> = profile
             .sample_type
@@ -411,8 +413,9 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Brings sample types that both profiles have to the finer of their units, so that they can be compared.
+/// Brings sample types that both profiles have to one name and the finer of their units, so that they can be compared.
 pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
+    agree_names(a, b);
     for i in 0..a.sample_type.len() {
         let name = a.text(a.sample_type[i].r#type).to_string();
         let Some(j) = b.sample_type.iter().position(|t| b.text(t.r#type) == name) else {

@@ -12,7 +12,40 @@ pub struct SampleTypeError {
     pub present: Vec<String>,
 }
 
+/// What gperftools calls what is in use in a dump that tells nothing else, and in others. A program's first dumps, before
+/// anything is freed, are of the one kind and its later ones of the other.
+const IN_USE: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
+
+/// Gives what both profiles count of what is in use one name, where one of them has the short names and the other the long ones.
+pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
+    let has = |p: &Profile, name: &str| p.sample_type.iter().any(|t| p.text(t.r#type) == name);
+    let is_short = |p: &Profile| IN_USE.iter().all(|n| has(p, n.0) && !has(p, n.1));
+    let is_long = |p: &Profile| IN_USE.iter().any(|n| has(p, n.1)) && !has(p, "space");
+    if is_short(a) && is_long(b) {
+        a.name_in_use();
+    } else if is_short(b) && is_long(a) {
+        b.name_in_use();
+    }
+}
+
 impl Profile {
+    /// Calls `objects` and `space` `inuse_objects` and `inuse_space`, and makes the sample type that is shown by default
+    /// the profile's own choice, so that it stays the same when types around it are left out.
+    ///
+    /// For tools that add profiles up by the rules of pprof, to which these are different types.
+    pub fn name_in_use(&mut self) {
+        let shown = self.default_sample_type_index();
+        for (short, long) in IN_USE {
+            let mut types = self.sample_type.iter();
+            if let Some(at) = types.position(|t| self.strings.get(t.r#type) == short) {
+                self.sample_type[at].r#type = self.strings.intern(long);
+            }
+        }
+        if let Some(shown) = self.sample_type.get(shown) {
+            self.default_sample_type = shown.r#type;
+        }
+    }
+
     /// Position of the sample type `asked`: a type's name or a number from 0.
     ///
     /// `inuse_space` also finds `space`, the name that profiles without allocation counts use (and so on).
@@ -48,5 +81,54 @@ impl Profile {
             .and_then(position)
             .or_else(|| position("inuse_space"))
             .unwrap_or(self.sample_type.len().saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Profile, ProfileBuilder, agree_units, merge};
+
+    const SHORT: [(&str, &str); 2] = [("objects", "count"), ("space", "bytes")];
+    const LONG: [(&str, &str); 4] = [
+        ("alloc_objects", "count"),
+        ("alloc_space", "bytes"),
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+    ];
+
+    fn profile(types: &[(&str, &str)]) -> Profile {
+        let mut builder = ProfileBuilder::new(types);
+        builder.folded("main", &[7; 4][..types.len()]);
+        builder.finish()
+    }
+
+    fn types(profile: &Profile) -> Vec<&str> {
+        let types = profile.sample_type.iter();
+        types.map(|t| profile.text(t.r#type)).collect()
+    }
+
+    #[test]
+    fn early_dumps_go_with_late_ones() {
+        for (a, b) in [(&SHORT[..], &LONG[..]), (&LONG, &SHORT)] {
+            let sum = merge(profile(a), profile(b)).unwrap();
+            assert_eq!(types(&sum), ["inuse_objects", "inuse_space"]);
+            assert_eq!(sum.samples.values(0), [14, 14]);
+            assert_eq!(sum.default_sample_type_index(), 1);
+            let (mut a, mut b) = (profile(a), profile(b));
+            agree_units(&mut a, &mut b).unwrap();
+            assert!(types(&a).contains(&"inuse_space") && types(&b).contains(&"inuse_space"));
+        }
+        let sum = merge(profile(&SHORT), profile(&SHORT)).unwrap();
+        assert_eq!(types(&sum), ["objects", "space"]);
+    }
+
+    #[test]
+    fn what_is_shown_is_kept() {
+        let mut early = profile(&SHORT);
+        early.name_in_use();
+        assert_eq!(early.text(early.default_sample_type), "inuse_space");
+        let mut late = profile(&LONG);
+        late.name_in_use();
+        assert_eq!(late.text(late.default_sample_type), "inuse_space");
     }
 }
