@@ -459,10 +459,11 @@ struct Run {
 }
 
 /// Runs a command in a process group of its own, and kills all of it when it takes too long.
-/// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, and so would the program.
-fn with_default_signals(command: &Command) -> Command {
+/// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, what nohup starts SIGHUP, and so
+/// would the program.
+pub(crate) fn with_default_signals(command: &Command) -> Command {
     let mut whole = Command::new("env");
-    whole.arg("--default-signal=INT,QUIT");
+    whole.arg("--default-signal=INT,QUIT,HUP");
     whole.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {

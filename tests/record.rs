@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::built::{build, have};
 use crate::harness::{Run, command, heapprof, run};
+use crate::programs::with_default_signals;
 
 /// Counts the signals of a kind from its start to 0.3 seconds after the first.
 const COUNT: &str = r#"
@@ -84,7 +85,8 @@ fn signals_reach_the_program_once() {
     let built = build(COUNT, "gcc -O1");
     let on_terminal = |redirected: &str| {
         let line = format!(
-            "exec {} record --no-symbolize -o out.pb.gz -- ./program {redirected}",
+            // These tests may have been started in the background, where signals are ignored.
+            "exec env --default-signal=INT,QUIT,HUP {} record --no-symbolize -o out.pb.gz -- ./program {redirected}",
             quoted(heapprof())
         );
         let mut command = Command::new("script");
@@ -108,6 +110,7 @@ fn signals_reach_the_program_once() {
         let mut record = command(built.folder.path());
         record.args(["record", "--no-symbolize", "-o", "out.pb.gz"]);
         record.args(["--", "./program", number]);
+        let record = with_default_signals(&record);
         let count = counted(record, |_, record| kill(name, record));
         assert_eq!(count, "1", "{name}");
     }
