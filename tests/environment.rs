@@ -186,7 +186,7 @@ fn what_was_not_written_is_listed_by_errno() {
         .status();
     assert!(status.unwrap().success());
     let listed = std::fs::read_to_string(&list).unwrap();
-    assert_eq!(listed, format!("!2 {}\n", output.display()));
+    assert_eq!(listed, format!("!2 {}\0", output.display()));
     // record gives it its text.
     let away = ["sh", "-c", "rm -r away; exit 6"];
     std::fs::create_dir(folder.path().join("away")).unwrap();

@@ -1,5 +1,6 @@
 // scenario: lifecycle: every road out of a program (argument: which one)
 // build: gcc -O2 -g -pthread
+#define _XOPEN_SOURCE 700
 #include "expect.h"
 #include <pthread.h>
 #include <signal.h>
@@ -24,6 +25,13 @@ static volatile sig_atomic_t stopped;
 
 static void stop(int number) { stopped = number; }
 
+static void leave(int number) {
+    (void)number;
+    _exit(13);
+}
+
+void __stack_chk_fail(void);
+
 static void at_quick(void) {
     ends_late(77);
     expect_tally(&by_late);
@@ -31,6 +39,20 @@ static void at_quick(void) {
 
 static void *exits(void *argument) {
     (void)argument;
+    exit(21);
+}
+
+static volatile int waiting;
+
+// All at the same moment, as near as can be.
+static void ends_with_others(void) {
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
+    while (waiting < 4) {}
+}
+
+static void *exits_with_others(void *argument) {
+    (void)argument;
+    ends_with_others();
     exit(21);
 }
 
@@ -67,6 +89,27 @@ int main(int argc, char **argv) {
         quick_exit(10);
     }
     if (IS("abort")) abort();
+    if (IS("raise-abort")) raise(SIGABRT);
+    if (IS("double-free")) {
+        void *volatile p = malloc(50);
+        free(p);
+        free(p);
+    }
+    if (IS("smashed-stack")) __stack_chk_fail();
+    if (IS("damaged-heap")) {
+        // Behind this block lies the rest of the heap, with its size: the next malloc looks at it.
+        char *volatile p = malloc(100000);
+        *(size_t *)(p + 100008) = (size_t)1 << 60;
+        keep(p);
+        for (int i = 0; i < 100; i++) {
+            void *q = malloc(100000);
+            keep(q);
+        }
+    }
+    if (IS("abort-handled")) {
+        signal(SIGABRT, leave);
+        abort();
+    }
     if (IS("segv")) *(volatile int *)argv[argc] = 1;
     if (IS("kill")) raise(SIGKILL);
     if (IS("term")) raise(SIGTERM);
@@ -93,6 +136,20 @@ int main(int argc, char **argv) {
     if (IS("exit-in-thread")) {
         pthread_create(&thread, NULL, exits, NULL);
         for (;;) pause();
+    }
+    if (IS("exits-at-once") || IS("returns-and-exits")) {
+        for (int i = 0; i < 3; i++) pthread_create(&thread, NULL, exits_with_others, NULL);
+        ends_with_others();
+        return 21;
+    }
+    if (IS("set-otherwise")) {
+        // sigset is no sigaction: what it sets is seen, and can be taken back.
+        struct sigaction before;
+        sigset(SIGTERM, stop);
+        sigaction(SIGTERM, NULL, &before);
+        REQUIRE(before.sa_handler == stop);
+        signal(SIGTERM, SIG_DFL);
+        raise(SIGTERM);
     }
     if (IS("main-leaves-first")) {
         pthread_create(&thread, NULL, lives_longer, NULL);

@@ -122,8 +122,9 @@ impl Record {
             if self.bounds.end != 0 {
                 return self.give_up();
             }
-            self.bounds = crate::mappings::stack_around(frame.slot);
-            if self.bounds.end == 0 {
+            let local = crate::tls::current() as usize;
+            self.bounds = crate::mappings::own_stack(frame.slot, local);
+            if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
                 return self.give_up();
             }
         }

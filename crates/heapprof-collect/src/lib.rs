@@ -50,8 +50,8 @@ pub use crate::{
     options::{DEFAULT_PERIOD, Format, Options, Output, Triggers},
     recording::{
         Error, Reason, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
-        dump, dump_from_signal, dump_named, end_from_signal, is_own_process, is_running, profile,
-        raise_default, set_default, start, stop, text_profile, was_started,
+        dump, dump_from_signal, dump_named, end_from_signal, go_on, is_own_process, is_running,
+        profile, raise_default, set_default, start, stop, text_profile, was_started,
     },
     regions::{map, unmap},
     thread::prepare,

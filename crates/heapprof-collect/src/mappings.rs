@@ -181,38 +181,35 @@ fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
 }
 
-/// The stack memory around `address`, empty when it can't be found. Allocates nothing.
-pub(crate) fn stack_around(address: usize) -> Bounds {
+/// This thread's own stack, empty when it can't be found. Allocates nothing.
+///
+/// What else it may be running on (a coroutine's stack, a signal's) can be unmapped at any time, and must not be read
+/// as if it were there. `slot` is where it is now; `local` is in its static thread-local storage, which libc puts above the
+/// stack of every thread but the main one.
+pub(crate) fn own_stack(slot: usize, local: usize) -> Bounds {
     let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
         return Bounds::default();
     };
+    let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
     // A line is read as start-end, then skipped to its end, keeping its last bytes for "[stack]".
     let (mut buf, mut value, mut start, mut end) = ([0u8; 512], 0usize, 0, 0);
     let (mut field, mut tail) = (0, [0u8; 7]);
     loop {
         let n = file.read(&mut buf);
         if n == 0 {
-            return Bounds::default();
+            break;
         }
         for &byte in &buf[..n] {
             match (byte, field) {
                 (b'\n', _) => {
-                    if start <= address && address < end {
-                        return Bounds {
-                            start: if &tail == b"[stack]" {
-                                grown(end)
-                            } else {
-                                start
-                            },
-                            end,
-                        };
-                    }
-                    // The main thread's stack may have grown since the kernel wrote the line.
-                    if &tail == b"[stack]" && address < end && address >= grown(end) {
-                        return Bounds {
+                    if &tail == b"[stack]" {
+                        // It may grow at any time.
+                        main = Bounds {
                             start: grown(end),
                             end,
                         };
+                    } else if start <= local && local < end {
+                        below_local = Bounds { start, end: local };
                     }
                     (field, value) = (0, 0);
                 }
@@ -227,6 +224,13 @@ pub(crate) fn stack_around(address: usize) -> Bounds {
                 }
             }
         }
+    }
+    let holds = |bounds: &Bounds| bounds.start <= slot && slot < bounds.end;
+    match (holds(&below_local), holds(&main)) {
+        (true, _) => below_local,
+        (_, true) => main,
+        _ if sys::is_main_thread() => main,
+        _ => below_local,
     }
 }
 
@@ -331,8 +335,15 @@ mod tests {
     fn finds_this_stack_and_this_program() {
         let local = 0u8;
         let address = &raw const local as usize;
-        let bounds = stack_around(address);
-        assert!(bounds.start <= address && address < bounds.end);
+        let holds = |bounds: Bounds| bounds.start <= address && address < bounds.end;
+        let block = || crate::tls::current() as usize;
+        assert!(holds(own_stack(address, block())));
+        // Wherever it is running, a thread's stack is its own.
+        let elsewhere = std::thread::spawn(move || own_stack(address, block()));
+        let other = elsewhere.join().unwrap();
+        assert!(!holds(other) && other.end != 0);
+        let heap = Box::new(0u8);
+        assert!(holds(own_stack(&raw const *heap as usize, block())));
         let code = finds_this_stack_and_this_program as fn() as usize;
         let all = known();
         let own = all

@@ -227,16 +227,15 @@ pub(crate) fn write(
     done
 }
 
-/// Adds a line to the list of dumps, if there is one.
-pub(crate) fn add_to_list(list: &[u8], path: &CStr) {
+/// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold anything else.
+pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     if list.is_empty() {
         return;
     }
     if let Ok(list) = CString::new(list)
         && let Ok(file) = File::open(&list, libc::O_WRONLY | libc::O_APPEND, 0)
     {
-        let line = [path.to_bytes(), b"\n"].concat();
-        let _ = file.write_all(&line);
+        let _ = file.write_all(entry.to_bytes_with_nul());
     }
 }
 

@@ -109,6 +109,8 @@ static PROCESS_ID: AtomicI32 = AtomicI32::new(0);
 static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
 /// Which interval thread is the current one; the others end.
 static ROUND: AtomicU32 = AtomicU32::new(0);
+/// Whether the process's last profile was begun.
+static ENDED: AtomicBool = AtomicBool::new(false);
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
@@ -222,6 +224,11 @@ extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
     })
 }
 
+/// Says that the process goes on after its last profile: there is another end to come.
+pub fn go_on() {
+    ENDED.store(false, Ordering::Release);
+}
+
 /// Ends the recording; dumps still show what it recorded.
 pub fn stop() {
     engine::stop();
@@ -273,6 +280,11 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let Some(_held) = held else {
         return Err(Error::Busy);
     };
+    let is_end = matches!(reason, Reason::Exit | Reason::Terminated);
+    if ENDED.fetch_or(is_end, Ordering::AcqRel) && !reason.is_last() && reason != Reason::Request {
+        // What is still running has its last profile already.
+        return Err(Error::Busy);
+    }
     let reserved = arena::reserve(snapshot::memory_needed());
     let mut result = Err(Error::NotStarted);
     stack_switch::on_own_stack(|| {
@@ -503,6 +515,7 @@ pub fn after_fork_in_parent() {
 pub fn after_fork_in_child() {
     trigger::forget();
     RAISE.store(0, Ordering::Release);
+    go_on();
     if !engine::is_held() {
         // What the handler interrupted may be half written, and threads that are no longer there may hold locks.
         thread::forget_other_threads();

@@ -416,6 +416,12 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
+/// Whether this is the thread that the process began with, or that forked it.
+pub(crate) fn is_main_thread() -> bool {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 == process_id() }
+}
+
 /// Has the kernel give children of this process zeroes in place of a mapping's content; whether it will.
 pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     const WIPE_ON_FORK: usize = 18;

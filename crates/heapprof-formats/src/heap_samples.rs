@@ -9,7 +9,7 @@ use crate::figures::value;
 use crate::heap_line::{Addresses, Header, Sample};
 use crate::lines::Lines;
 use crate::reading::Options;
-use crate::sampling::Unsampler;
+use crate::sampling::{InUse, Unsampler};
 
 /// What the first line should be.
 pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
@@ -103,9 +103,10 @@ impl Kind {
         let line = lines.trimmed();
         let sample = Sample::find(line).ok_or_else(|| lines.wrong(SAMPLE))?;
         values.clear();
-        let mut mean_size = 0;
-        let pairs = [(1, self.has_allocations), (0, true)];
-        for (pair, _) in pairs.into_iter().filter(|(_, wanted)| *wanted) {
+        let mut mean_size = None;
+        let mut found = [(0, 0); 2];
+        let mut in_use = None;
+        for pair in 0..=usize::from(self.has_allocations) {
             let [count, bytes] = [sample.values[2 * pair], sample.values[2 * pair + 1]];
             let number = |digits| {
                 value(digits)
@@ -115,25 +116,34 @@ impl Kind {
             if count == 0 && bytes != 0 {
                 return Err(lines.wrong_part("0 bytes in 0 objects", format!("{bytes} bytes")));
             }
-            // In use comes last, so that its mean stands where there is one.
+            // The mean in use stands where there is one.
             if count != 0 {
-                mean_size = bytes.wrapping_div(count);
+                mean_size.get_or_insert(bytes.wrapping_div(count));
             }
-            let (count, bytes) = match self.is_sampled {
-                true => self.unsamplers[pair].next(count, bytes).ok_or_else(|| {
+            found[pair] = (count, bytes);
+            if self.is_sampled {
+                let unsampler = &mut self.unsamplers[pair];
+                let values = unsampler.next_beside(count, bytes, in_use.as_ref());
+                found[pair] = values.ok_or_else(|| {
                     let found = format!("{bytes} bytes in {count} objects");
                     let period = self.period;
                     lines.wrong_part(
                         format!("objects that sampling every {period} bytes can find"),
                         found,
                     )
-                })?,
-                false => (count, bytes),
-            };
-            values.extend([count, bytes]);
+                })?;
+            }
+            in_use = Some(InUse {
+                sampled: (count, bytes),
+                objects: found[pair].0,
+            });
         }
+        if self.has_allocations {
+            values.extend([found[1].0, found[1].1]);
+        }
+        values.extend([found[0].0, found[0].1]);
         Ok(Counted {
-            mean_size,
+            mean_size: mean_size.unwrap_or(0),
             addresses: Addresses(sample.stack),
         })
     }

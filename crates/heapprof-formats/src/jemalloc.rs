@@ -16,7 +16,7 @@ use crate::heap_samples::size_label;
 use crate::lines::Lines;
 use crate::mapped_files;
 use crate::reading::{Options, Reading};
-use crate::sampling::{Unsampler, unsampled};
+use crate::sampling::{InUse, Unsampler, unsampled};
 use crate::stacks::{self, AddressLocations};
 
 const HEADER: &str = "`heap_v2/PERIOD`";
@@ -199,12 +199,14 @@ impl Dump {
             true => self.unsamplers(thread).iter_mut(),
             false => [].iter_mut(),
         };
+        let mut in_use = None;
         for [count, bytes] in counts.as_chunks_mut().0 {
             let unsampler = unsamplers.next();
+            let sampled = (*count, *bytes);
             // Bytes of no object: as jeprof takes them.
             if *count != 0 {
                 let values = match unsampler {
-                    Some(unsampler) => unsampler.next(*count, *bytes),
+                    Some(unsampler) => unsampler.next_beside(*count, *bytes, in_use.as_ref()),
                     None => unsampled(*count, *bytes, period),
                 };
                 (*count, *bytes) = values.ok_or_else(|| {
@@ -212,6 +214,10 @@ impl Dump {
                     lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
                 })?;
             }
+            in_use = Some(InUse {
+                sampled,
+                objects: *count,
+            });
         }
         if thread == b"*" {
             if self.total.replace((raw, counts)).is_some() {

@@ -27,7 +27,7 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
         };
     }
     let plain = unpack::plain_head(&head, HEAD);
-    if is_foreign(&plain, head.len() == HEAD) {
+    if is_foreign(&plain, head.len() == HEAD || plain.len() == HEAD) {
         let packed = unpack::is_gzip(&head);
         let stream = unpack::plain_stream(head, input)?;
         return read_text(&plain, stream, packed, options);

@@ -28,17 +28,42 @@ impl Unsampler {
 
     /// Count and bytes of the next stack. None when they do not fit: no program had such values.
     pub(crate) fn next(&mut self, count: i64, bytes: i64) -> Option<(i64, i64)> {
+        self.next_beside(count, bytes, None)
+    }
+
+    /// As [`next`](Self::next), of what a stack allocated, beside what it has in use of that: both have fractions of their
+    /// own, but the same counts become the same, and more allocated never becomes less.
+    pub(crate) fn next_beside(
+        &mut self,
+        count: i64,
+        bytes: i64,
+        in_use: Option<&InUse>,
+    ) -> Option<(i64, i64)> {
         if self.as_pprof || count == 0 || bytes == 0 || self.period <= 1 {
             return unsampled(count, bytes, self.period);
         }
         let factor = factor(count, bytes, self.period);
         let exact = count as f64 * factor + self.rest;
-        self.rest = exact - exact.floor();
-        Some((
-            whole(exact.floor())?,
-            whole((bytes as f64 * factor).round())?,
-        ))
+        let mut objects = whole(exact.floor())?;
+        if let Some(in_use) = in_use {
+            if in_use.sampled == (count, bytes) {
+                objects = in_use.objects;
+            } else if count > 0 && count >= in_use.sampled.0 {
+                // Each that was sampled was there.
+                objects = objects.max(in_use.objects).max(count);
+            }
+        }
+        self.rest = exact - objects as f64;
+        Some((objects, whole((bytes as f64 * factor).round())?))
     }
+}
+
+/// What a stack has in use.
+pub(crate) struct InUse {
+    /// Count and bytes as they were sampled.
+    pub(crate) sampled: (i64, i64),
+    /// The count that this stands for.
+    pub(crate) objects: i64,
 }
 
 /// Count and bytes that were there, about, where `count` and `bytes` were sampled every `period` bytes.
@@ -167,6 +192,27 @@ mod tests {
                 (count.signum(), count.signum())
             );
         }
+    }
+
+    #[test]
+    fn in_use_is_never_more_than_allocated() {
+        let (mut in_use, mut allocated) =
+            (Unsampler::new(1024, false), Unsampler::new(1024, false));
+        let mut sums = (0, 0, 0.0);
+        for i in 0..200 {
+            // The allocator's own fraction is anywhere when a stack comes that freed nothing.
+            let sampled = (1, 900 - i % 7 * 100);
+            let more = (1 + i % 3, sampled.1 + i % 3 * 600);
+            let (objects, _) = in_use.next(sampled.0, sampled.1).unwrap();
+            let beside = InUse { sampled, objects };
+            let (all, _) = allocated
+                .next_beside(more.0, more.1, Some(&beside))
+                .unwrap();
+            assert!(all >= objects && (more != sampled || all == objects), "{i}");
+            sums.0 += all;
+            sums.2 += more.0 as f64 * factor(more.0, more.1, 1024);
+        }
+        assert!((sums.0 as f64 - sums.2).abs() <= 2.0, "{sums:?}");
     }
 
     #[test]

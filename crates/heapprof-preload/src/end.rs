@@ -1,7 +1,7 @@
 //! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
@@ -30,10 +30,22 @@ pub fn has_ended() -> bool {
 fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
-        Ok(_) => ENDED.store(dump(), Ordering::Release),
+        Ok(_) => {
+            let state = dump();
+            ENDED.store(state, Ordering::Release);
+            if state == NOT {
+                collect::go_on();
+            }
+        }
         Err(_) => wait(),
     }
     free.is_ok()
+}
+
+/// Says that there is another end to come.
+fn go_on() {
+    ENDED.store(NOT, Ordering::Release);
+    collect::go_on();
 }
 
 /// Waits for another thread's last dump, half a minute at most: nothing may keep the program alive.
@@ -100,6 +112,22 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
+/// Whether the abort that follows was announced, and its dump made.
+static ABORTING: AtomicBool = AtomicBool::new(false);
+
+/// The program's end by an abort of this thread, perhaps libc's own (a damaged heap, a smashed stack), which calls no abort
+/// of ours. It may stand in the middle of an event, in the allocator behind us, where nothing of ours is held.
+pub fn by_abort(signal: c_int) {
+    if !ABORTING.swap(false, Ordering::AcqRel) && collect::is_running() && collect::is_own_process()
+    {
+        once(|| {
+            dump(Reason::Terminated);
+            DONE
+        });
+    }
+    collect::raise_default(signal);
+}
+
 type Abort = unsafe extern "C" fn() -> !;
 type AssertFail = unsafe extern "C" fn(*const c_char, *const c_char, c_uint, *const c_char) -> !;
 
@@ -109,7 +137,8 @@ pub unsafe extern "C" fn abort() -> ! {
     // SAFETY: libc's own, or what it comes down to.
     unsafe {
         // A handler of the program's may jump out and go on: then there is another end to come.
-        ENDED.store(NOT, Ordering::Release);
+        go_on();
+        ABORTING.store(true, Ordering::Release);
         let real = ABORT.get();
         if !real.is_null() {
             std::mem::transmute::<*const c_void, Abort>(real)();
@@ -130,7 +159,8 @@ pub unsafe extern "C" fn __assert_fail(
     last_dump();
     // SAFETY: passed on as it came.
     unsafe {
-        ENDED.store(NOT, Ordering::Release);
+        go_on();
+        ABORTING.store(true, Ordering::Release);
         let real = ASSERT_FAIL.get();
         if real.is_null() {
             abort();
@@ -141,11 +171,19 @@ pub unsafe extern "C" fn __assert_fail(
 
 unsafe extern "C" {
     fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), dso: *mut c_void) -> c_int;
+    fn __cxa_atexit(
+        function: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        dso: *mut c_void,
+    ) -> c_int;
 }
 
-extern "C" fn at_quick_exit(_: *mut c_void) {
+extern "C" fn at_exit(_: *mut c_void) {
     last_dump();
 }
+
+/// Threads that may call exit at once: each takes a function off libc's list, and who finds none ends the process.
+const AT_ONCE: usize = 4;
 
 /// Registers for the ends that are announced. At the start, so that ours runs after the program's.
 pub fn prepare() {
@@ -154,7 +192,11 @@ pub fn prepare() {
     }
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {
-        __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
+        for _ in 0..AT_ONCE {
+            let none = std::ptr::null_mut();
+            __cxa_at_quick_exit(at_exit, none);
+            __cxa_atexit(at_exit, none, none);
+        }
         libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
     }
 }
@@ -169,6 +211,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     ENDED.store(NOT, Ordering::Relaxed);
+    ABORTING.store(false, Ordering::Relaxed);
     collect::after_fork_in_child();
 }
 

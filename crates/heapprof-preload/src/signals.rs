@@ -40,15 +40,29 @@ extern "C" fn end_signal(signal: c_int) {
     end::by_signal(signal);
 }
 
+extern "C" fn abort_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel passes what it knows of the signal.
+    let code = unsafe { info.as_ref() }.map(|info| info.si_code);
+    if code == Some(libc::SI_TKILL) {
+        end::by_abort(signal);
+    } else {
+        end::by_signal(signal);
+    }
+}
+
 /// Puts our handler in place.
 fn install(signal: c_int) -> bool {
     let dumps = DUMP.load(Ordering::Relaxed) & bit(signal) != 0;
-    let handler: extern "C" fn(c_int) = if dumps { dump_signal } else { end_signal };
+    let (handler, flags) = match signal {
+        _ if dumps => (dump_signal as *const c_void, libc::SA_RESTART),
+        libc::SIGABRT => (abort_signal as *const c_void, libc::SA_SIGINFO),
+        _ => (end_signal as *const c_void, 0),
+    };
     // SAFETY: a valid structure; the handlers are async-signal-safe.
     let done = unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = handler as usize;
-        new.sa_flags = if dumps { libc::SA_RESTART } else { 0 };
+        new.sa_flags = flags;
         libc::sigfillset(&raw mut new.sa_mask);
         __sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
     };
@@ -56,6 +70,21 @@ fn install(signal: c_int) -> bool {
         OURS.fetch_or(bit(signal), Ordering::AcqRel);
     }
     done
+}
+
+/// Whether our handler is in place: sigset and others of libc's functions do not come by here.
+fn is_in_place(signal: c_int) -> bool {
+    let ours = [
+        dump_signal as *const c_void,
+        end_signal as *const c_void,
+        abort_signal as *const c_void,
+    ];
+    // SAFETY: a valid structure to write to.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        __sigaction(signal, std::ptr::null(), &raw mut now) == 0
+            && ours.contains(&(now.sa_sigaction as *const c_void))
+    }
 }
 
 fn is_default(signal: c_int) -> bool {
@@ -80,9 +109,9 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches the signals that end a program from a terminal or a service manager, where it left them.
+/// Catches the signals that end a program from a terminal or a service manager, where it left them, and that of aborts.
 pub fn catch_ends() {
-    for signal in [libc::SIGTERM, libc::SIGINT] {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
         take(signal);
     }
 }
@@ -101,7 +130,7 @@ pub unsafe extern "C" fn sigaction(
             return __sigaction(signal, new, old);
         }
         let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
-        let ours = OURS.load(Ordering::Acquire) & bit != 0;
+        let ours = OURS.load(Ordering::Acquire) & bit != 0 && is_in_place(signal);
         let mut before: libc::sigaction = std::mem::zeroed();
         if !ours || to_default == Some(false) {
             // `new` and `old` may be the same structure.

@@ -83,12 +83,12 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_RECORD",
         "process id",
-        "Set by `heapprof record`: its own process. Its child writes the plain output name, and SIGTERM and SIGINT end with a dump.",
+        "Set by `heapprof record`: its own process. Its child writes the plain output name, and SIGTERM, SIGINT and SIGABRT end with a dump.",
     ),
     variable(
         "HEAPPROF_LIST",
         "path",
-        "Set by `heapprof record`: a file that gets a line for each dump: process, whether it is the last, whether it is exact, bytes in use, peak bytes, stacks, path; or for one that was not written `!`, its errno and its path.",
+        "Set by `heapprof record`: a file that gets an entry for each dump, ended by a NUL: process, whether it is the last, whether it is exact, bytes in use, peak bytes, stacks, path; or for one that was not written `!`, its errno and its path.",
     ),
     variable(
         "HEAPPROFILE",

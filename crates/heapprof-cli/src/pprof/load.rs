@@ -48,7 +48,7 @@ pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Pro
             profile.normalize_as_pprof(&base)?;
         }
         base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
-        profile = merge_as_pprof(vec![profile, base], UNITS)?;
+        profile = merged(vec![profile, base])?;
     }
     if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames) {
         profile.drop_frames = StringId::EMPTY;
@@ -84,7 +84,7 @@ fn all(
     config: &Config,
     seen: Seen,
 ) -> Result<(Profile, bool)> {
-    let mut merged: Option<Profile> = None;
+    let mut sum: Option<Profile> = None;
     let (mut read, mut remote) = (0, false);
     for chunk in names.chunks(CHUNK) {
         let mut profiles = Vec::new();
@@ -102,21 +102,13 @@ fn all(
             continue;
         }
         let problem = |error| anyhow!("problem fetching {what} profiles: {error}");
-        if let [_, _, ..] = &profiles[..]
-            && !together_fit(&profiles)
-        {
-            messages::note(
-                "the sum of the profiles does not fit in 64 bits, so no number of it can be trusted; as in pprof, sums \
-                 wrap around",
-            );
-        }
-        let sum = merge_as_pprof(profiles, UNITS).map_err(problem)?;
-        merged = Some(match merged {
-            None => sum,
-            Some(before) => merge_as_pprof(vec![before, sum], UNITS).map_err(problem)?,
+        let of_chunk = merged(profiles).map_err(problem)?;
+        sum = Some(match sum {
+            None => of_chunk,
+            Some(before) => merged(vec![before, of_chunk]).map_err(problem)?,
         });
     }
-    let Some(merged) = merged else {
+    let Some(sum) = sum else {
         bail!("failed to fetch any {what} profiles");
     };
     if read < names.len() {
@@ -125,7 +117,17 @@ fn all(
             names.len()
         ));
     }
-    Ok((merged, remote))
+    Ok((sum, remote))
+}
+
+/// Profiles added up; what 64 bits do not hold wraps, as in pprof, but not without a word.
+fn merged(profiles: Vec<Profile>) -> Result<Profile, heapprof_profile::Error> {
+    if profiles.len() > 1 && !together_fit(&profiles) {
+        messages::note(
+            "the sum of the profiles does not fit in 64 bits in each of their types; as in pprof, such sums wrap around",
+        );
+    }
+    merge_as_pprof(profiles, UNITS)
 }
 
 /// Whether 64 bits hold the sum of all samples, whichever type.

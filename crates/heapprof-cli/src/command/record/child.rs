@@ -4,11 +4,14 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::low_level::emulate_default_handler;
 
 use super::inherited;
 
@@ -31,12 +34,18 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
     let taken = taken.filter(|s| ignored & 1 << (s - 1) == 0);
     inherited::pass_on(command);
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(taken)?;
-    let handle = signals.handle();
     let mut child = command.spawn()?;
     let process = child.id();
     let pid = Pid::from_child(&child);
-    let forwarder = std::thread::spawn(move || {
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&has_ended);
+    // Goes on to the end of this process: what comes after the program's end is meant for us.
+    std::thread::spawn(move || {
         for info in signals.forever() {
+            if over.load(Ordering::Acquire) {
+                let _ = emulate_default_handler(info.si_signo);
+                continue;
+            }
             // A terminal sends what its keys mean to all of its process group, so the program has got it already.
             let by_kernel = info.si_code == libc::SI_KERNEL;
             if !(by_kernel && is_in_our_group(pid))
@@ -47,8 +56,7 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
         }
     });
     let status = child.wait();
-    handle.close();
-    let _ = forwarder.join();
+    has_ended.store(true, Ordering::Release);
     let status = status?;
     let signal = status.signal();
     let code = status.code().or(signal.map(|s| 128 + s)).unwrap_or(1);

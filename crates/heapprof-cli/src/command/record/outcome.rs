@@ -34,7 +34,9 @@ pub(super) fn report(
             named.map_err(|error| messages::error(&error)).is_ok()
         });
     }
-    let own = written.iter().rfind(|one| one.process == ended.process);
+    // The last is not always the latest: what it waits for may go on meanwhile.
+    let of_main = |one: &&Written| one.process == ended.process;
+    let own = written.iter().filter(of_main).max_by_key(|one| one.is_last);
     let Some(main) = own.or(written.first()) else {
         if failed.is_empty() {
             messages::note(&nothing(ended));

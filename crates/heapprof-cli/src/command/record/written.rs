@@ -25,13 +25,13 @@ pub(super) struct Written {
 /// time; and why others could not be written.
 pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<String>) {
     let (mut written, mut failed) = (Vec::<Written>::new(), Vec::new());
-    for line in list.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
-        if let Some(why) = line.strip_prefix(b"!") {
+    for entry in list.split(|&b| b == 0).filter(|entry| !entry.is_empty()) {
+        if let Some(why) = entry.strip_prefix(b"!") {
             let why = reason(why);
             if !failed.contains(&why) {
                 failed.push(why);
             }
-        } else if let Some(one) = parse(line) {
+        } else if let Some(one) = parse(entry) {
             written.retain(|other| other.path != one.path);
             written.push(one);
         }
@@ -50,8 +50,8 @@ fn reason(why: &[u8]) -> String {
     }
 }
 
-fn parse(line: &[u8]) -> Option<Written> {
-    let mut fields = line.splitn(7, |&b| b == b' ');
+fn parse(entry: &[u8]) -> Option<Written> {
+    let mut fields = entry.splitn(7, |&b| b == b' ');
     let mut number = || {
         std::str::from_utf8(fields.next()?)
             .ok()?
@@ -75,9 +75,17 @@ mod tests {
 
     #[test]
     fn a_name_written_twice_is_what_it_was_the_last_time() {
-        let list = b"7 0 1 10 20 2 /tmp/a b.pb.gz\n!28 /tmp/c d\n!no room\n8 1 0 1 1 1 /tmp/c.pb.gz\n!no room\n\
-                     junk\n7 1 1 0 30 3 /tmp/a b.pb.gz\n";
-        let (written, failed) = read(list);
+        let list = [
+            "7 0 1 10 20 2 /tmp/a\nb.pb.gz",
+            "!28 /tmp/c d",
+            "!no room",
+            "8 1 0 1 1 1 /tmp/c.pb.gz",
+            "!no room",
+            "junk",
+            "7 1 1 0 30 3 /tmp/a\nb.pb.gz",
+        ];
+        let list = list.join("\0");
+        let (written, failed) = read(list.as_bytes());
         let told: Vec<_> = written
             .iter()
             .map(|w| (w.process, w.is_last, w.peak, w.path.to_str().unwrap()))
@@ -86,7 +94,7 @@ mod tests {
             told,
             [
                 (8, true, 1, "/tmp/c.pb.gz"),
-                (7, true, 30, "/tmp/a b.pb.gz")
+                (7, true, 30, "/tmp/a\nb.pb.gz")
             ]
         );
         let full = std::io::Error::from_raw_os_error(28);
