@@ -91,7 +91,7 @@ pub(crate) fn be_strict(state: &ThreadState) -> Access {
     open(state)
 }
 
-/// Takes all budgets back, for fork and for a new recording. The caller holds [`lock`].
+/// Takes all budgets back, for fork and for a new recording. The caller holds [`lock()`].
 pub(crate) fn collect_budgets() {
     PROCESS.strict.store(true, Ordering::SeqCst);
     if !HAS_BARRIER.load(Ordering::Relaxed) {
@@ -226,7 +226,7 @@ impl Owner {
     }
 }
 
-/// Makes things everybody's, whosever they are; false when an owner keeps what it has. The caller holds [`lock`], and has
+/// Makes things everybody's, whosever they are; false when an owner keeps what it has. The caller holds [`lock()`], and has
 /// no books open.
 pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool {
     let mut moving = 0;
