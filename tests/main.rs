@@ -63,6 +63,8 @@ mod gates;
 mod programs;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
+// Runs of programs that may hang.
+mod watched;
 // Over other allocators than libc's.
 mod allocators;
 // heapprof-alloc in Rust programs that count themselves.

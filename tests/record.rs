@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::built::{build, have};
 use crate::harness::{Run, command, heapprof, run};
-use crate::programs::with_default_signals;
+use crate::watched::with_default_signals;
 
 /// Counts the signals of a kind from its start to 0.3 seconds after the first.
 const COUNT: &str = r#"
