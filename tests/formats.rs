@@ -457,3 +457,22 @@ fn what_is_read_can_be_stored_compared_and_written() {
     let diff = done(&["diff", go, "ledger.pb.gz"]);
     assert!(diff.contains("Nothing changed."), "{diff}");
 }
+
+/// A log packs so well that what is looked at of it is all of the file.
+#[test]
+fn a_report_behind_a_packed_log_is_found() {
+    let mut log = "request 1 served in 3 ms\n".repeat(8000);
+    log += "Direct leak of 32 byte(s) in 2 object(s) allocated from:\n#0 0x20 in main\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server.log.gz");
+    let packed = gzip(log.as_bytes());
+    assert!(packed.len() < 64 << 10);
+    std::fs::write(&file, packed).unwrap();
+    let found = run(folder.path(), &["top", "server.log.gz"]);
+    assert!(
+        found.code == 0 && found.out.contains("main"),
+        "{}{}",
+        found.out,
+        found.err
+    );
+}
