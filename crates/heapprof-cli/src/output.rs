@@ -61,7 +61,7 @@ pub(crate) fn write(
     }
     let mut temporary = builder.tempfile_in(folder).with_context(named)?;
     {
-        let mut writer = BufWriter::with_capacity(64 << 10, temporary.as_file_mut());
+        let mut writer = BufWriter::with_capacity(32 << 10, temporary.as_file_mut());
         body(&mut writer)?;
         writer.flush().with_context(named)?;
     }

@@ -5,6 +5,8 @@
 
 mod resolve;
 mod samples;
+mod stack;
+mod stand_in;
 mod tables;
 
 use std::io::Read;

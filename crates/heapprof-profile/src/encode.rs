@@ -3,21 +3,23 @@
 //! Messages, text and packing come in the order pprof writes them (facts from google/pprof's
 //! profile/encode.go), so that its output and ours can be compared.
 
+mod stack;
+
 use std::io::{self, Write};
-use std::rc::Rc;
+use std::ops::Range;
 
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
-use foldhash::{HashMap, HashMapExt};
 use prost::Message;
 use prost::encoding::{int64, string};
 
 use crate::builder::ProfileBuilder;
 use crate::error::Error;
 use crate::model::{Label, LabelSetIndex, Location, LocationIndex, Profile, ValueType};
-use crate::pack::Packer;
+use crate::pack::{BLOCK, Packer};
 use crate::proto;
 use crate::strings::StringId;
+use stack::{Ids, PackedStack};
 
 /// Writes `profile` gzipped, without time or name in the gzip header.
 pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
@@ -30,7 +32,7 @@ pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
 /// As [`encode`], but what gzip does not halve is stored as it is: for tools whose users wait.
 pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut packer = Packer::new(writer).map_err(Error::Write)?;
-    encode_plain(profile, &mut packer)?;
+    encode_in_parts(profile, &mut packer, BLOCK)?;
     let finished = packer.finish().and_then(|mut writer| writer.flush());
     finished.map_err(Error::Write)
 }
@@ -50,12 +52,12 @@ pub fn encode_samples_quickly(
     let mut values = vec![0; builder.profile.sample_type.len()];
     let (mut newer, mut stack) = (Vec::new(), PackedStack::default());
     let write = || {
-        let mut encoder = Encoder::new(gzip);
+        let mut encoder = Encoder::new(gzip, FLUSH);
         encoder.sample_types(&builder.profile)?;
         while let Some(shared) = next(&mut builder, &mut newer, &mut values) {
             encoder.know_ids(&builder.profile);
             stack.go_on(shared, &newer, &encoder.ids);
-            encoder.sample(&stack, &values, &[])?;
+            encoder.sample(&stack, &values, 0..0)?;
             newer.clear();
         }
         encoder.tables(&builder.profile)?.finish()?.flush()
@@ -65,7 +67,11 @@ pub fn encode_samples_quickly(
 
 /// Writes `profile` without gzip.
 pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut encoder = Encoder::new(writer);
+    encode_in_parts(profile, writer, FLUSH)
+}
+
+fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result<(), Error> {
+    let mut encoder = Encoder::new(writer, part);
     let samples = &profile.samples;
     let write = || {
         encoder.sample_types(profile)?;
@@ -74,40 +80,46 @@ pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> 
         for i in 0..samples.len() {
             stack.set(samples.stack(i), &encoder.ids);
             let labels = encoder.labels(profile, samples.label_set(i));
-            encoder.sample(&stack, samples.values(i), &labels)?;
+            encoder.sample(&stack, samples.values(i), labels)?;
         }
         encoder.tables(profile)?.flush()
     };
     write().map_err(Error::Write)
 }
 
+/// What is given to gzip at once.
 const FLUSH: usize = 64 << 10;
 
 /// Writes a file in its order: sample types, samples, and the other tables.
 struct Encoder<W> {
     writer: W,
     buf: Vec<u8>,
+    /// How much is written at once.
+    part: usize,
     /// A sample's packed values.
     packed: Vec<u8>,
     /// Where each text went in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
-    /// The labels of each set as they are written.
-    label_sets: HashMap<u32, Rc<[u8]>>,
+    /// The labels of all sets so far as they are written, and where each set's are.
+    labels: Vec<u8>,
+    label_sets: Vec<Option<Range<usize>>>,
     /// The ids of all locations so far.
-    ids: Vec<Varint>,
+    ids: Ids,
 }
 
 impl<W: Write> Encoder<W> {
-    fn new(writer: W) -> Self {
+    fn new(writer: W, part: usize) -> Self {
         let mut encoder = Self {
             writer,
-            buf: Vec::with_capacity(2 * FLUSH),
+            buf: Vec::with_capacity(part + part / 4),
+            part,
             packed: Vec::new(),
             index: Vec::new(),
             texts: Vec::new(),
-            label_sets: HashMap::new(),
-            ids: Vec::new(),
+            labels: Vec::new(),
+            label_sets: Vec::new(),
+            ids: Ids::default(),
         };
         encoder.text(StringId::EMPTY);
         encoder
@@ -126,11 +138,12 @@ impl<W: Write> Encoder<W> {
 
     fn message(&mut self, field: u32, message: &impl Message) -> io::Result<()> {
         prost::encoding::message::encode(field, message, &mut self.buf);
-        self.flush(FLUSH)
+        self.flush()
     }
 
-    fn flush(&mut self, at: usize) -> io::Result<()> {
-        if self.buf.len() >= at {
+    /// Writes what there is when it is enough.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buf.len() >= self.part {
             self.writer.write_all(&self.buf)?;
             self.buf.clear();
         }
@@ -155,38 +168,48 @@ impl<W: Write> Encoder<W> {
     /// Takes over the ids of locations that are new.
     fn know_ids(&mut self, profile: &Profile) {
         let new = &profile.location[self.ids.len()..];
-        self.ids.extend(new.iter().map(|l| Varint::new(l.id)));
+        new.iter().for_each(|location| self.ids.push(location.id));
     }
 
-    /// The labels of a set as they are written.
-    fn labels(&mut self, profile: &Profile, set: LabelSetIndex) -> Rc<[u8]> {
-        if let Some(known) = self.label_sets.get(&set.0) {
+    /// Where the labels of a set are in `labels`.
+    fn labels(&mut self, profile: &Profile, set: LabelSetIndex) -> Range<usize> {
+        if let Some(Some(known)) = self.label_sets.get(set.index()) {
             return known.clone();
         }
-        let mut encoded = Vec::new();
+        let mut encoded = std::mem::take(&mut self.labels);
+        let begin = encoded.len();
         for label in profile.label_sets.get(set) {
             let message = self.label(label);
             prost::encoding::message::encode(3, &message, &mut encoded);
         }
-        let encoded: Rc<[u8]> = encoded.into();
-        self.label_sets.insert(set.0, encoded.clone());
-        encoded
+        let range = begin..encoded.len();
+        self.labels = encoded;
+        let sets = self.label_sets.len().max(set.index() + 1);
+        self.label_sets.resize(sets, None);
+        self.label_sets[set.index()] = Some(range.clone());
+        range
     }
 
-    /// A sample; its labels are written already.
-    fn sample(&mut self, stack: &PackedStack, values: &[i64], labels: &[u8]) -> io::Result<()> {
+    /// A sample, with labels that are in `labels`.
+    fn sample(
+        &mut self,
+        stack: &PackedStack,
+        values: &[i64],
+        labels: Range<usize>,
+    ) -> io::Result<()> {
         let packed = &mut self.packed;
         packed.clear();
         values.iter().for_each(|&v| varint(packed, v as u64));
-        let length = numbers_len(stack.frames, &stack.packed)
+        let labels = &self.labels[labels];
+        let length = numbers_len(stack.frames(), stack.packed())
             + numbers_len(values.len(), packed)
             + labels.len();
         self.buf.push(2 << 3 | 2);
         varint(&mut self.buf, length as u64);
-        numbers(&mut self.buf, 1, stack.frames, &stack.packed);
+        numbers(&mut self.buf, 1, stack.frames(), stack.packed());
         numbers(&mut self.buf, 2, values.len(), packed);
         self.buf.extend_from_slice(labels);
-        self.flush(FLUSH)
+        self.flush()
     }
 
     /// What comes after the samples; the writer.
@@ -207,8 +230,7 @@ impl<W: Write> Encoder<W> {
             self.message(3, &message)?;
         }
         for location in &profile.location {
-            let message = location_message(profile, location);
-            self.message(4, &message)?;
+            self.location(profile, location)?;
         }
         for function in &profile.function {
             let message = proto::Function {
@@ -221,6 +243,41 @@ impl<W: Write> Encoder<W> {
             self.message(5, &message)?;
         }
         self.header(profile)
+    }
+
+    /// A location, without a message between it and its bytes: they are the most after samples.
+    fn location(&mut self, profile: &Profile, location: &Location) -> io::Result<()> {
+        let mapping = location.mapping.map(|m| &profile.mapping[m.index()]);
+        let before = [
+            (1, location.id),
+            (2, mapping.map_or(0, |mapping| mapping.id)),
+            (3, location.address),
+        ];
+        let after = [(5, u64::from(location.is_folded))];
+        let lines = profile.lines(location).iter().map(|line| {
+            let function = &profile.function[line.function.index()];
+            [
+                (1, function.id),
+                (2, line.line as u64),
+                (3, line.column as u64),
+            ]
+        });
+        let of_lines = lines.clone().map(|line| {
+            let length = fields_len(&line);
+            1 + varint_len(length as u64) + length
+        });
+        let length = fields_len(&before) + of_lines.sum::<usize>() + fields_len(&after);
+        let buf = &mut self.buf;
+        buf.push(4 << 3 | 2);
+        varint(buf, length as u64);
+        fields(buf, &before);
+        for line in lines {
+            buf.push(4 << 3 | 2);
+            varint(buf, fields_len(&line) as u64);
+            fields(buf, &line);
+        }
+        fields(buf, &after);
+        self.flush()
     }
 
     fn label(&mut self, label: &Label) -> proto::Label {
@@ -243,7 +300,7 @@ impl<W: Write> Encoder<W> {
         for at in 0..self.texts.len() {
             let text = profile.text(self.texts[at]).to_string();
             string::encode(6, &text, &mut self.buf);
-            self.flush(FLUSH)?;
+            self.flush()?;
         }
         let buf = &mut self.buf;
         let mut number = |field, value: i64| {
@@ -272,42 +329,8 @@ impl<W: Write> Encoder<W> {
         if doc_url != 0 {
             int64::encode(15, &doc_url, &mut self.buf);
         }
-        self.flush(1)?;
+        self.writer.write_all(&self.buf)?;
         Ok(self.writer)
-    }
-}
-
-/// A number as it is written, made once for many uses.
-struct Varint {
-    bytes: [u8; 10],
-    length: u8,
-}
-
-impl Varint {
-    fn new(number: u64) -> Self {
-        let (mut bytes, mut length, mut rest) = ([0; 10], 1, number);
-        while rest >= 0x80 {
-            bytes[length - 1] = rest as u8 | 0x80;
-            length += 1;
-            rest >>= 7;
-        }
-        bytes[length - 1] = rest as u8;
-        let length = length as u8;
-        Self { bytes, length }
-    }
-
-    #[inline]
-    fn put(&self, out: &mut Vec<u8>) {
-        const WORD: usize = 8;
-        let length = usize::from(self.length);
-        // Lengths can't be predicted: all but absurd numbers are copied as a word of which the rest is cut off again.
-        if length > WORD {
-            out.extend_from_slice(&self.bytes[..length]);
-            return;
-        }
-        let end = out.len() + length;
-        out.extend_from_slice(&self.bytes[..WORD]);
-        out.truncate(end);
     }
 }
 
@@ -324,6 +347,20 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
 /// How long a number is as protobuf writes it.
 fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// How long fields of one number each are. What is 0 is not written.
+fn fields_len(fields: &[(u8, u64)]) -> usize {
+    let there = fields.iter().filter(|(_, number)| *number != 0);
+    there.map(|&(_, number)| 1 + varint_len(number)).sum()
+}
+
+/// Adds fields of one number each.
+fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
+    for &(field, number) in fields.iter().filter(|(_, number)| *number != 0) {
+        out.push(field << 3);
+        varint(out, number);
+    }
 }
 
 /// pprof packs numbers only where that saves bytes.
@@ -358,58 +395,19 @@ fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
     }
 }
 
-/// A stack's location ids as they are written, leaf first: a stack with the same oldest frames has the same last bytes.
-#[derive(Default)]
-struct PackedStack {
-    packed: Vec<u8>,
-    frames: usize,
-    /// How many bytes the oldest one, two, ... frames take, where stacks go on from each other.
-    bytes: Vec<usize>,
-    next: Vec<u8>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl PackedStack {
-    /// Becomes another stack, leaf first.
-    fn set(&mut self, stack: &[LocationIndex], ids: &[Varint]) {
-        self.packed.clear();
-        for &LocationIndex(l) in stack {
-            ids[l as usize].put(&mut self.packed);
+    #[test]
+    fn varints_are_as_prost_writes_them() {
+        let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);
+        for number in edges.chain((0..64).map(|bits| 0x5555_5555_5555_5555 >> bits)) {
+            let (mut ours, mut theirs) = (vec![7], vec![7]);
+            varint(&mut ours, number);
+            prost::encoding::encode_varint(number, &mut theirs);
+            assert_eq!(ours, theirs, "{number:#x}");
+            assert_eq!(ours.len(), 1 + varint_len(number), "{number:#x}");
         }
-        self.frames = stack.len();
-    }
-
-    /// Becomes a stack of some of its own oldest frames and newer ones (leaf first).
-    fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &[Varint]) {
-        self.bytes.truncate(shared);
-        let mut end = self.bytes.last().copied().unwrap_or(0);
-        let same = &self.packed[self.packed.len() - end..];
-        self.next.clear();
-        for &LocationIndex(l) in newer {
-            ids[l as usize].put(&mut self.next);
-        }
-        self.next.extend_from_slice(same);
-        for &LocationIndex(l) in newer.iter().rev() {
-            end += usize::from(ids[l as usize].length);
-            self.bytes.push(end);
-        }
-        self.frames = self.bytes.len();
-        std::mem::swap(&mut self.packed, &mut self.next);
-    }
-}
-
-fn location_message(profile: &Profile, location: &Location) -> proto::Location {
-    let line = |line: &crate::Line| proto::Line {
-        function_id: profile.function[line.function.index()].id,
-        line: line.line,
-        column: line.column,
-    };
-    proto::Location {
-        id: location.id,
-        mapping_id: location
-            .mapping
-            .map_or(0, |m| profile.mapping[m.index()].id),
-        address: location.address,
-        line: profile.lines(location).iter().map(line).collect(),
-        is_folded: location.is_folded,
     }
 }

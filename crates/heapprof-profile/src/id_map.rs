@@ -10,6 +10,8 @@ pub(crate) struct IdMap {
     dense: Vec<u32>,
     sparse: HashMap<u64, u32>,
     len: u32,
+    /// Whether any id is not its position and 1.
+    uneven: bool,
 }
 
 impl IdMap {
@@ -18,6 +20,7 @@ impl IdMap {
             dense: Vec::new(),
             sparse: HashMap::new(),
             len: 0,
+            uneven: false,
         }
     }
 
@@ -37,7 +40,13 @@ impl IdMap {
             self.sparse.insert(id, self.len);
         }
         self.len += 1;
+        self.uneven |= id != u64::from(self.len);
         true
+    }
+
+    /// How many ids there are when they are 1, 2, 3, ... in this order, as most writers number.
+    pub(crate) fn counted(&self) -> Option<u32> {
+        (!self.uneven).then_some(self.len)
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<u32> {

@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
 /// Blocks are decided on one by one.
-const BLOCK: usize = 128 << 10;
+pub(crate) const BLOCK: usize = 4 * STORED;
 /// What is tried of a block.
-const TRIED: usize = 4 << 10;
-/// The most that one stored block may hold.
+const TRIED: usize = 2 << 10;
+/// The most that one stored part may hold.
 const STORED: usize = u16::MAX as usize;
 
 /// Packs what is written to it.
@@ -38,7 +38,7 @@ impl<W: Write> Packer<W> {
 
     /// Writes the rest; the writer comes back.
     pub(crate) fn finish(mut self) -> io::Result<W> {
-        self.block()?;
+        self.rest()?;
         // An empty block, the last one.
         self.writer.write_all(&[1, 0, 0, 0xff, 0xff])?;
         self.writer.write_all(&self.crc.sum().to_le_bytes())?;
@@ -46,30 +46,32 @@ impl<W: Write> Packer<W> {
         Ok(self.writer)
     }
 
-    fn block(&mut self) -> io::Result<()> {
+    /// Writes what was collected.
+    fn rest(&mut self) -> io::Result<()> {
         let block = std::mem::take(&mut self.block);
-        self.crc.update(&block);
+        self.block(&block)?;
+        self.block = block;
+        self.block.clear();
+        Ok(())
+    }
+
+    fn block(&mut self, block: &[u8]) -> io::Result<()> {
+        self.crc.update(block);
         let tried = &block[..block.len().min(TRIED)];
         self.pack(tried)?;
         // Less than half of it saved is not worth the time.
         if self.packed.len() * 2 > tried.len() {
             for part in block.chunks(STORED) {
-                let length = (part.len() as u16).to_le_bytes();
-                let inverse = (!(part.len() as u16)).to_le_bytes();
-                self.writer.write_all(&[0])?;
-                self.writer.write_all(&length)?;
-                self.writer.write_all(&inverse)?;
+                let [low, high] = (part.len() as u16).to_le_bytes();
+                self.writer.write_all(&[0, low, high, !low, !high])?;
                 self.writer.write_all(part)?;
             }
-        } else {
-            if tried.len() < block.len() {
-                self.pack(&block)?;
-            }
-            self.writer.write_all(&self.packed)?;
+            return Ok(());
         }
-        self.block = block;
-        self.block.clear();
-        Ok(())
+        if tried.len() < block.len() {
+            self.pack(block)?;
+        }
+        self.writer.write_all(&self.packed)
     }
 
     /// Packs bytes so that they refer to nothing before them, whole bytes long.
@@ -94,11 +96,17 @@ impl<W: Write> Packer<W> {
 
 impl<W: Write> Write for Packer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // What comes as a block is not copied.
+        if self.block.is_empty() && bytes.len() >= BLOCK {
+            let taken = &bytes[..bytes.len().min(2 * BLOCK)];
+            self.block(taken)?;
+            return Ok(taken.len());
+        }
         let room = BLOCK - self.block.len();
         let taken = &bytes[..bytes.len().min(room)];
         self.block.extend_from_slice(taken);
         if self.block.len() == BLOCK {
-            self.block()?;
+            self.rest()?;
         }
         Ok(taken.len())
     }

@@ -43,6 +43,11 @@ pub(crate) fn varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
             *pos += 3;
             Ok(u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(*c) << 14)
         }
+        [a, b, c, d @ 0..0x80, ..] => {
+            *pos += 4;
+            let low = u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7;
+            Ok(low | u64::from(c & 0x7f) << 14 | u64::from(*d) << 21)
+        }
         _ => long_varint(data, pos),
     }
 }
@@ -60,6 +65,24 @@ fn long_varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
         0..10 => Err(WireDefect::Truncated { field: 0 }),
         _ => Err(WireDefect::Varint),
     }
+}
+
+/// The varint that eight bytes begin with, and its length; `None` where fewer are left or it is longer. No branch depends
+/// on its length, which in numbers that do not say how many or where is as good as random.
+#[inline]
+fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = u64::from_le_bytes(*bytes.first_chunk()?);
+    // Its last byte is the one whose top bit is not set.
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // The lower seven bits of each byte come together in twos, fours, and all eight.
+    let word = word & (ends ^ (ends - 1));
+    let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+    let number = word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4;
+    Some((number, ends.trailing_zeros() as usize / 8 + 1))
 }
 
 fn split_tag(tag: u64) -> Result<(u32, u8), WireDefect> {
@@ -103,18 +126,44 @@ impl<'a> Fields<'a> {
         }
     }
 
-    #[inline]
+    /// The next field; `None` at the end.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
-        if self.pos == self.data.len() {
-            return Ok(None);
+        // Nearly all fields are small numbers or few bytes, with one byte before them: those are read where they are needed.
+        match self.data.get(self.pos..).unwrap_or_default() {
+            [] => Ok(None),
+            [tag @ 8..0x80, number @ 0..0x80, ..] if tag & 7 == 0 => {
+                self.pos += 2;
+                Ok(Some((
+                    u32::from(tag >> 3),
+                    Value::Varint(u64::from(*number)),
+                )))
+            }
+            [tag @ 8..0x80, length @ 0..0x80, rest @ ..]
+                if tag & 7 == 2 && usize::from(*length) <= rest.len() =>
+            {
+                let length = usize::from(*length);
+                self.pos += 2 + length;
+                Ok(Some((u32::from(tag >> 3), Value::Bytes(&rest[..length]))))
+            }
+            [tag @ 8..0x80, rest @ ..] if tag & 7 == 0 => match varint_in_word(rest) {
+                Some((number, length)) => {
+                    self.pos += 1 + length;
+                    Ok(Some((u32::from(tag >> 3), Value::Varint(number))))
+                }
+                None => self.any_field().map(Some),
+            },
+            _ => self.any_field().map(Some),
         }
+    }
+
+    #[inline(never)]
+    fn any_field(&mut self) -> Result<(u32, Value<'a>), Error> {
         let start = self.pos;
         self.field(start)
-            .map(Some)
             .map_err(|defect| self.error(start, defect))
     }
 
-    #[inline]
     fn field(&mut self, start: usize) -> Result<(u32, Value<'a>), WireDefect> {
         let mut pos = start;
         let (field, wire_type) = split_tag(varint(self.data, &mut pos)?)?;
@@ -184,7 +233,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A repeated number: one of them, or several packed.
+    /// A repeated number: one of them, or several packed (all of the field, or its end).
     #[inline]
     pub(crate) fn numbers(
         &self,
@@ -197,30 +246,26 @@ impl<'a> Fields<'a> {
             Value::Bytes(packed) => {
                 let mut rest = packed;
                 loop {
-                    // Short ones here: this is where most of a profile is read.
                     match rest {
                         [] => break,
                         [a @ 0..0x80, tail @ ..] => {
                             each(u64::from(*a));
                             rest = tail;
                         }
-                        [a, b @ 0..0x80, tail @ ..] => {
-                            each(u64::from(a & 0x7f) | u64::from(*b) << 7);
-                            rest = tail;
-                        }
-                        [a, b, c @ 0..0x80, tail @ ..] => {
-                            let low = u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7;
-                            each(low | u64::from(*c) << 14);
-                            rest = tail;
-                        }
                         _ => {
-                            let mut pos = packed.len() - rest.len();
-                            // The packed numbers end where the field does.
-                            let start = self.pos.saturating_sub(packed.len());
-                            let number = long_varint(packed, &mut pos)
-                                .map_err(|defect| self.error(start + pos, defect))?;
+                            let mut length = 0;
+                            let number = match varint_in_word(rest) {
+                                Some((number, in_word)) => {
+                                    length = in_word;
+                                    number
+                                }
+                                // The packed numbers end where the field does.
+                                None => varint(rest, &mut length).map_err(|defect| {
+                                    self.error(self.pos.saturating_sub(rest.len()), defect)
+                                })?,
+                            };
                             each(number);
-                            rest = &packed[pos..];
+                            rest = &rest[length..];
                         }
                     }
                 }
@@ -377,6 +422,23 @@ impl<R: Read> Stream<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a word a varint is what it is byte by byte, whatever follows.
+    #[test]
+    fn varints_in_words() {
+        let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);
+        for number in edges.chain((0..64).map(|bits| 0x5555_5555_5555_5555 >> bits)) {
+            for rest in [0, 0x7f, 0x80, 0xff] {
+                let mut bytes = Vec::new();
+                prost::encoding::encode_varint(number, &mut bytes);
+                let length = bytes.len();
+                assert_eq!(varint_in_word(&bytes[..length.min(7)]), None);
+                bytes.resize(12, rest);
+                let expected = (length <= 8).then_some((number, length));
+                assert_eq!(varint_in_word(&bytes), expected, "{number:#x} {rest:#x}");
+            }
+        }
+    }
 
     #[test]
     fn varints() {

@@ -5,8 +5,7 @@ use super::tables::RawTables;
 use super::{Decoder, resolved};
 use crate::error::{Error, Object, Warning};
 use crate::model::{
-    Function, FunctionIndex, Label, LabelSets, Line, Location, LocationIndex, Mapping,
-    MappingIndex, Profile,
+    Function, FunctionIndex, Label, LabelSets, LocationIndex, Mapping, MappingIndex, Profile,
 };
 use crate::strings::StringId;
 
@@ -23,7 +22,7 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
     let Decoder {
         sample_type,
         mut samples,
-        tables,
+        mut tables,
         ..
     } = decoder;
     let text = |number: u64, what: &str, object: Object, offset: Option<u64>| {
@@ -94,13 +93,14 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
 
     profile.mapping = mappings(&tables, &text)?;
     profile.function = functions(&tables, &text)?;
-    (profile.location, profile.line) = locations(&tables, &mut profile.warnings)?;
     profile.label_sets = label_sets(&mut samples, &tables, &text)?;
     stacks(&mut samples, &tables)?;
+    profile.warnings.extend(locations(&mut tables)?);
     if tables.not_utf8 > 0 {
         profile.warnings.push(Warning::NotUtf8(tables.not_utf8));
     }
     profile.samples = samples.samples;
+    (profile.location, profile.line) = (tables.location, tables.line);
     profile.strings = tables.strings;
     Ok(profile)
 }
@@ -141,51 +141,29 @@ fn functions(tables: &RawTables, text: Text<'_>) -> Result<Vec<Function>, Error>
     tables.function.iter().enumerate().map(resolve).collect()
 }
 
-fn locations(
-    tables: &RawTables,
-    warnings: &mut Vec<Warning>,
-) -> Result<(Vec<Location>, Vec<Line>), Error> {
-    let mut line = Vec::with_capacity(tables.line.len());
-    let mut location = Vec::with_capacity(tables.location.len());
-    let mut start = 0u32;
+/// What stood for ids of mappings and functions becomes their positions.
+fn locations(tables: &mut RawTables) -> Result<Option<Warning>, Error> {
     let mut missing = 0;
-    for (i, raw) in tables.location.iter().enumerate() {
-        for raw_line in &tables.line[start as usize..raw.line_end as usize] {
-            let function = match raw_line.function_id {
-                0 => None,
-                id => tables.function_index.get(id),
-            };
-            let Some(function) = function else {
-                let defect = match raw_line.function_id {
+    for (i, location) in tables.location.iter_mut().enumerate() {
+        for line in &mut tables.line[location.line.start as usize..location.line.end as usize] {
+            let id = tables.functions.id(line.function.0);
+            // No function has id 0.
+            let Some(function) = tables.function_index.get(id) else {
+                let defect = match id {
                     0 => "has a line without a function".to_string(),
                     id => format!("has a line in function {id}, which is not in the file"),
                 };
-                return Err(invalid(Object::Location(i + 1), Some(raw.offset), defect));
+                let offset = Some(tables.location_offset[i]);
+                return Err(invalid(Object::Location(i + 1), offset, defect));
             };
-            line.push(Line {
-                function: FunctionIndex(function),
-                line: raw_line.line,
-                column: raw_line.column,
-            });
+            line.function = FunctionIndex(function);
         }
-        let mapping = match raw.mapping_id {
-            0 => None,
-            id => tables.mapping_index.get(id),
-        };
-        missing += usize::from(raw.mapping_id != 0 && mapping.is_none());
-        location.push(Location {
-            id: raw.id,
-            mapping: mapping.map(MappingIndex),
-            address: raw.address,
-            line: start..raw.line_end,
-            is_folded: raw.is_folded,
-        });
-        start = raw.line_end;
+        let id = location.mapping.map_or(0, |m| tables.mappings.id(m.0));
+        let mapping = tables.mapping_index.get(id);
+        missing += usize::from(id != 0 && mapping.is_none());
+        location.mapping = mapping.map(MappingIndex);
     }
-    if missing > 0 {
-        warnings.push(Warning::MissingMapping(missing));
-    }
-    Ok((location, line))
+    Ok((missing > 0).then_some(Warning::MissingMapping(missing)))
 }
 
 fn label_sets(
@@ -232,10 +210,24 @@ fn label_sets(
 }
 
 fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<(), Error> {
-    let huge = samples.take_huge();
+    if samples.locations.is_empty()
+        && let Some(count) = tables.location_index.counted()
+    {
+        let ids = &mut samples.samples.location;
+        // A loop without a way out takes several at once.
+        let mut known = true;
+        for id in ids.iter_mut() {
+            id.0 = id.0.wrapping_sub(1);
+            known &= id.0 < count;
+        }
+        if known {
+            return Ok(());
+        }
+        ids.iter_mut().for_each(|id| id.0 = id.0.wrapping_add(1));
+    }
     for at in 0..samples.samples.location.len() {
         let stand_in = samples.samples.location[at];
-        let id = RawSamples::location_id(&huge, stand_in);
+        let id = samples.locations.id(stand_in.0);
         match tables.location_index.get(id) {
             Some(index) => samples.samples.location[at] = LocationIndex(index),
             None => {

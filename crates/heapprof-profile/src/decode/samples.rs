@@ -2,13 +2,14 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::HashMap;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use super::stack::read_short;
+use super::stand_in::StandIns;
 use crate::error::{Error, Object};
 use crate::model::{LabelSetIndex, LocationIndex, Samples};
-use crate::wire::Fields;
+use crate::wire::{Fields, Value};
 
 /// A label with string numbers as in the file.
 #[derive(Clone, Copy, Default)]
@@ -19,15 +20,11 @@ pub(super) struct RawLabel {
     pub(super) num_unit: u64,
 }
 
-/// Ids from here on are stood in for by numbers of our own.
-const HUGE: u64 = 1 << 31;
-
-/// Samples whose locations are still ids (see [`RawSamples::location_id`]) and whose label sets are numbers in `label_sets`.
+/// Samples whose locations are still ids (or stand for them) and whose label sets are numbers in `label_sets`.
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
-    huge: Vec<u64>,
-    huge_index: HashMap<u64, u32>,
+    pub(super) locations: StandIns,
     /// Distinct label sets with the sample that first had each; 0 is the empty one.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
     /// Finds a label set by the bytes it was encoded as.
@@ -43,18 +40,6 @@ impl RawSamples {
         self.samples.is_empty()
     }
 
-    /// The location id behind a stand-in.
-    pub(super) fn location_id(huge: &[u64], stand_in: LocationIndex) -> u64 {
-        match u64::from(stand_in.0).checked_sub(HUGE) {
-            Some(at) => huge[at as usize],
-            None => u64::from(stand_in.0),
-        }
-    }
-
-    pub(super) fn take_huge(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.huge)
-    }
-
     /// Reads one sample, whose body begins at `offset` of the profile.
     pub(super) fn read(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
         let number = self.samples.len() + 1;
@@ -64,14 +49,14 @@ impl RawSamples {
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => {
-                    let (huge, index) = (&mut self.huge, &mut self.huge_index);
                     let stack = &mut self.samples.location;
-                    fields.numbers(field, value, |id| {
-                        let stand_in = match id < HUGE {
-                            true => id as u32,
-                            false => stand_in(id, huge, index),
-                        };
-                        stack.push(LocationIndex(stand_in));
+                    let rest = match value {
+                        Value::Bytes(packed) => Value::Bytes(&packed[read_short(packed, stack)..]),
+                        one => one,
+                    };
+                    let locations = &mut self.locations;
+                    fields.numbers(field, rest, |id| {
+                        stack.push(LocationIndex(locations.of(id)));
                     })?;
                 }
                 2 => {
@@ -136,13 +121,6 @@ impl RawSamples {
         });
         Ok(id + 1)
     }
-}
-
-fn stand_in(id: u64, huge: &mut Vec<u64>, index: &mut HashMap<u64, u32>) -> u32 {
-    *index.entry(id).or_insert_with(|| {
-        huge.push(id);
-        (HUGE + huge.len() as u64 - 1) as u32
-    })
 }
 
 fn parse(mut encoded: &[u8], offset: u64, sample: usize) -> Result<Vec<RawLabel>, Error> {

@@ -1,7 +1,9 @@
 //! The tables of a file (mappings, locations, functions, text), with references as they stand there.
 
+use super::stand_in::StandIns;
 use crate::error::{Error, Object};
 use crate::id_map::IdMap;
+use crate::model::{FunctionIndex, Line, Location, MappingIndex};
 use crate::strings::{StringId, StringTable};
 use crate::wire::Fields;
 
@@ -18,23 +20,6 @@ pub(super) struct RawMapping {
 }
 
 #[derive(Default)]
-pub(super) struct RawLocation {
-    pub(super) id: u64,
-    pub(super) mapping_id: u64,
-    pub(super) address: u64,
-    pub(super) line_end: u32,
-    pub(super) is_folded: bool,
-    pub(super) offset: u64,
-}
-
-#[derive(Default)]
-pub(super) struct RawLine {
-    pub(super) function_id: u64,
-    pub(super) line: i64,
-    pub(super) column: i64,
-}
-
-#[derive(Default)]
 pub(super) struct RawFunction {
     pub(super) id: u64,
     pub(super) name: u64,
@@ -46,8 +31,14 @@ pub(super) struct RawFunction {
 
 pub(super) struct RawTables {
     pub(super) mapping: Vec<RawMapping>,
-    pub(super) location: Vec<RawLocation>,
-    pub(super) line: Vec<RawLine>,
+    /// Their mappings are what stands for an id, 0 for none.
+    pub(super) location: Vec<Location>,
+    /// Where each location stands in the profile.
+    pub(super) location_offset: Vec<u64>,
+    /// Their functions are what stands for an id, 0 for none.
+    pub(super) line: Vec<Line>,
+    pub(super) mappings: StandIns,
+    pub(super) functions: StandIns,
     pub(super) function: Vec<RawFunction>,
     pub(super) strings: StringTable,
     /// The text of each entry of the file's string table.
@@ -63,7 +54,10 @@ impl Default for RawTables {
         Self {
             mapping: Vec::new(),
             location: Vec::new(),
+            location_offset: Vec::new(),
             line: Vec::new(),
+            mappings: StandIns::default(),
+            functions: StandIns::default(),
             function: Vec::new(),
             strings: StringTable::new(),
             string_id: Vec::new(),
@@ -104,9 +98,13 @@ impl RawTables {
                 hint: "",
             });
         }
-        let text = String::from_utf8_lossy(bytes);
-        self.not_utf8 += usize::from(matches!(text, std::borrow::Cow::Owned(_)));
-        let id = self.strings.intern(&text);
+        let id = match std::str::from_utf8(bytes) {
+            Ok(text) => self.strings.intern(text),
+            Err(_) => {
+                self.not_utf8 += 1;
+                self.strings.intern(&String::from_utf8_lossy(bytes))
+            }
+        };
         self.string_id.push(id);
         Ok(())
     }
@@ -137,48 +135,68 @@ impl RawTables {
 
     pub(super) fn location(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
         let object = Object::Location(self.location.len() + 1);
-        let mut raw = RawLocation {
-            offset,
-            ..RawLocation::default()
+        let begin = self.lines(offset, object)?;
+        let mut location = Location {
+            id: 0,
+            mapping: None,
+            address: 0,
+            line: begin..begin,
+            is_folded: false,
         };
         let mut fields = Fields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
-                1 => raw.id = fields.number(field, value)?,
-                2 => raw.mapping_id = fields.number(field, value)?,
-                3 => raw.address = fields.number(field, value)?,
+                1 => location.id = fields.number(field, value)?,
+                2 => {
+                    let id = fields.number(field, value)?;
+                    location.mapping = Some(MappingIndex(self.mappings.of(id)));
+                }
+                3 => location.address = fields.number(field, value)?,
                 4 => {
                     let at = fields.offset();
                     let body = fields.bytes(field, value)?;
                     self.line(body, at - body.len() as u64, object)?;
                 }
-                5 => raw.is_folded = fields.number(field, value)? != 0,
+                5 => location.is_folded = fields.number(field, value)? != 0,
                 _ => {}
             }
         }
-        check_id(&mut self.location_index, raw.id, offset, object)?;
-        raw.line_end = u32::try_from(self.line.len()).map_err(|_| Error::Invalid {
+        check_id(&mut self.location_index, location.id, offset, object)?;
+        location.line.end = self.lines(offset, object)?;
+        self.location.push(location);
+        self.location_offset.push(offset);
+        Ok(())
+    }
+
+    /// How many lines there are so far.
+    fn lines(&self, offset: u64, object: Object) -> Result<u32, Error> {
+        u32::try_from(self.line.len()).map_err(|_| Error::Invalid {
             offset: Some(offset),
             object,
             defect: "is beyond the 2^32 lines a profile may have".to_string(),
             hint: "",
-        })?;
-        self.location.push(raw);
-        Ok(())
+        })
     }
 
     fn line(&mut self, body: &[u8], offset: u64, object: Object) -> Result<(), Error> {
-        let mut raw = RawLine::default();
+        let mut line = Line {
+            function: FunctionIndex(0),
+            line: 0,
+            column: 0,
+        };
         let mut fields = Fields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
-                1 => raw.function_id = fields.number(field, value)?,
-                2 => raw.line = fields.number(field, value)? as i64,
-                3 => raw.column = fields.number(field, value)? as i64,
+                1 => {
+                    let id = fields.number(field, value)?;
+                    line.function = FunctionIndex(self.functions.of(id));
+                }
+                2 => line.line = fields.number(field, value)? as i64,
+                3 => line.column = fields.number(field, value)? as i64,
                 _ => {}
             }
         }
-        self.line.push(raw);
+        self.line.push(line);
         Ok(())
     }
 

@@ -1,0 +1,122 @@
+//! A sample's packed location ids, which are most of a profile's bytes: read without a branch that depends on their lengths.
+
+use crate::model::LocationIndex;
+
+/// Bytes whose ends of numbers are looked for together.
+const BLOCK: usize = 64;
+
+/// So many whole bytes.
+const WHOLE: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
+
+/// Adds numbers of up to three bytes to `ids`, until a longer one or the last few: how many bytes they took.
+///
+/// First the ends of all numbers of a block are found, then each is read from end to end, so that none waits
+/// for what the one before it was.
+pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
+    // A number takes a byte at least.
+    let mut of_block = [LocationIndex(0); BLOCK];
+    let mut begin = 0;
+    for (block, bytes) in packed.chunks(BLOCK).enumerate() {
+        let mut ends = match (bytes.try_into(), packed.last_chunk()) {
+            (Ok(whole), _) => ends_of(whole),
+            // The last block's bytes are the last ones of as many as a block has.
+            (_, Some(whole)) => ends_of(whole) >> (BLOCK - bytes.len()),
+            _ => {
+                // Bytes that are not there are no ends.
+                let mut whole = [0x80; BLOCK];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                ends_of(&whole)
+            }
+        };
+        let mut read = 0;
+        let whole = 'block: {
+            while ends != 0 {
+                let next = block * BLOCK + ends.trailing_zeros() as usize + 1;
+                ends &= ends - 1;
+                let word = packed.get(begin..begin + 4);
+                let Some(word) = word.and_then(|word| word.try_into().ok()) else {
+                    break 'block false;
+                };
+                let number = match next - begin {
+                    length @ 1..=3 => u32::from_le_bytes(word) & WHOLE[length],
+                    _ => break 'block false,
+                };
+                of_block[read].0 = number & 0x7f | number >> 1 & 0x3f80 | number >> 2 & 0x1f_c000;
+                read += 1;
+                begin = next;
+            }
+            true
+        };
+        ids.extend_from_slice(&of_block[..read]);
+        if !whole {
+            break;
+        }
+    }
+    begin
+}
+
+/// Which bytes of a block are the last ones of a number, a bit a byte.
+fn ends_of(block: &[u8; BLOCK]) -> u64 {
+    let (words, _) = block.as_chunks();
+    let mut ends = 0;
+    for (at, &word) in words.iter().enumerate() {
+        // The top bits, which are not set in a last byte, come together in twos, fours, and all eight.
+        let last = !u64::from_le_bytes(word) >> 7 & 0x0101_0101_0101_0101;
+        let last = last | last >> 7;
+        let last = last | last >> 14;
+        let last = last | last >> 28;
+        ends |= (last & 0xff) << (8 * at);
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::varint;
+
+    /// Short ones together give what they give one by one, and end where that is no longer so.
+    #[test]
+    fn short_numbers_are_numbers() {
+        let numbers: Vec<u64> = (0..35)
+            .step_by(7)
+            .flat_map(|bits| {
+                [
+                    (1 << bits) - 1,
+                    1 << bits,
+                    0x1_5555_5555 & ((2 << bits) - 1),
+                ]
+            })
+            .collect();
+        let mut seed = 1u64;
+        let mut random = |most: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (seed >> 33) as usize % most
+        };
+        let mut together = 0;
+        for _ in 0..20_000 {
+            // Nearly always short ones.
+            let kinds = if random(8) == 0 { numbers.len() } else { 9 };
+            let numbers: Vec<u64> = (0..random(100)).map(|_| numbers[random(kinds)]).collect();
+            let mut packed = Vec::new();
+            numbers
+                .iter()
+                .for_each(|&n| prost::encoding::encode_varint(n, &mut packed));
+            let mut ids = vec![LocationIndex(7)];
+            let length = read_short(&packed, &mut ids);
+            let mut pos = 0;
+            for &LocationIndex(number) in &ids[1..] {
+                let expected = varint(&packed, &mut pos);
+                assert_eq!(expected, Ok(u64::from(number)), "{numbers:?}");
+            }
+            assert_eq!((pos, ids[0].0), (length, 7), "{numbers:?}");
+            let (read, short) = (ids.len() - 1, numbers.iter().take_while(|&&n| n < 1 << 21));
+            assert!(
+                read == short.count() || packed.len() - length < 4,
+                "{numbers:?}"
+            );
+            together += read;
+        }
+        assert!(together > 200_000, "{together}");
+    }
+}

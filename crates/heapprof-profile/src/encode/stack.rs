@@ -1,0 +1,169 @@
+//! Stacks as they are written: a location's id becomes bytes once, and is copied from then on.
+
+use foldhash::HashMap;
+
+use crate::model::LocationIndex;
+
+/// The most bytes that an id takes.
+const LONGEST: usize = 10;
+/// The most bytes of an id that is kept as a word, with its length in the eighth.
+const SHORT: usize = 7;
+
+/// The ids of locations as varints, by position.
+#[derive(Default)]
+pub(super) struct Ids {
+    /// The bytes of an id, and in the uppermost one how many they are; 0 of one that is in `long`.
+    short: Vec<u64>,
+    long: HashMap<u32, Vec<u8>>,
+}
+
+impl Ids {
+    pub(super) fn len(&self) -> usize {
+        self.short.len()
+    }
+
+    pub(super) fn push(&mut self, id: u64) {
+        let mut bytes = [0; LONGEST];
+        let mut room = &mut bytes[..];
+        prost::encoding::encode_varint(id, &mut room);
+        let length = LONGEST - room.len();
+        if length > SHORT {
+            let position = self.short.len() as u32;
+            self.long.insert(position, bytes[..length].to_vec());
+            self.short.push(0);
+            return;
+        }
+        let mut word = [0; 8];
+        word[..length].copy_from_slice(&bytes[..length]);
+        word[SHORT] = length as u8;
+        self.short.push(u64::from_le_bytes(word));
+    }
+
+    /// How many bytes an id takes.
+    fn length(&self, location: LocationIndex) -> usize {
+        match (self.short[location.index()] >> (8 * SHORT)) as usize {
+            0 => self.long[&location.0].len(),
+            length => length,
+        }
+    }
+
+    /// Puts the ids of a stack at the beginning of `room`, which grows to hold so many bytes more; how long they are.
+    fn put(&self, stack: &[LocationIndex], room: &mut Vec<u8>, more: usize) -> usize {
+        // A word is put where the id is shorter.
+        let most = stack.len() * LONGEST + size_of::<u64>() + more;
+        if room.len() < most {
+            room.resize(most, 0);
+        }
+        let mut at = 0;
+        for &location in stack {
+            let word = self.short[location.index()];
+            // Lengths can't be predicted, so all are copied as the longest.
+            room[at..at + size_of::<u64>()].copy_from_slice(&word.to_le_bytes());
+            at += match (word >> (8 * SHORT)) as usize {
+                0 => self.put_long(location, &mut room[at..]),
+                length => length,
+            };
+        }
+        at
+    }
+
+    #[cold]
+    fn put_long(&self, location: LocationIndex, room: &mut [u8]) -> usize {
+        let bytes = &self.long[&location.0];
+        room[..bytes.len()].copy_from_slice(bytes);
+        bytes.len()
+    }
+}
+
+/// A stack's location ids as they are written, leaf first: a stack with the same oldest frames has the same last bytes.
+#[derive(Default)]
+pub(super) struct PackedStack {
+    /// The ids, and room behind them.
+    room: Vec<u8>,
+    length: usize,
+    frames: usize,
+    /// How many bytes the oldest one, two, ... frames take, where stacks go on from each other.
+    bytes: Vec<usize>,
+    next: Vec<u8>,
+}
+
+impl PackedStack {
+    pub(super) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    pub(super) fn packed(&self) -> &[u8] {
+        &self.room[..self.length]
+    }
+
+    /// Becomes another stack, leaf first.
+    pub(super) fn set(&mut self, stack: &[LocationIndex], ids: &Ids) {
+        self.length = ids.put(stack, &mut self.room, 0);
+        self.frames = stack.len();
+    }
+
+    /// Becomes a stack of some of its own oldest frames and newer ones (leaf first).
+    pub(super) fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &Ids) {
+        self.bytes.truncate(shared);
+        let mut end = self.bytes.last().copied().unwrap_or(0);
+        let length = ids.put(newer, &mut self.next, end);
+        let same = self.length - end..self.length;
+        self.next[length..length + end].copy_from_slice(&self.room[same]);
+        self.length = length + end;
+        for &location in newer.iter().rev() {
+            end += ids.length(location);
+            self.bytes.push(end);
+        }
+        self.frames = self.bytes.len();
+        std::mem::swap(&mut self.room, &mut self.next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_are_packed_whatever_their_ids() {
+        let numbers = [
+            1,
+            127,
+            128,
+            1 << 48,
+            (1 << 49) - 1,
+            1 << 49,
+            1 << 56,
+            u64::MAX,
+        ];
+        let mut ids = Ids::default();
+        numbers.iter().for_each(|&id| ids.push(id));
+        let expected = |stack: &[LocationIndex]| {
+            let mut packed = Vec::new();
+            for location in stack {
+                prost::encoding::encode_varint(numbers[location.index()], &mut packed);
+            }
+            packed
+        };
+        let stack = |positions: &[u32]| -> Vec<LocationIndex> {
+            positions.iter().map(|&at| LocationIndex(at)).collect()
+        };
+        let (mut set, mut grown) = (PackedStack::default(), PackedStack::default());
+        let mut whole = Vec::new();
+        for (shared, newer) in [
+            (0, &[0, 1, 2, 3, 4, 5, 6, 7][..]),
+            (8, &[7, 7, 7]),
+            (11, &[]),
+            (3, &[1]),
+            (0, &[]),
+            (0, &[7]),
+        ] {
+            let newer = stack(newer);
+            whole = [&newer, &whole[whole.len() - shared..]].concat();
+            grown.go_on(shared, &newer, &ids);
+            set.set(&whole, &ids);
+            assert_eq!(set.packed(), expected(&whole));
+            assert_eq!(grown.packed(), expected(&whole));
+            assert_eq!((set.frames(), grown.frames()), (whole.len(), whole.len()));
+        }
+    }
+}
