@@ -1,6 +1,6 @@
 //! Forms of the same profile: packing, order, gzip members, ids, unknown fields, odd texts.
 
-use heapprof_profile::{Profile, Warning, decode};
+use heapprof_profile::{Profile, ReadOptions, Warning, decode, decode_with, encode_plain};
 
 use crate::wire::{Parts, gzip, len, num, packed, varint};
 
@@ -32,6 +32,70 @@ fn packed_unpacked_and_mixed() {
             ..Parts::default()
         };
         assert_eq!(shape(&read(&parts.bytes())), (vec!["main"], &[3, 96][..]));
+    }
+}
+
+/// Stacks in forms that no writer needs, with ids as few writers number: kept as they are written or not, they are the same.
+#[test]
+fn stacks_in_odd_forms() {
+    let huge = (1 << 63) + 5;
+    let two_bytes_for_one = |id: u8| vec![id | 0x80, 0];
+    let forms = |a: u64, b: u64| {
+        let bytes = |id: u64| match u8::try_from(id) {
+            Ok(id @ ..0x80) => two_bytes_for_one(id),
+            _ => varint(id),
+        };
+        [
+            packed(1, &[a as i64, b as i64, a as i64]),
+            [num(1, a as i64), packed(1, &[b as i64]), num(1, a as i64)].concat(),
+            [packed(1, &[a as i64, b as i64]), packed(1, &[a as i64])].concat(),
+            [num(1, a as i64), num(1, b as i64), num(1, a as i64)].concat(),
+            [packed(1, &[]), packed(1, &[a as i64, b as i64, a as i64])].concat(),
+            len(1, [bytes(a), bytes(b), bytes(a)].concat()),
+        ]
+    };
+    let location = |id: u64| len(4, [num(1, id as i64), num(3, 0x1010)].concat());
+    for (ids, fits) in [
+        ([1, 2], true),
+        ([2, 1], true),
+        ([7, 9], true),
+        ([1, huge], true),
+        ([huge, 1 << 31], true),
+        ([1, 1 << 40], true),
+        ([1, 2], false),
+    ] {
+        // What does not fit: an id that is one too large, and one that is none.
+        let asked = match fits {
+            true => vec![ids],
+            false => vec![[1, 3], [0, 2]],
+        };
+        for [a, b] in asked {
+            for (form, stack) in forms(a, b).into_iter().enumerate() {
+                let parts = Parts {
+                    sample: len(2, [stack, packed(2, &[3, 96])].concat()),
+                    location: ids.iter().flat_map(|&id| location(id)).collect(),
+                    ..Parts::default()
+                };
+                let bytes = parts.bytes();
+                let kept = ReadOptions::default().stacks_as_written(true);
+                let (read, kept) = (decode(&bytes[..]), decode_with(&bytes[..], kept));
+                let what = format!("{ids:?} {a} {b}, form {form}");
+                if !fits {
+                    let (read, kept) = (read.unwrap_err(), kept.unwrap_err());
+                    assert_eq!(read.to_string(), kept.to_string(), "{what}");
+                    continue;
+                }
+                let (read, kept) = (read.unwrap(), kept.unwrap());
+                let (mut of_read, mut of_kept) = (Vec::new(), Vec::new());
+                encode_plain(&read, &mut of_read).unwrap();
+                encode_plain(&kept, &mut of_kept).unwrap();
+                assert_eq!(of_read, of_kept, "{what}");
+                assert_eq!(read, kept, "{what}");
+                let stack = read.samples.stack(0).iter();
+                let stack: Vec<u64> = stack.map(|l| read.location[l.index()].id).collect();
+                assert_eq!(stack, [a, b, a], "{what}");
+            }
+        }
     }
 }
 

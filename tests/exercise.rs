@@ -20,10 +20,13 @@ pub(crate) const LIMIT: usize = 1 << 20;
 /// Reads `bytes`, of whatever format, encodes what came out, and with `asked` asks for every report and every form. Whether it could be read.
 pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let options = Options::default().max_inflated(LIMIT as u64);
+    let kept = read(bytes, &options.clone().stacks_as_written(true));
     let profile = match read(bytes, &options) {
         Ok(reading) => reading.commented(),
         Err(error) => {
             let message = error.to_string();
+            let of_kept = kept.expect_err("stacks are checked before they are read");
+            assert_eq!(of_kept.to_string(), message);
             assert!(
                 message.lines().count() == 1 && message.len() < 1000,
                 "{message}"
@@ -35,6 +38,14 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     encode_plain(&profile, &mut plain).expect("a Vec takes everything");
     let again = decode_with(&plain[..], ReadOptions::default()).expect("what we write we read");
     assert!(again == profile, "encoding keeps everything");
+    let kept = kept.expect("stacks are the same, read or not").commented();
+    let mut of_kept = Vec::new();
+    encode_plain(&kept, &mut of_kept).expect("a Vec takes everything");
+    assert!(
+        of_kept == plain,
+        "stacks are written as if they had been read"
+    );
+    assert!(kept == profile, "stacks are read when somebody asks");
     if !asked {
         return true;
     }

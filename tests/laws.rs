@@ -4,7 +4,7 @@ use heapprof_analysis::{
     EMPTY_STACK, Error, Granularity, Query, Question, Session, Source, Top, TreeOptions, Types,
     diff, run_statement, top, tree,
 };
-use heapprof_profile::{Profile, decode, encode, encode_plain, merge};
+use heapprof_profile::{Profile, ReadOptions, decode, decode_with, encode, encode_plain, merge};
 
 use crate::harness::{name, valid};
 
@@ -57,6 +57,29 @@ fn a_profile_survives_encoding() {
         let mut file_again = Vec::new();
         encode(&again, &mut file_again).unwrap();
         assert_eq!(file, file_again, "{name}: encoding is deterministic");
+    }
+}
+
+#[test]
+fn stacks_that_nobody_asks_for_are_passed_on() {
+    for file in valid() {
+        let name = name(&file);
+        let options = ReadOptions::default().stacks_as_written(true);
+        let kept = decode_with(std::fs::File::open(&file).unwrap(), options).unwrap();
+        let read = decode(std::fs::File::open(&file).unwrap()).unwrap();
+        let (mut of_kept, mut of_read) = (Vec::new(), Vec::new());
+        encode_plain(&kept, &mut of_kept).unwrap();
+        encode_plain(&read, &mut of_read).unwrap();
+        assert!(of_kept == of_read, "{name}");
+        let (mut cut, mut expected) = (kept.clone(), read.clone());
+        assert_eq!(kept, read, "{name}");
+        for profile in [&mut cut, &mut expected] {
+            profile.samples.rewrite(|stack, _, _, kept| {
+                kept.extend_from_slice(&stack[stack.len() / 2..]);
+                stack.len() % 3 > 0
+            });
+        }
+        assert_eq!(cut, expected, "{name}");
     }
 }
 

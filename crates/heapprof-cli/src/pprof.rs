@@ -55,7 +55,13 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
         bail!("no profile source specified");
     }
     let config = Config::new(typed)?;
-    let profile = load::load(sources, &config, load::Keep::AsAsked)?;
+    // These do not look at stacks, if no filter does.
+    let profile = match config.format {
+        "proto" | "tags" | "comments" => {
+            load::load(&sources.stacks_as_written(), &config, load::Keep::AsAsked)?
+        }
+        _ => load::load(sources, &config, load::Keep::AsAsked)?,
+    };
     report::report(profile, &config)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -72,11 +72,20 @@ impl Sources {
         Ok(source)
     }
 
+    /// The same, but for who passes stacks on as they are, or does not look at them.
+    pub(crate) fn stacks_as_written(&self) -> Self {
+        self.with(self.options.clone().stacks_as_written(true))
+    }
+
     /// The same, but threads with the numbers that their file has for them, though these do not add up to its totals.
     pub(crate) fn threads_as_counted(&self) -> Self {
+        self.with(self.options.clone().threads_as_counted(true))
+    }
+
+    fn with(&self, options: Options) -> Self {
         Self {
             db: self.db.clone(),
-            options: self.options.clone().threads_as_counted(true),
+            options,
             names_in_use: self.names_in_use,
             stdin_read: Cell::new(self.stdin_read.get()),
         }

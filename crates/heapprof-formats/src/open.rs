@@ -96,8 +96,10 @@ fn find(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
 /// Reads protobuf, gzipped or plain. `head` is how it begins, plain.
 fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Reading, Error> {
     applicable(Format::Pprof, options)?;
-    let limits = ReadOptions::default().max_inflated(options.max_inflated);
-    match heapprof_profile::decode_with(stream, limits) {
+    let options = ReadOptions::default()
+        .max_inflated(options.max_inflated)
+        .stacks_as_written(options.stacks_as_written);
+    match heapprof_profile::decode_with(stream, options) {
         Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
         Err(error) => Err(explained(error, head)),
     }

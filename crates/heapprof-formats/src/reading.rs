@@ -24,6 +24,8 @@ pub struct Options {
     pub as_pprof: bool,
     /// Give threads the numbers that the file has for them, not their part of the total. They need not add up to it.
     pub threads_as_counted: bool,
+    /// Keep the stacks of a pprof profile as they are written until somebody asks: for who passes it on.
+    pub stacks_as_written: bool,
 }
 
 /// A profile of a file that holds several: a snapshot, a report, a thread.
@@ -109,6 +111,7 @@ impl Default for Options {
             values: None,
             as_pprof: false,
             threads_as_counted: false,
+            stacks_as_written: false,
         }
     }
 }
@@ -141,6 +144,12 @@ impl Options {
     /// With threads' own numbers.
     pub fn threads_as_counted(mut self, yes: bool) -> Self {
         self.threads_as_counted = yes;
+        self
+    }
+
+    /// With stacks that are read when somebody asks.
+    pub fn stacks_as_written(mut self, kept: bool) -> Self {
+        self.stacks_as_written = kept;
         self
     }
 }

@@ -26,6 +26,8 @@ const MOST_TYPES: usize = 1024;
 pub struct ReadOptions {
     /// The most bytes a file may inflate to. A gzip bomb ends here.
     pub max_inflated: u64,
+    /// Keep stacks as they are written until somebody asks: for who only passes the profile on. Who asks pays for both.
+    pub stacks_as_written: bool,
 }
 
 impl Default for ReadOptions {
@@ -33,11 +35,18 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             max_inflated: 4 << 30,
+            stacks_as_written: false,
         }
     }
 }
 
 impl ReadOptions {
+    /// With stacks that are read when somebody asks, or at once.
+    pub fn stacks_as_written(mut self, kept: bool) -> Self {
+        self.stacks_as_written = kept;
+        self
+    }
+
     /// With another limit for the inflated size, in bytes.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = bytes;
@@ -54,6 +63,9 @@ pub fn decode(reader: impl Read) -> Result<Profile, Error> {
 pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, Error> {
     let mut stream = Stream::new(Inflate::new(reader)?, options.max_inflated);
     let mut decoder = Decoder::default();
+    if options.stacks_as_written {
+        decoder.samples = samples::RawSamples::as_written();
+    }
     let result = loop {
         match stream.next() {
             Ok(Some((field, value, offset))) => {

@@ -57,7 +57,7 @@ pub fn encode_samples_quickly(
         while let Some(shared) = next(&mut builder, &mut newer, &mut values) {
             encoder.know_ids(&builder.profile);
             stack.go_on(shared, &newer, &encoder.ids);
-            encoder.sample(&stack, &values, 0..0)?;
+            encoder.sample(stack.frames(), stack.packed(), &values, 0..0)?;
             newer.clear();
         }
         encoder.tables(&builder.profile)?.finish()?.flush()
@@ -76,11 +76,17 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
     let write = || {
         encoder.sample_types(profile)?;
         encoder.know_ids(profile);
+        let written = samples.stacks.as_written(&profile.location);
         let mut stack = PackedStack::default();
         for i in 0..samples.len() {
-            stack.set(samples.stack(i), &encoder.ids);
             let labels = encoder.labels(profile, samples.label_set(i));
-            encoder.sample(&stack, samples.values(i), labels)?;
+            let values = samples.values(i);
+            if let Some(written) = written {
+                encoder.sample(samples.stacks.frames_of(i), written.get(i), values, labels)?;
+                continue;
+            }
+            stack.set(samples.stack(i), &encoder.ids);
+            encoder.sample(stack.frames(), stack.packed(), values, labels)?;
         }
         encoder.tables(profile)?.flush()
     };
@@ -190,10 +196,11 @@ impl<W: Write> Encoder<W> {
         range
     }
 
-    /// A sample, with labels that are in `labels`.
+    /// A sample of so many frames, whose ids are given packed, with labels that are in `labels`.
     fn sample(
         &mut self,
-        stack: &PackedStack,
+        frames: usize,
+        stack: &[u8],
         values: &[i64],
         labels: Range<usize>,
     ) -> io::Result<()> {
@@ -201,12 +208,10 @@ impl<W: Write> Encoder<W> {
         packed.clear();
         values.iter().for_each(|&v| varint(packed, v as u64));
         let labels = &self.labels[labels];
-        let length = numbers_len(stack.frames(), stack.packed())
-            + numbers_len(values.len(), packed)
-            + labels.len();
+        let length = numbers_len(frames, stack) + numbers_len(values.len(), packed) + labels.len();
         self.buf.push(2 << 3 | 2);
         varint(&mut self.buf, length as u64);
-        numbers(&mut self.buf, 1, stack.frames(), stack.packed());
+        numbers(&mut self.buf, 1, frames, stack);
         numbers(&mut self.buf, 2, values.len(), packed);
         self.buf.extend_from_slice(labels);
         self.flush()

@@ -31,6 +31,7 @@ mod pack;
 mod proto;
 mod sample_type;
 mod scale;
+mod stacks;
 mod strings;
 mod unit;
 mod wire;

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::error::Warning;
+use crate::stacks::Stacks;
 use crate::strings::{StringId, StringTable};
 
 macro_rules! index {
@@ -166,8 +167,7 @@ pub struct Label {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub(crate) width: usize,
-    pub(crate) location: Vec<LocationIndex>,
-    pub(crate) end: Vec<usize>,
+    pub(crate) stacks: Stacks,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
 }
@@ -183,18 +183,18 @@ impl Samples {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.end.len()
+        self.label_set.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.end.is_empty()
+        self.label_set.is_empty()
     }
 
     /// The stack of sample `i`, leaf first.
+    #[inline]
     pub fn stack(&self, i: usize) -> &[LocationIndex] {
-        let start = if i == 0 { 0 } else { self.end[i - 1] };
-        &self.location[start..self.end[i]]
+        self.stacks.get(i)
     }
 
     /// The values of sample `i`, one a sample type.
@@ -209,7 +209,7 @@ impl Samples {
 
     /// Length of all stacks together.
     pub fn frames(&self) -> usize {
-        self.location.len()
+        self.stacks.frames()
     }
 
     /// Adds a sample.
@@ -223,8 +223,9 @@ impl Samples {
         label_set: LabelSetIndex,
     ) {
         assert_eq!(values.len(), self.width, "one value a sample type");
-        self.location.extend(stack);
-        self.end.push(self.location.len());
+        let (location, end) = self.stacks.edit();
+        location.extend(stack);
+        end.push(location.len());
         self.value.extend_from_slice(values);
         self.label_set.push(label_set);
     }
@@ -246,24 +247,26 @@ impl Samples {
 
     /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied elsewhere.
     pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
+        let samples = self.len();
+        let (location, end) = self.stacks.edit();
         let (mut kept, mut start, mut filled) = (0, 0, 0);
-        for i in 0..self.len() {
-            let stack = start..self.end[i];
+        for i in 0..samples {
+            let stack = start..end[i];
             start = stack.end;
             let values = i * self.width..(i + 1) * self.width;
             if !keep(&self.value[values.clone()]) {
                 continue;
             }
             let frames = stack.len();
-            self.location.copy_within(stack, filled);
+            location.copy_within(stack, filled);
             filled += frames;
-            self.end[kept] = filled;
+            end[kept] = filled;
             self.value.copy_within(values, kept * self.width);
             self.label_set[kept] = self.label_set[i];
             kept += 1;
         }
-        self.location.truncate(filled);
-        self.end.truncate(kept);
+        location.truncate(filled);
+        end.truncate(kept);
         self.value.truncate(kept * self.width);
         self.label_set.truncate(kept);
     }
@@ -274,13 +277,15 @@ impl Samples {
         &mut self,
         mut change: impl FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
     ) {
-        let mut location = Vec::with_capacity(self.location.len());
+        let samples = self.len();
+        let (old, end) = self.stacks.edit();
+        let mut location = Vec::with_capacity(old.len());
         let (mut kept, mut start) = (0, 0);
-        for i in 0..self.len() {
+        for i in 0..samples {
             let before = location.len();
-            let stack = &self.location[start..self.end[i]];
+            let stack = &old[start..end[i]];
             let values = i * self.width..(i + 1) * self.width;
-            start = self.end[i];
+            start = end[i];
             if !change(
                 stack,
                 &self.value[values.clone()],
@@ -290,13 +295,13 @@ impl Samples {
                 location.truncate(before);
                 continue;
             }
-            self.end[kept] = location.len();
+            end[kept] = location.len();
             self.value.copy_within(values, kept * self.width);
             self.label_set[kept] = self.label_set[i];
             kept += 1;
         }
-        self.location = location;
-        self.end.truncate(kept);
+        *old = location;
+        end.truncate(kept);
         self.value.truncate(kept * self.width);
         self.label_set.truncate(kept);
     }

@@ -7,6 +7,7 @@ use crate::error::{Error, Object, Warning};
 use crate::model::{
     Function, FunctionIndex, Label, LabelSets, LocationIndex, Mapping, MappingIndex, Profile,
 };
+use crate::stacks::Stacks;
 use crate::strings::StringId;
 
 fn invalid(object: Object, offset: Option<u64>, defect: String) -> Error {
@@ -94,7 +95,7 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
     profile.mapping = mappings(&tables, &text)?;
     profile.function = functions(&tables, &text)?;
     profile.label_sets = label_sets(&mut samples, &tables, &text)?;
-    stacks(&mut samples, &tables)?;
+    samples.samples.stacks = stacks(&mut samples, &tables)?;
     profile.warnings.extend(locations(&mut tables)?);
     if tables.not_utf8 > 0 {
         profile.warnings.push(Warning::NotUtf8(tables.not_utf8));
@@ -209,29 +210,37 @@ fn label_sets(
     Ok(sets)
 }
 
-fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<(), Error> {
-    if samples.locations.is_empty()
-        && let Some(count) = tables.location_index.counted()
-    {
-        let ids = &mut samples.samples.location;
+/// The stacks, of positions of locations.
+fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<Stacks, Error> {
+    let end = std::mem::take(&mut samples.end);
+    // Where ids are 1, 2, 3, ..., most of what there is to do is known beforehand.
+    let counted = tables.location_index.counted();
+    let counted = counted.filter(|_| samples.locations.is_empty());
+    if let Some(written) = samples.written.take() {
+        if counted.is_some_and(|count| written.are_of(count)) {
+            return Ok(Stacks::written(written, end));
+        }
+        samples.stacks = written.ids();
+    }
+    let mut stacks = std::mem::take(&mut samples.stacks);
+    if let Some(count) = counted {
         // A loop without a way out takes several at once.
         let mut known = true;
-        for id in ids.iter_mut() {
+        for id in &mut stacks {
             id.0 = id.0.wrapping_sub(1);
             known &= id.0 < count;
         }
         if known {
-            return Ok(());
+            return Ok(Stacks::new(stacks, end));
         }
-        ids.iter_mut().for_each(|id| id.0 = id.0.wrapping_add(1));
+        stacks.iter_mut().for_each(|id| id.0 = id.0.wrapping_add(1));
     }
-    for at in 0..samples.samples.location.len() {
-        let stand_in = samples.samples.location[at];
-        let id = samples.locations.id(stand_in.0);
+    for (at, location) in stacks.iter_mut().enumerate() {
+        let id = samples.locations.id(location.0);
         match tables.location_index.get(id) {
-            Some(index) => samples.samples.location[at] = LocationIndex(index),
+            Some(index) => *location = LocationIndex(index),
             None => {
-                let sample = samples.samples.end.partition_point(|&end| end <= at);
+                let sample = end.partition_point(|&end| end <= at);
                 let defect = match id {
                     0 => "has location 0, which is reserved for unknown".to_string(),
                     _ => format!("has location {id}, which is not in the file"),
@@ -240,5 +249,5 @@ fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<(), Error> {
             }
         }
     }
-    Ok(())
+    Ok(Stacks::new(stacks, end))
 }

@@ -9,6 +9,7 @@ use super::stack::read_short;
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};
 use crate::model::{LabelSetIndex, LocationIndex, Samples};
+use crate::stacks::Written;
 use crate::wire::{Fields, Value};
 
 /// A label with string numbers as in the file.
@@ -24,7 +25,13 @@ pub(super) struct RawLabel {
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
+    /// What stands for the ids of all stacks; of the last one alone where `written` has them.
+    pub(super) stacks: Vec<LocationIndex>,
+    /// Where each stack ends among all.
+    pub(super) end: Vec<usize>,
     pub(super) locations: StandIns,
+    /// The stacks as they are written, where that is asked for.
+    pub(super) written: Option<Written>,
     /// Distinct label sets with the sample that first had each; 0 is the empty one.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
     /// Finds a label set by the bytes it was encoded as.
@@ -36,6 +43,14 @@ pub(super) struct RawSamples {
 }
 
 impl RawSamples {
+    /// No samples yet, whose stacks will be kept as they are written.
+    pub(super) fn as_written() -> Self {
+        Self {
+            written: Some(Written::default()),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -46,10 +61,22 @@ impl RawSamples {
         let mut fields = Fields::new(body, offset, Object::Sample(number));
         let first_value = self.samples.value.len();
         self.scratch.clear();
+        let last_end = self.end.last().copied().unwrap_or(0);
+        let mut first_frame = last_end;
+        if self.written.is_some() {
+            self.stacks.clear();
+            first_frame = 0;
+        }
+        // The packed ids, if all are in one field.
+        let mut whole = None;
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => {
-                    let stack = &mut self.samples.location;
+                    let stack = &mut self.stacks;
+                    whole = match value {
+                        Value::Bytes(packed) if stack.len() == first_frame => Some(packed),
+                        _ => None,
+                    };
                     let rest = match value {
                         Value::Bytes(packed) => Value::Bytes(&packed[read_short(packed, stack)..]),
                         one => one,
@@ -85,7 +112,12 @@ impl RawSamples {
                 hint: "",
             });
         }
-        self.samples.end.push(self.samples.location.len());
+        let stack = &self.stacks[first_frame..];
+        self.end.push(last_end + stack.len());
+        if let Some(written) = &mut self.written {
+            // What stands for an id is not what is written for it.
+            written.push(stack, whole.filter(|_| self.locations.is_empty()));
+        }
         let label_set = match self.scratch.is_empty() {
             true => 0,
             false => self.label_set(offset, number)?,
