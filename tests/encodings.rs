@@ -40,6 +40,13 @@ fn packed_unpacked_and_mixed() {
 fn stacks_in_odd_forms() {
     let huge = (1 << 63) + 5;
     let two_bytes_for_one = |id: u8| vec![id | 0x80, 0];
+    let bits_beyond = |id: u64| -> Vec<u8> {
+        let seven = |i: u32| (id >> (7 * i)) as u8 & 0x7f;
+        (0..9)
+            .map(|i| seven(i) | 0x80)
+            .chain([(id >> 63) as u8 | 2])
+            .collect()
+    };
     let forms = |a: u64, b: u64| {
         let bytes = |id: u64| match u8::try_from(id) {
             Ok(id @ ..0x80) => two_bytes_for_one(id),
@@ -52,6 +59,8 @@ fn stacks_in_odd_forms() {
             [num(1, a as i64), num(1, b as i64), num(1, a as i64)].concat(),
             [packed(1, &[]), packed(1, &[a as i64, b as i64, a as i64])].concat(),
             len(1, [bytes(a), bytes(b), bytes(a)].concat()),
+            // Bits beyond the 64th are discarded.
+            len(1, [bits_beyond(a), varint(b), varint(a)].concat()),
         ]
     };
     let location = |id: u64| len(4, [num(1, id as i64), num(3, 0x1010)].concat());
@@ -253,4 +262,25 @@ fn no_samples_are_fine() {
         ..Parts::default()
     };
     assert!(read(&parts.bytes()).samples.is_empty());
+}
+
+#[test]
+fn packed_numbers_that_are_cut_are_named_by_their_place() {
+    let whole = Parts::default().bytes();
+    let bytes = [&whole[..], &len(13, [1, 2, 0x80])].concat();
+    let error = decode(&bytes[..]).unwrap_err().to_string();
+    // Behind the tag, the length and two numbers.
+    let place = format!(
+        "byte {} of the profile: the data is cut short inside field 13",
+        whole.len() + 4
+    );
+    assert!(error.contains(&place), "{error}");
+    let sample = [packed(2, &[3, 96]), len(1, [1, 2, 3, 4, 0x80])].concat();
+    let parts = Parts {
+        sample: len(2, &sample),
+        ..Parts::default()
+    };
+    let error = decode(&parts.bytes()[..]).unwrap_err().to_string();
+    let place = format!("byte {} of", parts.types.len() + 2 + sample.len() - 1);
+    assert!(error.contains(&place), "{error}");
 }

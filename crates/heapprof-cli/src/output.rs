@@ -61,6 +61,7 @@ pub(crate) fn write(
     }
     let mut temporary = builder.tempfile_in(folder).with_context(named)?;
     {
+        // Smaller than the parts of a profile that is stored as it is: those are not copied.
         let mut writer = BufWriter::with_capacity(32 << 10, temporary.as_file_mut());
         body(&mut writer)?;
         writer.flush().with_context(named)?;

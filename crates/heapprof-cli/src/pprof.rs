@@ -55,12 +55,13 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
         bail!("no profile source specified");
     }
     let config = Config::new(typed)?;
-    // These do not look at stacks, if no filter does.
-    let profile = match config.format {
-        "proto" | "tags" | "comments" => {
-            load::load(&sources.stacks_as_written(), &config, load::Keep::AsAsked)?
-        }
-        _ => load::load(sources, &config, load::Keep::AsAsked)?,
+    // These do not look at stacks, if no filter does; a sum does.
+    let passed_on = matches!(config.format, "proto" | "tags" | "comments")
+        && config.sources.len() == 1
+        && config.base.is_none();
+    let profile = match passed_on {
+        true => load::load(&sources.stacks_as_written(), &config, load::Keep::AsAsked)?,
+        false => load::load(sources, &config, load::Keep::AsAsked)?,
     };
     report::report(profile, &config)?;
     Ok(ExitCode::SUCCESS)

@@ -64,7 +64,7 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
     let mut stream = Stream::new(Inflate::new(reader)?, options.max_inflated);
     let mut decoder = Decoder::default();
     if options.stacks_as_written {
-        decoder.samples = samples::RawSamples::as_written();
+        decoder.samples = samples::RawSamples::keeping_bytes();
     }
     let result = loop {
         match stream.next() {

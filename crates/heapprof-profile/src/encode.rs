@@ -1,4 +1,5 @@
-//! From a [`Profile`] to a file, field by field through prost: equal profiles give equal bytes.
+//! From a [`Profile`] to a file, field by field: equal profiles give equal bytes. Samples and locations, which are nearly all of
+//! it, are written by hand, the rest through prost.
 //!
 //! Messages, text and packing come in the order pprof writes them (facts from google/pprof's
 //! profile/encode.go), so that its output and ours can be compared.
@@ -75,8 +76,10 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
     let samples = &profile.samples;
     let write = || {
         encoder.sample_types(profile)?;
-        encoder.know_ids(profile);
-        let written = samples.stacks.as_written(&profile.location);
+        let written = samples.stacks.bytes_for(&profile.location);
+        if written.is_none() {
+            encoder.know_ids(profile);
+        }
         let mut stack = PackedStack::default();
         for i in 0..samples.len() {
             let labels = encoder.labels(profile, samples.label_set(i));
@@ -93,7 +96,7 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
     write().map_err(Error::Write)
 }
 
-/// What is given to gzip at once.
+/// What is written at once.
 const FLUSH: usize = 64 << 10;
 
 /// Writes a file in its order: sample types, samples, and the other tables.
@@ -403,6 +406,61 @@ fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is written by hand is what prost makes of the message.
+    #[test]
+    fn locations_are_as_prost_writes_them() {
+        let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
+        builder.folded("main;inner", &[1]);
+        let mut profile = builder.finish();
+        let line = profile.line[0];
+        let lines = [
+            line,
+            crate::Line {
+                line: -1,
+                column: -2,
+                ..line
+            },
+            crate::Line {
+                line: 0,
+                column: 300,
+                ..line
+            },
+        ];
+        profile.function[line.function.index()].id = 1 << 40;
+        profile.line = lines.to_vec();
+        let mapping = profile.mapping.first().map(|_| crate::MappingIndex(0));
+        for (id, address, mapping, line, is_folded) in [
+            (1, 0, None, 0..0, false),
+            (200, 0x7fff_ffff_f000, mapping, 0..3, true),
+            (u64::MAX, u64::MAX, mapping, 1..2, false),
+        ] {
+            let location = Location {
+                id,
+                mapping,
+                address,
+                line,
+                is_folded,
+            };
+            let of_line = |line: &crate::Line| proto::Line {
+                function_id: profile.function[line.function.index()].id,
+                line: line.line,
+                column: line.column,
+            };
+            let message = proto::Location {
+                id,
+                mapping_id: mapping.map_or(0, |m| profile.mapping[m.index()].id),
+                address,
+                line: profile.lines(&location).iter().map(of_line).collect(),
+                is_folded,
+            };
+            let mut theirs = Vec::new();
+            prost::encoding::message::encode(4, &message, &mut theirs);
+            let mut ours = Encoder::new(Vec::new(), FLUSH);
+            ours.location(&profile, &location).unwrap();
+            assert_eq!(ours.buf, theirs, "{location:?}");
+        }
+    }
 
     #[test]
     fn varints_are_as_prost_writes_them() {

@@ -31,7 +31,6 @@ mod pack;
 mod proto;
 mod sample_type;
 mod scale;
-mod stacks;
 mod strings;
 mod unit;
 mod wire;

@@ -1,5 +1,7 @@
 //! The model: pprof's messages with references resolved to indices and text interned.
 
+pub(crate) mod stacks;
+
 use std::hash::BuildHasher;
 use std::ops::Range;
 
@@ -7,8 +9,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::error::Warning;
-use crate::stacks::Stacks;
 use crate::strings::{StringId, StringTable};
+use stacks::Stacks;
 
 macro_rules! index {
     ($($(#[$doc:meta])* $name:ident),*) => {$(

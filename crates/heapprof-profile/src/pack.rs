@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Blocks are decided on one by one.
+/// Blocks, of this size up to twice as much, are decided on one by one.
 pub(crate) const BLOCK: usize = 4 * STORED;
 /// What is tried of a block.
 const TRIED: usize = 2 << 10;
@@ -145,6 +145,19 @@ mod tests {
             let mut packer = Packer::new(Vec::new()).unwrap();
             packer.write_all(bytes).unwrap();
             let packed = packer.finish().unwrap();
+            // In pieces: some fill a block that has been begun, some are more than one.
+            for piece in [BLOCK - 1, BLOCK + 7, 3 * BLOCK, 1000] {
+                let mut packer = Packer::new(Vec::new()).unwrap();
+                packer.write_all(&bytes[..bytes.len().min(1)]).unwrap();
+                for bytes in bytes.get(1..).unwrap_or_default().chunks(piece) {
+                    packer.write_all(bytes).unwrap();
+                }
+                let packed = packer.finish().unwrap();
+                let mut back = Vec::new();
+                let mut gzip = flate2::read::GzDecoder::new(&packed[..]);
+                gzip.read_to_end(&mut back).unwrap();
+                assert!(back == bytes, "{} in pieces of {piece}", bytes.len());
+            }
             assert!(
                 packed.len() <= 23 + bytes.len() * most / 100,
                 "{}",

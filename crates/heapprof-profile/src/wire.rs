@@ -85,6 +85,14 @@ fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number, ends.trailing_zeros() as usize / 8 + 1))
 }
 
+/// A defect of a varint, with the field that it is in.
+fn of_field(field: u32, defect: WireDefect) -> WireDefect {
+    match defect {
+        WireDefect::Truncated { .. } => WireDefect::Truncated { field },
+        other => other,
+    }
+}
+
 fn split_tag(tag: u64) -> Result<(u32, u8), WireDefect> {
     match tag >> 3 {
         field @ 1..=0x1fff_ffff => Ok((field as u32, (tag & 7) as u8)),
@@ -167,10 +175,7 @@ impl<'a> Fields<'a> {
     fn field(&mut self, start: usize) -> Result<(u32, Value<'a>), WireDefect> {
         let mut pos = start;
         let (field, wire_type) = split_tag(varint(self.data, &mut pos)?)?;
-        let named = |defect| match defect {
-            WireDefect::Truncated { .. } => WireDefect::Truncated { field },
-            other => other,
-        };
+        let named = |defect| of_field(field, defect);
         let value = match wire_type {
             0 => Value::Varint(varint(self.data, &mut pos).map_err(named)?),
             1 | 5 => {
@@ -261,7 +266,11 @@ impl<'a> Fields<'a> {
                                 }
                                 // The packed numbers end where the field does.
                                 None => varint(rest, &mut length).map_err(|defect| {
-                                    self.error(self.pos.saturating_sub(rest.len()), defect)
+                                    let begin = self.pos.saturating_sub(packed.len());
+                                    self.error(
+                                        begin + packed.len() - rest.len(),
+                                        of_field(field, defect),
+                                    )
                                 })?,
                             };
                             each(number);

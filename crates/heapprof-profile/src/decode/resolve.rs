@@ -4,10 +4,10 @@ use super::samples::RawSamples;
 use super::tables::RawTables;
 use super::{Decoder, resolved};
 use crate::error::{Error, Object, Warning};
+use crate::model::stacks::Stacks;
 use crate::model::{
     Function, FunctionIndex, Label, LabelSets, LocationIndex, Mapping, MappingIndex, Profile,
 };
-use crate::stacks::Stacks;
 use crate::strings::StringId;
 
 fn invalid(object: Object, offset: Option<u64>, defect: String) -> Error {
@@ -26,6 +26,8 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
         mut tables,
         ..
     } = decoder;
+    let location = std::mem::take(&mut tables.location);
+    let line = std::mem::take(&mut tables.line);
     let text = |number: u64, what: &str, object: Object, offset: Option<u64>| {
         let id = usize::try_from(number)
             .ok()
@@ -80,6 +82,8 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
             .collect::<Result<_, _>>()?,
         default_sample_type: top(decoder.default_sample_type, "default_sample_type")?,
         doc_url: top(decoder.doc_url, "doc_url")?,
+        location,
+        line,
         ..Profile::default()
     };
     if !samples.is_empty() && samples.samples.width != profile.sample_type.len() {
@@ -94,14 +98,13 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
 
     profile.mapping = mappings(&tables, &text)?;
     profile.function = functions(&tables, &text)?;
+    locations(&mut profile, &tables)?;
     profile.label_sets = label_sets(&mut samples, &tables, &text)?;
     samples.samples.stacks = stacks(&mut samples, &tables)?;
-    profile.warnings.extend(locations(&mut tables)?);
     if tables.not_utf8 > 0 {
         profile.warnings.push(Warning::NotUtf8(tables.not_utf8));
     }
     profile.samples = samples.samples;
-    (profile.location, profile.line) = (tables.location, tables.line);
     profile.strings = tables.strings;
     Ok(profile)
 }
@@ -142,11 +145,11 @@ fn functions(tables: &RawTables, text: Text<'_>) -> Result<Vec<Function>, Error>
     tables.function.iter().enumerate().map(resolve).collect()
 }
 
-/// What stood for ids of mappings and functions becomes their positions.
-fn locations(tables: &mut RawTables) -> Result<Option<Warning>, Error> {
+/// What stands for ids of mappings and functions becomes their positions.
+fn locations(profile: &mut Profile, tables: &RawTables) -> Result<(), Error> {
     let mut missing = 0;
-    for (i, location) in tables.location.iter_mut().enumerate() {
-        for line in &mut tables.line[location.line.start as usize..location.line.end as usize] {
+    for (i, location) in profile.location.iter_mut().enumerate() {
+        for line in &mut profile.line[location.line.start as usize..location.line.end as usize] {
             let id = tables.functions.id(line.function.0);
             // No function has id 0.
             let Some(function) = tables.function_index.get(id) else {
@@ -164,7 +167,10 @@ fn locations(tables: &mut RawTables) -> Result<Option<Warning>, Error> {
         missing += usize::from(id != 0 && mapping.is_none());
         location.mapping = mapping.map(MappingIndex);
     }
-    Ok((missing > 0).then_some(Warning::MissingMapping(missing)))
+    if missing > 0 {
+        profile.warnings.push(Warning::MissingMapping(missing));
+    }
+    Ok(())
 }
 
 fn label_sets(

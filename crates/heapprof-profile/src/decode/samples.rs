@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 use super::stack::read_short;
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};
+use crate::model::stacks::Written;
 use crate::model::{LabelSetIndex, LocationIndex, Samples};
-use crate::stacks::Written;
 use crate::wire::{Fields, Value};
 
 /// A label with string numbers as in the file.
@@ -44,7 +44,7 @@ pub(super) struct RawSamples {
 
 impl RawSamples {
     /// No samples yet, whose stacks will be kept as they are written.
-    pub(super) fn as_written() -> Self {
+    pub(super) fn keeping_bytes() -> Self {
         Self {
             written: Some(Written::default()),
             ..Self::default()
@@ -52,7 +52,7 @@ impl RawSamples {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.samples.is_empty()
+        self.end.is_empty()
     }
 
     /// Reads one sample, whose body begins at `offset` of the profile.
@@ -68,12 +68,12 @@ impl RawSamples {
             first_frame = 0;
         }
         // The packed ids, if all are in one field.
-        let mut whole = None;
+        let mut packed_ids = None;
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => {
                     let stack = &mut self.stacks;
-                    whole = match value {
+                    packed_ids = match value {
                         Value::Bytes(packed) if stack.len() == first_frame => Some(packed),
                         _ => None,
                     };
@@ -116,7 +116,7 @@ impl RawSamples {
         self.end.push(last_end + stack.len());
         if let Some(written) = &mut self.written {
             // What stands for an id is not what is written for it.
-            written.push(stack, whole.filter(|_| self.locations.is_empty()));
+            written.push(stack, packed_ids.filter(|_| self.locations.is_empty()));
         }
         let label_set = match self.scratch.is_empty() {
             true => 0,

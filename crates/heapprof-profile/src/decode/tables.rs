@@ -136,6 +136,7 @@ impl RawTables {
     pub(super) fn location(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
         let object = Object::Location(self.location.len() + 1);
         let begin = self.lines(offset, object)?;
+        let mut mapping = 0;
         let mut location = Location {
             id: 0,
             mapping: None,
@@ -147,10 +148,7 @@ impl RawTables {
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => location.id = fields.number(field, value)?,
-                2 => {
-                    let id = fields.number(field, value)?;
-                    location.mapping = Some(MappingIndex(self.mappings.of(id)));
-                }
+                2 => mapping = fields.number(field, value)?,
                 3 => location.address = fields.number(field, value)?,
                 4 => {
                     let at = fields.offset();
@@ -162,6 +160,7 @@ impl RawTables {
             }
         }
         check_id(&mut self.location_index, location.id, offset, object)?;
+        location.mapping = Some(MappingIndex(self.mappings.of(mapping)));
         location.line.end = self.lines(offset, object)?;
         self.location.push(location);
         self.location_offset.push(offset);
@@ -179,6 +178,7 @@ impl RawTables {
     }
 
     fn line(&mut self, body: &[u8], offset: u64, object: Object) -> Result<(), Error> {
+        let mut function = 0;
         let mut line = Line {
             function: FunctionIndex(0),
             line: 0,
@@ -187,15 +187,13 @@ impl RawTables {
         let mut fields = Fields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
-                1 => {
-                    let id = fields.number(field, value)?;
-                    line.function = FunctionIndex(self.functions.of(id));
-                }
+                1 => function = fields.number(field, value)?,
                 2 => line.line = fields.number(field, value)? as i64,
                 3 => line.column = fields.number(field, value)? as i64,
                 _ => {}
             }
         }
+        line.function = FunctionIndex(self.functions.of(function));
         self.line.push(line);
         Ok(())
     }

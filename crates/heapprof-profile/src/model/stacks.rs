@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::model::{Location, LocationIndex};
+use super::{Location, LocationIndex};
 use crate::wire;
 
 /// All stacks, one behind the other, each leaf first.
@@ -18,7 +18,7 @@ pub(crate) struct Stacks {
     written: Option<Written>,
 }
 
-/// Stacks as packed ids, in as few bytes as these take, where each id is the location's position and 1.
+/// Stacks as packed ids, in as few bytes as these take. In [`Stacks`] each id is the location's position and 1.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     bytes: Vec<u8>,
@@ -52,29 +52,22 @@ impl Stacks {
         self.end.last().copied().unwrap_or(0)
     }
 
-    /// Where the frames of stack `i` are among all.
-    fn range(&self, i: usize) -> Range<usize> {
-        let begin = if i == 0 { 0 } else { self.end[i - 1] };
-        begin..self.end[i]
-    }
-
     #[inline]
     pub(crate) fn get(&self, i: usize) -> &[LocationIndex] {
-        &self.all()[self.range(i)]
+        &self.all()[range(&self.end, i)]
     }
 
     /// The number of frames of stack `i`.
     pub(crate) fn frames_of(&self, i: usize) -> usize {
-        self.range(i).len()
+        range(&self.end, i).len()
     }
 
-    /// The stacks as a file has them whose locations have these ids, if that is known.
-    pub(crate) fn as_written(&self, locations: &[Location]) -> Option<&Written> {
-        let numbers = locations
-            .iter()
-            .zip(1..)
-            .all(|(location, number)| location.id == number);
-        self.written.as_ref().filter(|_| numbers)
+    /// The bytes of stacks in a file with these locations, if they are known.
+    pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&Written> {
+        let written = self.written.as_ref()?;
+        let mut numbered = locations.iter().zip(1..);
+        let same = numbered.all(|(location, number)| location.id == number);
+        same.then_some(written)
     }
 
     #[inline]
@@ -84,14 +77,8 @@ impl Stacks {
 
     #[cold]
     fn read(&self) -> Vec<LocationIndex> {
-        let bytes = self
-            .written
-            .as_ref()
-            .map_or(&[][..], |written| &written.bytes);
-        let (mut all, mut at) = (Vec::with_capacity(self.frames()), 0);
-        while let Ok(id) = wire::varint(bytes, &mut at) {
-            all.push(LocationIndex((id - 1) as u32));
-        }
+        let mut all = self.written.as_ref().map_or_else(Vec::new, Written::ids);
+        all.iter_mut().for_each(|id| id.0 -= 1);
         all
     }
 
@@ -104,6 +91,12 @@ impl Stacks {
     }
 }
 
+/// Where part `i` is, of parts that end there.
+fn range(end: &[usize], i: usize) -> Range<usize> {
+    let begin = if i == 0 { 0 } else { end[i - 1] };
+    begin..end[i]
+}
+
 impl PartialEq for Stacks {
     fn eq(&self, other: &Self) -> bool {
         self.end == other.end && self.all() == other.all()
@@ -113,9 +106,17 @@ impl PartialEq for Stacks {
 impl Written {
     /// Adds a stack: its ids, and its packed bytes, if it was packed.
     pub(crate) fn push(&mut self, ids: &[LocationIndex], packed: Option<&[u8]>) {
+        // The bytes an id needs: none is written in fewer, so all are in as few if their sum is the least.
+        let needed = |id: u32| {
+            (7..32)
+                .step_by(7)
+                .fold(1, |n, bits| n + u32::from(id >> bits != 0))
+        };
+        let least: u32 = ids.iter().map(|id| needed(id.0)).sum();
         match packed {
-            // A number that takes more bytes than it needs ends with 0, and no other has a byte 0 but 0 itself.
-            Some(packed) if !packed.contains(&0) => self.bytes.extend_from_slice(packed),
+            Some(packed) if packed.len() == least as usize => {
+                self.bytes.extend_from_slice(packed);
+            }
             _ => {
                 for id in ids {
                     prost::encoding::encode_varint(u64::from(id.0), &mut self.bytes);
@@ -135,8 +136,7 @@ impl Written {
 
     /// The ids of stack `i`.
     pub(crate) fn get(&self, i: usize) -> &[u8] {
-        let begin = if i == 0 { 0 } else { self.end[i - 1] };
-        &self.bytes[begin..self.end[i]]
+        &self.bytes[range(&self.end, i)]
     }
 
     /// All ids, one stack's after the other's.
