@@ -8,7 +8,8 @@ const BLOCK: usize = 64;
 /// So many whole bytes.
 const WHOLE: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 
-/// Adds numbers of up to three bytes to `ids`, until a longer one or the last few: how many bytes they took.
+/// Adds numbers of up to three bytes to `ids`, until a longer one: how many bytes they took.
+/// Of fewer than four bytes it reads none.
 ///
 /// First the ends of all numbers of a block are found, then each is read from end to end, so that none waits
 /// for what the one before it was.
@@ -33,12 +34,16 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
             while ends != 0 {
                 let next = block * BLOCK + ends.trailing_zeros() as usize + 1;
                 ends &= ends - 1;
-                let word = packed.get(begin..begin + 4);
-                let Some(word) = word.and_then(|word| word.try_into().ok()) else {
-                    break 'block false;
+                let word = match (packed[begin..].first_chunk(), packed.last_chunk()) {
+                    (Some(word), _) => u32::from_le_bytes(*word),
+                    // The last one: of the last four bytes, those before it are shifted away.
+                    (_, Some(word)) => {
+                        u32::from_le_bytes(*word) >> (8 * (4 + begin - packed.len()))
+                    }
+                    _ => break 'block false,
                 };
                 let number = match next - begin {
-                    length @ 1..=3 => u32::from_le_bytes(word) & WHOLE[length],
+                    length @ 1..=3 => word & WHOLE[length],
                     _ => break 'block false,
                 };
                 of_block[read].0 = number & 0x7f | number >> 1 & 0x3f80 | number >> 2 & 0x1f_c000;
@@ -111,10 +116,7 @@ mod tests {
             }
             assert_eq!((pos, ids[0].0), (length, 7), "{numbers:?}");
             let (read, short) = (ids.len() - 1, numbers.iter().take_while(|&&n| n < 1 << 21));
-            assert!(
-                read == short.count() || packed.len() - length < 4,
-                "{numbers:?}"
-            );
+            assert!(read == short.count() || packed.len() < 4, "{numbers:?}");
             together += read;
         }
         assert!(together > 200_000, "{together}");

@@ -107,11 +107,8 @@ impl Written {
     /// Adds a stack: its ids, and its packed bytes, if it was packed.
     pub(crate) fn push(&mut self, ids: &[LocationIndex], packed: Option<&[u8]>) {
         // The bytes an id needs: none is written in fewer, so all are in as few if their sum is the least.
-        let needed = |id: u32| {
-            (7..32)
-                .step_by(7)
-                .fold(1, |n, bits| n + u32::from(id >> bits != 0))
-        };
+        let above = |id: u32, bits: u32| u32::from(id >> bits != 0);
+        let needed = |id| 1 + above(id, 7) + above(id, 14) + above(id, 21) + above(id, 28);
         let least: u32 = ids.iter().map(|id| needed(id.0)).sum();
         match packed {
             Some(packed) if packed.len() == least as usize => {
