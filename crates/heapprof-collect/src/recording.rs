@@ -54,6 +54,11 @@ impl Reason {
         (Self::Terminated, "terminated by a signal"),
     ];
 
+    /// Whether there is nothing to record after it.
+    fn ends_program(self) -> bool {
+        matches!(self, Self::Exit | Self::Terminated)
+    }
+
     pub(crate) fn from_number(n: u8) -> Self {
         Self::ALL[usize::from(n) % Self::ALL.len()].0
     }
@@ -280,7 +285,7 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let Some(_held) = held else {
         return Err(Error::Busy);
     };
-    let is_end = matches!(reason, Reason::Exit | Reason::Terminated);
+    let is_end = reason.ends_program();
     if ENDED.fetch_or(is_end, Ordering::AcqRel) && !reason.is_last() && reason != Reason::Request {
         // What is still running has its last profile already.
         return Err(Error::Busy);
@@ -328,7 +333,7 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
     let mut line = format!(
         "{} {} {} {} {} {} ",
         sys::process_id(),
-        u8::from(matches!(reason, Reason::Exit | Reason::Terminated)),
+        u8::from(reason.ends_program()),
         u8::from(engine::is_exact()),
         totals.in_use,
         totals.peak,

@@ -1,7 +1,8 @@
 //! gzip for writers in a hurry: what packs well is packed quickly, the rest is stored as it is.
 //!
 //! Stacks of a large program are almost random numbers; packing them takes longer than everything else that is done
-//! to a profile, and saves little. So each block is tried by its beginning. Source of the format: RFC 1951, RFC 1952.
+//! to a profile, and saves little. So a block is tried by its beginning, and after many in vain not even that.
+//! Source of the format: RFC 1951, RFC 1952.
 
 use std::io::{self, Write};
 
@@ -21,7 +22,14 @@ pub(crate) struct Packer<W> {
     packed: Vec<u8>,
     compress: Compress,
     crc: Crc,
+    /// How many blocks in a row were tried in vain.
+    in_vain: usize,
+    /// How many blocks are stored without a try.
+    untried: usize,
 }
+
+/// So many blocks tried in vain, and as many more are not tried: what follows them is like them, or small beside them.
+const PATIENCE: usize = 16;
 
 impl<W: Write> Packer<W> {
     pub(crate) fn new(mut writer: W) -> io::Result<Self> {
@@ -33,6 +41,8 @@ impl<W: Write> Packer<W> {
             packed: Vec::with_capacity(BLOCK + BLOCK / 8),
             compress: Compress::new(Compression::fast(), false),
             crc: Crc::new(),
+            in_vain: 0,
+            untried: 0,
         })
     }
 
@@ -57,21 +67,34 @@ impl<W: Write> Packer<W> {
 
     fn block(&mut self, block: &[u8]) -> io::Result<()> {
         self.crc.update(block);
+        if self.untried > 0 {
+            self.untried -= 1;
+            return self.store(block);
+        }
         let tried = &block[..block.len().min(TRIED)];
         self.pack(tried)?;
         // Less than half of it saved is not worth the time.
         if self.packed.len() * 2 > tried.len() {
-            for part in block.chunks(STORED) {
-                let [low, high] = (part.len() as u16).to_le_bytes();
-                self.writer.write_all(&[0, low, high, !low, !high])?;
-                self.writer.write_all(part)?;
+            self.in_vain += 1;
+            if self.in_vain >= PATIENCE {
+                self.untried = PATIENCE;
             }
-            return Ok(());
+            return self.store(block);
         }
+        self.in_vain = 0;
         if tried.len() < block.len() {
             self.pack(block)?;
         }
         self.writer.write_all(&self.packed)
+    }
+
+    fn store(&mut self, block: &[u8]) -> io::Result<()> {
+        for part in block.chunks(STORED) {
+            let [low, high] = (part.len() as u16).to_le_bytes();
+            self.writer.write_all(&[0, low, high, !low, !high])?;
+            self.writer.write_all(part)?;
+        }
+        Ok(())
     }
 
     /// Packs bytes so that they refer to nothing before them, whole bytes long.
@@ -168,5 +191,34 @@ mod tests {
             gzip.read_to_end(&mut back).unwrap();
             assert!(back == bytes, "{}", bytes.len());
         }
+    }
+
+    #[test]
+    fn what_does_not_pack_is_tried_again_after_a_while() {
+        let mut seed = 1u64;
+        let random: Vec<u8> = (0..BLOCK)
+            .map(|_| {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (seed >> 56) as u8
+            })
+            .collect();
+        let text = vec![b'x'; BLOCK];
+        let mut packer = Packer::new(Vec::new()).unwrap();
+        let mut stored = Vec::new();
+        for block in 0..3 * PATIENCE {
+            // In vain, then not tried, then packed.
+            let bytes = if block < PATIENCE { &random } else { &text };
+            let before = packer.writer.len();
+            packer.write_all(bytes).unwrap();
+            stored.push(packer.writer.len() - before > BLOCK);
+        }
+        assert_eq!(
+            stored,
+            [vec![true; 2 * PATIENCE], vec![false; PATIENCE]].concat()
+        );
+        let packed = packer.finish().unwrap();
+        let mut gzip = flate2::read::GzDecoder::new(&packed[..]);
+        let length = io::copy(&mut gzip, &mut io::sink()).unwrap();
+        assert_eq!(length as usize, 3 * PATIENCE * BLOCK);
     }
 }
