@@ -334,6 +334,22 @@ fn what_cannot_be_done_is_one_line() {
 }
 
 #[test]
+fn what_is_mended_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("odd.pb");
+    let mut parts = crate::wire::Parts::default();
+    parts.strings.extend(crate::wire::len(6, [b'a', 0xff]));
+    std::fs::write(&file, parts.bytes()).unwrap();
+    let run = pprof(&["-top", "-symbolize=none", file.to_str().unwrap()]);
+    assert_eq!(run.code, 0);
+    let said = run
+        .err
+        .lines()
+        .filter(|line| line.contains("odd.pb: 1 texts are not UTF-8"));
+    assert_eq!(said.count(), 1, "{}", run.err);
+}
+
+#[test]
 fn filters_that_match_nothing_are_said() {
     let table = [
         ("-focus=bananas", "Focus"),

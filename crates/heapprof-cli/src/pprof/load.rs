@@ -154,6 +154,10 @@ fn one(sources: &Sources, name: &str, config: &Config, seen: Seen) -> Result<(Pr
         }
         None => sources.unmerged(name, seen)?,
     };
+    // Text that is not UTF-8 is changed, which pprof would not do.
+    for warning in &profile.warnings {
+        messages::note(&format!("{name}: {warning}"));
+    }
     binaries::locate(&mut profile, config);
     if let Some(address) = &address {
         binaries::name_by_url(&mut profile, &address.url);
