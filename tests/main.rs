@@ -43,6 +43,8 @@ mod leaks;
 mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
+// Where profiles come from: standard input, parts of files, servers, the newest recording.
+mod sources;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
 // Debug files: where they are found, and which are refused.

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crate::expectations::check;
-use crate::harness::{command, heapprof, root};
-use crate::watched::{Run, run};
+use crate::harness::{Run, command, heapprof, root};
+use crate::watched::run;
 
 /// Whether a profile must be there at the end.
 #[derive(Clone, Copy, PartialEq)]

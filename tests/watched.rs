@@ -6,12 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What a run left.
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
+use crate::harness::Run;
 
 /// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, what nohup starts SIGHUP, and so
 /// would the program.

@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
 mod drop_in;
+mod files;
 mod leaks;
 pub(crate) mod record;
 mod store;
@@ -13,6 +14,7 @@ use heapprof_formats::Values;
 use heapprof_report::Format;
 
 pub(crate) use drop_in::{DropInArgs, help_of};
+pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use record::RecordArgs;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -509,80 +511,6 @@ pub(crate) struct FlameArgs {
     pub(crate) question: QuestionArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MergeArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConvertTo {
-    /// pprof's format, gzipped
-    Pprof,
-    /// Folded stacks of one sample type
-    Folded,
-    /// Everything, one sample a line
-    Json,
-    /// One sample a row, one column a sample type
-    Csv,
-    /// speedscope's JSON, one profile a sample type
-    Speedscope,
-    /// Heap profile text, for pprof, google-pprof and jeprof
-    Gperftools,
-    /// The same with names, for google-pprof and jeprof
-    Symbolized,
-    /// Firefox Profiler's JSON, one thread a sample type
-    Firefox,
-    /// The call graph, for KCachegrind and callgrind_annotate
-    Callgrind,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ConvertArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    /// The form to write
-    #[arg(long, value_enum)]
-    pub(crate) to: ConvertTo,
-    /// For folded: which values
-    #[arg(short = 't', long, value_name = "TYPE")]
-    pub(crate) sample_type: Option<String>,
-    /// What a frame is: any level for folded, functions or lines for speedscope
-    #[arg(short, long, value_name = "LEVEL")]
-    pub(crate) granularity: Option<Granularity>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SymbolizeArgs {
-    /// The profile; with -o also - for stdin, a URL, or a name in the database
-    #[arg(value_name = "FILE")]
-    pub(crate) file: String,
-    /// A folder with debug files or binaries; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub(crate) debug_dir: Vec<PathBuf>,
-    /// The profiled machine's files are below this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) sysroot: Option<PathBuf>,
-    /// Add this to each address that is looked up; -1 where they are return addresses
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "0",
-        allow_negative_numbers = true
-    )]
-    pub(crate) adjust: i64,
-    /// Look up what has names already, too
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Write to this file, - for stdout, and leave FILE as it is
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) output: Option<PathBuf>,
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -59,10 +59,9 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")
         && config.sources.len() == 1
         && config.base.is_none();
-    let profile = match passed_on {
-        true => load::load(&sources.stacks_as_written(), &config, load::Keep::AsAsked)?,
-        false => load::load(sources, &config, load::Keep::AsAsked)?,
-    };
+    let as_written = sources.stacks_as_written();
+    let sources = if passed_on { &as_written } else { sources };
+    let profile = load::load(sources, &config, load::Keep::AsAsked)?;
     report::report(profile, &config)?;
     Ok(ExitCode::SUCCESS)
 }

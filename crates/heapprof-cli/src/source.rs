@@ -66,9 +66,7 @@ impl Sources {
                 Source::new(several.join(" + "), merged)
             }
         };
-        for warning in &source.profile.warnings {
-            messages::note(&format!("{}: {warning}", source.name));
-        }
+        say_warnings(&source.name, &source.profile);
         Ok(source)
     }
 
@@ -233,6 +231,13 @@ pub(crate) fn as_pprof_sees_it(reading: Reading) -> Profile {
         reshape::drop_empty_labels(&mut profile);
     }
     profile
+}
+
+/// Says what was odd about a file.
+pub(crate) fn say_warnings(name: &str, profile: &Profile) {
+    for warning in &profile.warnings {
+        messages::note(&format!("{name}: {warning}"));
+    }
 }
 
 /// The profile, to change it.

@@ -30,13 +30,10 @@ pub fn has_ended() -> bool {
 fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
-        Ok(_) => {
-            let state = dump();
-            ENDED.store(state, Ordering::Release);
-            if state == NOT {
-                collect::go_on();
-            }
-        }
+        Ok(_) => match dump() {
+            NOT => go_on(),
+            state => ENDED.store(state, Ordering::Release),
+        },
         Err(_) => wait(),
     }
     free.is_ok()

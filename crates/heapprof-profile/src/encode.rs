@@ -83,13 +83,15 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
         let mut stack = PackedStack::default();
         for i in 0..samples.len() {
             let labels = encoder.labels(profile, samples.label_set(i));
-            let values = samples.values(i);
-            if let Some(written) = written {
-                encoder.sample(samples.stacks.frames_of(i), written.get(i), values, labels)?;
-                continue;
-            }
-            stack.set(samples.stack(i), &encoder.ids);
-            encoder.sample(stack.frames(), stack.packed(), values, labels)?;
+            let packed = match written {
+                Some(written) => written.get(i),
+                None => {
+                    stack.set(samples.stack(i), &encoder.ids);
+                    stack.packed()
+                }
+            };
+            let frames = samples.stacks.frames_of(i);
+            encoder.sample(frames, packed, samples.values(i), labels)?;
         }
         encoder.tables(profile)?.flush()
     };

@@ -27,6 +27,7 @@ mod inflate;
 mod merge;
 mod model;
 mod pack;
+mod parts;
 #[allow(missing_docs, unreachable_pub, dead_code)]
 mod proto;
 mod sample_type;

@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::error::Warning;
+use crate::parts::range;
 use crate::strings::{StringId, StringTable};
 use stacks::Stacks;
 
@@ -385,9 +386,7 @@ impl LabelSets {
 }
 
 fn set<'a>(label: &'a [Label], end: &[usize], id: u32) -> &'a [Label] {
-    let id = id as usize;
-    let start = if id == 0 { 0 } else { end[id - 1] };
-    &label[start..end[id]]
+    &label[range(end, id as usize)]
 }
 
 impl Profile {

@@ -145,16 +145,26 @@ mod tests {
     use super::*;
     use std::io::Read;
 
+    fn random(length: usize) -> Vec<u8> {
+        let mut seed = 1u64;
+        let next = |_| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (seed >> 56) as u8
+        };
+        (0..length).map(next).collect()
+    }
+
+    fn unpacked(packed: &[u8]) -> Vec<u8> {
+        let mut back = Vec::new();
+        let mut gzip = flate2::read::GzDecoder::new(packed);
+        gzip.read_to_end(&mut back).unwrap();
+        back
+    }
+
     #[test]
     fn what_is_packed_comes_back() {
         // Random bytes, text, and both in one file, of sizes around a block's.
-        let mut seed = 1u64;
-        let random: Vec<u8> = (0..3 * BLOCK)
-            .map(|_| {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
-                (seed >> 56) as u8
-            })
-            .collect();
+        let random = random(3 * BLOCK);
         let text = "one stack after the other; ".repeat(3 * BLOCK / 27);
         let mixed = [&random[..BLOCK + 5], text.as_bytes(), &random[..9]].concat();
         for (bytes, most) in [
@@ -175,10 +185,7 @@ mod tests {
                 for bytes in bytes.get(1..).unwrap_or_default().chunks(piece) {
                     packer.write_all(bytes).unwrap();
                 }
-                let packed = packer.finish().unwrap();
-                let mut back = Vec::new();
-                let mut gzip = flate2::read::GzDecoder::new(&packed[..]);
-                gzip.read_to_end(&mut back).unwrap();
+                let back = unpacked(&packer.finish().unwrap());
                 assert!(back == bytes, "{} in pieces of {piece}", bytes.len());
             }
             assert!(
@@ -186,22 +193,13 @@ mod tests {
                 "{}",
                 bytes.len()
             );
-            let mut back = Vec::new();
-            let mut gzip = flate2::read::GzDecoder::new(&packed[..]);
-            gzip.read_to_end(&mut back).unwrap();
-            assert!(back == bytes, "{}", bytes.len());
+            assert!(unpacked(&packed) == bytes, "{}", bytes.len());
         }
     }
 
     #[test]
     fn what_does_not_pack_is_tried_again_after_a_while() {
-        let mut seed = 1u64;
-        let random: Vec<u8> = (0..BLOCK)
-            .map(|_| {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
-                (seed >> 56) as u8
-            })
-            .collect();
+        let random = random(BLOCK);
         let text = vec![b'x'; BLOCK];
         let mut packer = Packer::new(Vec::new()).unwrap();
         let mut stored = Vec::new();
@@ -216,9 +214,7 @@ mod tests {
             stored,
             [vec![true; 2 * PATIENCE], vec![false; PATIENCE]].concat()
         );
-        let packed = packer.finish().unwrap();
-        let mut gzip = flate2::read::GzDecoder::new(&packed[..]);
-        let length = io::copy(&mut gzip, &mut io::sink()).unwrap();
-        assert_eq!(length as usize, 3 * PATIENCE * BLOCK);
+        let length = unpacked(&packer.finish().unwrap()).len();
+        assert_eq!(length, 3 * PATIENCE * BLOCK);
     }
 }

@@ -5,6 +5,8 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use crate::parts::range;
+
 /// A text of one [`StringTable`]. Equal ids of the same table mean equal texts, and the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StringId(pub(crate) u32);
@@ -96,9 +98,7 @@ impl StringTable {
 }
 
 fn slice<'a>(text: &'a str, end: &[usize], id: u32) -> &'a str {
-    let id = id as usize;
-    let start = if id == 0 { 0 } else { end[id - 1] };
-    &text[start..end[id]]
+    &text[range(end, id as usize)]
 }
 
 impl Default for StringTable {

@@ -43,11 +43,6 @@ pub(crate) fn varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
             *pos += 3;
             Ok(u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(*c) << 14)
         }
-        [a, b, c, d @ 0..0x80, ..] => {
-            *pos += 4;
-            let low = u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7;
-            Ok(low | u64::from(c & 0x7f) << 14 | u64::from(*d) << 21)
-        }
         _ => long_varint(data, pos),
     }
 }
@@ -83,6 +78,15 @@ fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
     let number = word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4;
     Some((number, ends.trailing_zeros() as usize / 8 + 1))
+}
+
+/// The varint that bytes begin with, and its length, where that is quick to say: of one byte, or with enough behind it.
+#[inline]
+fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    match bytes {
+        [number @ 0..0x80, ..] => Some((u64::from(*number), 1)),
+        _ => varint_in_word(bytes),
+    }
 }
 
 /// A defect of a varint, with the field that it is in.
@@ -137,16 +141,9 @@ impl<'a> Fields<'a> {
     /// The next field; `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
-        // Nearly all fields are small numbers or few bytes, with one byte before them: those are read where they are needed.
+        // Nearly all fields are numbers or few bytes, with one byte before them: those are read where they are needed.
         match self.data.get(self.pos..).unwrap_or_default() {
             [] => Ok(None),
-            [tag @ 8..0x80, number @ 0..0x80, ..] if tag & 7 == 0 => {
-                self.pos += 2;
-                Ok(Some((
-                    u32::from(tag >> 3),
-                    Value::Varint(u64::from(*number)),
-                )))
-            }
             [tag @ 8..0x80, length @ 0..0x80, rest @ ..]
                 if tag & 7 == 2 && usize::from(*length) <= rest.len() =>
             {
@@ -154,7 +151,7 @@ impl<'a> Fields<'a> {
                 self.pos += 2 + length;
                 Ok(Some((u32::from(tag >> 3), Value::Bytes(&rest[..length]))))
             }
-            [tag @ 8..0x80, rest @ ..] if tag & 7 == 0 => match varint_in_word(rest) {
+            [tag @ 8..0x80, rest @ ..] if tag & 7 == 0 => match quick_varint(rest) {
                 Some((number, length)) => {
                     self.pos += 1 + length;
                     Ok(Some((u32::from(tag >> 3), Value::Varint(number))))
@@ -250,33 +247,22 @@ impl<'a> Fields<'a> {
             Value::Varint(number) => each(number),
             Value::Bytes(packed) => {
                 let mut rest = packed;
-                loop {
-                    match rest {
-                        [] => break,
-                        [a @ 0..0x80, tail @ ..] => {
-                            each(u64::from(*a));
-                            rest = tail;
-                        }
-                        _ => {
+                while !rest.is_empty() {
+                    let (number, length) = match quick_varint(rest) {
+                        Some(quick) => quick,
+                        None => {
                             let mut length = 0;
-                            let number = match varint_in_word(rest) {
-                                Some((number, in_word)) => {
-                                    length = in_word;
-                                    number
-                                }
+                            let number = varint(rest, &mut length).map_err(|defect| {
                                 // The packed numbers end where the field does.
-                                None => varint(rest, &mut length).map_err(|defect| {
-                                    let begin = self.pos.saturating_sub(packed.len());
-                                    self.error(
-                                        begin + packed.len() - rest.len(),
-                                        of_field(field, defect),
-                                    )
-                                })?,
-                            };
-                            each(number);
-                            rest = &rest[length..];
+                                let begin = self.pos.saturating_sub(packed.len());
+                                let at = begin + packed.len() - rest.len();
+                                self.error(at, of_field(field, defect))
+                            })?;
+                            (number, length)
                         }
-                    }
+                    };
+                    each(number);
+                    rest = &rest[length..];
                 }
             }
             other => return Err(self.mismatch(field, other, "a number or packed numbers")),

@@ -9,7 +9,7 @@ use super::config::Config;
 use super::{binaries, remote, saved, symbols};
 use crate::jeprof::as_jeprof_sees_it;
 use crate::messages;
-use crate::source::{Seen, Sources, as_pprof_sees_it};
+use crate::source::{Seen, Sources, as_pprof_sees_it, say_warnings};
 
 /// The label that marks samples of a base that stays in sight.
 const BASE: (&str, &str) = ("pprof::base", "true");
@@ -155,9 +155,7 @@ fn one(sources: &Sources, name: &str, config: &Config, seen: Seen) -> Result<(Pr
         None => sources.unmerged(name, seen)?,
     };
     // Text that is not UTF-8 is changed, which pprof would not do.
-    for warning in &profile.warnings {
-        messages::note(&format!("{name}: {warning}"));
-    }
+    say_warnings(name, &profile);
     binaries::locate(&mut profile, config);
     if let Some(address) = &address {
         binaries::name_by_url(&mut profile, &address.url);

@@ -10,6 +10,7 @@ use super::stand_in::StandIns;
 use crate::error::{Error, Object};
 use crate::model::stacks::Written;
 use crate::model::{LabelSetIndex, LocationIndex, Samples};
+use crate::parts::range;
 use crate::wire::{Fields, Value};
 
 /// A label with string numbers as in the file.
@@ -128,14 +129,9 @@ impl RawSamples {
 
     /// The number of the label set in `scratch`. Equal bytes are the same set; unequal bytes may be too, which resolving mends.
     fn label_set(&mut self, offset: u64, sample: usize) -> Result<u32, Error> {
-        let encoded = |bytes: &[u8], end: &[usize], id: u32| -> std::ops::Range<usize> {
-            debug_assert!(end[id as usize] <= bytes.len());
-            let id = id as usize;
-            (if id == 0 { 0 } else { end[id - 1] })..end[id]
-        };
         let hash = self.hasher.hash_one(&self.scratch[..]);
         let (bytes, end, scratch) = (&self.label_bytes, &self.label_end, &self.scratch);
-        let same = |&id: &u32| bytes[encoded(bytes, end, id)] == scratch[..];
+        let same = |&id: &u32| bytes[range(end, id as usize)] == scratch[..];
         if let Some(&id) = self.label_index.find(hash, same) {
             return Ok(id + 1);
         }
@@ -149,7 +145,7 @@ impl RawSamples {
         self.label_end.push(self.label_bytes.len());
         let (bytes, end, hasher) = (&self.label_bytes, &self.label_end, &self.hasher);
         self.label_index.insert_unique(hash, id, |&id| {
-            hasher.hash_one(&bytes[encoded(bytes, end, id)])
+            hasher.hash_one(&bytes[range(end, id as usize)])
         });
         Ok(id + 1)
     }

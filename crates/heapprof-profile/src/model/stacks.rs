@@ -2,10 +2,10 @@
 //!
 //! Reading ids and writing them again is half of what it takes to pass a profile on.
 
-use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::{Location, LocationIndex};
+use crate::parts::range;
 use crate::wire;
 
 /// All stacks, one behind the other, each leaf first.
@@ -89,12 +89,6 @@ impl Stacks {
         let all = self.location.get_mut().expect("they were read above");
         (all, &mut self.end)
     }
-}
-
-/// Where part `i` is, of parts that end there.
-fn range(end: &[usize], i: usize) -> Range<usize> {
-    let begin = if i == 0 { 0 } else { end[i - 1] };
-    begin..end[i]
 }
 
 impl PartialEq for Stacks {

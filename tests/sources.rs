@@ -1,0 +1,202 @@
+//! Where profiles come from: files and their parts, standard input, the newest recording, a server.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use crate::harness::{command, ok, run, sample_profiles};
+
+const AFTER: &str = "valid/go.leaky.after.pb.gz";
+const BEFORE: &str = "valid/go.leaky.before.pb.gz";
+
+/// Runs with a file as standard input; what came out.
+fn with_stdin(file: &str, args: &[&str]) -> String {
+    let stdin = std::fs::File::open(sample_profiles().join(file)).unwrap();
+    let output = command(&sample_profiles()).args(args).stdin(stdin).output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn parts_of_standard_input() {
+    const FILE: &str = "foreign/massif/pantry.massif";
+    let row = |text: String| {
+        text.lines()
+            .find(|l| l.contains("label"))
+            .map(str::to_string)
+    };
+    let top = row(ok(&["top", &format!("{FILE}#6")]));
+    assert!(top.is_some());
+    for args in [
+        &["top", "-#6"][..],
+        &["top", "-#6", "--color", "never"],
+        &["top", "--", "-#6"],
+    ] {
+        assert_eq!(row(with_stdin(FILE, args)), top, "{args:?}");
+    }
+    for command in ["pprof", "jeprof"] {
+        let last = format!("{FILE}#6");
+        let expected = row(ok(&[command, "-text", &last]));
+        assert_eq!(row(with_stdin(FILE, &[command, "-text", "-#6"])), expected);
+    }
+    let wrong = run(&sample_profiles(), &["top", "-#six"]);
+    assert_eq!(wrong.code, 2);
+}
+
+/// gperftools tells `alloc_*` apart once something was freed, jemalloc with `prof_accum`.
+#[test]
+fn early_dumps_and_late_ones_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    };
+    write(
+        "1.heap",
+        "heap profile: 3: 3000000 [3: 3000000] @ heapprofile\n3: 3000000 [3: 3000000] @ 0x401001\n",
+    );
+    write(
+        "2.heap",
+        "heap profile: 5: 5000000 [7: 7000000] @ heapprofile\n5: 5000000 [7: 7000000] @ 0x401001\n",
+    );
+    write("1.je", "heap_v2/1\n@ 0x401001\nt*: 3: 3000000 [0: 0]\n");
+    write(
+        "2.je",
+        "heap_v2/1\n@ 0x401001\nt*: 5: 5000000 [7: 7000000]\n",
+    );
+    let out = |args: &[&str]| {
+        let run = run(folder.path(), args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+        run.out
+    };
+    for [one, two] in [
+        ["1.heap", "2.heap"],
+        ["2.heap", "1.heap"],
+        ["1.je", "2.je"],
+        ["2.je", "1.je"],
+    ] {
+        let total = |args: &[&str]| out(args).lines().next().unwrap().to_string();
+        assert_eq!(
+            total(&["jeprof", "--show_bytes", one, two]),
+            "Total: 8000000 B"
+        );
+        let base = format!("--base={one}");
+        let grown = if one.starts_with('1') {
+            "2000000"
+        } else {
+            "-2000000"
+        };
+        let expected = format!("Total: {grown} B");
+        assert_eq!(total(&["jeprof", "--show_bytes", &base, two]), expected);
+        assert!(out(&["jeprof", "--dot", one, two]).contains("Type: inuse_space"));
+        assert!(total(&["diff", one, two]).starts_with("inuse_space: "));
+        assert!(total(&["top", "--unit", "B", one, two]).contains("inuse_space, total 8000000B"));
+        let (a, b) = (format!("{one}.a"), format!("{two}.b"));
+        let database = ["--db", "x.db"];
+        out(&[&["load", "--as", &a, one][..], &database].concat());
+        out(&[&["load", "--as", &b, two][..], &database].concat());
+        assert!(total(&[&["diff", &a, &b][..], &database].concat()).starts_with("inuse_space: "));
+    }
+}
+
+#[test]
+fn standard_input_and_several_profiles() {
+    let mut child = command(&sample_profiles())
+        .args(["top", "-n", "1", "-f", "json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let bytes = std::fs::read(sample_profiles().join(AFTER)).unwrap();
+    child.stdin.take().unwrap().write_all(&bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        ok(&["top", "-n", "1", "-f", "json", AFTER])
+    );
+    let net = |args: &[&str]| -> i64 {
+        let top: serde_json::Value = serde_json::from_str(&ok(args)).unwrap();
+        top["net"].as_i64().unwrap()
+    };
+    let both = net(&["top", "-f", "json", BEFORE, AFTER]);
+    assert_eq!(
+        both,
+        net(&["top", "-f", "json", BEFORE]) + net(&["top", "-f", "json", AFTER])
+    );
+}
+
+#[test]
+fn the_newest_recording_is_meant_when_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = run(folder.path(), &["top"]);
+    assert_eq!(none.code, 2);
+    assert!(
+        none.err
+            .contains("there is no heapprof.*.pb.gz in this folder"),
+        "{}",
+        none.err
+    );
+    let copy = |from: &str, to: &str, age: u64| {
+        let path = folder.path().join(to);
+        std::fs::copy(sample_profiles().join(from), &path).unwrap();
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    };
+    copy(BEFORE, "heapprof.old.1.pb.gz", 500);
+    copy(AFTER, "heapprof.new.2.pb.gz", 100);
+    copy(BEFORE, "other.pb.gz", 0);
+    let newest = run(folder.path(), &["top", "-f", "json"]);
+    assert_eq!(newest.code, 0);
+    assert_eq!(
+        newest.err,
+        "heapprof: reading heapprof.new.2.pb.gz, the newest recording here\n"
+    );
+    assert_eq!(newest.out, ok(&["top", "-f", "json", AFTER]));
+}
+
+/// A profile over HTTP, from a server that answers one request.
+fn serve(answer: Vec<u8>) -> (String, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/debug/pprof/heap", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request);
+        let _ = stream.write_all(&answer);
+    });
+    (url, server)
+}
+
+#[test]
+fn profiles_come_over_http() {
+    let body = std::fs::read(sample_profiles().join(AFTER)).unwrap();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let (url, server) = serve([head.into_bytes(), body].concat());
+    assert_eq!(
+        ok(&["top", "-f", "json", &url]),
+        ok(&["top", "-f", "json", AFTER])
+    );
+    server.join().unwrap();
+    let (url, server) =
+        serve(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec());
+    let missing = run(&sample_profiles(), &["top", &url]);
+    server.join().unwrap();
+    assert_eq!(missing.code, 2);
+    assert!(
+        missing.err.contains("the server answers 404"),
+        "{}",
+        missing.err
+    );
+    let refused = run(&sample_profiles(), &["top", "http://127.0.0.1:1/heap"]);
+    assert_eq!(refused.code, 2);
+    assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
+}
