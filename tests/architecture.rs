@@ -77,6 +77,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "event",
             "filter",
             "frame",
+            "known",
             "live",
             "lock",
             "mappings",

@@ -9,6 +9,8 @@
 //! The stack's identity is a sum of mixed (return address, distance from the root), so that a change costs
 //! as many terms as frames changed.
 
+use crate::known::{Age, Known, Walked, Word};
+use crate::mappings;
 use crate::modules;
 use crate::rule::{Kind, Rule};
 use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
@@ -45,6 +47,8 @@ pub(crate) struct Record {
     steady: bool,
     /// Whether the last comparison with memory found no change.
     tidy: bool,
+    /// The recorded stack's number, if it has one.
+    stack: Option<u32>,
     /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was told of.
     shared: usize,
     /// Return addresses, by frame.
@@ -67,20 +71,22 @@ pub(crate) struct Record {
     kept: [u64; 2 * KEPT + 1],
     /// Frames found anew, leaf first.
     fresh: [(Cursor, Rule); REMEMBERED],
+    known: Known,
 }
 
 #[derive(Clone, Copy)]
 struct Check {
-    at: usize,
-    expected: usize,
+    word: Word,
     frame: u32,
 }
 
 /// What a capture found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Captured {
-    /// The same stack as the last one.
+    /// The stack that the record holds.
     Same,
+    /// Another one, which has this number; the record is as it was.
+    Known(u32),
     /// Another one, which is in the record.
     Recorded,
     /// A stack that can't be remembered (deep, foreign, through a signal): ask [`Record::walk`].
@@ -100,6 +106,7 @@ impl Record {
     /// Forgets the last stack, and whose stack it was.
     pub(crate) fn reset(&mut self) {
         self.forget();
+        self.known.reset();
         self.bounds = Bounds::default();
     }
 
@@ -109,7 +116,26 @@ impl Record {
         if self.steady && self.is_unchanged(frame) {
             return Captured::Same;
         }
+        if self.known.begin() {
+            return self.find_known(frame);
+        }
         self.find_changes(frame)
+    }
+
+    fn find_known(&mut self, frame: Frame) -> Captured {
+        let age = Age {
+            generation: mappings::generation(),
+            epoch: modules::unload_epoch(),
+        };
+        match self.known.find(frame, age) {
+            // The record's own: from now on it is looked at first.
+            found @ Some(_) if found == self.stack => {
+                self.steady = true;
+                Captured::Same
+            }
+            Some(stack) => Captured::Known(stack),
+            None => self.find_changes(frame),
+        }
     }
 
     fn find_changes(&mut self, frame: Frame) -> Captured {
@@ -123,7 +149,7 @@ impl Record {
                 return self.give_up();
             }
             let local = crate::tls::current() as usize;
-            self.bounds = crate::mappings::own_stack(frame.slot, local);
+            self.bounds = mappings::own_stack(frame.slot, local);
             if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
                 return self.give_up();
             }
@@ -204,6 +230,7 @@ impl Record {
         if self.steady {
             return Captured::Same;
         }
+        self.stack = None;
         if keep + fresh > REMEMBERED {
             return self.give_up();
         }
@@ -217,7 +244,7 @@ impl Record {
 
     fn forget(&mut self) {
         (self.len, self.checks, self.hash) = (0, 0, 0);
-        (self.steady, self.shared) = (false, 0);
+        (self.steady, self.shared, self.stack) = (false, 0, None);
     }
 
     fn give_up(&mut self) -> Captured {
@@ -324,9 +351,9 @@ impl Record {
     fn broken_check(&self, keep: usize) -> Option<usize> {
         let end = self.check_end[keep - 1] as usize;
         let broken = self.check[..end].iter().rev().find(|check| {
+            let Word { at, expected } = check.word;
             // SAFETY: checked words lie in this thread's stack above the current frame, as slots do.
-            check.at < self.slot[0] + 8
-                && unsafe { (check.at as *const usize).read() } != check.expected
+            at < self.slot[0] + 8 && unsafe { (at as *const usize).read() } != expected
         });
         broken.map(|check| check.frame as usize)
     }
@@ -391,8 +418,7 @@ impl Record {
 
     fn check(&mut self, at: usize, expected: usize, frame: usize) {
         self.check[self.checks] = Check {
-            at,
-            expected,
+            word: Word { at, expected },
             frame: frame as u32,
         };
         self.checks += 1;
@@ -403,9 +429,34 @@ impl Record {
         self.hash
     }
 
-    /// The recorded stack was given a number, or could not be.
-    pub(crate) fn numbered(&mut self, known: bool) {
-        self.shared = if known { self.len } else { 0 };
+    /// The recorded stack has a number, or none that holds for it.
+    pub(crate) fn numbered(&mut self, stack: Option<u32>) {
+        self.stack = stack;
+        self.shared = if stack.is_some() { self.len } else { 0 };
+        if let Some(stack) = stack
+            && self.known.is_on()
+        {
+            self.keep(stack);
+        }
+    }
+
+    /// Keeps the recorded stack beside others.
+    fn keep(&mut self, stack: u32) {
+        let Some(newest) = self.len.checked_sub(1) else {
+            return;
+        };
+        let age = Age {
+            generation: mappings::generation(),
+            epoch: self.epoch,
+        };
+        let walked = Walked {
+            slots: &self.slot[..self.len],
+            pcs: &self.pc[..self.len],
+            bp: self.needs_bp[newest].then_some(self.bp[newest]),
+        };
+        let checks = self.check[..self.check_end[newest] as usize].iter();
+        self.known
+            .keep(stack, age, &walked, checks.map(|check| check.word));
     }
 
     /// How many of the oldest frames the stack has in common with the last one that was numbered.

@@ -104,18 +104,25 @@ pub(crate) fn stack(state: &mut ThreadState, frame: Frame) -> Option<u32> {
 /// The number of the stack that was captured last, at `frame`.
 #[inline(always)]
 fn number(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
-    if captured == Captured::Same && state.last_generation == mappings::generation() {
-        return state.last_stack;
+    match captured {
+        Captured::Same if state.last_generation == mappings::generation() => state.last_stack,
+        Captured::Known(stack) => Some(stack),
+        _ => changed_stack(state, frame, captured),
     }
-    changed_stack(state, frame, captured)
 }
 
 /// Brings into the cache what a captured stack will need.
 #[inline(always)]
 fn foresee(state: &ThreadState, captured: Captured) {
-    if captured == Captured::Recorded {
-        STACKS.prefetch(mixed(state.record.hash(), mappings::generation()));
-    } else if let Some(stack) = state.last_stack {
+    let stack = match captured {
+        Captured::Recorded => {
+            STACKS.prefetch(mixed(state.record.hash(), mappings::generation()));
+            return;
+        }
+        Captured::Known(stack) => Some(stack),
+        _ => state.last_stack,
+    };
+    if let Some(stack) = stack {
         hint(state.cells.get(stack as usize).cast_const().cast());
     }
 }
@@ -137,7 +144,7 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
             Stack::new(kept),
         );
         // What the record holds, if anything, is not what got this number.
-        record.numbered(false);
+        record.numbered(None);
         id
     } else {
         let hash = mixed(record.hash(), generation);
@@ -146,7 +153,7 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
             let stack = Stack::on(base, record.frames());
             STACKS.find_or_insert(hash, generation, stack)
         });
-        record.numbered(id.is_some());
+        record.numbered(id);
         id
     };
     (state.last_stack, state.last_generation) = (id, generation);

@@ -17,6 +17,7 @@ mod engine;
 mod event;
 mod filter;
 mod frame;
+mod known;
 mod live;
 mod lock;
 mod mappings;

@@ -1,0 +1,284 @@
+//! A thread's last few stacks, whole and with their numbers: a loop that allocates here and there comes back to them.
+//!
+//! Sorting a table allocates on two stacks in turn, and [`Record`](crate::capture::Record) holds one. Comparing a stack of
+//! known frames with memory takes no unwinding, no hash and no search in the table of stacks.
+
+use crate::capture::Frame;
+
+/// How many stacks are kept, by where they allocate.
+const WAYS: usize = 8;
+/// Frames of the longest stack that is kept.
+const FRAMES: usize = 64;
+/// Words besides return addresses that a kept stack may hang on.
+const CHECKS: usize = 16;
+/// What finding a stack earns, in stacks that may be kept for it: that takes a quarter of the time that finding saves.
+const EARNED: u32 = 4;
+const MOST_CREDIT: u32 = 256;
+/// When all was spent, so many stacks are not looked for; then a few are tried, lest a loop go unnoticed.
+const PAUSE: u32 = 992;
+const TRIAL: u32 = 32;
+
+/// The stacks. All zero, it has none.
+pub(crate) struct Known {
+    way: [Way; WAYS],
+    /// How many more stacks may be kept before the next pause; a program that comes back to none does not pay for them.
+    credit: u32,
+    /// How many stacks are not looked for.
+    pause: u32,
+}
+
+/// A word that a walk read.
+#[derive(Clone, Copy)]
+pub(crate) struct Word {
+    pub(crate) at: usize,
+    pub(crate) expected: usize,
+}
+
+struct Way {
+    stack: u32,
+    age: Age,
+    /// Zero of a way without a stack.
+    len: u32,
+    checks: u32,
+    /// rbp at the call, if the stack hangs on it.
+    bp: Option<usize>,
+    /// Return addresses and where they lie, newest first.
+    frame: [Word; FRAMES],
+    check: [Word; CHECKS],
+}
+
+/// When a number was given: of mappings, and of unloaded code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Age {
+    pub(crate) generation: u32,
+    pub(crate) epoch: u32,
+}
+
+/// A stack that was walked and numbered, oldest frame first.
+pub(crate) struct Walked<'a> {
+    pub(crate) slots: &'a [usize],
+    pub(crate) pcs: &'a [u64],
+    pub(crate) bp: Option<usize>,
+}
+
+/// Whether any of these words is not what it was.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn differ(words: &[Word]) -> bool {
+    let changed = |word: &Word| {
+        // SAFETY: the caller's promise.
+        unsafe { (word.at as *const usize).read() ^ word.expected }
+    };
+    let (by_4, rest) = words.as_chunks::<4>();
+    // If any differ, new ones do.
+    by_4.iter()
+        .any(|words| words.iter().fold(0, |any, word| any | changed(word)) != 0)
+        || rest.iter().fold(0, |any, word| any | changed(word)) != 0
+}
+
+/// Where a stack is kept that allocates here.
+#[inline(always)]
+fn index(slot: usize, pc: usize) -> usize {
+    (slot ^ pc).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - WAYS.ilog2())
+}
+
+impl Way {
+    /// Whether the stack at `frame` is this one.
+    #[inline(always)]
+    fn is(&self, frame: Frame, pc: usize, age: Age) -> bool {
+        let newest = self.frame[0];
+        self.len != 0
+            && newest.at == frame.slot
+            && newest.expected == pc
+            && self.bp.is_none_or(|bp| bp == frame.bp)
+            && self.age == age
+            // SAFETY: they lie between the frame, which is where it was, and the end of this thread's stack.
+            && !unsafe {
+                differ(&self.frame[1..self.len as usize])
+                    || differ(&self.check[..self.checks as usize])
+            }
+    }
+}
+
+impl Known {
+    /// Forgets all, for another thread.
+    pub(crate) fn reset(&mut self) {
+        self.way.iter_mut().for_each(|way| way.len = 0);
+        (self.credit, self.pause) = (MOST_CREDIT, 0);
+    }
+
+    /// Whether to look for the next stack here.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) -> bool {
+        if self.pause == 0 {
+            return true;
+        }
+        self.pause -= 1;
+        false
+    }
+
+    /// Whether to keep stacks.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.pause == 0
+    }
+
+    /// The number of the stack at `frame`, if it is one of these.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, frame: Frame, age: Age) -> Option<u32> {
+        // SAFETY: a hook's own return address.
+        let pc = unsafe { (frame.slot as *const usize).read() };
+        let way = &self.way[index(frame.slot, pc)];
+        if !way.is(frame, pc, age) {
+            return None;
+        }
+        self.credit = (self.credit + EARNED).min(MOST_CREDIT);
+        Some(way.stack)
+    }
+
+    /// Keeps a stack that got a number, with the words that its walk hung on.
+    #[inline]
+    pub(crate) fn keep(
+        &mut self,
+        stack: u32,
+        age: Age,
+        walked: &Walked<'_>,
+        checks: impl ExactSizeIterator<Item = Word>,
+    ) {
+        let (len, checks_len) = (walked.slots.len(), checks.len());
+        let (Some(&slot), Some(&pc)) = (walked.slots.last(), walked.pcs.last()) else {
+            return;
+        };
+        if len > FRAMES || checks_len > CHECKS {
+            return;
+        }
+        self.credit -= 1;
+        if self.credit == 0 {
+            (self.credit, self.pause) = (TRIAL, PAUSE);
+        }
+        let way = &mut self.way[index(slot, pc as usize)];
+        (way.stack, way.age, way.bp) = (stack, age, walked.bp);
+        (way.len, way.checks) = (len as u32, checks_len as u32);
+        let newest_first = walked.slots.iter().zip(walked.pcs).rev();
+        for (to, (&at, &pc)) in way.frame.iter_mut().zip(newest_first) {
+            let expected = pc as usize;
+            *to = Word { at, expected };
+        }
+        way.check
+            .iter_mut()
+            .zip(checks)
+            .for_each(|(to, word)| *to = word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Age = Age {
+        generation: 3,
+        epoch: 1,
+    };
+
+    fn known() -> Box<Known> {
+        // SAFETY: all zero is valid.
+        let mut known = unsafe { Box::<Known>::new_zeroed().assume_init() };
+        known.reset();
+        known
+    }
+
+    /// Keeps the stack that `memory` is, newest frame first, but for its last word, which its walk hung on.
+    fn keep(known: &mut Known, memory: &[usize], bp: Option<usize>) {
+        let (check, frames) = memory.split_last().unwrap();
+        let slots: Vec<usize> = frames
+            .iter()
+            .rev()
+            .map(|f| &raw const *f as usize)
+            .collect();
+        let pcs: Vec<u64> = frames.iter().rev().map(|&pc| pc as u64).collect();
+        let word = Word {
+            at: &raw const *check as usize,
+            expected: *check,
+        };
+        let walked = Walked {
+            slots: &slots,
+            pcs: &pcs,
+            bp,
+        };
+        known.keep(7, AGE, &walked, std::iter::once(word));
+    }
+
+    fn frame(memory: &[usize], bp: usize) -> Frame {
+        Frame {
+            slot: memory.as_ptr() as usize,
+            bp,
+        }
+    }
+
+    #[test]
+    fn a_stack_is_found_while_every_word_is_what_it_was() {
+        for frames in [1, 2, 5, 6, 9, FRAMES] {
+            let mut known = known();
+            let mut memory: Vec<usize> = (1000..1001 + frames).collect();
+            keep(&mut known, &memory, None);
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            for i in 0..memory.len() {
+                memory[i] ^= 1 << 40;
+                assert_eq!(known.find(frame(&memory, 5), AGE), None, "{i} of {frames}");
+                memory[i] ^= 1 << 40;
+            }
+            assert_eq!(known.find(frame(&memory[1..], 5), AGE), None);
+            for age in [
+                Age { epoch: 2, ..AGE },
+                Age {
+                    generation: 4,
+                    ..AGE
+                },
+            ] {
+                assert_eq!(known.find(frame(&memory, 5), age), None);
+            }
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            known.reset();
+            assert_eq!(known.find(frame(&memory, 5), AGE), None);
+            // One that hangs on rbp.
+            keep(&mut known, &memory, Some(5));
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            assert_eq!(known.find(frame(&memory, 6), AGE), None);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_kept() {
+        let mut known = known();
+        let memory = vec![1; FRAMES + 2];
+        keep(&mut known, &memory, None);
+        assert_eq!(known.find(frame(&memory, 0), AGE), None);
+    }
+
+    #[test]
+    fn a_program_that_never_comes_back_is_asked_less_often() {
+        let mut known = known();
+        let memory = [1, 2, 3];
+        let mut looked = 0;
+        for _ in 0..10_000 {
+            if known.begin() {
+                looked += 1;
+            }
+            if known.is_on() {
+                keep(&mut known, &memory, None);
+            }
+        }
+        assert!((300..700).contains(&looked), "{looked}");
+        // Finding pays for more.
+        while !known.begin() {}
+        for _ in 0..100 {
+            assert!(known.find(frame(&memory, 0), AGE).is_some());
+        }
+        for _ in 0..MOST_CREDIT - 1 {
+            assert!(known.begin());
+            keep(&mut known, &memory, None);
+        }
+    }
+}
