@@ -282,6 +282,32 @@ fn output_files_are_whole_or_not_there() {
 }
 
 #[test]
+fn what_cannot_be_written_is_named() {
+    let full = "cannot be written: No space left on device (os error 28)";
+    let profile = sample_profiles().join(AFTER).display().to_string();
+    for (args, name) in [
+        (&["top", &profile][..], "standard output"),
+        (&["merge", &profile], "standard output"),
+        (&["pprof", "-top", &profile], "standard output"),
+        (
+            &["convert", "--to", "speedscope", &profile],
+            "standard output",
+        ),
+        (&["merge", &profile, "-o", "/dev/full"], "/dev/full"),
+        (&["flame", &profile, "-o", "/dev/full"], "/dev/full"),
+    ] {
+        let output = command(&sample_profiles())
+            .args(args)
+            .stdout(std::fs::File::create("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said, format!("heapprof: {name}: {full}\n"), "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let mut child = command(&sample_profiles())
         .args(["traces", "valid/go.indexer.indexed.pb.gz"])

@@ -25,9 +25,7 @@ pub(crate) fn write(
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
     let Some(path) = file else {
-        let mut stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        body(&mut stdout)?;
-        return Ok(stdout.flush()?);
+        return into("standard output", io::stdout().lock(), body);
     };
     let named = || format!("{}: cannot be written", path.display());
     if path.is_dir() {
@@ -38,9 +36,8 @@ pub(crate) fn write(
         && !metadata.is_file()
         && !metadata.is_dir()
     {
-        let mut writer = BufWriter::new(std::fs::File::create(path).with_context(named)?);
-        body(&mut writer)?;
-        return writer.flush().with_context(named);
+        let file = std::fs::File::create(path).with_context(named)?;
+        return into(&path.display().to_string(), file, body);
     }
     // A link stays a link: what it leads to is replaced.
     let followed = std::fs::canonicalize(path);
@@ -60,12 +57,7 @@ pub(crate) fn write(
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let mut temporary = builder.tempfile_in(folder).with_context(named)?;
-    {
-        // Smaller than the parts of a profile that is stored as it is: those are not copied.
-        let mut writer = BufWriter::with_capacity(32 << 10, temporary.as_file_mut());
-        body(&mut writer)?;
-        writer.flush().with_context(named)?;
-    }
+    into(&path.display().to_string(), temporary.as_file_mut(), body)?;
     // What was there keeps its permissions.
     if let Ok(metadata) = std::fs::metadata(path) {
         temporary
@@ -78,6 +70,63 @@ pub(crate) fn write(
         .map_err(|error| error.error)
         .with_context(named)?;
     Ok(())
+}
+
+/// Writes whatever `body` writes; what can't be written is told by `name`.
+pub(crate) fn into(
+    name: &str,
+    writer: impl Write,
+    body: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    let watched = Watched {
+        writer,
+        failure: None,
+    };
+    // Smaller than the parts of a profile that is stored as it is: those are not copied.
+    let mut writer = BufWriter::with_capacity(32 << 10, watched);
+    let result = body(&mut writer).and_then(|()| Ok(writer.flush()?));
+    match &writer.get_ref().failure {
+        // Whatever `body` made of it.
+        Some(why) => Err(again(why)).with_context(|| format!("{name}: cannot be written")),
+        None => result,
+    }
+}
+
+/// A writer that keeps why it could not write.
+struct Watched<W> {
+    writer: W,
+    failure: Option<io::Error>,
+}
+
+/// An error of the same kind with the same text.
+fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+impl<W> Watched<W> {
+    fn keep<R>(&mut self, result: io::Result<R>) -> io::Result<R> {
+        if let Err(error) = &result
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.failure = Some(again(error));
+        }
+        result
+    }
+}
+
+impl<W: Write> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.writer.write(bytes);
+        self.keep(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.writer.flush();
+        self.keep(result)
+    }
 }
 
 /// Shows `text` in a pager when it is longer than the screen. False when it is not, or none can be started.

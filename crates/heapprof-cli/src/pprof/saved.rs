@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::graph::base;
 use heapprof_profile::{Profile, encode};
 
-use crate::messages;
+use crate::{messages, output};
 
 /// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's folder for what passes.
 pub(super) fn save(profile: &Profile) {
@@ -29,8 +29,9 @@ fn saved(profile: &Profile) -> Result<PathBuf> {
         name += &format!("{}.", profile.text(r#type.r#type));
     }
     let (path, file) = numbered(&folder()?, &name, ".pb.gz")?;
-    let named = || format!("{}: cannot be written", path.display());
-    encode(profile, file).with_context(named)?;
+    output::into(&path.display().to_string(), file, |writer| {
+        Ok(encode(profile, writer)?)
+    })?;
     Ok(path)
 }
 

@@ -10,18 +10,18 @@ use heapprof_symbolize::program::{Obstacle, inspect};
 use heapprof_symbolize::{Options, Symbolizer};
 
 use super::child::Ended;
-use super::written::Written;
+use super::written::{Failed, Written};
 use crate::{messages, output};
 
 /// Symbolizes and tells.
 pub(super) fn report(
     mut written: Vec<Written>,
-    failed: &[String],
+    failed: &[Failed],
     ended: &Ended,
     with_symbols: bool,
 ) {
-    for error in failed {
-        messages::note(&format!("a profile could not be written: {error}"));
+    for failed in failed {
+        messages::note(&failed.text());
     }
     // An exec that failed takes its profile back.
     written.retain(|one| one.path.exists());

@@ -21,15 +21,44 @@ pub(super) struct Written {
     pub(super) path: PathBuf,
 }
 
+/// Profiles that could not be written for the same reason.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    why: String,
+    /// The first one's path, if it has one.
+    path: Option<String>,
+    count: usize,
+}
+
+impl Failed {
+    /// In one line.
+    pub(super) fn text(&self) -> String {
+        let why = &self.why;
+        match (self.count, &self.path) {
+            (1, Some(path)) => format!("a profile could not be written: {path}: {why}"),
+            (1, None) => format!("a profile could not be written: {why}"),
+            (n, Some(path)) => {
+                format!("{n} profiles could not be written, the first one {path}: {why}")
+            }
+            (n, None) => format!("{n} profiles could not be written: {why}"),
+        }
+    }
+}
+
 /// Reads the list: the profiles in the order in which they were written, a name that was written twice as it was the last
 /// time; and why others could not be written.
-pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<String>) {
-    let (mut written, mut failed) = (Vec::<Written>::new(), Vec::new());
+pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<Failed>) {
+    let (mut written, mut failed) = (Vec::<Written>::new(), Vec::<Failed>::new());
     for entry in list.split(|&b| b == 0).filter(|entry| !entry.is_empty()) {
         if let Some(why) = entry.strip_prefix(b"!") {
-            let why = reason(why);
-            if !failed.contains(&why) {
-                failed.push(why);
+            let (path, why) = reason(why);
+            match failed.iter_mut().find(|other| other.why == why) {
+                Some(other) => other.count += 1,
+                None => failed.push(Failed {
+                    why,
+                    path,
+                    count: 1,
+                }),
             }
         } else if let Some(one) = parse(entry) {
             written.retain(|other| other.path != one.path);
@@ -39,14 +68,17 @@ pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<String>) {
     (written, failed)
 }
 
-/// Why a profile could not be written: its errno and its path, or a text. The library leaves errnos to us, for asking libc
-/// for their texts in a locale may allocate.
-fn reason(why: &[u8]) -> String {
+/// Which profile could not be written, and why: the list has its errno and its path, or a text. The library leaves errnos to
+/// us, for asking libc for their texts in a locale may allocate.
+fn reason(why: &[u8]) -> (Option<String>, String) {
     let text = String::from_utf8_lossy(why);
     let parts = text.split_once(' ');
     match parts.and_then(|(errno, path)| Some((errno.parse().ok()?, path))) {
-        Some((errno, path)) => format!("{path}: {}", std::io::Error::from_raw_os_error(errno)),
-        None => text.into_owned(),
+        Some((errno, path)) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            (Some(path.to_string()), error.to_string())
+        }
+        None => (None, text.into_owned()),
     }
 }
 
@@ -82,6 +114,8 @@ mod tests {
             "8 1 0 1 1 1 /tmp/c.pb.gz",
             "!no room",
             "junk",
+            "!28 /tmp/d",
+            "!13 /tmp/e",
             "7 1 1 0 30 3 /tmp/a\nb.pb.gz",
         ];
         let list = list.join("\0");
@@ -98,6 +132,15 @@ mod tests {
             ]
         );
         let full = std::io::Error::from_raw_os_error(28);
-        assert_eq!(failed, [format!("/tmp/c d: {full}"), "no room".to_string()]);
+        let failed: Vec<String> = failed.iter().map(Failed::text).collect();
+        assert_eq!(
+            failed,
+            [
+                format!("2 profiles could not be written, the first one /tmp/c d: {full}"),
+                "2 profiles could not be written: no room".to_string(),
+                "a profile could not be written: /tmp/e: Permission denied (os error 13)"
+                    .to_string(),
+            ]
+        );
     }
 }
