@@ -256,3 +256,34 @@ fn of_many_threads() {
         at_least(&reasons, "request", 3);
     }
 }
+
+/// A dump that the interval begins after an exec's must not take the exec for failed, and its profile away; nor be cut off.
+#[test]
+fn the_profile_before_an_exec_stays() {
+    let Some(binaries) = build("process_exec.c") else {
+        return;
+    };
+    for round in 0..100 {
+        let folder = tempfile::tempdir().unwrap();
+        let output = command(folder.path())
+            .args(["record", "--exact", "--no-symbolize", "--interval", "1ms"])
+            .args(["-o", "d.%p.%n.pb.gz", "--"])
+            .arg(&binaries[0])
+            .arg("6")
+            .env("HEAPPROF_TEST_EXPECT", folder.path().join("expect"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let mut reasons = BTreeMap::<String, usize>::new();
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.display().to_string();
+            assert!(!name.ends_with(".tmp"), "round {round}: {name}");
+            if name.ends_with(".pb.gz") {
+                *reasons.entry(look(&path).reason).or_default() += 1;
+            }
+        }
+        assert_eq!(reasons.get("exec"), Some(&6), "round {round}: {reasons:?}");
+        assert_eq!(reasons.get("exit"), Some(&1), "round {round}: {reasons:?}");
+    }
+}

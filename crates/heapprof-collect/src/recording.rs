@@ -1,7 +1,7 @@
 //! A recording from start to stop: where its dumps go, why they are made, what forks and execs do to it.
 
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::engine::{self, Mode};
 use crate::lock::{self, Lock, Locked};
@@ -57,6 +57,14 @@ impl Reason {
     /// Whether there is nothing to record after it.
     fn ends_program(self) -> bool {
         matches!(self, Self::Exit | Self::Terminated)
+    }
+
+    /// Whether nobody asked for it at this moment: a time or the heap's size did.
+    fn is_automatic(self) -> bool {
+        matches!(
+            self,
+            Self::Interval | Self::Growth | Self::Peak | Self::Allocated | Self::Freed
+        )
     }
 
     pub(crate) fn from_number(n: u8) -> Self {
@@ -116,6 +124,10 @@ static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
 static ROUND: AtomicU32 = AtomicU32::new(0);
 /// Whether the process's last profile was begun.
 static ENDED: AtomicBool = AtomicBool::new(false);
+/// When the last dump before an exec was written, in nanoseconds.
+static EXEC: AtomicI64 = AtomicI64::new(i64::MIN);
+/// How long an exec may take. Within this time it is not taken for one that failed.
+const EXEC_TAKES: i64 = 500_000_000;
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
@@ -290,6 +302,11 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
         // What is still running has its last profile already.
         return Err(Error::Busy);
     }
+    let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    if reason.is_automatic() && now.saturating_sub(EXEC.load(Ordering::Relaxed)) < EXEC_TAKES {
+        // This image is about to end, and would in the middle of the dump.
+        return Err(Error::Busy);
+    }
     let reserved = arena::reserve(snapshot::memory_needed());
     let mut result = Err(Error::NotStarted);
     stack_switch::on_own_stack(|| {
@@ -305,6 +322,10 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
             trigger::rearm();
         }
     });
+    if reason == Reason::Exec {
+        let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        EXEC.store(now, Ordering::Relaxed);
+    }
     result
 }
 
