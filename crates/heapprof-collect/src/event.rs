@@ -208,7 +208,7 @@ fn report<const EXACT: bool>(state: &mut ThreadState, what: usize, weight: Weigh
     let finer = if EXACT { 0 } else { sampler::BYTE_BITS };
     let sum = state.unreported[what].wrapping_add(weight.bytes >> finer);
     state.unreported[what] = sum;
-    if sum >= trigger::REPORT {
+    if sum >= trigger::most_unreported() {
         trigger::report(&mut state.unreported);
     }
 }

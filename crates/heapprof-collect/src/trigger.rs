@@ -8,8 +8,9 @@ use crate::options::Triggers;
 use crate::recording::{self, Reason};
 use crate::{engine, sys};
 
-/// Threads report what they allocated and freed each time it is this much.
-pub(crate) const REPORT: u64 = 1 << 20;
+/// Threads report what they allocated and freed each time it is this much: little, where little makes a dump.
+static REPORT: AtomicU64 = AtomicU64::new(MOST_UNREPORTED);
+const MOST_UNREPORTED: u64 = 1 << 20;
 
 static TRIGGERS: Locked<Triggers> = Locked::new(Triggers {
     interval: None,
@@ -40,9 +41,18 @@ pub(crate) fn pending() -> bool {
     PENDING.load(Ordering::Relaxed)
 }
 
+/// How much a thread may have allocated or freed without reporting it.
+#[inline(always)]
+pub(crate) fn most_unreported() -> u64 {
+    REPORT.load(Ordering::Relaxed)
+}
+
 /// From now on.
 pub(crate) fn arm(triggers: Triggers) {
     TRIGGERS.with(|t| *t = triggers);
+    let limits = [triggers.allocated, triggers.freed];
+    let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
+    REPORT.store((least / 64).clamp(1, MOST_UNREPORTED), Ordering::Relaxed);
     LAST_PEAK.store(0, Ordering::Relaxed);
     rearm();
 }
@@ -127,12 +137,12 @@ pub(crate) fn alarm() {
 pub(crate) fn report(unreported: &mut [u64; 2]) {
     let [allocated, freed] = std::mem::take(unreported);
     if ALLOCATED.fetch_add(allocated, Ordering::Relaxed) + allocated
-        > ALLOCATED_LIMIT.load(Ordering::Relaxed)
+        >= ALLOCATED_LIMIT.load(Ordering::Relaxed)
     {
         ALLOCATED_LIMIT.store(u64::MAX, Ordering::Relaxed);
         ask(Reason::Allocated);
     }
-    if FREED.fetch_add(freed, Ordering::Relaxed) + freed > FREED_LIMIT.load(Ordering::Relaxed) {
+    if FREED.fetch_add(freed, Ordering::Relaxed) + freed >= FREED_LIMIT.load(Ordering::Relaxed) {
         FREED_LIMIT.store(u64::MAX, Ordering::Relaxed);
         ask(Reason::Freed);
     }
