@@ -39,6 +39,7 @@ pub(crate) fn write(
         let file = std::fs::File::create(path).with_context(named)?;
         return into(&path.display().to_string(), file, body);
     }
+    let typed = path.display().to_string();
     // A link stays a link: what it leads to is replaced.
     let followed = std::fs::canonicalize(path);
     let path = followed.as_deref().unwrap_or(path);
@@ -57,7 +58,7 @@ pub(crate) fn write(
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let mut temporary = builder.tempfile_in(folder).with_context(named)?;
-    into(&path.display().to_string(), temporary.as_file_mut(), body)?;
+    into(&typed, temporary.as_file_mut(), body)?;
     // What was there keeps its permissions.
     if let Ok(metadata) = std::fs::metadata(path) {
         temporary

@@ -116,7 +116,9 @@ impl Record {
         if self.steady && self.is_unchanged(frame) {
             return Captured::Same;
         }
-        if self.known.begin() {
+        // Stacks that are not the thread's own are not known.
+        let own = self.bounds.start <= frame.slot && frame.slot < self.bounds.end;
+        if own && frame.slot & 7 == 0 && self.known.begin() {
             return self.find_known(frame);
         }
         self.find_changes(frame)
@@ -133,7 +135,10 @@ impl Record {
                 self.steady = true;
                 Captured::Same
             }
-            Some(stack) => Captured::Known(stack),
+            Some(stack) => {
+                self.steady = false;
+                Captured::Known(stack)
+            }
             None => self.find_changes(frame),
         }
     }
@@ -429,24 +434,24 @@ impl Record {
         self.hash
     }
 
-    /// The recorded stack has a number, or none that holds for it.
-    pub(crate) fn numbered(&mut self, stack: Option<u32>) {
+    /// The recorded stack has a number in a generation of mappings, or none that holds for it.
+    pub(crate) fn numbered(&mut self, stack: Option<u32>, generation: u32) {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };
         if let Some(stack) = stack
             && self.known.is_on()
         {
-            self.keep(stack);
+            self.keep(stack, generation);
         }
     }
 
     /// Keeps the recorded stack beside others.
-    fn keep(&mut self, stack: u32) {
+    fn keep(&mut self, stack: u32, generation: u32) {
         let Some(newest) = self.len.checked_sub(1) else {
             return;
         };
         let age = Age {
-            generation: mappings::generation(),
+            generation,
             epoch: self.epoch,
         };
         let walked = Walked {
@@ -536,6 +541,24 @@ pub(crate) fn hash(kept: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Elsewhere than on x86-64 there is no frame; and a foreign stack is not looked at in any quick way.
+    #[test]
+    fn what_is_not_on_the_own_stack_is_not_recorded() {
+        // SAFETY: all zero is valid.
+        let mut record = unsafe { Box::<Record>::new_zeroed().assume_init() };
+        record.reset();
+        for slot in [
+            0,
+            8,
+            usize::MAX - 7,
+            usize::MAX,
+            (&raw const *record).addr() + 1,
+        ] {
+            let captured = record.capture(Frame { slot, bp: 0 });
+            assert_eq!(captured, Captured::Unrecorded, "{slot:#x}");
+        }
+    }
 
     /// Two stacks that swap two return addresses are two: what a swap changes depends on where it is.
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 /// What could not be recorded, and why.
 pub(crate) struct Dropped {
-    /// Events inside the collector: a signal handler or the allocator itself allocated.
+    /// Events inside the collector: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,
     /// Allocations without memory for our tables.
     pub(crate) no_memory: AtomicU64,

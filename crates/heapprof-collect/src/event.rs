@@ -144,7 +144,7 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
             Stack::new(kept),
         );
         // What the record holds, if anything, is not what got this number.
-        record.numbered(None);
+        record.numbered(None, generation);
         id
     } else {
         let hash = mixed(record.hash(), generation);
@@ -153,7 +153,7 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
             let stack = Stack::on(base, record.frames());
             STACKS.find_or_insert(hash, generation, stack)
         });
-        record.numbered(id);
+        record.numbered(id, generation);
         id
     };
     (state.last_stack, state.last_generation) = (id, generation);
@@ -294,7 +294,11 @@ pub fn release(address: *mut u8) {
     let block = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
-        if (*block).busy != 0 || mode() == Mode::Off {
+        if mode() == Mode::Off {
+            return;
+        }
+        if (*block).busy != 0 {
+            count(&DROPPED.nested);
             return;
         }
         let countdown = (*block).countdown;
@@ -365,10 +369,12 @@ fn reallocate_chosen<const EXACT: bool>(
     let block = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
-        if (*block).busy != 0 || mode() == Mode::Off {
-            if mode() == Mode::Off {
-                (*block).countdown = 0;
-            }
+        if mode() == Mode::Off {
+            (*block).countdown = 0;
+            return real();
+        }
+        if (*block).busy != 0 {
+            count(&DROPPED.nested);
             return real();
         }
         let begins = !EXACT && chosen && begins(block);

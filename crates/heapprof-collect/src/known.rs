@@ -105,7 +105,9 @@ impl Way {
 impl Known {
     /// Forgets all, for another thread.
     pub(crate) fn reset(&mut self) {
-        self.way.iter_mut().for_each(|way| way.len = 0);
+        // What was never used stays untouched memory.
+        let used = self.way.iter_mut().filter(|way| way.len != 0);
+        used.for_each(|way| way.len = 0);
         (self.credit, self.pause) = (MOST_CREDIT, 0);
     }
 
@@ -125,7 +127,7 @@ impl Known {
         self.pause == 0
     }
 
-    /// The number of the stack at `frame`, if it is one of these.
+    /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's own stack.
     #[inline(always)]
     pub(crate) fn find(&mut self, frame: Frame, age: Age) -> Option<u32> {
         // SAFETY: a hook's own return address.

@@ -124,8 +124,9 @@ static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
 static ROUND: AtomicU32 = AtomicU32::new(0);
 /// Whether the process's last profile was begun.
 static ENDED: AtomicBool = AtomicBool::new(false);
-/// When the last dump before an exec was written, in nanoseconds.
+/// When the last dump before an exec was written, in nanoseconds, and by which thread.
 static EXEC: AtomicI64 = AtomicI64::new(i64::MIN);
+static EXEC_THREAD: AtomicI32 = AtomicI32::new(0);
 /// How long an exec may take. Within this time it is not taken for one that failed.
 const EXEC_TAKES: i64 = 500_000_000;
 /// Signal to raise again once the pending dump is written.
@@ -233,8 +234,12 @@ extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
             }
             if slept >= ms {
                 slept = 0;
-                if sys::process_id() == process && is_running() {
-                    let _ = dump(Reason::Interval);
+                if sys::process_id() == process
+                    && is_running()
+                    && matches!(dump(Reason::Interval), Err(Error::Busy))
+                {
+                    // Another dump is under way, or an exec: soon again.
+                    slept = ms.saturating_sub(SLICE);
                 }
             }
         }
@@ -302,9 +307,8 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
         // What is still running has its last profile already.
         return Err(Error::Busy);
     }
-    let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
-    if reason.is_automatic() && now.saturating_sub(EXEC.load(Ordering::Relaxed)) < EXEC_TAKES {
-        // This image is about to end, and would in the middle of the dump.
+    if reason.is_automatic() && is_about_to_exec() {
+        // This image would end in the middle of the dump.
         return Err(Error::Busy);
     }
     let reserved = arena::reserve(snapshot::memory_needed());
@@ -324,9 +328,18 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     });
     if reason == Reason::Exec {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        EXEC_THREAD.store(sys::thread_id(), Ordering::Relaxed);
         EXEC.store(now, Ordering::Relaxed);
     }
     result
+}
+
+/// Whether another thread's exec is under way. One that goes on here has failed.
+fn is_about_to_exec() -> bool {
+    let since = EXEC.load(Ordering::Relaxed);
+    since != i64::MIN
+        && sys::nanoseconds(libc::CLOCK_MONOTONIC).saturating_sub(since) < EXEC_TAKES
+        && EXEC_THREAD.load(Ordering::Relaxed) != sys::thread_id()
 }
 
 fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
@@ -541,6 +554,7 @@ pub fn after_fork_in_parent() {
 pub fn after_fork_in_child() {
     trigger::forget();
     RAISE.store(0, Ordering::Release);
+    EXEC.store(i64::MIN, Ordering::Relaxed);
     go_on();
     if !engine::is_held() {
         // What the handler interrupted may be half written, and threads that are no longer there may hold locks.

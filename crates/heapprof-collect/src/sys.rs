@@ -416,10 +416,15 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
+/// The calling thread's id.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: without arguments, it only tells.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
 /// Whether this is the thread that the process began with, or that forked it.
 pub(crate) fn is_main_thread() -> bool {
-    // SAFETY: takes no arguments.
-    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 == process_id() }
+    thread_id() == process_id()
 }
 
 /// Has the kernel give children of this process zeroes in place of a mapping's content; whether it will.

@@ -42,9 +42,11 @@ pub(super) fn report(mut profile: Profile, config: &Config) -> Result<()> {
         // Not for a terminal: a new file here.
         let mut report = Vec::new();
         print(profile, config.format, &options, &mut report)?;
-        let (path, mut file) = numbered(Path::new(""), "profile", ending(config.format))?;
+        let (path, file) = numbered(Path::new(""), "profile", ending(config.format))?;
         messages::note(&format!("Generating report in {}", path.display()));
-        return Ok(file.write_all(&report)?);
+        return output::into(&path.display().to_string(), file, |out| {
+            Ok(out.write_all(&report)?)
+        });
     }
     if !file.is_empty() {
         messages::note(&format!("Generating report in {file}"));
