@@ -160,7 +160,10 @@ const STACKS: &[Case] = &[
     case("stack_noreturn.c", &[], 0),
     case("stack_realign.c", &[], 0),
     case("stack_plt.c", &[], 0),
+    case("stack_zero.c", &[], 0),
+    case("stack_zero.c", &["made first"], 0),
     case("stack_dlclose.c", &[], 0),
+    case("stack_dlclose_two.c", &[], 0),
     case("stack_rust.rs", &[], 0),
 ];
 

@@ -258,7 +258,12 @@ fn signals_jumps_and_coroutines() {
 #[test]
 fn libraries() {
     corpus(
-        &["stack_plt.c", "stack_mixed.c", "stack_dlclose.c"],
+        &[
+            "stack_plt.c",
+            "stack_mixed.c",
+            "stack_dlclose.c",
+            "stack_dlclose_two.c",
+        ],
         LEVELS,
         10,
     );

@@ -12,13 +12,14 @@ fn main() {
         .parent()
         .and_then(Path::parent)
         .expect("crates/heapprof-cli is two below the root");
+    // From here, not from the root: a target folder that another checkout used must not watch that one's files.
     for part in [
-        "crates/heapprof-preload",
-        "crates/heapprof-collect",
-        "crates/heapprof-profile",
-        "Cargo.toml",
+        "../heapprof-preload",
+        "../heapprof-collect",
+        "../heapprof-profile",
+        "../../Cargo.toml",
     ] {
-        println!("cargo::rerun-if-changed={}", root.join(part).display());
+        println!("cargo::rerun-if-changed={part}");
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let library = out.join("libheapprof.so");

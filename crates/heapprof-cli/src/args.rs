@@ -307,7 +307,7 @@ impl LabelArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Write to this file instead of stdout; it appears whole or not at all
+    /// Write to this file instead of stdout (-); it appears whole or not at all
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

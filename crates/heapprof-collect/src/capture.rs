@@ -173,6 +173,8 @@ impl Record {
         };
         let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
         let before = self.hash;
+        // Where the walk found a zero, if that ended it.
+        let mut end = None;
         loop {
             while keep > 0 && self.slot[keep - 1] < cursor.slot {
                 keep -= 1;
@@ -211,7 +213,7 @@ impl Record {
                         cursor = Cursor { slot, bp, pc };
                         keep = broken;
                         if pc == 0 {
-                            keep = 0;
+                            (keep, end) = (0, Some(slot));
                             break;
                         }
                     }
@@ -226,7 +228,7 @@ impl Record {
             match walk::step(&mut memory, cursor, rule) {
                 Some(caller) => cursor = caller,
                 None => {
-                    keep = 0;
+                    (keep, end) = (0, walk::end_word(&mut memory, cursor, rule));
                     break;
                 }
             }
@@ -239,7 +241,7 @@ impl Record {
         if keep + fresh > REMEMBERED {
             return self.give_up();
         }
-        self.replace(keep, fresh);
+        self.replace(keep, fresh, end);
         if self.len > 2 * KEPT {
             Captured::Unrecorded
         } else {
@@ -272,9 +274,11 @@ impl Record {
             return None;
         }
         let mut all = 0u64;
+        // Older than a frame that is broken in another way none is of interest, and may not be there.
+        let last = check.map_or(0, |broken| broken + 1);
         let mut newest = keep;
-        while newest > 0 {
-            let oldest = newest.saturating_sub(64);
+        while newest > last {
+            let oldest = newest.saturating_sub(64).max(last);
             // Without branches, for where differences are can't be predicted: the newest frame's bit is the lowest.
             let mut differing = 0u64;
             let (slots, pcs) = (&self.slot[oldest..newest], &self.pc[oldest..newest]);
@@ -294,9 +298,6 @@ impl Record {
             all |= differing;
             while differing != 0 {
                 let i = newest - 1 - differing.trailing_zeros() as usize;
-                if check.is_some_and(|c| c >= i) {
-                    return check;
-                }
                 if !self.patch(i) {
                     return Some(i);
                 }
@@ -341,7 +342,8 @@ impl Record {
         if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
             return false;
         }
-        !self.any_changed(len) && self.broken_check(len).is_none()
+        // In this order: where a saved rbp tells that the callers lie elsewhere, their old place may be gone.
+        self.broken_check(len).is_none() && !self.any_changed(len)
     }
 
     /// The return address of frame `i` as it is in memory now.
@@ -358,7 +360,7 @@ impl Record {
         let broken = self.check[..end].iter().rev().find(|check| {
             let Word { at, expected } = check.word;
             // SAFETY: checked words lie in this thread's stack above the current frame, as slots do.
-            at < self.slot[0] + 8 && unsafe { (at as *const usize).read() } != expected
+            at < self.bounds.end && unsafe { (at as *const usize).read() } != expected
         });
         broken.map(|check| check.frame as usize)
     }
@@ -367,6 +369,10 @@ impl Record {
     #[inline(always)]
     fn patch(&mut self, i: usize) -> bool {
         let pc = self.now(i);
+        if pc == 0 {
+            // The end of the stack: no caller's place.
+            return false;
+        }
         let new = if pc == self.other_pc[i] {
             self.other_term[i]
         } else {
@@ -383,8 +389,9 @@ impl Record {
         true
     }
 
-    /// The record becomes its oldest `keep` frames and the `fresh` ones.
-    fn replace(&mut self, keep: usize, fresh: usize) {
+    /// The record becomes its oldest `keep` frames and the `fresh` ones. Without any that are kept, `end` is the word that
+    /// must stay zero.
+    fn replace(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {
             self.hash = self.hash.wrapping_sub(self.term[i]);
         }
@@ -395,6 +402,9 @@ impl Record {
         } else {
             self.check_end[keep - 1] as usize
         };
+        if let (0, Some(at)) = (keep, end) {
+            self.check(at, 0, 0);
+        }
         for i in keep..self.len {
             let (cursor, rule) = self.fresh[self.len - 1 - i];
             self.pc[i] = cursor.pc as u64;
@@ -459,7 +469,7 @@ impl Record {
             pcs: &self.pc[..self.len],
             bp: self.needs_bp[newest].then_some(self.bp[newest]),
         };
-        let checks = self.check[..self.check_end[newest] as usize].iter();
+        let checks = self.check[..self.check_end[newest] as usize].iter().rev();
         self.known
             .keep(stack, age, &walked, checks.map(|check| check.word));
     }

@@ -96,8 +96,8 @@ impl Way {
             && self.age == age
             // SAFETY: they lie between the frame, which is where it was, and the end of this thread's stack.
             && !unsafe {
-                differ(&self.frame[1..self.len as usize])
-                    || differ(&self.check[..self.checks as usize])
+                differ(&self.check[..self.checks as usize])
+                    || differ(&self.frame[1..self.len as usize])
             }
     }
 }
@@ -140,7 +140,7 @@ impl Known {
         Some(way.stack)
     }
 
-    /// Keeps a stack that got a number, with the words that its walk hung on.
+    /// Keeps a stack that got a number, with the words that its walk hung on, newest first.
     #[inline]
     pub(crate) fn keep(
         &mut self,

@@ -16,8 +16,7 @@ pub(crate) struct Mapping {
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
     pub(crate) build_id: Box<[u8]>,
-    /// The generations in which it was there.
-    pub(crate) first: u32,
+    /// The last generation in which it was there.
     pub(crate) last: u32,
     closed: bool,
 }
@@ -96,7 +95,7 @@ pub(crate) fn remember() {
                 continue;
             }
             mapping.build_id = build_id(mapping.start, mapping.offset).unwrap_or_default();
-            (mapping.first, mapping.last) = (generation, generation);
+            mapping.last = generation;
             known.push(mapping);
         }
     });
@@ -148,7 +147,6 @@ fn parse(maps: &[u8]) -> Vec<Mapping> {
             offset: offset as u64,
             path: path.into(),
             build_id: Box::default(),
-            first: 0,
             last: 0,
             closed: false,
         });

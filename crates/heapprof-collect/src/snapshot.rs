@@ -235,12 +235,12 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
     })
 }
 
-/// The mapping that held `address` in `generation`.
+/// The mapping that held `address` in `generation`: of those that ever did, the first one that was still there then. What
+/// came to its place later came in a later generation.
 fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     let holds = |m: &Mapping| m.start <= address && address < m.end;
-    let in_time = |m: &Mapping| m.first <= generation && generation <= m.last;
-    let best = known.iter().rposition(|m| holds(m) && in_time(m));
-    best.or_else(|| known.iter().rposition(holds))
+    let then = known.iter().position(|m| holds(m) && generation <= m.last);
+    then.or_else(|| known.iter().rposition(holds))
 }
 
 fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[Sums]) {

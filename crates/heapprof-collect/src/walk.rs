@@ -121,20 +121,33 @@ impl Memory for Foreign {
     }
 }
 
-/// The caller of the frame at `cursor`.
+/// The canonical frame address of the frame at `cursor`, whose rule is a simple one.
 #[inline(always)]
-pub(crate) fn step(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<Cursor> {
+fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
     let cfa = match rule.kind() {
         Kind::Rsp => (cursor.slot + 8).wrapping_add(rule.cfa()),
         Kind::Rbp | Kind::FramePointer => cursor.bp.wrapping_add(rule.cfa()),
-        Kind::End => return None,
         Kind::DerefRbp => memory.read(cursor.bp.wrapping_add(rule.cfa()))?,
-        Kind::Complex => return step_complex(memory, cursor),
+        Kind::End | Kind::Complex => return None,
     };
-    let slot = cfa.wrapping_sub(8);
-    if slot <= cursor.slot {
-        return None;
+    (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
+}
+
+/// Where a zero lies in place of the return address of a frame without a caller: how a stack that was made by hand ends.
+#[cold]
+pub(crate) fn end_word(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
+    let slot = cfa(memory, cursor, rule)?.wrapping_sub(8);
+    (memory.read(slot)? == 0).then_some(slot)
+}
+
+/// The caller of the frame at `cursor`.
+#[inline(always)]
+pub(crate) fn step(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<Cursor> {
+    if rule.kind() == Kind::Complex {
+        return step_complex(memory, cursor);
     }
+    let cfa = cfa(memory, cursor, rule)?;
+    let slot = cfa.wrapping_sub(8);
     let pc = memory.read(slot)?;
     if pc == 0 {
         return None;

@@ -1,7 +1,5 @@
 //! `heapprof convert`: a profile in another form.
 
-use std::io::{self, IsTerminal};
-
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{Granularity, Query, Source, Types, folded};
 use heapprof_formats::{
@@ -16,7 +14,7 @@ use crate::{messages, output};
 pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
     let file = args.output.output.as_deref();
     let lines = lines(args)?;
-    if args.to == ConvertTo::Pprof && file.is_none() && io::stdout().is_terminal() {
+    if args.to == ConvertTo::Pprof && output::is_terminal(file) {
         bail!("a profile is not for eyes; write it to a file with -o");
     }
     let names = shared.sources.or_newest(&args.profiles.profiles)?;

@@ -1,7 +1,5 @@
 //! `heapprof flame`: a flame graph.
 
-use std::io::{self, IsTerminal};
-
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{TreeOptions, Types, agree_units, tree};
 use heapprof_report::{FlameOptions, Format, Style, flame_folded, flame_svg};
@@ -13,7 +11,7 @@ use crate::output;
 pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     let file = args.output.output.as_deref();
     let svg = args.format == FlameFormat::Svg;
-    if svg && file.is_none() && !args.show_sql && io::stdout().is_terminal() {
+    if svg && output::is_terminal(file) && !args.show_sql {
         bail!(
             "the flame graph is a picture (SVG); write it to a file: heapprof flame > out.svg, or -o out.svg"
         );

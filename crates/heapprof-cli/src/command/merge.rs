@@ -1,7 +1,5 @@
 //! `heapprof merge`: profiles added up into one file.
 
-use std::io::{self, IsTerminal};
-
 use anyhow::{Result, bail};
 use heapprof_profile::encode;
 
@@ -11,7 +9,7 @@ use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &MergeArgs) -> Result<()> {
     let file = args.output.output.as_deref();
-    if file.is_none() && io::stdout().is_terminal() {
+    if output::is_terminal(file) {
         bail!("a profile is not for eyes; write it to a file: heapprof merge … -o sum.pb.gz");
     }
     let names = shared.sources.or_newest(&args.profiles.profiles)?;

@@ -1,6 +1,5 @@
 //! `heapprof symbolize`: names for the addresses of a profile, from the binaries and debug files of this machine.
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -13,7 +12,7 @@ use crate::{messages, output, source};
 
 pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let target = target(args)?;
-    if target.is_none() && io::stdout().is_terminal() {
+    if output::is_terminal(target.as_deref()) {
         bail!("a profile is not for eyes; write it to a file with -o");
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {

@@ -29,10 +29,13 @@ pub(super) fn report(
     if with_symbols {
         // The processes of a recording have the same libraries.
         let mut symbolizer = Symbolizer::new(Options::default());
-        written.retain(|one| {
-            let named = name_frames(&one.path, &mut symbolizer);
-            named.map_err(|error| messages::error(&error)).is_ok()
-        });
+        let named = written
+            .iter()
+            .map(|one| name_frames(&one.path, &mut symbolizer));
+        let unnamed: Vec<anyhow::Error> = named.filter_map(Result::err).collect();
+        if let Some(why) = nameless(&unnamed) {
+            messages::note(&why);
+        }
     }
     // The last is not always the latest: what it waits for may go on meanwhile.
     let of_main = |one: &&Written| one.process == ended.process;
@@ -87,6 +90,18 @@ fn name_frames(path: &Path, symbolizer: &mut Symbolizer) -> Result<()> {
         output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
     }
     Ok(())
+}
+
+/// Why profiles have addresses only, which are no less right.
+fn nameless(unnamed: &[anyhow::Error]) -> Option<String> {
+    let first = unnamed.first()?;
+    let which = match unnamed.len() {
+        1 => "a profile is without names".to_string(),
+        n => format!("{n} profiles are without names, the first one because"),
+    };
+    Some(format!(
+        "{which}: {first:#}; heapprof symbolize -o OUT FILE writes them elsewhere"
+    ))
 }
 
 fn plural(n: usize) -> &'static str {
