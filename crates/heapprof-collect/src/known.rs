@@ -5,7 +5,7 @@
 
 use crate::capture::Frame;
 
-/// How many stacks are kept, by where they allocate.
+/// How many stacks are kept, one for each place that allocates.
 const WAYS: usize = 8;
 /// Frames of the longest stack that is kept.
 const FRAMES: usize = 64;
@@ -18,9 +18,13 @@ const MOST_CREDIT: u32 = 256;
 const PAUSE: u32 = 992;
 const TRIAL: u32 = 32;
 
-/// The stacks. All zero, it has none.
+/// The stacks. All zero, there are none.
 pub(crate) struct Known {
+    /// Where each stack allocates, in one cache line; zero of one that is not there.
+    place: [u64; WAYS],
     way: [Way; WAYS],
+    /// Which way the next stack from a new place takes.
+    next: u32,
     /// How many more stacks may be kept before the next pause; a program that comes back to none does not pay for them.
     credit: u32,
     /// How many stacks are not looked for.
@@ -37,7 +41,6 @@ pub(crate) struct Word {
 struct Way {
     stack: u32,
     age: Age,
-    /// Zero of a way without a stack.
     len: u32,
     checks: u32,
     /// rbp at the call, if the stack hangs on it.
@@ -78,10 +81,10 @@ unsafe fn differ(words: &[Word]) -> bool {
         || rest.iter().fold(0, |any, word| any | changed(word)) != 0
 }
 
-/// Where a stack is kept that allocates here.
+/// A return address and where it lies, in a word that is not zero. Other places may have the same one.
 #[inline(always)]
-fn index(slot: usize, pc: usize) -> usize {
-    (slot ^ pc).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - WAYS.ilog2())
+fn place(slot: usize, pc: usize) -> u64 {
+    (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
 }
 
 impl Way {
@@ -89,8 +92,7 @@ impl Way {
     #[inline(always)]
     fn is(&self, frame: Frame, pc: usize, age: Age) -> bool {
         let newest = self.frame[0];
-        self.len != 0
-            && newest.at == frame.slot
+        newest.at == frame.slot
             && newest.expected == pc
             && self.bp.is_none_or(|bp| bp == frame.bp)
             && self.age == age
@@ -105,9 +107,7 @@ impl Way {
 impl Known {
     /// Forgets all, for another thread.
     pub(crate) fn reset(&mut self) {
-        // What was never used stays untouched memory.
-        let used = self.way.iter_mut().filter(|way| way.len != 0);
-        used.for_each(|way| way.len = 0);
+        self.place = [0; WAYS];
         (self.credit, self.pause) = (MOST_CREDIT, 0);
     }
 
@@ -132,7 +132,9 @@ impl Known {
     pub(crate) fn find(&mut self, frame: Frame, age: Age) -> Option<u32> {
         // SAFETY: a hook's own return address.
         let pc = unsafe { (frame.slot as *const usize).read() };
-        let way = &self.way[index(frame.slot, pc)];
+        let place = place(frame.slot, pc);
+        let i = self.place.iter().position(|&p| p == place)?;
+        let way = &self.way[i];
         if !way.is(frame, pc, age) {
             return None;
         }
@@ -160,7 +162,14 @@ impl Known {
         if self.credit == 0 {
             (self.credit, self.pause) = (TRIAL, PAUSE);
         }
-        let way = &mut self.way[index(slot, pc as usize)];
+        let place = place(slot, pc as usize);
+        let same = self.place.iter().position(|&p| p == place);
+        let i = same.unwrap_or_else(|| {
+            self.next = self.next.wrapping_add(1);
+            self.next as usize % WAYS
+        });
+        self.place[i] = place;
+        let way = &mut self.way[i];
         (way.stack, way.age, way.bp) = (stack, age, walked.bp);
         (way.len, way.checks) = (len as u32, checks_len as u32);
         let newest_first = walked.slots.iter().zip(walked.pcs).rev();
