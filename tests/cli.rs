@@ -282,6 +282,20 @@ fn output_files_are_whole_or_not_there() {
 }
 
 #[test]
+fn a_dash_is_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = sample_profiles().join(AFTER).display().to_string();
+    for command in ["top", "merge", "info"] {
+        let plain = run(folder.path(), &[command, &profile]);
+        let dash = run(folder.path(), &[command, &profile, "-o", "-"]);
+        assert_eq!((plain.code, dash.code), (0, 0), "{command}: {}", dash.err);
+        assert!(plain.out == dash.out, "{command}");
+    }
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "no file of that name");
+}
+
+#[test]
 fn what_cannot_be_written_is_named() {
     let full = "cannot be written: No space left on device (os error 28)";
     let profile = sample_profiles().join(AFTER).display().to_string();

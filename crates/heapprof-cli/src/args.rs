@@ -6,7 +6,7 @@ mod leaks;
 pub(crate) mod record;
 mod store;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heapprof_analysis::{Filters, Granularity, Query, Sort};
@@ -309,7 +309,14 @@ impl LabelArgs {
 pub(crate) struct OutputArgs {
     /// Write to this file instead of stdout (-); it appears whole or not at all
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    output: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// The file; `None` is stdout.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|file| *file != "-")
+    }
 }
 
 #[derive(Debug, Args)]

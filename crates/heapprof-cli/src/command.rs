@@ -114,7 +114,7 @@ impl Shared {
             Color::Auto => {
                 let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
                 let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-                output::is_terminal(report.output.output.as_deref()) && !no_color && !dumb
+                output::is_terminal(report.output.file()) && !no_color && !dumb
             }
         }
     }
@@ -124,7 +124,7 @@ impl Shared {
         match limit.limit {
             Some(0) => None,
             Some(limit) => Some(limit),
-            None => output::is_terminal(report.output.output.as_deref()).then_some(SCREENFUL),
+            None => output::is_terminal(report.output.file()).then_some(SCREENFUL),
         }
     }
 
@@ -135,7 +135,7 @@ impl Shared {
         session: &Session,
         text: impl FnOnce(&Style) -> Result<String>,
     ) -> Result<()> {
-        let file = report.output.output.as_deref();
+        let file = report.output.file();
         // Made in any case, so that a report that can't be made is an error here too.
         let text = text(&self.style(report))?;
         match report.show_sql {

@@ -8,12 +8,7 @@ use anyhow::{Context, Result, bail};
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
-    is_stdout(file) && io::stdout().is_terminal()
-}
-
-/// Whether that is where it goes: no file is named, or `-`.
-pub(crate) fn is_stdout(file: Option<&Path>) -> bool {
-    file.is_none_or(|file| file == "-")
+    file.is_none() && io::stdout().is_terminal()
 }
 
 /// Writes a report's text; on a terminal a pager shows what is longer than the screen.
@@ -29,7 +24,7 @@ pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
-    let Some(path) = file.filter(|_| !is_stdout(file)) else {
+    let Some(path) = file else {
         return into("standard output", io::stdout().lock(), body);
     };
     let named = || format!("{}: cannot be written", path.display());

@@ -12,7 +12,7 @@ use crate::args::{ConvertArgs, ConvertTo};
 use crate::{messages, output};
 
 pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
-    let file = args.output.output.as_deref();
+    let file = args.output.file();
     let lines = lines(args)?;
     if args.to == ConvertTo::Pprof && output::is_terminal(file) {
         bail!("a profile is not for eyes; write it to a file with -o");
@@ -61,7 +61,7 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
 
 fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Result<()> {
     let mut note = None;
-    output::write(args.output.output.as_deref(), |writer| {
+    output::write(args.output.file(), |writer| {
         note = fitting(source, write_gperftools(&source.profile, form, writer))?;
         Ok(())
     })?;

@@ -9,7 +9,7 @@ use crate::args::{FlameArgs, FlameFormat};
 use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
-    let file = args.output.output.as_deref();
+    let file = args.output.file();
     let svg = args.format == FlameFormat::Svg;
     if svg && output::is_terminal(file) && !args.show_sql {
         bail!(

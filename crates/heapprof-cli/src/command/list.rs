@@ -41,7 +41,7 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     }
     let read = |file: &str| source_text(file, &args.source_path, &args.trim_path);
     let text = heapprof_report::list(&report, &read, &shared.style(&args.report))?;
-    let file = args.report.output.output.as_deref();
+    let file = args.report.output.file();
     match args.report.show_sql {
         true => output::text(file, &(statements(&functions) + &statements(&lines))),
         false => output::text(file, &text),

@@ -26,5 +26,5 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
         unit: args.unit.clone(),
     };
     let text = heapprof_report::stored(&profiles, &style)?;
-    output::text(args.output.output.as_deref(), &text)
+    output::text(args.output.file(), &text)
 }

@@ -8,7 +8,7 @@ use crate::args::MergeArgs;
 use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &MergeArgs) -> Result<()> {
-    let file = args.output.output.as_deref();
+    let file = args.output.file();
     if output::is_terminal(file) {
         bail!("a profile is not for eyes; write it to a file: heapprof merge … -o sum.pb.gz");
     }

@@ -9,7 +9,7 @@ use crate::args::SchemaArgs;
 use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
-    let file = args.output.output.as_deref();
+    let file = args.output.file();
     if args.database {
         let db = shared.sources.db();
         if !db.exists() {

@@ -40,8 +40,5 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
         color: false,
         unit: None,
     };
-    output::text(
-        args.output.output.as_deref(),
-        &result_table(&result, &style)?,
-    )
+    output::text(args.output.file(), &result_table(&result, &style)?)
 }

@@ -51,8 +51,6 @@ pub(super) fn report(mut profile: Profile, config: &Config) -> Result<()> {
     if !file.is_empty() {
         messages::note(&format!("Generating report in {file}"));
     }
-    // A file of the name -, as in pprof.
-    let file = if file == "-" { "./-" } else { file };
     let file = (!file.is_empty()).then(|| Path::new(file));
     output::write(file, |out| print(profile, config.format, &options, out))
 }
