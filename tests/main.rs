@@ -57,6 +57,8 @@ mod golden;
 mod docs;
 // The environment variables of libheapprof.so, and the page of them.
 mod environment;
+// The library and its header, unpacked.
+mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
 // What libheapprof.so promises of its code: instructions, calls, exports, needs.

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+const HEADER: &str = "../../include/heapprof.h";
+
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(
@@ -18,6 +20,7 @@ fn main() {
         "../heapprof-collect",
         "../heapprof-profile",
         "../../Cargo.toml",
+        HEADER,
     ] {
         println!("cargo::rerun-if-changed={part}");
     }
@@ -30,7 +33,8 @@ fn main() {
     ]
     .map(variable);
     if supported != ["x86_64", "linux", "gnu"] {
-        std::fs::write(library, b"").expect("OUT_DIR is writable");
+        std::fs::write(&library, b"").expect("OUT_DIR is writable");
+        name_folder(&library);
         return;
     }
     // target/PROFILE/build/heapprof-cli-HASH/out: one build for all profiles of this target folder.
@@ -72,4 +76,15 @@ fn main() {
         .join(variable("TARGET"))
         .join("preload/libheapprof.so");
     std::fs::copy(&built, &library).expect("the library was built");
+    name_folder(&library);
+}
+
+/// Names the folder that library and header are unpacked into after their content: here, and not at each start of `record`.
+fn name_folder(library: &Path) {
+    let content =
+        [library, Path::new(HEADER)].map(|path| std::fs::read(path).expect("it is there"));
+    // FNV-1a: tells versions apart; the content itself is compared.
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = content.iter().flatten().fold(0xcbf2_9ce4_8422_2325, step);
+    println!("cargo::rustc-env=HEAPPROF_CARRIED={hash:016x}");
 }

@@ -1,6 +1,6 @@
 //! `libheapprof.so` and its header, carried in this binary and unpacked where programs can load them.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -24,15 +24,15 @@ pub(crate) fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER)
 }
 
-/// Writes `content` to a folder named after it, unless it is there.
+/// Writes `content` to the folder of what this binary carries, unless it is there.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
-    let folder = cache()?.join(format!(
-        "{}-{:016x}",
+    let folder = cache()?.join(concat!(
         env!("CARGO_PKG_VERSION"),
-        hash(content)
+        "-",
+        env!("HEAPPROF_CARRIED")
     ));
     let path = folder.join(name);
-    if std::fs::read(&path).is_ok_and(|there| there == content) {
+    if holds(&path, content).unwrap_or(false) {
         return Ok(path);
     }
     let failed = || {
@@ -92,8 +92,19 @@ fn is_ours(folder: &Path, user: u32) -> bool {
         .is_ok_and(|m| m.is_dir() && m.uid() == user && m.mode() & 0o022 == 0)
 }
 
-/// FNV-1a: tells versions apart; the content itself is compared.
-fn hash(content: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    content.iter().fold(0xcbf2_9ce4_8422_2325, step)
+/// Whether a file is `content` to the byte, read in pieces: `record` asks at each start.
+fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
+    let mut file = std::fs::File::open(path)?;
+    if file.metadata()?.len() != content.len() as u64 {
+        return Ok(false);
+    }
+    let mut piece = [0; 16 << 10];
+    for expected in content.chunks(piece.len()) {
+        let found = &mut piece[..expected.len()];
+        file.read_exact(found)?;
+        if found != expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
