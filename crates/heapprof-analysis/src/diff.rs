@@ -113,6 +113,14 @@ pub struct Diff {
     pub types: Vec<(crate::SampleType, Change)>,
 }
 
+impl Diff {
+    /// Whether a row that is new or gone is named by its address: another run has the same place elsewhere.
+    pub fn has_addresses(&self) -> bool {
+        let mut rows = self.rows.iter();
+        rows.any(|row| row.was != row.is && row.place.is_address())
+    }
+}
+
 /// Compares the profiles number `before` and `after` of the session.
 pub fn diff(
     session: &Session,

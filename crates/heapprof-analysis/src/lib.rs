@@ -56,7 +56,7 @@ pub use crate::{
     peek::{Peek, PeekRow, peek},
     place::Place,
     query::{Filters, Granularity, Query, Sort},
-    question::{Question, Source, TreeOptions, Types, agree_units},
+    question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     session::Session,
     statement::{ResultTable, Value, run as run_statement},

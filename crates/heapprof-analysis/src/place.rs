@@ -21,8 +21,7 @@ impl Place {
     /// How one line of text names it: `function file:line` or `0xaddress function file:line`.
     pub fn label(&self) -> String {
         let mut label = String::new();
-        // The name of a frame without symbols is its address already.
-        let named = !self.function.starts_with("0x");
+        let named = !self.is_address();
         if let Some(address) = self.address.filter(|&a| a != 0 && named) {
             label.push_str(&format!("{address:#018x} "));
         }
@@ -39,6 +38,11 @@ impl Place {
             }
         }
         label
+    }
+
+    /// Whether it is a frame without symbols, whose name is its address.
+    pub(crate) fn is_address(&self) -> bool {
+        self.function.starts_with("0x")
     }
 
     /// Reads the columns of [`columns`], which begin at `at`.

@@ -39,8 +39,9 @@ impl Source {
     }
 }
 
-/// Brings the sample types that two profiles share to one name and the finer of their units.
-pub fn agree_units(a: &mut Source, b: &mut Source) -> Result<(), Error> {
+/// Makes two profiles comparable: sample types that both have get one name and the finer of their units, files that both
+/// map the addresses of the first.
+pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
             .iter()
@@ -50,6 +51,7 @@ pub fn agree_units(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     let (before_a, before_b) = (units(&a.profile), units(&b.profile));
     let (x, y) = (Arc::make_mut(&mut a.profile), Arc::make_mut(&mut b.profile));
     heapprof_profile::agree_units(x, y)?;
+    heapprof_profile::agree_addresses(x, y);
     for (source, before) in [(a, before_a), (b, before_b)] {
         // Stored totals are in the old unit.
         if units(&source.profile) != before {

@@ -42,7 +42,7 @@ pub use crate::{
     encode::{encode, encode_loosely, encode_plain, encode_samples_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     inflate::Inflate,
-    merge::{UnitRules, agree_units, merge, merge_all, merge_as_pprof},
+    merge::{UnitRules, agree_addresses, agree_units, merge, merge_all, merge_as_pprof},
     model::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType,

@@ -58,6 +58,15 @@ pub fn merge_all<E: From<Error>>(
 /// Size rounded up to pages, offset, and build id or file name: the same file mapped by two runs.
 type MappingKey = (u64, u64, StringId);
 
+fn mapping_key(m: &Mapping) -> MappingKey {
+    let size = m.memory_limit.wrapping_sub(m.memory_start);
+    let file = match m.build_id {
+        StringId::EMPTY => m.filename,
+        build_id => build_id,
+    };
+    (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file)
+}
+
 /// What is the same, and what a sum beyond 64 bits is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rules {
@@ -188,13 +197,7 @@ impl Merger {
             build_id: self.move_text(moved, m.build_id),
             ..m
         };
-        let size = m.memory_limit.wrapping_sub(m.memory_start);
-        let file = if m.build_id.is_empty() {
-            copy.filename
-        } else {
-            copy.build_id
-        };
-        let key = (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file);
+        let key = mapping_key(&copy);
         let builder = &mut self.builder;
         let new = *self
             .mapping_key
@@ -409,6 +412,38 @@ impl<'a> Moved<'a> {
             function: vec![None; profile.function.len()],
             location: vec![None; profile.location.len()],
             label_set: vec![None; profile.label_sets.len()],
+        }
+    }
+}
+
+/// Moves the files that both profiles map, and the addresses in them, to where the first has them: the same place of two runs
+/// has one address then, and a frame without symbols one name.
+pub fn agree_addresses(a: &Profile, b: &mut Profile) {
+    let mut place: HashMap<(u64, u64, &str), u64> = HashMap::new();
+    for m in &a.mapping {
+        let (size, offset, file) = mapping_key(m);
+        place
+            .entry((size, offset, a.text(file)))
+            .or_insert(m.memory_start);
+    }
+    let shift: Vec<u64> = b
+        .mapping
+        .iter()
+        .map(|m| {
+            let (size, offset, file) = mapping_key(m);
+            let known = place.get(&(size, offset, b.text(file)));
+            // Memory without a name is not the same memory in two runs.
+            let known = known.filter(|_| file != StringId::EMPTY);
+            known.map_or(0, |start| start.wrapping_sub(m.memory_start))
+        })
+        .collect();
+    for (m, shift) in b.mapping.iter_mut().zip(&shift) {
+        m.memory_start = m.memory_start.wrapping_add(*shift);
+        m.memory_limit = m.memory_limit.wrapping_add(*shift);
+    }
+    for l in &mut b.location {
+        if let Some(m) = l.mapping {
+            l.address = l.address.wrapping_add(shift[m.index()]);
         }
     }
 }

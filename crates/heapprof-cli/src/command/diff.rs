@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Broken, Error, Query, Rule, Session, Types, agree_units, diff};
+use heapprof_analysis::{Broken, Error, Query, Rule, Session, Types, agree, diff};
 
 use super::Shared;
 use crate::args::DiffArgs;
@@ -36,13 +36,18 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     };
     let (mut session, numbers) = sessions(shared, &before, &after, &query, &rules, true)?;
     let report = match diff(&session, numbers, &query, args.normalize) {
-        // Stored totals stay in their units; the profiles themselves can be brought to one.
-        Err(Error::Unlike(_)) if session.is_stored() => {
+        // Stored totals stay in their units and at their addresses; the profiles themselves can be brought to the same.
+        Err(Error::Unlike(_)) if session.is_stored() => None,
+        Ok(report) if session.is_stored() && report.has_addresses() => None,
+        report => Some(report?),
+    };
+    let report = match report {
+        Some(report) => report,
+        None => {
             let (read, numbers) = sessions(shared, &before, &after, &query, &rules, false)?;
             session = read;
             diff(&session, numbers, &query, args.normalize)?
         }
-        report => report?,
     };
     let mut broken: Vec<Broken> = Vec::new();
     for (rule, text) in rules.iter().zip(&args.fail_if) {
@@ -117,7 +122,7 @@ fn sessions(
         return Ok((session, [numbers[0], numbers[1]]));
     }
     let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
-    agree_units(&mut before, &mut after)?;
+    agree(&mut before, &mut after)?;
     let sources = vec![before, after];
     let others = rules.iter().any(|rule| rule.sample_type().is_some());
     let types = if others { Types::All } else { Types::One };

@@ -1,7 +1,7 @@
 //! `heapprof flame`: a flame graph.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{TreeOptions, Types, agree_units, tree};
+use heapprof_analysis::{TreeOptions, Types, agree, tree};
 use heapprof_report::{FlameOptions, Format, Style, flame_folded, flame_svg};
 
 use super::{Shared, statements};
@@ -24,7 +24,7 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     }
     sources.push(shared.sources.read(&names)?);
     if let [base, after] = &mut sources[..] {
-        agree_units(base, after)?;
+        agree(base, after)?;
     }
     let options = TreeOptions {
         reverse: args.reverse,
