@@ -247,6 +247,17 @@ fn percent_signs_alone_make_no_pattern() {
     assert!(children.count() >= 1, "{names:?}");
 }
 
+/// `-#12` is a part of what comes on stdin; after `record` it is the program's own, wherever other options stand.
+#[test]
+fn the_program_gets_its_arguments_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for before in [&[][..], &["--color", "never"]] {
+        let args = ["record", "--no-symbolize", "-o", "e.pb.gz", "echo", "-#12"];
+        let found = run(folder.path(), &[before, &args[..]].concat());
+        assert_eq!((found.code, found.out.as_str()), (0, "-#12\n"));
+    }
+}
+
 fn script(folder: &Path, name: &str, text: &[u8]) {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::Cli;
+use crate::args::{Cli, Command};
 
 /// What was typed; a program that is called `pprof` is `heapprof pprof`.
 fn command_line() -> Vec<OsString> {
@@ -33,20 +33,27 @@ fn command_line() -> Vec<OsString> {
         let name = name.to_os_string();
         args.insert(1, name);
     }
-    // What `record` is given belongs to the program.
-    if args.get(1).is_none_or(|command| command != "record") {
-        for arg in args.iter_mut().skip(1).take_while(|arg| *arg != "--") {
-            if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
-                *arg = format!("{}#{part}", source::STDIN).into();
-            }
+    args
+}
+
+/// Reads the command line. `-#12` is a part of what comes on stdin, but for `record`, whose arguments are the program's.
+fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut args = typed.to_vec();
+    for arg in args.iter_mut().skip(1).take_while(|arg| *arg != "--") {
+        if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
+            *arg = format!("{}#{part}", source::STDIN).into();
         }
     }
-    args
+    let cli = Cli::try_parse_from(&args)?;
+    match cli.command {
+        Command::Record(_) if args != typed => Cli::try_parse_from(typed),
+        _ => Ok(cli),
+    }
 }
 
 fn main() -> ExitCode {
     // A closed pipe is an error to writers, not a silent death: output files must not be left half-written.
-    let cli = match Cli::try_parse_from(command_line()) {
+    let cli = match parse(&command_line()) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             messages::usage(&error);

@@ -70,6 +70,17 @@ impl Sources {
         Ok(source)
     }
 
+    /// The profile behind one argument, and what its file was; a loaded one was none.
+    pub(crate) fn read_with_format(&self, name: &str) -> Result<(Source, Option<Format>)> {
+        let format = Cell::new(None);
+        let source = self.read_one(name, |reading| {
+            format.set(Some(reading.format));
+            reading.commented()
+        })?;
+        say_warnings(&source.name, &source.profile);
+        Ok((source, format.get()))
+    }
+
     /// The same, but for who passes stacks on as they are, or does not look at them.
     pub(crate) fn stacks_as_written(&self) -> Self {
         self.with(self.options.clone().stacks_as_written(true))
@@ -212,7 +223,7 @@ pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
 }
 
 /// A source and the part of it that `SOURCE#12`, `#peak` or `#last` asks for. A file whose own name ends so comes first.
-fn parted(name: &str) -> (&str, Option<Part>) {
+pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
         let part = Part::parse(part)?;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use heapprof_formats::Format;
 use heapprof_profile::encode;
 use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
@@ -11,8 +12,8 @@ use crate::args::SymbolizeArgs;
 use crate::{messages, output, source};
 
 pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
-    let target = target(args)?;
-    if output::is_terminal(target.as_deref()) {
+    let target = Target::of(args)?;
+    if output::is_terminal(target.path()) {
         bail!("a profile is not for eyes; write it to a file with -o");
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {
@@ -20,7 +21,14 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
             bail!("{}: there is no such folder", folder.display());
         }
     }
-    let source = shared.sources.read(std::slice::from_ref(&args.file))?;
+    let (source, format) = shared.sources.read_with_format(&args.file)?;
+    if let (Target::InPlace(_), Some(format)) = (&target, format.filter(|&f| f != Format::Pprof)) {
+        bail!(
+            "{}: has the format {} and would be a pprof profile afterwards; say with -o where to write that",
+            args.file,
+            format.name()
+        );
+    }
     let name = source.name.clone();
     let mut profile = source::unshared(source);
     let options = Options {
@@ -37,23 +45,48 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     }
     messages::note(&format!("{name}: {}", told(&summary)));
     // A file that nothing was found for stays as it is, byte by byte.
-    if args.output.is_some() || target.is_none() || summary.resolved() > 0 {
-        output::write(target.as_deref(), |writer| Ok(encode(&profile, writer)?))?;
+    if !matches!(target, Target::InPlace(_)) || summary.resolved() > 0 {
+        output::write(target.path(), |writer| Ok(encode(&profile, writer)?))?;
     }
     Ok(())
 }
 
-/// The file to write; `None` is stdout.
-fn target(args: &SymbolizeArgs) -> Result<Option<PathBuf>> {
-    match &args.output {
-        Some(path) if path == Path::new("-") => Ok(None),
-        Some(path) => Ok(Some(path.clone())),
-        None if args.file == "-" => Ok(None),
-        None if Path::new(&args.file).exists() => Ok(Some(args.file.clone().into())),
-        None => bail!(
-            "{}: there is no such file; to symbolize a URL or a loaded profile, say with -o where to write it",
-            args.file
-        ),
+/// Where the profile goes.
+enum Target {
+    Stdout,
+    File(PathBuf),
+    /// The file that it was read from.
+    InPlace(PathBuf),
+}
+
+impl Target {
+    fn of(args: &SymbolizeArgs) -> Result<Self> {
+        let file = &args.file;
+        match &args.output {
+            Some(path) if path == Path::new("-") => return Ok(Self::Stdout),
+            Some(path) => return Ok(Self::File(path.clone())),
+            None => {}
+        }
+        let (whole, part) = source::parted(file);
+        match std::fs::metadata(whole) {
+            _ if whole == "-" => Ok(Self::Stdout),
+            // What comes through a pipe can't be replaced.
+            Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(Self::Stdout),
+            Ok(_) if part.is_some() => {
+                bail!("{file}: is a part of {whole}; say with -o where to write it")
+            }
+            Ok(_) => Ok(Self::InPlace(file.into())),
+            Err(_) => bail!(
+                "{file}: there is no such file; to symbolize a URL or a loaded profile, say with -o where to write it"
+            ),
+        }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Stdout => None,
+            Self::File(path) | Self::InPlace(path) => Some(path),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The list of dumps that the processes of a recording kept (`HEAPPROF_LIST`): what is in each, without reading it.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -48,7 +49,9 @@ impl Failed {
 /// Reads the list: the profiles in the order in which they were written, a name that was written twice as it was the last
 /// time; and why others could not be written.
 pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<Failed>) {
-    let (mut written, mut failed) = (Vec::<Written>::new(), Vec::<Failed>::new());
+    let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
+    // A parallel build writes thousands.
+    let mut last = HashMap::<&[u8], usize>::new();
     for entry in list.split(|&b| b == 0).filter(|entry| !entry.is_empty()) {
         if let Some(why) = entry.strip_prefix(b"!") {
             let (path, why) = reason(why);
@@ -60,12 +63,14 @@ pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<Failed>) {
                     count: 1,
                 }),
             }
-        } else if let Some(one) = parse(entry) {
-            written.retain(|other| other.path != one.path);
-            written.push(one);
+        } else if let Some((path, one)) = parse(entry) {
+            if let Some(before) = last.insert(path, written.len()) {
+                written[before] = None;
+            }
+            written.push(Some(one));
         }
     }
-    (written, failed)
+    (written.into_iter().flatten().collect(), failed)
 }
 
 /// Which profile could not be written, and why: the list has its errno and its path, or a text. The library leaves errnos to
@@ -82,7 +87,8 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
     }
 }
 
-fn parse(entry: &[u8]) -> Option<Written> {
+/// An entry's path as it stands there, and the entry.
+fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
     let mut fields = entry.splitn(7, |&b| b == b' ');
     let mut number = || {
         std::str::from_utf8(fields.next()?)
@@ -90,15 +96,19 @@ fn parse(entry: &[u8]) -> Option<Written> {
             .parse::<i64>()
             .ok()
     };
-    Some(Written {
-        process: number()?.try_into().ok()?,
-        is_last: number()? != 0,
-        is_exact: number()? != 0,
-        in_use: number()?,
-        peak: number()?,
-        stacks: number()?.try_into().ok()?,
-        path: OsStr::from_bytes(fields.next()?).into(),
-    })
+    let (process, is_last, is_exact) = (number()?, number()?, number()?);
+    let (in_use, peak, stacks) = (number()?, number()?, number()?);
+    let path = fields.next()?;
+    let written = Written {
+        process: process.try_into().ok()?,
+        is_last: is_last != 0,
+        is_exact: is_exact != 0,
+        in_use,
+        peak,
+        stacks: stacks.try_into().ok()?,
+        path: OsStr::from_bytes(path).into(),
+    };
+    Some((path, written))
 }
 
 #[cfg(test)]
