@@ -384,3 +384,52 @@ fn programs_with_rights_of_their_own_are_said() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(err.contains("has capabilities, so"), "{err}");
 }
+
+/// Reports begin at the program's own functions, not at operator new; the stacks have it all.
+#[test]
+fn allocators_are_cut_from_reports() {
+    if !have(&["g++", "rustc"]) {
+        return;
+    }
+    let cxx = "#include <new>\n#include <vector>\n\
+        __attribute__((noinline)) char *plain() { return new char[5000]; }\n\
+        __attribute__((noinline)) char *quiet() { return new (std::nothrow) char[5000]; }\n\
+        __attribute__((noinline)) void fill(std::vector<char> &v) { v.reserve(5000); }\n\
+        int main() { volatile auto p = plain(); volatile auto q = quiet(); (void)p; (void)q; \
+            fill(*new std::vector<char>); }\n";
+    let rust = "#[inline(never)] fn boxed() -> Box<[u8; 5000]> { Box::new([1; 5000]) }\n\
+        #[inline(never)] fn fill(v: &mut Vec<u8>) { v.reserve_exact(5000) }\n\
+        fn main() { std::mem::forget(boxed()); let mut v = Vec::new(); fill(&mut v); std::mem::forget(v); }\n";
+    let cases = [
+        (cxx, "g++ -g -O0", &["plain()", "quiet()", "reserve"][..]),
+        (cxx, "g++ -g -O1", &["plain()", "quiet()", "reserve"]),
+        (rust, "rustc -g -Copt-level=0", &["boxed", "reserve_exact"]),
+    ];
+    for (text, compile, expected) in cases {
+        let built = build(text, compile);
+        let folder = built.folder.path();
+        let recorded = run(folder, &["record", "--exact", "-o", "p.pb.gz", "./program"]);
+        assert_eq!(recorded.code, 0, "{}", recorded.err);
+        let leaves = |more: &[&str]| -> Vec<String> {
+            let args = ["top", "--focus", "^main$|::main$", "-f", "csv", "p.pb.gz"];
+            let top = run(folder, &[&args[..], more].concat());
+            assert_eq!(top.code, 0, "{}", top.err);
+            let rows = top.out.lines().filter(|row| row.starts_with("5000,"));
+            rows.map(|row| row.rsplit_once(',').unwrap().1.to_string())
+                .collect()
+        };
+        let cut = leaves(&[]);
+        assert_eq!(cut.len(), expected.len(), "{compile}: {cut:?}");
+        for name in expected {
+            assert!(
+                cut.iter().any(|leaf| leaf.contains(name)),
+                "{compile}: {cut:?}"
+            );
+        }
+        let whole = run(folder, &["top", "--all-frames", "-f", "csv", "p.pb.gz"]).out;
+        assert!(
+            whole.contains("operator new") || whole.contains("alloc::alloc"),
+            "{whole}"
+        );
+    }
+}

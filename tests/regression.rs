@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use heapprof_profile::{FrameText, LabelSetIndex, Mapping, Profile, ProfileBuilder, encode};
 
+use crate::built::have;
 use crate::harness::{command, run};
 
 fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
@@ -433,4 +434,137 @@ fn a_diff_knows_the_same_place_of_two_runs() {
     }
     let folded = run(folder, &["flame", "--base", "a", "b", "--format", "folded"]);
     assert_eq!(folded.out, "0x55c47870e165 [shop] 100 300\n");
+}
+
+/// What `diff -t` and `leaks --fail-if` called inuse_space, the rules of `diff --fail-if` did not know.
+#[test]
+fn rules_know_sample_types_by_the_names_that_options_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("objects", "count"), ("space", "bytes")];
+    write(
+        folder,
+        "a.pb.gz",
+        &profile(&types, &[("main;a", &[1, 100])]),
+    );
+    write(
+        folder,
+        "b.pb.gz",
+        &profile(&types, &[("main;a", &[1, 300])]),
+    );
+    for rule in ["inuse_space > +10%", "space > +10%"] {
+        let found = run(folder, &["diff", "a.pb.gz", "b.pb.gz", "--fail-if", rule]);
+        let expected =
+            format!("heapprof: failed: {rule} on space: 100B to 300B (+200B, +200.0%)\n");
+        assert_eq!((found.code, found.err), (1, expected));
+    }
+}
+
+/// `ls` chose another sample type than `top` where two have one name.
+#[test]
+fn a_stored_profile_shows_what_its_file_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("inuse_space", "bytes"), ("inuse_space", "count")];
+    write(
+        folder,
+        "two.pb.gz",
+        &profile(&types, &[("main", &[1000, 7])]),
+    );
+    assert_eq!(run(folder, &["load", "two.pb.gz"]).code, 0);
+    let listed = run(folder, &["ls", "-f", "csv"]).out;
+    assert!(listed.contains(",1000"), "{listed}");
+    for of in ["two", "two.pb.gz"] {
+        let top = run(folder, &["top", of]).out;
+        assert!(
+            top.starts_with(&format!("{of}: inuse_space, total 1000B")),
+            "{top}"
+        );
+    }
+}
+
+/// Numbers of stacks and locations that somebody changed by hand ended in a panic.
+#[test]
+fn a_database_changed_by_hand_is_damaged() {
+    if !have(&["sqlite3"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("inuse_space", "bytes")];
+    write(
+        folder,
+        "a.pb.gz",
+        &profile(&types, &[("main;a", &[1]), ("main;b", &[2])]),
+    );
+    for (change, expected) in [
+        ("INSERT INTO stack VALUES (4611686018427387904, 0, 1)", 0),
+        ("INSERT INTO stack VALUES (-5, 0, 1)", 0),
+        ("UPDATE sample SET stack = 8589934592 WHERE value = 1", 2),
+        ("UPDATE stack SET location = -7 WHERE id = 1", 2),
+        ("UPDATE stack SET parent = 9 WHERE id = 2", 2),
+    ] {
+        let db = folder.join("heapprof.db");
+        let _ = std::fs::remove_file(&db);
+        assert_eq!(run(folder, &["load", "a.pb.gz"]).code, 0);
+        let mut sqlite = std::process::Command::new("sqlite3");
+        assert!(sqlite.arg(&db).arg(change).status().unwrap().success());
+        let tree = run(folder, &["tree", "a"]);
+        assert_eq!(tree.code, expected, "{change}: {}", tree.err);
+        assert_eq!(tree.code == 2, tree.err.contains("damaged"), "{}", tree.err);
+        let removed = run(folder, &["rm", "a"]);
+        assert_eq!(removed.code, 0, "{change}: {}", removed.err);
+    }
+}
+
+#[test]
+fn an_empty_variable_names_no_database() {
+    let mut top = command(&crate::harness::sample_profiles());
+    top.args(["top", "valid/go.leaky.after.pb.gz"]);
+    let output = top.env("HEAPPROF_DB", "").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Options of other tools were met with advice to make them values.
+#[test]
+fn habits_are_told_what_they_are_called_here() {
+    let folder = tempfile::tempdir().unwrap();
+    for (args, expected) in [
+        (
+            &["top", "--cum"][..],
+            "unexpected argument '--cum' found; here that is --sort cum",
+        ),
+        (
+            &["top", "-sample_index=alloc_space"],
+            "invalid value 'ample_index=alloc_space' for '--sort <ORDER>': \"ample_index=alloc_space\" is not one of flat, cum; pprof's own flags are for heapprof pprof; --help says more",
+        ),
+        (
+            &["top", "-n", "-1"],
+            "unexpected argument '-1' found; --help says more",
+        ),
+        (
+            &["top", "--granularit", "lines"],
+            "unexpected argument '--granularit' found; tip: a similar argument exists: '--granularity'; --help says more",
+        ),
+        (
+            &["record", "--pid", "1"],
+            "unexpected argument '--pid' found; here that is to start the program under record: a running one can't be attached to",
+        ),
+        (
+            &["sql", "--", "-- nothing"],
+            "the statement: is empty; write a SELECT",
+        ),
+    ] {
+        write(
+            folder.path(),
+            "a.pb.gz",
+            &profile(&[("space", "bytes")], &[("main", &[1])]),
+        );
+        run(folder.path(), &["load", "a.pb.gz"]);
+        let found = run(folder.path(), args);
+        assert_eq!(
+            (found.code, found.err),
+            (2, format!("heapprof: {expected}\n"))
+        );
+    }
 }

@@ -4,7 +4,7 @@
 //! `flat(REGEX)` and `cum(REGEX)` of each function that matches; `new > 1MiB` of functions that were
 //! not there. `>=` may stand for `>`. Of one profile (`leaks`) only rules on values can be judged.
 
-use heapprof_profile::{Family, Unit};
+use heapprof_profile::{Family, Unit, find_sample_type};
 use regex::Regex;
 
 use crate::diff::{Change, Diff, Status};
@@ -155,15 +155,15 @@ impl Rule {
                 check(name, &shown.unit, diff.total)?;
             }
             Subject::Total(name) => {
-                let of = diff.types.iter().find(|(t, _)| t.r#type == *name);
-                let Some((sample_type, change)) = of else {
-                    let names: Vec<_> = diff.types.iter().map(|(t, _)| t.r#type.as_str()).collect();
+                let names: Vec<_> = diff.types.iter().map(|(t, _)| t.r#type.as_str()).collect();
+                let Ok(at) = find_sample_type(&names, name) else {
                     return Err(error(format!(
                         "{name} is not a sample type of both profiles; they share {}",
                         names.join(", ")
                     )));
                 };
-                check(name, &sample_type.unit, *change)?;
+                let (sample_type, change) = &diff.types[at];
+                check(&sample_type.r#type, &sample_type.unit, *change)?;
             }
             Subject::Each(sort, regex) => {
                 for row in &diff.rows {
@@ -214,16 +214,15 @@ impl Rule {
         let values: Vec<(String, &str, i64)> = match &self.subject {
             Subject::Total(name) => {
                 let sums = leaks.types.iter().zip([in_use.objects, in_use.space]);
-                let mut sums = sums.map(|(t, value)| (name.clone(), t.unit.as_str(), value, t));
-                let found = sums.find(|(_, _, _, t)| {
-                    t.r#type == *name || Some(t.r#type.as_str()) == name.strip_prefix("inuse_")
-                });
-                let (name, unit, value, _) = found.ok_or_else(|| {
+                let sums: Vec<(&crate::SampleType, i64)> = sums.collect();
+                let names: Vec<_> = sums.iter().map(|(t, _)| t.r#type.as_str()).collect();
+                let at = find_sample_type(&names, name).map_err(|_| {
                     error(format!(
                         "{name} is not judged here; inuse_space and inuse_objects are"
                     ))
                 })?;
-                vec![(name, unit, value)]
+                let (sample_type, value) = sums[at];
+                vec![(name.clone(), sample_type.unit.as_str(), value)]
             }
             Subject::Each(sort, regex) => {
                 let unit = &leaks.header.sample_type.unit;

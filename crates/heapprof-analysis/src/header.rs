@@ -1,5 +1,7 @@
 //! What every report begins with: the metric, its total, and what the filters left out.
 
+use heapprof_profile::{default_sample_type, find_sample_type};
+
 use crate::error::Error;
 use crate::query::{Granularity, Query};
 use crate::session::Session;
@@ -66,22 +68,10 @@ pub(crate) fn sample_type(
             .map(|(id, sample_type, _)| (id, sample_type))
             .ok_or_else(|| Error::Sql("no totals for the sample type".to_string()));
     }
-    // The rules of `Profile::find_sample_type` and `default_sample_type_index`, over stored rows.
-    let by_name = |name: &str| types.iter().position(|t| t.1.r#type == name);
+    let names: Vec<&str> = types.iter().map(|t| t.1.r#type.as_str()).collect();
     let at = match &query.sample_type {
-        Some(asked) => by_name(asked)
-            .or_else(|| by_name(asked.strip_prefix("inuse_")?))
-            .or_else(|| asked.parse().ok().filter(|&n: &usize| n < types.len()))
-            .ok_or_else(|| heapprof_profile::SampleTypeError {
-                asked: asked.clone(),
-                present: types.iter().map(|t| t.1.r#type.clone()).collect(),
-            })?,
-        None => types
-            .first()
-            .filter(|t| !t.2.is_empty())
-            .and_then(|t| by_name(&t.2))
-            .or_else(|| by_name("inuse_space"))
-            .unwrap_or(types.len().saturating_sub(1)),
+        Some(asked) => find_sample_type(&names, asked)?,
+        None => default_sample_type(&names, types.first().map_or("", |t| &t.2)),
     };
     types
         .into_iter()

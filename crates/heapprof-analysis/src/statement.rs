@@ -40,6 +40,10 @@ pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
             }
             other => other.into(),
         })?;
+    // Nothing but blanks and comments.
+    if statement.expanded_sql().is_none_or(|sql| sql.is_empty()) {
+        return Err(Error::Sql("is empty; write a SELECT".to_string()));
+    }
     if !statement.readonly() {
         return Err(Error::Sql(
             "the statement would write; only reading is possible here (load and rm change a database)".to_string(),

@@ -4,11 +4,12 @@ mod load;
 mod remove;
 mod restore;
 mod schema;
+mod stack_tree;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heapprof_profile::Profile;
+use heapprof_profile::{Profile, default_sample_type};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
@@ -92,14 +93,20 @@ impl Store {
         let mut profiles = Vec::new();
         for row in rows {
             let (id, name, time_nanos, default, samples) = row?;
-            // As `default_sample_type_index`: the file's choice, inuse_space, the last.
-            let total = self.connection.query_row(
+            let mut totals = self.connection.prepare_cached(
                 "SELECT s.type, s.unit, t.total FROM profile_total t \
-                 JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 \
-                 ORDER BY (?2 != '' AND s.type = ?2) DESC, s.type = 'inuse_space' DESC, t.position DESC LIMIT 1",
-                (id, default),
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                 JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",
             )?;
+            let totals = totals.query_map([id], |row| {
+                Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?))
+            })?;
+            let mut totals = totals.collect::<Result<Vec<_>, _>>()?;
+            let names: Vec<&str> = totals.iter().map(|t| t.0.as_str()).collect();
+            let shown = default_sample_type(&names, &default);
+            if shown >= totals.len() {
+                return Err(restore::damaged("the totals of profile", id));
+            }
+            let total = totals.swap_remove(shown);
             profiles.push(StoredProfile {
                 name,
                 time_nanos,

@@ -37,15 +37,9 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(crate) color: Color,
 
-    /// The database that load fills and profile names are looked up in
-    #[arg(
-        long,
-        global = true,
-        env = "HEAPPROF_DB",
-        default_value = "heapprof.db",
-        value_name = "FILE"
-    )]
-    pub(crate) db: PathBuf,
+    /// The database that load fills and profile names are looked up in [env: HEAPPROF_DB] [default: heapprof.db]
+    #[arg(long, global = true, value_name = "FILE")]
+    db: Option<PathBuf>,
 
     /// The most bytes a profile may inflate to, e.g. 16GiB
     #[arg(long, global = true, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
@@ -57,6 +51,15 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The database: as typed, else as the environment says (an empty variable says nothing), else here.
+    pub(crate) fn db(&self) -> PathBuf {
+        let set = || std::env::var_os("HEAPPROF_DB").filter(|db| !db.is_empty());
+        let db = self.db.clone().or_else(|| Some(set()?.into()));
+        db.unwrap_or_else(|| "heapprof.db".into())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -137,7 +140,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Rm(RmArgs),
     /// Ask SQL of the database, or of profiles
     #[command(after_help = "heapprof schema shows the tables.\n\n\
-Example: heapprof sql -p profile.pb.gz 'SELECT name, flat FROM function_total t JOIN function f ON f.id = t.function ORDER BY flat DESC LIMIT 5'")]
+Example: heapprof sql -p profile.pb.gz \"SELECT name, flat FROM function_total t JOIN function f ON f.id = t.function \
+JOIN sample_type s ON s.id = t.type WHERE s.type = 'inuse_space' ORDER BY flat DESC LIMIT 5\"")]
     Sql(SqlArgs),
     /// Show the tables that sql can read
     #[command(after_help = "Example: heapprof schema")]

@@ -30,7 +30,7 @@ pub(crate) const STDIN: &str = "/dev/stdin";
 impl Sources {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self {
-            db: cli.db.clone(),
+            db: cli.db(),
             options: Options::default()
                 .max_inflated(cli.max_inflated)
                 .values(cli.values.clone())

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use heapprof_profile::{
-    FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
+    ALLOCATORS, FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
     encode_samples_quickly,
 };
 
@@ -304,11 +304,11 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
         builder.value_type("space", "bytes"),
         STARTED.load(Ordering::Relaxed),
     );
-    let default = builder.text("inuse_space");
+    let (default, drop_frames) = (builder.text("inuse_space"), builder.text(ALLOCATORS));
     let profile = &mut builder.profile;
     profile.period_type = Some(space);
     profile.period = engine::period() as i64;
-    profile.default_sample_type = default;
+    (profile.default_sample_type, profile.drop_frames) = (default, drop_frames);
     profile.time_nanos = started;
     profile.duration_nanos = (now() - started).max(1);
 }

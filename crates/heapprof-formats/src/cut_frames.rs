@@ -2,7 +2,7 @@
 //!
 //! Regular expressions for `drop_frames` and `keep_frames`, matched against whole function names. The lists of pprof, jeprof and Go.
 
-use heapprof_profile::Profile;
+use heapprof_profile::{MALLOCS, Profile};
 
 /// What pprof cuts from any text heap profile.
 const PPROF: &[&str] = &[
@@ -86,14 +86,7 @@ pub(crate) fn of_jemalloc(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
 
-/// What stacks end in that begin at a probe or an interceptor of an allocator.
-const TRACED: &[&str] = &[
-    r"(__GI_)?(__libc_|___?interceptor_|tc_|je_)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)",
-    r"operator new(\[\])?",
-    r"_Zn[wa]m.*",
-];
-
 /// Puts the functions that tracers stop at into a profile.
 pub(crate) fn of_tracers(profile: &mut Profile) {
-    profile.drop_frames = profile.strings.intern(&TRACED.join("|"));
+    profile.drop_frames = profile.strings.intern(MALLOCS);
 }

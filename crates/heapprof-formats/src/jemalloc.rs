@@ -264,8 +264,11 @@ impl Dump {
         }
         let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
         let weights = [weight(0), weight(1), weight(2), weight(3)];
-        // Threads that say nothing of what the stack has can't share it.
-        let shared = (0..4).all(|c| weights[c] > 0 || total[c] == 0);
+        // Threads that say nothing of what the stack has can't share it, nor those whose numbers are beyond all reckoning.
+        let shared = (0..4).all(|c| {
+            let product = i128::from(total[c]).checked_mul(weights[c]);
+            product.is_some() && (weights[c] > 0 || total[c] == 0)
+        });
         if !shared || threads.is_empty() {
             self.push(None, raw, total);
         } else {

@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod allocators;
 mod builder;
 mod decode;
 mod encode;
@@ -37,6 +38,7 @@ mod unit;
 mod wire;
 
 pub use crate::{
+    allocators::{ALLOCATORS, MALLOCS},
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
     encode::{encode, encode_loosely, encode_plain, encode_samples_quickly},
@@ -47,7 +49,7 @@ pub use crate::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType,
     },
-    sample_type::SampleTypeError,
+    sample_type::{SampleTypeError, default_sample_type, find_sample_type},
     strings::{StringId, StringTable},
     unit::{Family, Unit},
 };

@@ -46,42 +46,46 @@ impl Profile {
         }
     }
 
-    /// Position of the sample type `asked`: a type's name or a number from 0.
-    ///
-    /// `inuse_space` also finds `space`, the name that profiles without allocation counts use (and so on).
-    pub fn find_sample_type(&self, asked: &str) -> Result<usize, SampleTypeError> {
-        let position = |name: &str| {
-            self.sample_type
-                .iter()
-                .position(|t| self.text(t.r#type) == name)
-        };
-        position(asked)
-            .or_else(|| position(asked.strip_prefix("inuse_")?))
-            .or_else(|| asked.parse().ok().filter(|&n| n < self.sample_type.len()))
-            .ok_or_else(|| SampleTypeError {
-                asked: asked.to_string(),
-                present: self
-                    .sample_type
-                    .iter()
-                    .map(|t| self.text(t.r#type).to_string())
-                    .collect(),
-            })
+    fn type_names(&self) -> Vec<&str> {
+        let types = self.sample_type.iter();
+        types.map(|t| self.text(t.r#type)).collect()
     }
 
-    /// Position of the sample type to show first: the file's own choice, else `inuse_space`, else the last.
-    pub fn default_sample_type_index(&self) -> usize {
-        let position = |name: &str| {
-            self.sample_type
-                .iter()
-                .position(|t| self.text(t.r#type) == name)
-        };
-        let chosen = self.text(self.default_sample_type);
-        Some(chosen)
-            .filter(|name| !name.is_empty())
-            .and_then(position)
-            .or_else(|| position("inuse_space"))
-            .unwrap_or(self.sample_type.len().saturating_sub(1))
+    /// Position of the sample type `asked`, as [`find_sample_type`] says.
+    pub fn find_sample_type(&self, asked: &str) -> Result<usize, SampleTypeError> {
+        find_sample_type(&self.type_names(), asked)
     }
+
+    /// Position of the sample type to show first, as [`default_sample_type`] says.
+    pub fn default_sample_type_index(&self) -> usize {
+        default_sample_type(&self.type_names(), self.text(self.default_sample_type))
+    }
+}
+
+/// Position of the sample type `asked` among the types of these names: a type's name or a number from 0.
+///
+/// `inuse_space` also finds `space`, the name that profiles without allocation counts use (and so on); `peak` finds
+/// `peak_space` (and so on).
+pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleTypeError> {
+    let position = |name: &str| names.iter().position(|n| *n == name);
+    position(asked)
+        .or_else(|| position(asked.strip_prefix("inuse_")?))
+        .or_else(|| asked.parse().ok().filter(|&n| n < names.len()))
+        .or_else(|| position(&format!("{asked}_space")))
+        .ok_or_else(|| SampleTypeError {
+            asked: asked.to_string(),
+            present: names.iter().map(|name| name.to_string()).collect(),
+        })
+}
+
+/// Position of the sample type to show first: the profile's own choice (empty for none), else `inuse_space`, else the last.
+pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
+    let position = |name: &str| names.iter().position(|n| *n == name);
+    Some(chosen)
+        .filter(|name| !name.is_empty())
+        .and_then(position)
+        .or_else(|| position("inuse_space"))
+        .unwrap_or(names.len().saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -101,6 +101,13 @@ fn lines(
         lines.push(format!(
             "Values are estimated from samples, one every {period} on average."
         ));
+        let (before, after) = (diff.before.sampled, diff.after.sampled);
+        if before.is_some() != after.is_some() {
+            let side = if before.is_some() { "before" } else { "after" };
+            lines.push(format!(
+                "Only {side} is: small rows that are new or gone say nothing."
+            ));
+        }
     }
     if !diff.after.filters.is_empty() {
         lines.push(format!("Filters: {}", diff.after.filters.join(" ")));

@@ -61,7 +61,11 @@ pub(crate) fn estimated(header: &Header) -> Option<String> {
 /// Why there is nothing to see, when there is nothing.
 pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
     if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {
-        return Some("The profile holds no values other than 0.".to_string());
+        let why = match header.sampled {
+            Some(_) => ": no allocation was sampled. Record with --exact, or a shorter --period",
+            None => "",
+        };
+        return Some(format!("The profile holds no values other than 0{why}."));
     }
     if header.elsewhere.is_empty() {
         return None;
@@ -82,8 +86,16 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
         "{} is 0 in all samples; {}: try --sample-type {}",
         header.sample_type.r#type,
         others.join(", "),
-        header.elsewhere[0].0
+        telling(header)
     ))
+}
+
+/// The sample type that says most where the one asked for says nothing: bytes at the peak, else all bytes.
+fn telling(header: &Header) -> &str {
+    let names = || header.elsewhere.iter().map(|(name, _, _)| name.as_str());
+    let known = ["peak_space", "alloc_space"];
+    let found = known.into_iter().find(|known| names().any(|n| n == *known));
+    found.or(names().next()).unwrap_or_default()
 }
 
 /// The head and a body, as one text.

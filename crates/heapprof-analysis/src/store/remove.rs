@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::stack_tree::StackTree;
 use crate::error::Error;
 
 pub(super) fn remove(connection: &mut Connection, id: i64) -> Result<(), Error> {
@@ -40,31 +41,26 @@ pub(super) fn remove(connection: &mut Connection, id: i64) -> Result<(), Error> 
 
 /// Stacks that are no sample's and no ancestor of one's.
 fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
-    let mut parent: Vec<i64> = vec![0];
-    let mut statement = connection.prepare("SELECT id, parent FROM stack ORDER BY id")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let id = row.get::<_, i64>(0)? as usize;
-        // -1: no such stack.
-        parent.resize(id + 1, -1);
-        parent[id] = row.get(1)?;
-    }
-    let mut used = vec![false; parent.len()];
+    let tree = StackTree::read(connection)?;
+    let mut used = vec![false; tree.ids().len()];
     let mut statement = connection.prepare("SELECT DISTINCT stack FROM sample")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        if let Some(used) = used.get_mut(row.get::<_, i64>(0)? as usize) {
-            *used = true;
+        if let Some(at) = tree.position(row.get(0)?) {
+            used[at] = true;
         }
     }
-    // A parent's number is smaller than its children's: one pass from the end marks all ancestors.
-    for id in (1..parent.len()).rev() {
-        // A parent beyond the table is damage that this can't mend.
-        let up = usize::try_from(parent[id]).unwrap_or(0);
-        if used[id] && up > 0 && up < id {
+    // A parent's number is smaller than its children's: one pass from the end marks all ancestors. One that is missing or
+    // comes later is damage that this can't mend.
+    for at in (0..used.len()).rev() {
+        if !used[at] {
+            continue;
+        }
+        let up = tree.position(tree.above(at).0);
+        if let Some(up) = up.filter(|&up| up < at) {
             used[up] = true;
         }
     }
-    let unused = (1..parent.len()).filter(|&id| !used[id] && parent[id] >= 0);
-    Ok(unused.map(|id| id as i64).collect())
+    let unused = tree.ids().iter().zip(used).filter(|(_, used)| !used);
+    Ok(unused.map(|(&id, _)| id).collect())
 }

@@ -9,6 +9,7 @@ use heapprof_profile::{
 };
 use rusqlite::{Connection, Row, Statement};
 
+use super::stack_tree::StackTree;
 use crate::error::Error;
 use crate::question::Source;
 use crate::totals::Total;
@@ -137,18 +138,7 @@ impl Reader<'_> {
         columns: &HashMap<i64, usize>,
         mappings: &HashMap<i64, MappingIndex>,
     ) -> Result<(), Error> {
-        // Parent and location of each stack by number; 0 is the empty one.
-        let mut parent: Vec<(i64, i64)> = vec![(0, 0)];
-        self.each(
-            "SELECT id, parent, location FROM stack ORDER BY id",
-            [],
-            |row| {
-                let id = row.get::<_, i64>(0)? as usize;
-                parent.resize(id + 1, (0, 0));
-                parent[id] = (row.get(1)?, row.get(2)?);
-                Ok(())
-            },
-        )?;
+        let tree = StackTree::read(self.connection)?;
         let mut rows: Vec<((i64, i64), usize, i64)> = Vec::new();
         let mut unknown = None;
         self.each(
@@ -180,11 +170,10 @@ impl Reader<'_> {
             }
             stack.clear();
             while at != 0 {
-                let Some(&(up, location)) = parent.get(at as usize) else {
-                    return Err(Error::Sql(format!(
-                        "stack {at} is missing: the database is damaged"
-                    )));
+                let Some(position) = tree.position(at) else {
+                    return Err(damaged("stack", at));
                 };
+                let (up, location) = tree.above(position);
                 // Parents come first, so that a damaged table can't lead in circles.
                 if up >= at {
                     return Err(Error::Sql(format!(
@@ -253,7 +242,7 @@ impl Reader<'_> {
         })?;
         Ok(Locations {
             stored,
-            used: Vec::new(),
+            used: HashMap::new(),
             function: self.connection.prepare(
                 "SELECT name, system_name, filename, start_line FROM function WHERE id = ?1",
             )?,
@@ -270,15 +259,14 @@ type Stored = (Option<MappingIndex>, u64, bool, Vec<[i64; 3]>);
 struct Locations<'a> {
     stored: HashMap<i64, Stored>,
     /// By number in the database.
-    used: Vec<Option<LocationIndex>>,
+    used: HashMap<i64, LocationIndex>,
     function: Statement<'a>,
     functions: HashMap<i64, FunctionIndex>,
 }
 
 impl Locations<'_> {
     fn get(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<LocationIndex, Error> {
-        let at = usize::try_from(id).unwrap_or(usize::MAX);
-        if let Some(&Some(index)) = self.used.get(at) {
+        if let Some(&index) = self.used.get(&id) {
             return Ok(index);
         }
         let Some((mapping, address, is_folded, lines)) = self.stored.remove(&id) else {
@@ -296,10 +284,7 @@ impl Locations<'_> {
             })
             .collect::<Result<Vec<Line>, Error>>()?;
         let index = builder.location(mapping, address, is_folded, &lines);
-        if at >= self.used.len() {
-            self.used.resize(at + 1, None);
-        }
-        self.used[at] = Some(index);
+        self.used.insert(id, index);
         Ok(index)
     }
 
@@ -333,6 +318,6 @@ impl Locations<'_> {
     }
 }
 
-fn damaged(what: &str, id: i64) -> Error {
+pub(super) fn damaged(what: &str, id: i64) -> Error {
     Error::Sql(format!("{what} {id} is missing: the database is damaged"))
 }

@@ -26,17 +26,6 @@ pub(super) fn report(
     // An exec that failed takes its profile back.
     written.retain(|one| one.path.exists());
     let left_own = written.iter().any(|one| one.process == ended.process);
-    if with_symbols {
-        // The processes of a recording have the same libraries.
-        let mut symbolizer = Symbolizer::new(Options::default());
-        let named = written
-            .iter()
-            .map(|one| name_frames(&one.path, &mut symbolizer));
-        let unnamed: Vec<anyhow::Error> = named.filter_map(Result::err).collect();
-        if let Some(why) = nameless(&unnamed) {
-            messages::note(&why);
-        }
-    }
     // The last is not always the latest: what it waits for may go on meanwhile.
     let of_main = |one: &&Written| one.process == ended.process;
     let own = written.iter().filter(of_main).max_by_key(|one| one.is_last);
@@ -46,20 +35,62 @@ pub(super) fn report(
         }
         return;
     };
+    if with_symbols {
+        name_all(&written, main);
+    }
     let path = shown(&main.path);
     let mut line = format!("{path}: {}", summary(main));
     if written.len() > 1 {
-        let others = written.len() - 1;
-        line += &format!(" (and {others} more profile{})", plural(others));
+        line += &format!(" ({})", others(&written, main));
     }
-    line += &format!("; next: heapprof top {}", quoted(&path));
+    let question = match main.in_use < main.peak / 10 {
+        true => "-t peak_space ",
+        false => "",
+    };
+    line += &format!("; next: heapprof top {question}{}", quoted(&path));
     messages::note(&line);
-    if let Some(reason) = own_allocator(main) {
-        messages::note(&reason);
+    if main.stacks == 0 {
+        match own_allocator(main) {
+            Some(reason) => messages::note(&reason),
+            None if !main.is_exact => messages::note(
+                "nothing was sampled, for little was allocated; --exact records every allocation, a shorter --period more of them",
+            ),
+            None => {}
+        }
     }
     if let Some(why) = not_the_last(ended, left_own, main.is_last) {
         messages::note(&why);
     }
+}
+
+/// Symbolizes all profiles, the main one last: it stays the newest here, which commands read when none is named.
+fn name_all(written: &[Written], main: &Written) {
+    // The processes of a recording have the same libraries.
+    let mut symbolizer = Symbolizer::new(Options::default());
+    let others = written.iter().filter(|one| one.path != main.path);
+    let unnamed: Vec<anyhow::Error> = others
+        .chain([main])
+        .filter_map(|one| name_frames(&one.path, &mut symbolizer).err())
+        .collect();
+    if let Some(why) = nameless(&unnamed) {
+        messages::note(&why);
+    }
+}
+
+/// How many profiles there are beside the main one, and which had the most, if that had more.
+fn others(written: &[Written], main: &Written) -> String {
+    let n = written.len() - 1;
+    let mut text = format!("and {n} more profile{}", plural(n));
+    let largest = written.iter().max_by_key(|one| one.peak);
+    if let Some(largest) = largest.filter(|one| one.peak > main.peak) {
+        text += &format!(
+            ", the largest {} with a peak of {}{}",
+            shown(&largest.path),
+            about(largest),
+            bytes(largest.peak)
+        );
+    }
+    text
 }
 
 /// Why the profile is not the one that the program would have written at its end, if it is not.
@@ -108,16 +139,24 @@ fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
+fn bytes(n: i64) -> String {
+    Measure::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
+}
+
+/// What stands before an estimate.
+fn about(of: &Written) -> &'static str {
+    if of.is_exact { "" } else { "about " }
+}
+
 fn summary(main: &Written) -> String {
-    let bytes = |n: i64| match Measure::new("bytes", None) {
-        Ok(measure) => measure.show(i128::from(n)),
-        Err(_) => n.to_string(),
-    };
-    let (about, kind) = if main.is_exact {
-        ("", "stack")
-    } else {
-        ("about ", "sampled stack")
-    };
+    let (about, kind) = (
+        about(main),
+        if main.is_exact {
+            "stack"
+        } else {
+            "sampled stack"
+        },
+    );
     format!(
         "{about}{} in use at the end, peak {about}{}, {} {kind}{}",
         bytes(main.in_use),
@@ -127,11 +166,8 @@ fn summary(main: &Written) -> String {
     )
 }
 
-/// Why a profile is empty, where the program (perhaps one that a script started) has malloc inside itself.
+/// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside itself.
 fn own_allocator(main: &Written) -> Option<String> {
-    if main.stacks != 0 {
-        return None;
-    }
     let profile = read(&main.path).ok()?;
     let program = profile.text(profile.mapping.first()?.filename);
     let own = inspect(Path::new(program)).obstacles;
