@@ -1,6 +1,6 @@
 //! Over other allocators, preloaded behind the hooks: their malloc, and their own operators new and delete.
 
-use crate::built::library;
+use crate::built::{build, have, library};
 use crate::expectations::Sums;
 use crate::harness::{command, root};
 use crate::programs::compile_program;
@@ -55,4 +55,51 @@ fn operators_of_another_allocator_are_counted() {
             assert_eq!(found.2, left, "{name}: {function}");
         }
     }
+}
+
+/// An allocator that brings only the operators that throw: those that don't are the C++ library's then, and call the former.
+#[test]
+fn an_allocator_with_half_of_the_operators_does_not_go_in_circles() {
+    if !have(&["g++"]) {
+        return;
+    }
+    let allocator = r#"
+#include <cstdlib>
+#include <new>
+extern "C" {
+void *__libc_malloc(size_t); void __libc_free(void *); void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t); void *__libc_memalign(size_t, size_t);
+void *malloc(size_t n) { return __libc_malloc(n); }
+void free(void *p) { __libc_free(p); }
+void *calloc(size_t a, size_t b) { return __libc_calloc(a, b); }
+void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
+void *memalign(size_t a, size_t n) { return __libc_memalign(a, n); }
+}
+void *operator new(size_t n) { void *p = malloc(n); if (!p) throw std::bad_alloc(); return p; }
+void *operator new[](size_t n) { return operator new(n); }
+void operator delete(void *p) noexcept { free(p); }
+void operator delete[](void *p) noexcept { free(p); }
+"#;
+    let program = "#include <string>\n\
+        int main() { char *p = new char[5000]; std::string s(1000, 'x'); \
+        volatile auto q = new (std::nothrow) char[3000]; (void)q; delete[] p; return s.size() != 1000; }\n";
+    let (allocator, program) = (
+        build(allocator, "g++ -O1 -shared -fPIC"),
+        build(program, "g++ -g -O0"),
+    );
+    for mode in ["--exact", "--no-symbolize"] {
+        let mut record = command(program.folder.path());
+        record.env("LD_PRELOAD", &allocator.program);
+        record.args(["record", mode, "-o", "p.pb.gz", "./program"]);
+        let output = record.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let mut record = command(program.folder.path());
+    record.env("LD_PRELOAD", &allocator.program);
+    record.args(["record", "--exact", "-o", "p.pb.gz", "./program"]);
+    assert!(record.output().unwrap().status.success());
+    let sums = Sums::of(&read(&program.path("p.pb.gz")));
+    let main = |kind| sums.value("main", kind).unwrap();
+    assert_eq!(main("inuse_space"), 3000);
+    assert!(main("alloc_space") >= 9000, "{}", main("alloc_space"));
 }

@@ -262,7 +262,8 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                     "tests/",
                     "crates/heapprof-cli/src/messages.rs",
                     // To cargo.
-                    "crates/heapprof-cli/build.rs"
+                    "crates/heapprof-cli/build.rs",
+                    "crates/heapprof-preload/build.rs"
                 ]),
                 "{name}: prints"
             );

@@ -184,3 +184,31 @@ fn a_program_links_the_library() {
     assert_eq!(total(&pprof, "alloc_objects"), 4);
     assert_eq!(total(&pprof, "temporary_objects"), 1);
 }
+
+/// A program, or a plugin of one, may look at the functions and close the library again; and no period is too long in silence.
+#[test]
+fn the_library_may_be_opened_and_closed() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    void *library = dlopen(argv[argc - 1], RTLD_NOW);
+    if (!library) return puts(dlerror());
+    int (*running)(void) = (int (*)(void))dlsym(library, "heapprof_is_running");
+    int (*start)(const char *, unsigned long) = (int (*)(const char *, unsigned long))dlsym(library, "heapprof_start");
+    int before = running(), too_long = start(NULL, 1ul << 41), longest = start(NULL, 1ul << 40);
+    printf("%d %d %d %d\n", before, too_long, longest, dlclose(library));
+    return 0;
+}
+"#;
+    let built = build(source, "gcc -Wl,--no-as-needed -ldl");
+    let library = ok(&["preload-path"]);
+    let mut command = Command::new(&built.program);
+    let output = command.arg(library.trim()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 22 0 0\n");
+}

@@ -173,3 +173,16 @@ fn the_header_compiles() {
         }
     }
 }
+
+/// Exit handlers and threads lead into it.
+#[test]
+fn who_opens_the_library_and_closes_it_does_not_unmap_it() {
+    let Some(text) = said("readelf", &["-d"]) else {
+        return;
+    };
+    let flags = text.lines().find(|line| line.contains("(FLAGS_1)"));
+    assert!(
+        flags.is_some_and(|flags| flags.contains("NODELETE")),
+        "{text}"
+    );
+}

@@ -113,6 +113,8 @@ const LIFECYCLE: &[Case] = &[
     case("lifecycle_key.c", &[], 0),
     case("lifecycle_atexit.c", &[], 17),
     case("lifecycle_static.cc", &[], 18),
+    case("lifecycle_library.c", &[], 5),
+    perhaps("lifecycle_mappings.c", &[], 3),
     case("lifecycle_dumps.c", &["200"], 0),
     case("lifecycle_fds.c", &[], 19),
     case("lifecycle_cwd.c", &[], 0),
@@ -164,6 +166,7 @@ const STACKS: &[Case] = &[
     case("stack_zero.c", &["made first"], 0),
     case("stack_dlclose.c", &[], 0),
     case("stack_dlclose_two.c", &[], 0),
+    case("stack_dlclose_again.c", &[], 0),
     case("stack_rust.rs", &[], 0),
 ];
 
@@ -177,6 +180,7 @@ const DEADLOCK: &[Case] = &[
     case("deadlock_streams.c", &["handler"], 10),
     case("deadlock_exit_in_fork.c", &["50"], 11),
     case("deadlock_handler.c", &["200"], 0),
+    case("deadlock_stopped.c", &["50"], 0),
 ];
 
 /// A thousand rounds of what takes a process or more each: too long for every day.

@@ -221,9 +221,9 @@ fn main() {
     assert!(!heapprof_alloc::is_running());
     let stopped = unrecorded(100);
     match road {
-        "sampled" => heapprof_alloc::start(options(Mode::Sampled, output)),
+        "sampled" => assert!(heapprof_alloc::start(options(Mode::Sampled, output))),
         "environment" => assert!(heapprof_alloc::start_from_environment().unwrap()),
-        _ => heapprof_alloc::start(options(Mode::Exact, output)),
+        _ => assert!(heapprof_alloc::start(options(Mode::Exact, output))),
     }
     assert!(heapprof_alloc::is_running());
     drop((early, forgotten, stopped));

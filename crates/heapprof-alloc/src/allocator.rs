@@ -106,7 +106,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if collect::may_hold(block as usize) {
+        if collect::may_hold(block as usize) && !collect::is_apart() {
             released(block);
         }
         // SAFETY: as above.

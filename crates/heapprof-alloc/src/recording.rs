@@ -11,13 +11,14 @@ use crate::process;
 
 /// Begins to record what the allocator is asked for from now on. What an earlier recording found is forgotten.
 ///
-/// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found.
-pub fn start(mut options: Options) {
+/// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found. False when there is no memory for it,
+/// or a thread is held up in the middle of an allocation: nothing is recorded then.
+pub fn start(mut options: Options) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = collect::sys::parent_id();
     options.output.parent.get_or_insert(parent);
     collect::apart(process::watch_forks);
-    collect::start(options);
+    collect::start(options)
 }
 
 /// Begins to record if the variable `HEAPPROF_OUTPUT` is set, as [`VARIABLES`](crate::VARIABLES) say; whether it did.
@@ -29,7 +30,7 @@ pub fn start(mut options: Options) {
 /// A variable that is not understood. Nothing is recorded then.
 pub fn start_from_environment() -> Result<bool, Misunderstood> {
     let options = environment::read(|name| std::env::var_os(name))?;
-    Ok(options.map(start).is_some())
+    Ok(options.is_some_and(start))
 }
 
 /// Ends the recording. Dumps still show what it found until then, and what is freed later counts as in use.

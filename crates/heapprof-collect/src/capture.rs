@@ -19,8 +19,8 @@ use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
 pub(crate) const KEPT: usize = 256;
 /// Stands for the frames that were left out.
 pub(crate) const CUT: u64 = 1;
-/// Frames of the last stack that are remembered for reuse.
-const REMEMBERED: usize = 4096;
+/// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's stacks are deep.
+const REMEMBERED: usize = 32768;
 /// Frames after which unwinding gives up, in case that a stack loops.
 const ENDLESS: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.
@@ -38,6 +38,8 @@ pub struct Frame {
 /// The last stack, root first.
 pub(crate) struct Record {
     pub(crate) bounds: Bounds,
+    /// Where the last stack began that was too deep to be remembered: what begins beyond is not tried.
+    too_deep: usize,
     epoch: u32,
     len: usize,
     /// Number of entries of `check`.
@@ -108,6 +110,7 @@ impl Record {
         self.forget();
         self.known.reset();
         self.bounds = Bounds::default();
+        self.too_deep = 0;
     }
 
     /// Gets the stack of the caller at `frame`.
@@ -159,6 +162,10 @@ impl Record {
                 return self.give_up();
             }
         }
+        if frame.slot <= self.too_deep {
+            return self.give_up();
+        }
+        self.too_deep = 0;
         let mut memory = Direct(Bounds {
             start: frame.slot,
             end: self.bounds.end,
@@ -192,7 +199,7 @@ impl Record {
                         let mut bp = cursor.bp;
                         for i in (broken + 1..keep).rev() {
                             if fresh == REMEMBERED {
-                                return self.give_up();
+                                return self.give_up_at(frame);
                             }
                             let held = Cursor {
                                 slot: self.slot[i],
@@ -220,7 +227,10 @@ impl Record {
                 }
             }
             let rule = walk::rule(cursor.pc);
-            if fresh == REMEMBERED || rule.kind() == Kind::Complex {
+            if fresh == REMEMBERED {
+                return self.give_up_at(frame);
+            }
+            if rule.kind() == Kind::Complex {
                 return self.give_up();
             }
             self.fresh[fresh] = (cursor, rule);
@@ -239,19 +249,21 @@ impl Record {
         }
         self.stack = None;
         if keep + fresh > REMEMBERED {
-            return self.give_up();
+            return self.give_up_at(frame);
         }
         self.replace(keep, fresh, end);
-        if self.len > 2 * KEPT {
-            Captured::Unrecorded
-        } else {
-            Captured::Recorded
-        }
+        Captured::Recorded
     }
 
     fn forget(&mut self) {
         (self.len, self.checks, self.hash) = (0, 0, 0);
         (self.steady, self.shared, self.stack) = (false, 0, None);
+    }
+
+    /// Gives up, for the stack is too deep.
+    fn give_up_at(&mut self, frame: Frame) -> Captured {
+        self.too_deep = frame.slot;
+        self.give_up()
     }
 
     fn give_up(&mut self) -> Captured {
@@ -482,6 +494,20 @@ impl Record {
     /// The recorded return addresses, root first.
     pub(crate) fn frames(&self) -> &[u64] {
         &self.pc[..self.len]
+    }
+
+    /// Of the recorded stack, if it is a deep one, what is kept of it, leaf first: as [`walk`](Self::walk) would.
+    pub(crate) fn ends(&mut self) -> Option<&[u64]> {
+        let frames = &self.pc[..self.len];
+        if frames.len() <= 2 * KEPT {
+            return None;
+        }
+        let (root, leaf) = (&frames[..KEPT], &frames[frames.len() - KEPT..]);
+        let newest_first = leaf.iter().rev().chain([&CUT]).chain(root.iter().rev());
+        for (kept, &pc) in self.kept.iter_mut().zip(newest_first) {
+            *kept = pc;
+        }
+        Some(&self.kept)
     }
 
     /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.

@@ -237,8 +237,8 @@ unsafe fn first_event(block: *mut Block) {
     unsafe {
         let busy = std::mem::replace(&mut (*block).busy, 1);
         (*block).state = ThreadState::acquire();
-        if (*block).ended == 0 && !(*block).state.is_null() {
-            thread::watch_end(block);
+        // The block of a thread whose end is not noticed is not kept: it may be gone.
+        if (*block).ended == 0 && !(*block).state.is_null() && thread::watch_end(block) {
             thread::know(block);
         }
         (*block).busy = busy;
@@ -283,6 +283,12 @@ unsafe fn release_late(block: *mut Block) {
             state.release();
         }
     }
+}
+
+/// Which recording this is.
+#[inline]
+pub(crate) fn recording() -> u64 {
+    RECORDING.load(Ordering::Relaxed)
 }
 
 /// Whether this is the thread's first countdown of this recording: it ran out for no allocation's sake.

@@ -1,11 +1,11 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
 use crate::access::{self, Access};
-use crate::capture::{self, Captured, Frame, KEPT};
+use crate::capture::{self, Captured, Frame};
 use crate::counters::Weight;
 use crate::engine::{
-    DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, is_exact, leave, mode,
-    period, state_of,
+    self, DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, is_exact, leave,
+    mode, period, state_of,
 };
 use crate::filter;
 use crate::live::{Block as LiveBlock, Full, hint};
@@ -84,8 +84,13 @@ unsafe fn allocate_sampled(
             }
         }
         enter(block);
+        let recording = engine::recording();
         let stack = stack(state, frame);
         let address = real();
+        if recording != engine::recording() {
+            leave(block, 0);
+            return address;
+        }
         if !address.is_null() {
             record::<false>(state, address, stack, size);
         }
@@ -136,13 +141,15 @@ fn mixed(hash: u64, generation: u32) -> u64 {
 fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
     let generation = mappings::generation();
     let record = &mut state.record;
-    let id = if captured == Captured::Unrecorded || record.frames().len() > 2 * KEPT {
-        let kept = record.walk(frame);
-        let id = STACKS.find_or_insert(
-            mixed(capture::hash(kept), generation),
-            generation,
-            Stack::new(kept),
-        );
+    let deep = match captured {
+        Captured::Unrecorded => Some(record.walk(frame)),
+        _ => record.ends(),
+    };
+    let id = if let Some(kept) = deep {
+        let hash = mixed(capture::hash(kept), generation);
+        let id = STACKS
+            .find(hash)
+            .or_else(|| STACKS.find_or_insert(hash, generation, Stack::new(kept)));
         // What the record holds, if anything, is not what got this number.
         record.numbered(None, generation);
         id
@@ -314,7 +321,9 @@ pub fn release(address: *mut u8) {
         } else {
             forget::<false>(state, address);
         }
-        leave(block, countdown);
+        // Of an exact recording it is zero; one that began meanwhile begins for this thread too.
+        let same = countdown == 0 || (*block).recording == engine::recording();
+        leave(block, if same { countdown } else { 0 });
     }
 }
 
@@ -380,6 +389,9 @@ fn reallocate_chosen<const EXACT: bool>(
         let begins = !EXACT && chosen && begins(block);
         let countdown = (*block).countdown;
         let Some(state) = state_of(block).as_mut() else {
+            if chosen {
+                (*block).countdown = if EXACT { 0 } else { period() };
+            }
             count(&DROPPED.no_memory);
             return real();
         };
@@ -391,9 +403,15 @@ fn reallocate_chosen<const EXACT: bool>(
             }
         }
         enter(block);
+        let recording = engine::recording();
         let freed = take(state, old);
         let stack = if chosen { stack(state, frame) } else { None };
         let address = real();
+        if recording != engine::recording() {
+            // Another one began meanwhile, which knows nothing of the old block.
+            leave(block, 0);
+            return address;
+        }
         match freed {
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.

@@ -48,7 +48,7 @@ pub use crate::{
     event::{allocate, reallocate, release},
     filter::may_hold,
     mappings::around_unload,
-    options::{DEFAULT_PERIOD, Format, Options, Output, Triggers},
+    options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers},
     recording::{
         Error, Reason, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
         dump, dump_from_signal, dump_named, end_from_signal, go_on, is_own_process, is_running,

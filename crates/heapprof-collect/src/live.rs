@@ -32,7 +32,7 @@ pub(crate) struct Block {
     pub(crate) size: u64,
 }
 
-/// Address / 8 and the size's upper bits; the size's lower bits and the stack.
+/// Address / 8 (every malloc's blocks are at least that far apart) and the size's upper bits; the size's lower bits and the stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Entry(u64, u64);
@@ -285,7 +285,7 @@ impl LiveTable {
     pub(crate) fn acquire_all(&self) -> bool {
         let mut all = true;
         for part in &self.part {
-            let taken = part.lock.acquire_in_time();
+            let taken = part.lock.acquire_for_fork();
             part.forking.store(taken, Ordering::Relaxed);
             all &= taken;
         }

@@ -113,6 +113,11 @@ impl Lock {
         (take(&self.0) || wait_a_while(&self.0)).then(|| Guard(self))
     }
 
+    /// Takes the lock for fork, unless it is held for seconds.
+    pub(crate) fn acquire_for_fork(&self) -> bool {
+        take(&self.0) || wait_for(&self.0, || true)
+    }
+
     /// Gives back what [`acquire`](Self::acquire) took.
     #[inline]
     pub(crate) fn release(&self) {
@@ -132,9 +137,14 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
+/// Waits for a word for a while; longer while a thread forks, which holds all locks.
 #[cold]
 fn wait_a_while(word: &AtomicU32) -> bool {
+    wait_for(word, || !FORKING.load(Ordering::Relaxed))
+}
+
+/// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
+fn wait_for(word: &AtomicU32, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
         match tries {
@@ -142,7 +152,7 @@ fn wait_a_while(word: &AtomicU32) -> bool {
             64..512 => sys::yield_now(),
             _ => {
                 let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
-                if waited > patience() && !FORKING.load(Ordering::Relaxed) {
+                if waited > patience() && may_give_up() {
                     note_waited_in_vain();
                     return false;
                 }
@@ -171,6 +181,11 @@ impl Spin {
     #[inline]
     pub(crate) fn acquire_in_time(&self) -> bool {
         take(&self.0) || wait_a_while(&self.0)
+    }
+
+    /// Takes the lock for fork, unless it is held for seconds.
+    pub(crate) fn acquire_for_fork(&self) -> bool {
+        take(&self.0) || wait_for(&self.0, || true)
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::arena;
 use crate::engine;
 use crate::lock::Locked;
 use crate::modules::{self, Module};
@@ -23,8 +24,35 @@ pub(crate) struct Mapping {
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
-/// Ranges that were unloaded and not used again yet.
-static CLOSED: Locked<Vec<(usize, usize)>> = Locked::new(Vec::new());
+/// Code that was unloaded, where nothing came yet.
+static CLOSED: Locked<Vec<Closed>> = Locked::new(Vec::new());
+
+/// Where it lay, and what its object was: where that began, and its build id.
+struct Closed {
+    start: usize,
+    end: usize,
+    base: usize,
+    build_id: BuildId,
+}
+
+/// A build id; none is empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct BuildId {
+    bytes: [u8; Self::LONGEST],
+    len: usize,
+}
+
+impl BuildId {
+    const LONGEST: usize = 64;
+    const NONE: Self = Self {
+        bytes: [0; Self::LONGEST],
+        len: 0,
+    };
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
 
 /// Counts up when an address comes to mean something else.
 #[inline]
@@ -38,9 +66,17 @@ pub(crate) fn touched(module: &Module) {
         return;
     }
     CLOSED.with(|closed| {
-        let before = closed.len();
-        closed.retain(|&(start, end)| end <= module.start || start >= module.end);
-        if closed.len() < before {
+        let here = |c: &Closed| c.end > module.start && c.start < module.end;
+        if !closed.iter().any(here) {
+            return;
+        }
+        // A plugin that comes and goes mostly comes back to its place: its stacks are the same then.
+        let now = build_id(module.start, 0);
+        let is_back =
+            |c: &Closed| c.base == module.start && now != BuildId::NONE && c.build_id == now;
+        let other = closed.iter().any(|c| here(c) && !is_back(c));
+        closed.retain(|c| !here(c));
+        if other {
             GENERATION.fetch_add(1, Ordering::AcqRel);
         }
     });
@@ -48,15 +84,24 @@ pub(crate) fn touched(module: &Module) {
 
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
-    engine::guarded(remember);
+    // Without memory its stacks keep addresses for names.
+    let remembered = engine::guarded(|| {
+        let possible = arena::reserve(memory_needed());
+        if possible {
+            remember();
+        }
+        possible
+    });
     let result = close();
-    engine::guarded(note_gone);
+    if remembered {
+        engine::guarded(note_gone);
+    }
     result
 }
 
 /// Marks what is no longer mapped as closed.
 fn note_gone() {
-    let now = parse(&sys::read_file(c"/proc/thread-self/maps"));
+    let now = code();
     let mut gone = Vec::new();
     KNOWN.with(|known| {
         for mapping in known.iter_mut().filter(|m| !m.closed) {
@@ -65,13 +110,24 @@ fn note_gone() {
                 .any(|m| m.start == mapping.start && m.path == mapping.path)
             {
                 mapping.closed = true;
-                gone.push((mapping.start, mapping.end));
+                let mut closed = Closed {
+                    start: mapping.start,
+                    end: mapping.end,
+                    base: mapping.start.wrapping_sub(mapping.offset as usize),
+                    build_id: BuildId::NONE,
+                };
+                if mapping.build_id.len() <= BuildId::LONGEST {
+                    let len = mapping.build_id.len();
+                    closed.build_id.bytes[..len].copy_from_slice(&mapping.build_id);
+                    closed.build_id.len = len;
+                }
+                gone.push(closed);
             }
         }
     });
     if !gone.is_empty() {
-        for &(start, end) in &gone {
-            walk::forget(start..end + 1);
+        for closed in &gone {
+            walk::forget(closed.start..closed.end + 1);
         }
         CLOSED.with(|closed| closed.extend(gone));
         modules::note_unload();
@@ -80,21 +136,31 @@ fn note_gone() {
 
 /// Adds what is mapped now to what is known.
 pub(crate) fn remember() {
-    let now = parse(&sys::read_file(c"/proc/thread-self/maps"));
+    let now = code();
     let generation = generation();
     KNOWN.with(|known| {
         for mut mapping in now {
-            let same = |m: &&mut Mapping| {
-                !m.closed
-                    && m.start == mapping.start
-                    && m.end == mapping.end
-                    && m.path == mapping.path
+            let same = |m: &Mapping| {
+                m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
             };
-            if let Some(old) = known.iter_mut().find(same) {
+            if let Some(old) = known.iter_mut().find(|m| !m.closed && same(m)) {
                 old.last = generation;
                 continue;
             }
-            mapping.build_id = build_id(mapping.start, mapping.offset).unwrap_or_default();
+            let build_id = build_id(mapping.start, mapping.offset);
+            // Closed, and back before anything else came to its place.
+            let is_back = |m: &&mut Mapping| {
+                m.closed
+                    && m.last == generation
+                    && same(m)
+                    && build_id != BuildId::NONE
+                    && *m.build_id == *build_id.get()
+            };
+            if let Some(old) = known.iter_mut().find(is_back) {
+                old.closed = false;
+                continue;
+            }
+            mapping.build_id = build_id.get().into();
             mapping.last = generation;
             known.push(mapping);
         }
@@ -112,46 +178,55 @@ pub(crate) fn locks() -> [&'static crate::lock::Lock; 2] {
     [&KNOWN.lock, &CLOSED.lock]
 }
 
-/// The executable mappings of files in the text of /proc/thread-self/maps.
-fn parse(maps: &[u8]) -> Vec<Mapping> {
-    let mut all: Vec<Mapping> = Vec::new();
-    for line in maps.split(|&b| b == b'\n') {
-        let Some((start, end, rest)) = range(line) else {
-            continue;
-        };
-        // perms offset dev inode path
-        let mut fields = rest.splitn(5, |&b| b == b' ').skip_while(|f| f.is_empty());
-        let (Some(perms), Some(offset)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        let path = fields.nth(2).unwrap_or_default().trim_ascii();
-        let path = behind_number(path);
-        let code = perms.get(2) == Some(&b'x');
-        if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
-            continue;
-        }
-        let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-        let (offset, _) = hex(offset);
-        // Neighbours that continue each other in the file are one mapping.
-        if let Some(last) = all.last_mut()
-            && last.end == start
-            && *last.path == *path
-            && last.offset + (last.end - last.start) as u64 == offset as u64
-        {
-            last.end = end;
-            continue;
-        }
-        all.push(Mapping {
-            start,
-            end,
-            offset: offset as u64,
-            path: path.into(),
-            build_id: Box::default(),
-            last: 0,
-            closed: false,
-        });
-    }
+/// Bytes that [`known`] may take: of the mappings that are known, thrice, and of some that are new.
+pub(crate) fn memory_needed() -> usize {
+    let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + m.build_id.len() + 64);
+    KNOWN.with(|known| known.iter().map(of_each).sum::<usize>()) + (256 << 10)
+}
+
+/// The executable mappings of files.
+fn code() -> Vec<Mapping> {
+    let mut all = Vec::new();
+    sys::read_lines(c"/proc/thread-self/maps", |line| add_code(&mut all, line));
     all
+}
+
+/// Adds the executable mapping of a file that a line of /proc/thread-self/maps tells of, if it does.
+fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
+    let Some((start, end, rest)) = range(line) else {
+        return;
+    };
+    // perms offset dev inode path
+    let mut fields = rest.splitn(5, |&b| b == b' ').skip_while(|f| f.is_empty());
+    let (Some(perms), Some(offset)) = (fields.next(), fields.next()) else {
+        return;
+    };
+    let path = fields.nth(2).unwrap_or_default().trim_ascii();
+    let path = behind_number(path);
+    let code = perms.get(2) == Some(&b'x');
+    if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
+        return;
+    }
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let (offset, _) = hex(offset);
+    // Neighbours that continue each other in the file are one mapping.
+    if let Some(last) = all.last_mut()
+        && last.end == start
+        && *last.path == *path
+        && last.offset + (last.end - last.start) as u64 == offset as u64
+    {
+        last.end = end;
+        return;
+    }
+    all.push(Mapping {
+        start,
+        end,
+        offset: offset as u64,
+        path: path.into(),
+        build_id: Box::default(),
+        last: 0,
+        closed: false,
+    });
 }
 
 /// What follows a number (the inode's).
@@ -249,7 +324,11 @@ fn grown(end: usize) -> usize {
 }
 
 /// The build id of the ELF image that has file offset `offset` at `start`, read without trusting that it is there.
-fn build_id(start: usize, offset: u64) -> Option<Box<[u8]>> {
+fn build_id(start: usize, offset: u64) -> BuildId {
+    find_build_id(start, offset).unwrap_or(BuildId::NONE)
+}
+
+fn find_build_id(start: usize, offset: u64) -> Option<BuildId> {
     let word = |at: usize| {
         let mut bytes = [0; 8];
         (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
@@ -279,9 +358,10 @@ fn build_id(start: usize, offset: u64) -> Option<Box<[u8]>> {
             let kind = word(at + 8)? as u32;
             let is_gnu = name == 4 && word(at + 12)? as u32 == u32::from_le_bytes(*b"GNU\0");
             let desc_at = at + 12 + name.next_multiple_of(4);
-            if kind == 3 && is_gnu && desc <= 64 {
-                let mut id = vec![0; desc];
-                return (sys::read_memory(desc_at, &mut id) == desc).then(|| id.into());
+            if kind == 3 && is_gnu && desc <= BuildId::LONGEST {
+                let mut id = BuildId::NONE;
+                id.len = sys::read_memory(desc_at, &mut id.bytes[..desc]);
+                return (id.len == desc).then_some(id);
             }
             at = desc_at + desc.next_multiple_of(4);
         }
@@ -316,7 +396,9 @@ mod tests {
             7f00-7f10 r-xp 00001000 08:01 78 /lib/x.so (deleted)\n\
             7f20-7f30 rw-p 00000000 00:00 0\n\
             7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
-        let found = parse(maps);
+        let mut found = Vec::new();
+        let lines = maps.split(|&b| b == b'\n');
+        lines.for_each(|line| add_code(&mut found, line));
         let brief: Vec<_> = found
             .iter()
             .map(|m| (m.start, m.end, m.offset, &*m.path))

@@ -69,6 +69,8 @@ pub struct Options {
 
 /// 512 KiB: what Go and jemalloc take.
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
+/// The longest period, in bytes: sums of weights stay within 64 bits.
+pub const LONGEST_PERIOD: u64 = 1 << 40;
 
 impl Default for Options {
     fn default() -> Self {

@@ -499,6 +499,38 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
 
 /// Whether the tables were not at rest when this thread forked.
 static TORN: AtomicBool = AtomicBool::new(false);
+/// Which of [`fork_locks`] the forking thread holds, a bit for each. The others are held by threads that are held up in an event.
+static FORK_HELD: AtomicU32 = AtomicU32::new(0);
+
+/// Takes the locks for fork; whether it got all.
+fn acquire_for_fork() -> bool {
+    let (mut held, mut all) = (0, true);
+    for (i, lock) in fork_locks().enumerate() {
+        // Who dumps is not held up, for it has its signals blocked; but it may take long.
+        let taken = match i {
+            0 => {
+                lock.acquire();
+                true
+            }
+            _ => lock.acquire_for_fork(),
+        };
+        held |= u32::from(taken) << i;
+        all &= taken;
+    }
+    FORK_HELD.store(held, Ordering::Relaxed);
+    all
+}
+
+/// Gives back what [`acquire_for_fork`] took.
+fn release_after_fork() {
+    lock::set_forking(false);
+    let held = FORK_HELD.load(Ordering::Relaxed);
+    for (i, lock) in fork_locks().enumerate() {
+        if held >> i & 1 == 1 {
+            lock.release();
+        }
+    }
+}
 
 /// What [`before_fork`] has to have put back: the signal mask, and whether it holds libc's streams. Written and read by
 /// whoever holds the locks.
@@ -520,14 +552,16 @@ pub fn before_fork() {
     // A handler that ended the process would dump, with locks that this thread holds.
     let mask = sys::block_signals();
     engine::hold_apart();
-    fork_locks().for_each(Lock::acquire);
     lock::set_forking(true);
+    let mut whole = acquire_for_fork();
     FORK_MASK.store(mask, Ordering::Relaxed);
     FORK_STREAMS.store(streams, Ordering::Relaxed);
-    access::collect_budgets();
-    // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
-    let whole = single_threaded() || access::share(engine::LIVE.owners());
-    let whole = engine::LIVE.acquire_all() && whole;
+    if whole {
+        access::collect_budgets();
+        // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
+        whole = single_threaded() || access::share(engine::LIVE.owners());
+        whole = engine::LIVE.acquire_all() && whole;
+    }
     TORN.store(!whole, Ordering::Relaxed);
 }
 
@@ -541,8 +575,7 @@ pub fn after_fork_in_parent() {
         FORK_STREAMS.load(Ordering::Relaxed),
     );
     engine::LIVE.release_all();
-    lock::set_forking(false);
-    fork_locks().for_each(Lock::release);
+    release_after_fork();
     engine::end_apart();
     sys::restore_signals(mask);
     if streams {
@@ -568,19 +601,26 @@ pub fn after_fork_in_child() {
         FORK_MASK.load(Ordering::Relaxed),
         FORK_STREAMS.load(Ordering::Relaxed),
     );
+    let torn = TORN.load(Ordering::Relaxed);
+    if torn {
+        // Some locks are held for good by threads that are not here.
+        engine::stop();
+        lock::abandon();
+    }
     engine::LIVE.release_all();
-    lock::set_forking(false);
-    fork_locks().for_each(Lock::release);
+    release_after_fork();
     thread::forget_other_threads();
     engine::LIVE.disown();
     access::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
-    engine::rebase();
+    if !torn {
+        engine::rebase();
+    }
     NAMING.with(Naming::forked);
     let (triggers, follow) = OPTIONS
         .with(|o| o.as_ref().map(|o| (o.triggers, o.follow_children)))
         .unzip();
-    if follow == Some(false) || TORN.load(Ordering::Relaxed) {
+    if follow == Some(false) {
         engine::stop();
     }
     if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0

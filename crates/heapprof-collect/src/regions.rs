@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::arena;
 use crate::books;
 use crate::capture::Frame;
-use crate::engine::{self, Mode};
+use crate::engine::{self, DROPPED, Mode, count};
 use crate::lock::Locked;
 
 /// A mapping of the program's, or what is left of one.
@@ -13,6 +14,9 @@ struct Region {
     end: usize,
     stack: u32,
 }
+
+/// Bytes that one change of the map takes at most.
+const ROOM: usize = 64 << 10;
 
 static REGIONS: Locked<BTreeMap<usize, Region>> = Locked::new(BTreeMap::new());
 
@@ -37,7 +41,9 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     }
     unmap(address, len);
     books::with_books(|books| {
-        if let Some(stack) = books.allocated(frame, len as u64) {
+        if !arena::reserve(ROOM) {
+            count(&DROPPED.no_memory);
+        } else if let Some(stack) = books.allocated(frame, len as u64) {
             let end = address.saturating_add(len);
             REGIONS.with(|regions| regions.insert(address, Region { end, stack }));
         }
@@ -46,11 +52,18 @@ pub fn map(address: usize, len: usize, frame: Frame) {
 
 /// Counts the end of whatever part of mappings lies in a range. The last part of a mapping takes its object along.
 pub fn unmap(address: usize, len: usize) {
+    let Some(len) = len.checked_next_multiple_of(4096) else {
+        return;
+    };
     if engine::mode() == Mode::Off || len == 0 {
         return;
     }
-    let end = address.saturating_add(len.next_multiple_of(4096));
+    let end = address.saturating_add(len);
     books::with_books(|books| {
+        if !arena::reserve(ROOM) {
+            count(&DROPPED.no_memory);
+            return;
+        }
         REGIONS.with(|regions| {
             let touching = regions
                 .range(..end)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::Mode;
-use crate::options::Format;
+use crate::options::{Format, LONGEST_PERIOD};
 
 /// A setting's form: what to say is expected, and how to read it.
 pub struct Form<T> {
@@ -52,7 +52,7 @@ pub const SIZE: Form<u64> = Form {
 /// Average bytes between samples.
 pub const PERIOD: Form<u64> = Form {
     expected: "a size from 2 bytes to 1 TiB, such as 512KiB",
-    read: |text| bytes(text).filter(|b| (2..=1 << 40).contains(b)),
+    read: |text| bytes(text).filter(|b| (2..=LONGEST_PERIOD).contains(b)),
 };
 
 /// A time with a unit, or in seconds: `500ms`, `10s`, `2m`, `30`.

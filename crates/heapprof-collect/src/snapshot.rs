@@ -46,7 +46,8 @@ pub(crate) fn memory_needed() -> usize {
     let locations = walk::rules()
         .saturating_mul(generations)
         .min(STACKS.frames());
-    (3 << 19) + STACKS.len() as usize * 96 + locations.saturating_mul(288)
+    let stacks = STACKS.len() as usize * 96;
+    (3 << 19) + mappings::memory_needed() + stacks + locations.saturating_mul(288)
 }
 
 /// One stack's sums over all threads.

@@ -371,6 +371,34 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
     }
 }
 
+/// The lines of a file such as /proc/self/maps, which may have a hundred thousand, one by one and without allocating. Of a longer
+/// line than any path makes, `each` gets the parts.
+pub(crate) fn read_lines(path: &CStr, mut each: impl FnMut(&[u8])) {
+    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
+        return;
+    };
+    let (mut buffer, mut filled) = ([0; 8192], 0);
+    loop {
+        let n = file.read(&mut buffer[filled..]);
+        filled += n;
+        let mut done = 0;
+        while let Some(len) = buffer[done..filled].iter().position(|&b| b == b'\n') {
+            each(&buffer[done..done + len]);
+            done += len + 1;
+        }
+        let is_end = n == 0;
+        if (is_end || done == 0 && filled == buffer.len()) && done < filled {
+            each(&buffer[done..filled]);
+            done = filled;
+        }
+        if is_end {
+            return;
+        }
+        buffer.copy_within(done..filled, 0);
+        filled -= done;
+    }
+}
+
 /// Renames a file; the error is an errno.
 pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
     let at = libc::AT_FDCWD as usize;
@@ -417,7 +445,7 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
 }
 
 /// The calling thread's id.
-pub(crate) fn thread_id() -> i32 {
+pub fn thread_id() -> i32 {
     // SAFETY: without arguments, it only tells.
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }

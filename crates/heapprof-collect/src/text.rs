@@ -52,7 +52,15 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     write!(writer, "\nMAPPED_LIBRARIES:\n")?;
-    writer.write_all(&sys::read_file(c"/proc/thread-self/maps"))
+    let mut result = Ok(());
+    sys::read_lines(c"/proc/thread-self/maps", |line| {
+        if result.is_ok() {
+            result = writer
+                .write_all(line)
+                .and_then(|()| writer.write_all(b"\n"));
+        }
+    });
+    result
 }
 
 fn line(writer: &mut dyn Write, sums: &Sums) -> io::Result<()> {

@@ -135,12 +135,11 @@ pub(crate) fn rewind_all() {
     }
 }
 
-/// Arranges for `block`'s state to be given back when its thread ends.
-pub(crate) fn watch_end(block: *mut Block) {
-    if let Some(key) = KEY.get() {
-        // SAFETY: the key exists. Keys made early are stored without allocating.
-        unsafe { libc::pthread_setspecific(key, block.cast()) };
-    }
+/// Arranges for `block`'s state to be given back when its thread ends; false where libc will not tell of that.
+pub(crate) fn watch_end(block: *mut Block) -> bool {
+    // SAFETY: the key exists. Keys made early are stored without allocating.
+    let watched = |key| unsafe { libc::pthread_setspecific(key, block.cast()) } == 0;
+    KEY.get().is_some_and(watched)
 }
 
 /// Makes the key whose destructor tells of a thread's end. Once, as early as possible.
@@ -181,8 +180,12 @@ unsafe extern "C" fn ended(block: *mut libc::c_void) {
             watch_end(block);
         } else if let Some(state) = (*block).state.as_ref() {
             {
-                let _blocks = BLOCKS.lock();
+                // A handler that forks here would wait for its own thread.
+                let mask = sys::block_signals();
+                let blocks = BLOCKS.lock();
                 state.block.store(std::ptr::null_mut(), Ordering::Release);
+                drop(blocks);
+                sys::restore_signals(mask);
             }
             (*block).state = std::ptr::null_mut();
             // A thread that was cancelled in the middle of an event must not be waited for.

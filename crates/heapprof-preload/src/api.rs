@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_ulong};
 
-use heapprof_collect::{self as collect, Format, Mode, Options, Output, Reason};
+use heapprof_collect::{self as collect, Format, LONGEST_PERIOD, Mode, Options, Output, Reason};
 
 use crate::real::real;
 use crate::start::{misunderstood, status, text};
@@ -17,6 +17,9 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     } else {
         Mode::Sampled
     };
+    if period > LONGEST_PERIOD {
+        return libc::EINVAL;
+    }
     collect::apart(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(output) }.unwrap_or_default().to_vec();

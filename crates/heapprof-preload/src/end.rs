@@ -1,15 +1,18 @@
 //! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
+use crate::family::ALIGNED_ALLOC;
 use crate::real::Behind;
 use crate::start;
 
 /// How far the last dump is.
 static ENDED: AtomicU8 = AtomicU8::new(NOT);
+/// Which thread makes it.
+static BY: AtomicI32 = AtomicI32::new(0);
 const NOT: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
@@ -30,10 +33,15 @@ pub fn has_ended() -> bool {
 fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
-        Ok(_) => match dump() {
-            NOT => go_on(),
-            state => ENDED.store(state, Ordering::Release),
-        },
+        Ok(_) => {
+            BY.store(collect::sys::thread_id(), Ordering::Relaxed);
+            match dump() {
+                NOT => go_on(),
+                state => ENDED.store(state, Ordering::Release),
+            }
+        }
+        // The dump itself came to an abort: nobody else will make it.
+        Err(BEGUN) if BY.load(Ordering::Relaxed) == collect::sys::thread_id() => {}
         Err(_) => wait(),
     }
     free.is_ok()
@@ -84,14 +92,6 @@ pub fn by_signal(signal: c_int) {
     if !own {
         collect::raise_default(signal);
     }
-}
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static DESTRUCTOR: extern "C" fn() = destructor;
-
-extern "C" fn destructor() {
-    last_dump();
 }
 
 #[unsafe(no_mangle)]
@@ -182,9 +182,11 @@ extern "C" fn at_exit(_: *mut c_void) {
 /// Threads that may call exit at once: each takes a function off libc's list, and who finds none ends the process.
 const AT_ONCE: usize = 4;
 
-/// Registers for the ends that are announced. At the start, so that ours runs after the program's.
+/// Registers for the ends that are announced. At the start, so that ours runs after the program's and after the destructors of all
+/// libraries, which the loader registers later.
 pub fn prepare() {
-    for function in EXEC.iter().chain([&ABORT, &ASSERT_FAIL, &DLCLOSE]) {
+    let others = [&ABORT, &ASSERT_FAIL, &DLCLOSE, &ALIGNED_ALLOC];
+    for function in EXEC.iter().chain(others) {
         function.find();
     }
     // SAFETY: functions of this library, which is never unloaded.

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use heapprof_collect::{self as collect, Frame};
 
 use crate::fast_path::hook;
-use crate::real::{Real, real};
+use crate::real::{Behind, Real, real};
 use crate::start;
 
 /// An allocation that is looked at.
@@ -85,6 +85,9 @@ unsafe extern "C" fn chosen_memalign(align: usize, size: usize, slot: usize, bp:
     })
 }
 
+/// libc's own, which newer glibcs let refuse what memalign takes.
+pub static ALIGNED_ALLOC: Behind = Behind::new(c"aligned_alloc");
+
 hook!(aligned_alloc(align: usize, size: usize) -> *mut u8, "rdx", "rcx" => chosen_aligned_alloc);
 unsafe extern "C" fn chosen_aligned_alloc(
     align: usize,
@@ -95,8 +98,15 @@ unsafe extern "C" fn chosen_aligned_alloc(
     charged(size, slot, bp, |real| match real.aligned_alloc {
         // SAFETY: aligned_alloc's contract, passed on.
         Some(aligned_alloc) => unsafe { aligned_alloc(align, size) },
-        // SAFETY: glibc's is its memalign.
-        None => unsafe { (real.memalign)(align, size) },
+        None => match ALIGNED_ALLOC.get() {
+            // SAFETY: memalign's contract; older glibcs have one function for both.
+            none if none.is_null() => unsafe { (real.memalign)(align, size) },
+            // SAFETY: libc's own, as it is declared.
+            libc => unsafe {
+                type AlignedAlloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
+                std::mem::transmute::<*const c_void, AlignedAlloc>(libc)(align, size)
+            },
+        },
     })
 }
 

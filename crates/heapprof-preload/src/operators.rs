@@ -71,15 +71,19 @@ extern "C" fn resolve(index: usize) -> *mut c_void {
     collect::apart(|| {
         let malloc = object(allocator().malloc as *const c_void);
         let foreign = !real::is_libc(allocator().malloc as *const c_void);
-        for (i, name) in NAMES.iter().enumerate() {
-            let found = find(name);
+        let all = NAMES.map(find);
+        for (i, found) in all.into_iter().enumerate() {
             let is_delete = i >= FIRST_DELETE;
+            // One that throws is called by the form that doesn't, which must not lead back: where that is the C++ library's, it
+            // calls the one that throws. Such an allocator's operators are passed on, and come down to its malloc.
+            let called = if is_delete { found } else { all[i | 1] };
+            let is_its_own = |function| foreign && object(function) == malloc;
             let target = match found.is_null() {
                 true if is_delete => crate::fast_path::free as *mut c_void,
                 // No C++ library at all: the plugin has one linked in, and its throwing form is out of reach.
                 true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
                 true => aligned as *mut c_void,
-                false if foreign && object(found) == malloc => OURS[i] as *mut c_void,
+                false if is_its_own(found) && is_its_own(called) => OURS[i] as *mut c_void,
                 false => found,
             };
             REAL[i].store(found, Ordering::Release);

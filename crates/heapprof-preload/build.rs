@@ -1,0 +1,7 @@
+//! How libheapprof.so is linked.
+
+fn main() {
+    // Exit handlers, a key's destructor and threads lead into it: whoever opens it and closes it again must not unmap it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rerun-if-changed=build.rs");
+}
