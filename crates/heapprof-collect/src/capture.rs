@@ -19,8 +19,9 @@ use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
 pub(crate) const KEPT: usize = 256;
 /// Stands for the frames that were left out.
 pub(crate) const CUT: u64 = 1;
-/// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's stacks are deep.
-const REMEMBERED: usize = 32768;
+/// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's stacks are deep. No power of two: the
+/// arrays below would begin in the same sets of the caches.
+const REMEMBERED: usize = 32768 + 520;
 /// Frames after which unwinding gives up, in case that a stack loops.
 const ENDLESS: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.
@@ -261,6 +262,7 @@ impl Record {
     }
 
     /// Gives up, for the stack is too deep.
+    #[cold]
     fn give_up_at(&mut self, frame: Frame) -> Captured {
         self.too_deep = frame.slot;
         self.give_up()
@@ -403,6 +405,7 @@ impl Record {
 
     /// The record becomes its oldest `keep` frames and the `fresh` ones. Without any that are kept, `end` is the word that
     /// must stay zero.
+    #[inline(always)]
     fn replace(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {
             self.hash = self.hash.wrapping_sub(self.term[i]);
