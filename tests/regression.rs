@@ -568,3 +568,104 @@ fn habits_are_told_what_they_are_called_here() {
         );
     }
 }
+
+/// Errors of several profiles named none of them, and of wide tables SQLite's limit.
+#[test]
+fn errors_say_which_profiles_they_speak_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let big = i64::MAX / 2 + 1;
+    write(
+        folder,
+        "b.pb.gz",
+        &profile(&[("space", "bytes")], &[("main", &[big])]),
+    );
+    write(
+        folder,
+        "kb.pb.gz",
+        &profile(&[("space", "kilobytes")], &[("main", &[big])]),
+    );
+    write(
+        folder,
+        "n.pb.gz",
+        &profile(&[("space", "count")], &[("main", &[1])]),
+    );
+    let names: Vec<String> = (0..70).map(|n| format!("type{n}")).collect();
+    let types: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "count")).collect();
+    write(
+        folder,
+        "wide.pb.gz",
+        &profile(&types, &[("main", &[1; 70])]),
+    );
+    for (args, begins) in [
+        (
+            &["merge", "-o", "o.pb.gz", "b.pb.gz", "b.pb.gz"][..],
+            "b.pb.gz + b.pb.gz: ",
+        ),
+        (
+            &["merge", "-o", "o.pb.gz", "b.pb.gz", "n.pb.gz"],
+            "b.pb.gz + n.pb.gz: ",
+        ),
+        (&["diff", "kb.pb.gz", "b.pb.gz"], "kb.pb.gz and b.pb.gz: "),
+        (
+            &["flame", "--base", "kb.pb.gz", "b.pb.gz", "-o", "o.svg"],
+            "kb.pb.gz and b.pb.gz: ",
+        ),
+        (
+            &["top", "--wide", "wide.pb.gz"],
+            "wide.pb.gz: cannot be compared: 70 sample types stand side by side, 60 at most",
+        ),
+    ] {
+        let found = run(folder, args);
+        assert_eq!(found.code, 2, "{args:?}");
+        assert!(
+            found.err.starts_with(&format!("heapprof: {begins}")),
+            "{args:?}: {}",
+            found.err
+        );
+    }
+}
+
+/// Types of one name were one member of the object.
+#[test]
+fn wide_json_keeps_types_of_one_name_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("space", "bytes"), ("space", "count"), ("space", "bytes")];
+    write(folder, "a.pb.gz", &profile(&types, &[("main", &[1, 2, 3])]));
+    let top = json(folder, &["top", "--wide", "-f", "json", "a.pb.gz"]);
+    let values = top["rows"][0]["values"].as_object().unwrap();
+    let flats: Vec<i64> = values
+        .values()
+        .map(|v| v["flat"].as_i64().unwrap())
+        .collect();
+    assert_eq!(values.len(), 3, "{values:?}");
+    assert_eq!(flats.iter().sum::<i64>(), 6, "{values:?}");
+}
+
+/// `rm` made a database of an empty file, and removed names one by one.
+#[test]
+fn rm_removes_all_or_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("empty.db"), "").unwrap();
+    assert_eq!(run(folder, &["--db", "empty.db", "rm", "x"]).code, 2);
+    assert_eq!(std::fs::metadata(folder.join("empty.db")).unwrap().len(), 0);
+    for name in ["a", "b", "c"] {
+        let stack = format!("main;{name}");
+        let file = format!("{name}.pb.gz");
+        write(
+            folder,
+            &file,
+            &profile(&[("space", "bytes")], &[(stack.as_str(), &[1])]),
+        );
+        assert_eq!(run(folder, &["load", &file]).code, 0);
+    }
+    assert_eq!(run(folder, &["rm", "a", "nothing", "b"]).code, 2);
+    assert_eq!(run(folder, &["ls", "-f", "csv"]).out.lines().count(), 4);
+    let removed = run(folder, &["rm", "c", "a", "a"]);
+    assert_eq!((removed.code, removed.err.as_str()), (0, ""));
+    let left = run(folder, &["ls", "-f", "csv"]).out;
+    assert!(left.lines().count() == 2 && left.contains("\nb,"), "{left}");
+    assert!(run(folder, &["top", "b"]).out.contains("b"));
+}

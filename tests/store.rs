@@ -393,7 +393,9 @@ fn sql_reads_and_does_not_write() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("heap.db");
     let mut store = Store::open_or_create(&db).unwrap();
-    store.load("p", &crate::samples::recursion()).unwrap();
+    store
+        .load("p", &std::sync::Arc::new(crate::samples::recursion()))
+        .unwrap();
     drop(store);
     let path = db.to_str().unwrap();
     for sql in [

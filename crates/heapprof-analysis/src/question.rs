@@ -50,7 +50,10 @@ pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     };
     let (before_a, before_b) = (units(&a.profile), units(&b.profile));
     let (x, y) = (Arc::make_mut(&mut a.profile), Arc::make_mut(&mut b.profile));
-    heapprof_profile::agree_units(x, y)?;
+    heapprof_profile::agree_units(x, y).map_err(|error| Error::In {
+        name: format!("{} and {}", a.name, b.name),
+        error: Box::new(error.into()),
+    })?;
     heapprof_profile::agree_addresses(x, y);
     for (source, before) in [(a, before_a), (b, before_b)] {
         // Stored totals are in the old unit.

@@ -7,6 +7,7 @@ mod schema;
 mod stack_tree;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use heapprof_profile::{Profile, default_sample_type};
@@ -61,6 +62,12 @@ impl Store {
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         schema::check_filled(&connection)?;
         Ok(Self { connection })
+    }
+
+    /// Opens a database that has profiles, to write.
+    pub fn open_to_write(path: &Path) -> Result<Self, Error> {
+        Self::open(path)?;
+        Self::open_or_create(path)
     }
 
     /// Opens a database to write; it is made if it is not there, and brought to the newest schema.
@@ -147,7 +154,7 @@ impl Store {
     }
 
     /// Adds a profile under a name that is not taken. All or nothing.
-    pub fn load(&mut self, name: &str, profile: &Profile) -> Result<(), Error> {
+    pub fn load(&mut self, name: &str, profile: &Arc<Profile>) -> Result<(), Error> {
         load::load(&mut self.connection, name, profile)
     }
 
@@ -156,10 +163,17 @@ impl Store {
         restore::restore(&self.connection, self.find(name)?, name)
     }
 
-    /// Removes the profile `name` and gives back the space that only it used.
-    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
-        let id = self.find(name)?;
-        remove::remove(&mut self.connection, id)
+    /// Removes profiles, all or none of them.
+    pub fn remove(&mut self, names: &[String]) -> Result<(), Error> {
+        let ids = names.iter().map(|name| self.find(name));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        remove::remove(&mut self.connection, &ids)
+    }
+
+    /// Gives the space back that removed profiles took. It takes as much for the moment as stays.
+    pub fn compact(&mut self) -> Result<(), Error> {
+        self.connection.execute_batch("VACUUM")?;
+        Ok(())
     }
 
     /// The statements that made the tables and views.

@@ -82,6 +82,15 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
             values: values.collect::<rusqlite::Result<_>>()?,
         })
     };
+    if wide && types.len() > WIDEST {
+        return Err(Error::In {
+            name: top.header.profile,
+            error: Box::new(Error::Unlike(format!(
+                "{} sample types stand side by side, {WIDEST} at most; choose one with --sample-type",
+                types.len()
+            ))),
+        });
+    }
     let sql = match wide {
         false => format!(
             "SELECT {places}, t.flat, t.cum FROM function_total t \
@@ -129,6 +138,9 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         .collect();
     Ok(top)
 }
+
+/// The most sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
+const WIDEST: usize = 60;
 
 /// A statement with every sample type's flat and cum beside those of the one that rows are ordered by.
 fn wide_sql(

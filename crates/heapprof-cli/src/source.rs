@@ -61,8 +61,13 @@ impl Sources {
             [one] => self.one(one)?,
             several => {
                 let parts = several.iter().map(|name| Ok(unshared(self.one(name)?)));
-                let merged = merge_all(parts.map(|r: Result<Profile>| r.map_err(Failed)))
-                    .map_err(|Failed(error)| error)?;
+                let merged = merge_all(parts.map(|r: Result<Profile>| r.map_err(Failed::Reading)));
+                let merged = merged.map_err(|failed| match failed {
+                    Failed::Reading(error) => error,
+                    Failed::Merging(error) => {
+                        anyhow::Error::from(error).context(several.join(" + "))
+                    }
+                })?;
                 Source::new(several.join(" + "), merged)
             }
         };
@@ -256,11 +261,14 @@ pub(crate) fn unshared(source: Source) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// Lets `merge_all` carry our errors.
-struct Failed(anyhow::Error);
+/// Lets `merge_all` carry our errors beside its own.
+enum Failed {
+    Reading(anyhow::Error),
+    Merging(heapprof_profile::Error),
+}
 
 impl From<heapprof_profile::Error> for Failed {
     fn from(error: heapprof_profile::Error) -> Self {
-        Failed(error.into())
+        Failed::Merging(error)
     }
 }

@@ -1,5 +1,7 @@
 //! `list`: source with flat and cum beside each line.
 
+use std::rc::Rc;
+
 use heapprof_analysis::{List, Listing};
 use serde_json::{Value, json};
 
@@ -11,7 +13,7 @@ use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
 /// Where source comes from: the lines of a file that a profile names, or why there are none.
-pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Vec<String>, String>;
+pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Rc<[String]>, String>;
 
 /// How many lines to show around those that have values.
 const MARGIN: usize = 5;

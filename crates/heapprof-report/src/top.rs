@@ -173,7 +173,15 @@ fn document(top: &Top) -> Map<String, Value> {
             let mut values = Map::new();
             for ((sample_type, _), (flat, cum)) in top.types.iter().zip(&row.values) {
                 let value = json!({"flat": flat, "cum": cum});
-                values.insert(sample_type.r#type.clone(), value);
+                // Two of one name are told apart by their unit, two of one unit by their number.
+                let mut key = sample_type.r#type.clone();
+                if values.contains_key(&key) {
+                    key = format!("{key}/{}", sample_type.unit);
+                }
+                if values.contains_key(&key) {
+                    key = format!("{key}#{}", values.len());
+                }
+                values.insert(key, value);
             }
             object.insert("values".into(), values.into());
         }

@@ -1,6 +1,7 @@
 //! Adding a profile: what the database knows already is found by content, only the rest is written.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile};
@@ -46,10 +47,10 @@ impl<K: Hash + Eq> Known<K> {
 pub(super) fn load(
     connection: &mut Connection,
     name: &str,
-    profile: &Profile,
+    profile: &Arc<Profile>,
 ) -> Result<(), Error> {
     // The sums first: a profile that overflows is refused before anything is locked.
-    let source = Source::new(name, profile.clone());
+    let source = Source::new(name, Arc::clone(profile));
     let question = Question::new(vec![source], &Query::default(), Types::All)?;
     question.totals(0);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

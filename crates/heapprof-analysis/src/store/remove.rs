@@ -1,22 +1,27 @@
-//! Removing a profile, and with it everything that only it used.
+//! Removing profiles, and with them everything that only they used.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::stack_tree::StackTree;
 use crate::error::Error;
 
-pub(super) fn remove(connection: &mut Connection, id: i64) -> Result<(), Error> {
+pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for table in [
-        "sample",
-        "function_total",
-        "profile_total",
-        "profile_mapping",
-        "comment",
-    ] {
-        transaction.execute(&format!("DELETE FROM {table} WHERE profile = ?1"), [id])?;
+    let of_profile = [
+        ("sample", "profile"),
+        ("function_total", "profile"),
+        ("profile_total", "profile"),
+        ("profile_mapping", "profile"),
+        ("comment", "profile"),
+        ("profile", "id"),
+    ];
+    for (table, column) in of_profile {
+        let mut delete =
+            transaction.prepare(&format!("DELETE FROM {table} WHERE {column} = ?1"))?;
+        for id in ids {
+            delete.execute([id])?;
+        }
     }
-    transaction.execute("DELETE FROM profile WHERE id = ?1", [id])?;
     let unused = unused_stacks(&transaction)?;
     {
         let mut delete = transaction.prepare("DELETE FROM stack WHERE id = ?1")?;
@@ -35,7 +40,6 @@ pub(super) fn remove(connection: &mut Connection, id: i64) -> Result<(), Error> 
          DELETE FROM sample_type WHERE id NOT IN (SELECT type FROM profile_total);",
     )?;
     transaction.commit()?;
-    connection.execute_batch("VACUUM")?;
     Ok(())
 }
 

@@ -1,6 +1,9 @@
 //! `heapprof list REGEX`: annotated source.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Granularity, Query, Types, list};
@@ -39,7 +42,14 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
             args.regex
         );
     }
-    let read = |file: &str| source_text(file, &args.source_path, &args.trim_path);
+    // Each file once, however many of its functions match.
+    let known = RefCell::<HashMap<String, Lines>>::default();
+    let read = |file: &str| -> Lines {
+        let mut known = known.borrow_mut();
+        let lines = known.entry(file.to_string());
+        let read = || source_text(file, &args.source_path, &args.trim_path);
+        lines.or_insert_with(read).clone()
+    };
     let text = heapprof_report::list(&report, &read, &shared.style(&args.report))?;
     let file = args.report.output.file();
     match args.report.show_sql {
@@ -48,12 +58,15 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     }
 }
 
+/// A source file's lines, or why there are none.
+type Lines = Result<Rc<[String]>, String>;
+
 /// The lines of a source file that a profile names.
 ///
 /// With `trim` its beginning is cut off first. It is looked for as it is and under each folder of
 /// `folders` (here and in all folders above when there are none); without `trim` its ending is tried
 /// too, part by part, so that a file built elsewhere is found in a checkout.
-fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Result<Vec<String>, String> {
+fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
     if file.is_empty() {
         return Err("the profile names no file".to_string());
     }

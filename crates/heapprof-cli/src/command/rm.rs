@@ -5,6 +5,7 @@ use heapprof_analysis::Store;
 
 use super::Shared;
 use crate::args::RmArgs;
+use crate::messages;
 
 pub(super) fn run(shared: &Shared, args: &RmArgs) -> Result<()> {
     let db = shared.sources.db();
@@ -12,16 +13,16 @@ pub(super) fn run(shared: &Shared, args: &RmArgs) -> Result<()> {
     if !db.exists() {
         bail!("{}: there is no such database", db.display());
     }
-    let mut store = Store::open_or_create(db).with_context(named)?;
-    // All names are looked up first, so that a slip removes nothing.
-    for name in &args.names {
-        store.find(name).with_context(named)?;
-    }
+    let mut store = Store::open_to_write(db).with_context(named)?;
     let mut names = args.names.clone();
     names.sort();
     names.dedup();
-    for name in &names {
-        store.remove(name).with_context(named)?;
+    store.remove(&names).with_context(named)?;
+    if let Err(error) = store.compact() {
+        messages::note(&format!(
+            "{}: the profiles are removed, but their space could not be given back: {error}",
+            db.display()
+        ));
     }
     Ok(())
 }

@@ -4,12 +4,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::graph::Trim;
 use heapprof_report::pprof::Options;
 
-type Lines = Result<Vec<Vec<u8>>, String>;
+type Lines = Result<Rc<[Vec<u8>]>, String>;
 
 /// Reads source files, each once.
 pub(super) struct Sources {
@@ -42,7 +43,7 @@ impl Sources {
         let mut known = self.known.borrow_mut();
         let lines = known
             .entry(file.to_string())
-            .or_insert_with(|| self.open(file).map(lines));
+            .or_insert_with(|| self.open(file).map(|bytes| lines(bytes).into()));
         lines.clone()
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::rc::Rc;
 
 use heapprof_analysis::graph::{Graph, NodeInfo};
 use heapprof_profile::Profile;
@@ -15,7 +16,7 @@ use super::{For, graph};
 use crate::error::Error;
 
 /// Reads a source file's lines, or says why it can't.
-pub type ReadSource<'a> = &'a dyn Fn(&str) -> Result<Vec<Vec<u8>>, String>;
+pub type ReadSource<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
 
 /// Lines that are shown before the first and after the last one with a value.
 const MARGIN: i64 = 5;
