@@ -13,6 +13,7 @@ use object::Object;
 use crate::demangle::is_mangled;
 use crate::elf::{Elf, hex};
 use crate::places::Places;
+use crate::scopes::Scopes;
 use crate::storage::Storage;
 use crate::summary::Warning;
 
@@ -27,6 +28,7 @@ pub(crate) struct Dwarf<'a> {
     path: PathBuf,
     storage: &'a Storage,
     places: &'a Places<'a>,
+    scopes: Scopes<'a>,
     warnings: RefCell<Vec<Warning>>,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct Frame<'f> {
     /// Linker name; empty when it is not told.
     pub(crate) name: &'f str,
     /// C++ and Rust functions have linker names, but of those that only their unit can call debug information
-    /// tells just the last part of the name.
+    /// tells just the last part of the name; the parts before it are those of the entries around.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,
@@ -74,13 +76,14 @@ impl<'a> Dwarf<'a> {
             path: elf.path.clone(),
             storage,
             places,
+            scopes: Scopes::default(),
             warnings: RefCell::new(warnings),
         })
     }
 
     /// Forgets what was read of each compilation unit so far; inflated sections stay.
     pub(crate) fn forget(&mut self) -> Result<(), gimli::Error> {
-        self.context = None;
+        (self.context, self.scopes) = (None, Scopes::default());
         self.context = Some(Context::from_arc_dwarf(self.sections.clone())?);
         Ok(())
     }
@@ -108,15 +111,39 @@ impl<'a> Dwarf<'a> {
             let name = name.as_deref().unwrap_or_default();
             let language = frame.function.as_ref().and_then(|f| f.language);
             let location = frame.location.as_ref();
+            // Of split debug information only the other half tells the language.
+            let is_short = language.is_none_or(mangles) && !is_mangled(name);
+            let entry = frame.dw_die_offset.filter(|_| is_short && !name.is_empty());
+            let whole = entry.and_then(|entry| self.qualified(context, address, entry, name));
             each(Frame {
-                name,
-                is_short: language.is_some_and(mangles) && !is_mangled(name),
+                name: whole.as_deref().unwrap_or(name),
+                is_short,
                 file: location.and_then(|l| l.file).unwrap_or_default(),
                 line: location.and_then(|l| l.line).unwrap_or_default(),
                 column: location.and_then(|l| l.column).unwrap_or_default(),
             });
         }
         Ok(())
+    }
+
+    /// The name of a function with what stands around it.
+    fn qualified(
+        &self,
+        context: &Context<Reader<'a>>,
+        address: u64,
+        entry: gimli::UnitOffset,
+        name: &str,
+    ) -> Option<String> {
+        let mut result = context.find_dwarf_and_unit(address);
+        let unit = loop {
+            match result {
+                LookupResult::Output(unit) => break unit?,
+                LookupResult::Load { load, continuation } => {
+                    result = continuation.resume(self.split(&load));
+                }
+            }
+        };
+        self.scopes.qualified(unit, entry, name)
     }
 
     /// What was missing or damaged so far.

@@ -18,6 +18,7 @@ mod minidebug;
 mod places;
 pub mod program;
 mod resolve;
+mod scopes;
 mod simplify;
 #[allow(unsafe_code)] // Mapping a file is.
 mod storage;

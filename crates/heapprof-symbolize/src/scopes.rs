@@ -1,0 +1,245 @@
+//! Where a function stands in its program: the namespaces, classes and functions around it.
+//!
+//! Debug information gives a function without a linker's name (a lambda, what only its unit can call) by its last part; as such
+//! all lambdas of a program are one `operator()`. The entries around it say the rest.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::{
+    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, EndianSlice, RunTimeEndian,
+    UnitHeader, UnitOffset, UnitRef,
+};
+
+use crate::demangle::{demangle, is_mangled};
+
+type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+type Sections<'a> = gimli::Dwarf<Reader<'a>>;
+type Unit<'a> = gimli::Unit<Reader<'a>>;
+type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
+
+/// How deep entries may lie, and how often one may refer to another.
+const DEEPEST: usize = 64;
+
+/// An entry of a unit: of which file (the shared one of dwz or the other), where the unit is, of which split file, and where in
+/// it the entry is.
+type Place = (bool, usize, u64, usize);
+
+/// Looks entries up. Lists of children and units of references are kept, for functions come in crowds.
+#[derive(Default)]
+pub(crate) struct Scopes<'a> {
+    children: RefCell<HashMap<Place, Rc<[usize]>>>,
+    headers: RefCell<HashMap<bool, Rc<[UnitHeader<Reader<'a>>]>>>,
+    units: RefCell<HashMap<(bool, usize), Rc<Unit<'a>>>>,
+}
+
+/// An entry, with what it takes to read it.
+#[derive(Clone)]
+struct Spot<'u, 'a> {
+    sections: &'u Sections<'a>,
+    unit: Held<'u, 'a>,
+    /// Whether it is of the file that dwz made of what several share.
+    is_shared: bool,
+    at: UnitOffset,
+}
+
+#[derive(Clone)]
+enum Held<'u, 'a> {
+    Lent(&'u Unit<'a>),
+    Own(Rc<Unit<'a>>),
+}
+
+impl<'a> Spot<'_, 'a> {
+    fn unit(&self) -> UnitRef<'_, Reader<'a>> {
+        match &self.unit {
+            Held::Lent(unit) => UnitRef::new(self.sections, unit),
+            Held::Own(unit) => UnitRef::new(self.sections, unit),
+        }
+    }
+
+    fn entry(&self) -> Option<Entry<'a>> {
+        self.unit().entry(self.at).ok()
+    }
+
+    fn beside(&self, at: UnitOffset) -> Self {
+        Self { at, ..self.clone() }
+    }
+
+    fn text(&self, entry: &Entry<'a>, name: gimli::DwAt) -> Option<String> {
+        let value = entry.attr_value(name)?;
+        let text = self.unit().attr_string(value).ok()?;
+        Some(text.to_string_lossy().into_owned())
+    }
+}
+
+impl<'a> Scopes<'a> {
+    /// The whole name of the function `name`, whose entry this is; `None` where nothing stands around it, or that can't be told.
+    pub(crate) fn qualified(
+        &self,
+        unit: UnitRef<'_, Reader<'a>>,
+        entry: UnitOffset,
+        name: &str,
+    ) -> Option<String> {
+        let spot = Spot {
+            sections: unit.dwarf,
+            unit: Held::Lent(unit.unit),
+            is_shared: false,
+            at: entry,
+        };
+        let mut is_external = false;
+        let mut declared = spot.clone();
+        for spot in self.origins(spot) {
+            let external = spot.entry()?.attr_value(gimli::DW_AT_external);
+            is_external |= matches!(external, Some(AttributeValue::Flag(true)));
+            declared = spot;
+        }
+        let (mut scope, mut in_namespace) = (String::new(), false);
+        for at in self.path(&declared)? {
+            let around = declared.beside(at);
+            let entry = around.entry()?;
+            let part = around.text(&entry, gimli::DW_AT_name);
+            in_namespace = entry.tag() == gimli::DW_TAG_namespace;
+            let part = match entry.tag() {
+                gimli::DW_TAG_namespace => part.unwrap_or("(anonymous namespace)".into()),
+                gimli::DW_TAG_class_type
+                | gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_union_type
+                | gimli::DW_TAG_enumeration_type => part.unwrap_or_else(|| match name {
+                    "operator()" => "{lambda}".into(),
+                    _ => "(anonymous)".into(),
+                }),
+                gimli::DW_TAG_subprogram => {
+                    let (linker, plain) = self.names(around);
+                    if let Some(whole) = linker.and_then(|name| demangle(&name)) {
+                        scope = whole;
+                        continue;
+                    }
+                    plain?
+                }
+                _ => continue,
+            };
+            if !scope.is_empty() {
+                scope.push_str("::");
+            }
+            scope.push_str(&part);
+        }
+        // What a namespace exports without a linker's name is C's.
+        let is_c = in_namespace && is_external;
+        (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
+    }
+
+    /// An entry, and those that it and they refer to for what they do not say themselves.
+    fn origins<'s, 'u>(
+        &'s self,
+        spot: Spot<'u, 'a>,
+    ) -> impl Iterator<Item = Spot<'u, 'a>> + use<'s, 'u, 'a> {
+        std::iter::successors(Some(spot), |spot| self.origin(spot)).take(DEEPEST)
+    }
+
+    fn origin<'u>(&self, spot: &Spot<'u, 'a>) -> Option<Spot<'u, 'a>> {
+        let entry = spot.entry()?;
+        let value = entry
+            .attr_value(gimli::DW_AT_abstract_origin)
+            .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
+        match value {
+            AttributeValue::UnitRef(at) => Some(spot.beside(at)),
+            AttributeValue::DebugInfoRef(at) => self.elsewhere(spot.sections, spot.is_shared, at),
+            AttributeValue::DebugInfoRefSup(at) => {
+                self.elsewhere(spot.sections.sup.as_deref()?, true, at)
+            }
+            _ => None,
+        }
+    }
+
+    /// The entry at a place of a file's debug information.
+    fn elsewhere<'u>(
+        &self,
+        sections: &'u Sections<'a>,
+        is_shared: bool,
+        at: DebugInfoOffset,
+    ) -> Option<Spot<'u, 'a>> {
+        let headers = self.headers.borrow().get(&is_shared).cloned();
+        let headers = match headers {
+            Some(headers) => headers,
+            None => {
+                let (mut all, mut units) = (Vec::new(), sections.units());
+                while let Some(header) = units.next().ok()? {
+                    all.push(header);
+                }
+                let all: Rc<[_]> = all.into();
+                self.headers.borrow_mut().insert(is_shared, all.clone());
+                all
+            }
+        };
+        let begins = |header: &UnitHeader<Reader<'a>>| header.debug_info_offset();
+        let behind = headers.partition_point(|header| begins(header).is_some_and(|o| o.0 <= at.0));
+        let header = headers.get(behind.checked_sub(1)?)?;
+        let within = at.to_unit_offset(header)?;
+        let key = (is_shared, begins(header)?.0);
+        let known = self.units.borrow().get(&key).cloned();
+        let unit = match known {
+            Some(unit) => unit,
+            None => {
+                let unit = Rc::new(sections.unit(header.clone()).ok()?);
+                self.units.borrow_mut().insert(key, unit.clone());
+                unit
+            }
+        };
+        Some(Spot {
+            sections,
+            unit: Held::Own(unit),
+            is_shared,
+            at: within,
+        })
+    }
+
+    /// A function's linker name, and its plain one.
+    fn names(&self, spot: Spot<'_, 'a>) -> (Option<String>, Option<String>) {
+        let (mut linker, mut plain) = (None, None);
+        for spot in self.origins(spot) {
+            let Some(entry) = spot.entry() else { break };
+            let found = spot.text(&entry, gimli::DW_AT_linkage_name);
+            linker = linker.or(found.filter(|name| is_mangled(name)));
+            plain = plain.or_else(|| spot.text(&entry, gimli::DW_AT_name));
+        }
+        (linker, plain)
+    }
+
+    /// The entries around one, outermost first.
+    fn path(&self, target: &Spot<'_, 'a>) -> Option<Vec<UnitOffset>> {
+        let mut path = Vec::new();
+        let mut at = target.unit().header.root_offset();
+        for _ in 0..DEEPEST {
+            let children = self.children(&target.beside(at))?;
+            // Of the entries beside each other, the last one that does not begin behind the target holds it.
+            let behind = children.partition_point(|&child| child <= target.at.0);
+            let child = UnitOffset(*children.get(behind.checked_sub(1)?)?);
+            if child == target.at {
+                return Some(path);
+            }
+            path.push(child);
+            at = child;
+        }
+        None
+    }
+
+    fn children(&self, of: &Spot<'_, 'a>) -> Option<Rc<[usize]>> {
+        let unit = of.unit();
+        let offset = unit.header.debug_info_offset().map_or(0, |at| at.0);
+        let split = unit.dwo_id.map_or(0, |id| id.0);
+        let place = (of.is_shared, offset, split, of.at.0);
+        if let Some(known) = self.children.borrow().get(&place) {
+            return Some(known.clone());
+        }
+        let mut tree = unit.entries_tree(Some(of.at)).ok()?;
+        let mut each = tree.root().ok()?.children();
+        let mut found = Vec::new();
+        while let Some(child) = each.next().ok()? {
+            found.push(child.entry().offset().0);
+        }
+        let found: Rc<[usize]> = found.into();
+        self.children.borrow_mut().insert(place, found.clone());
+        Some(found)
+    }
+}
