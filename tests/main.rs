@@ -43,10 +43,14 @@ mod leaks;
 mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
+// Command lines that can't be read.
+mod usage;
 // Where profiles come from: standard input, parts of files, servers, the newest recording.
 mod sources;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
+// Names of functions that have no linker's.
+mod scopes;
 // Debug files: where they are found, and which are refused.
 mod debug_files;
 // convert --to callgrind beside callgrind_annotate.

@@ -433,3 +433,33 @@ fn allocators_are_cut_from_reports() {
         );
     }
 }
+
+/// Of a deep stack the ends are kept. They are taken from the last stack where that is remembered, else by unwinding: one stack either way.
+#[test]
+fn deep_stacks_are_one_stack_however_they_are_found() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let text = "#include <stdlib.h>\n\
+        __attribute__((noinline)) int deep(int n) { char *p = malloc(32); __asm__ volatile(\"\" : \"+r\"(p)); \
+        int r = n ? deep(n - 1) + 1 : 0; free(p); return r; }\n\
+        int main() { int r = 0; for (volatile int i = 0; i < 3; i++) r = deep(12000); return r == 12000 ? 7 : 1; }\n";
+    let built = build(text, "gcc -g -O1 -fno-optimize-sibling-calls");
+    let folder = built.folder.path();
+    let recorded = run(folder, &["record", "--exact", "-o", "p.pb.gz", "./program"]);
+    assert_eq!(recorded.code, 7, "{}", recorded.err);
+    let file = std::fs::File::open(folder.join("p.pb.gz")).unwrap();
+    let profile = heapprof_profile::decode(file).unwrap();
+    let objects = profile.find_sample_type("alloc_objects").unwrap();
+    let mut counts: Vec<i64> = (0..profile.samples.len())
+        .filter(|&i| profile.samples.stack(i).len() > 500)
+        .map(|i| profile.samples.values(i)[objects])
+        .collect();
+    counts.sort_unstable();
+    // Thrice 12,001 levels; those below some 510 are stacks of their own.
+    let deepest = counts.pop().unwrap();
+    assert!(
+        deepest > 3 * 11_480 && counts.iter().all(|&n| n == 3),
+        "{deepest} {counts:?}"
+    );
+}

@@ -412,6 +412,36 @@ fn stripped(start: u64, bytes: i64) -> Profile {
     profile
 }
 
+/// 0 is no address, and lies in no file.
+#[test]
+fn a_diff_moves_no_address_that_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, start, bytes) in [("a.pb.gz", 0x400000, 100), ("b.pb.gz", 0x500000, 300)] {
+        let mut profile = stripped(start, bytes);
+        profile.location[0].address = 0;
+        write(folder, name, &profile);
+    }
+    let diff = json(
+        folder,
+        &[
+            "diff",
+            "a.pb.gz",
+            "b.pb.gz",
+            "-f",
+            "json",
+            "-g",
+            "addresses",
+        ],
+    );
+    let rows = diff["rows"].as_array().unwrap();
+    assert_eq!(
+        (rows.len(), &rows[0]["function"]),
+        (1, &"[shop]".into()),
+        "{rows:?}"
+    );
+}
+
 /// Two runs of a program without symbols had nothing in common: it lies elsewhere each time.
 #[test]
 fn a_diff_knows_the_same_place_of_two_runs() {
@@ -514,58 +544,6 @@ fn a_database_changed_by_hand_is_damaged() {
         assert_eq!(tree.code == 2, tree.err.contains("damaged"), "{}", tree.err);
         let removed = run(folder, &["rm", "a"]);
         assert_eq!(removed.code, 0, "{change}: {}", removed.err);
-    }
-}
-
-#[test]
-fn an_empty_variable_names_no_database() {
-    let mut top = command(&crate::harness::sample_profiles());
-    top.args(["top", "valid/go.leaky.after.pb.gz"]);
-    let output = top.env("HEAPPROF_DB", "").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// Options of other tools were met with advice to make them values.
-#[test]
-fn habits_are_told_what_they_are_called_here() {
-    let folder = tempfile::tempdir().unwrap();
-    for (args, expected) in [
-        (
-            &["top", "--cum"][..],
-            "unexpected argument '--cum' found; here that is --sort cum",
-        ),
-        (
-            &["top", "-sample_index=alloc_space"],
-            "invalid value 'ample_index=alloc_space' for '--sort <ORDER>': \"ample_index=alloc_space\" is not one of flat, cum; pprof's own flags are for heapprof pprof; --help says more",
-        ),
-        (
-            &["top", "-n", "-1"],
-            "unexpected argument '-1' found; --help says more",
-        ),
-        (
-            &["top", "--granularit", "lines"],
-            "unexpected argument '--granularit' found; tip: a similar argument exists: '--granularity'; --help says more",
-        ),
-        (
-            &["record", "--pid", "1"],
-            "unexpected argument '--pid' found; here that is to start the program under record: a running one can't be attached to",
-        ),
-        (
-            &["sql", "--", "-- nothing"],
-            "the statement: is empty; write a SELECT",
-        ),
-    ] {
-        write(
-            folder.path(),
-            "a.pb.gz",
-            &profile(&[("space", "bytes")], &[("main", &[1])]),
-        );
-        run(folder.path(), &["load", "a.pb.gz"]);
-        let found = run(folder.path(), args);
-        assert_eq!(
-            (found.code, found.err),
-            (2, format!("heapprof: {expected}\n"))
-        );
     }
 }
 

@@ -12,7 +12,7 @@ use crate::process;
 /// Begins to record what the allocator is asked for from now on. What an earlier recording found is forgotten.
 ///
 /// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found. False when there is no memory for it,
-/// or a thread is held up in the middle of an allocation: nothing is recorded then.
+/// a thread is held up in the middle of an allocation, or the period is above 1 TiB: nothing is recorded then.
 pub fn start(mut options: Options) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = collect::sys::parent_id();

@@ -53,10 +53,11 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
 
 fn main() -> ExitCode {
     // A closed pipe is an error to writers, not a silent death: output files must not be left half-written.
-    let cli = match parse(&command_line()) {
+    let typed = command_line();
+    let cli = match parse(&typed) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            messages::usage(&error);
+            messages::usage(&error, &typed);
             return ExitCode::from(2);
         }
         Err(help) => {

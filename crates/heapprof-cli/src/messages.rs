@@ -1,6 +1,7 @@
 //! What heapprof says beside its data: on stderr, one line each. The only place that prints there.
 #![allow(clippy::print_stderr)]
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use clap::error::ContextKind;
@@ -10,8 +11,8 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(&format!("{error:#}"));
 }
 
-/// A command line that can't be read: clap's words, in one line. Without any arguments the whole help.
-pub(crate) fn usage(error: &clap::Error) {
+/// A command line that can't be read: clap's words about what was typed, in one line. Without any arguments the whole help.
+pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
         return;
@@ -32,9 +33,14 @@ pub(crate) fn usage(error: &clap::Error) {
         }
         words += line;
     }
-    let typed = error.get(ContextKind::InvalidArg);
-    let elsewhere = typed.and_then(|typed| elsewhere(&typed.to_string()));
-    let dashed = std::env::args().skip(1).any(|arg| is_of_pprof(&arg));
+    let ours = typed.iter().skip(1).take_while(|arg| *arg != "--");
+    let ours: Vec<&str> = ours.filter_map(|arg| arg.to_str()).collect();
+    let wrong = error
+        .get(ContextKind::InvalidArg)
+        .map(|arg| arg.to_string());
+    let elsewhere = wrong.and_then(|option| elsewhere(&option, &ours));
+    // What `record` is given beside its own options is the program's.
+    let dashed = !ours.contains(&"record") && ours.iter().any(|arg| is_of_pprof(arg));
     match elsewhere {
         Some(ours) => say(&format!("{words}; here that is {ours}")),
         None if dashed => say(&format!(
@@ -44,16 +50,19 @@ pub(crate) fn usage(error: &clap::Error) {
     }
 }
 
-/// What other tools' options are here.
-fn elsewhere(option: &str) -> Option<&'static str> {
+/// What other tools' options are here, in a command that has the same.
+fn elsewhere(option: &str, typed: &[&str]) -> Option<&'static str> {
+    let of = |commands: &[&str]| typed.iter().any(|word| commands.contains(word));
+    let by_row = of(&["top", "tree", "peek", "traces", "diff", "flame"]);
     let ours = match option {
-        "--cum" => "--sort cum",
-        "--lines" => "-g lines",
-        "--functions" => "-g functions",
-        "--files" => "-g files",
-        "--addresses" => "-g addresses",
-        "--base" | "--diff-base" | "--diff_base" => "heapprof diff BEFORE AFTER",
-        "--pid" | "--attach" => {
+        "--cum" if of(&["top", "diff"]) => "--sort cum",
+        "--lines" if by_row => "-g lines",
+        "--functions" if by_row => "-g functions",
+        "--files" if by_row => "-g files",
+        "--addresses" if by_row => "-g addresses",
+        "--diff-base" | "--diff_base" if of(&["flame"]) => "--base",
+        "--base" | "--diff-base" | "--diff_base" if by_row => "heapprof diff BEFORE AFTER",
+        "--pid" | "--attach" if of(&["record"]) => {
             "to start the program under record: a running one can't be attached to"
         }
         _ => return None,

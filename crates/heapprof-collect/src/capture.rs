@@ -21,7 +21,7 @@ pub(crate) const KEPT: usize = 256;
 pub(crate) const CUT: u64 = 1;
 /// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's stacks are deep. No power of two: the
 /// arrays below would begin in the same sets of the caches.
-const REMEMBERED: usize = 32768 + 520;
+const REMEMBERED: usize = 8192 + 520;
 /// Frames after which unwinding gives up, in case that a stack loops.
 const ENDLESS: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.

@@ -14,6 +14,8 @@ pub(crate) struct Dropped {
     pub(crate) unknown: AtomicU64,
     /// Blocks whose address came again before their free was seen.
     pub(crate) unseen: AtomicU64,
+    /// Forks while an event was held up, whose children record nothing.
+    pub(crate) torn: AtomicU64,
 }
 
 impl Dropped {
@@ -24,6 +26,7 @@ impl Dropped {
             held_up: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
         }
     }
 }

@@ -38,6 +38,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                     return real();
                 };
                 enter(block);
+                let recording = engine::recording();
                 // What the real one does meanwhile hides the wait for the stack's place in the tables.
                 let captured = state.record.capture(frame);
                 foresee(state, captured);
@@ -46,7 +47,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 // Even if there is no block: the record is of this stack now, and the next one may be the same.
                 let stack = number(state, frame, captured);
                 if !address.is_null() {
-                    record::<true>(state, address, stack, size);
+                    record::<true>(state, address, stack, size, recording);
                 }
                 leave(block, 0);
                 address
@@ -87,14 +88,18 @@ unsafe fn allocate_sampled(
         let recording = engine::recording();
         let stack = stack(state, frame);
         let address = real();
-        if recording != engine::recording() {
-            leave(block, 0);
-            return address;
-        }
         if !address.is_null() {
-            record::<false>(state, address, stack, size);
+            record::<false>(state, address, stack, size, recording);
         }
-        leave(block, state.random.interval(period()));
+        let next = state.random.interval(period());
+        leave(
+            block,
+            if recording == engine::recording() {
+                next
+            } else {
+                0
+            },
+        );
         address
     }
 }
@@ -167,13 +172,14 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
     id
 }
 
-/// Enters a new block in the books.
+/// Enters a new block in the books, if they are still those of `recording`.
 #[inline(always)]
 fn record<const EXACT: bool>(
     state: &mut ThreadState,
     address: *mut u8,
     stack: Option<u32>,
     size: usize,
+    recording: u64,
 ) {
     LIVE.prefetch(address as usize);
     let cell = stack.map_or(std::ptr::null_mut(), |stack| {
@@ -187,6 +193,11 @@ fn record<const EXACT: bool>(
     let size = size as u64;
     let (block, weight) = (LiveBlock { stack, size }, weight_of::<EXACT>(size));
     let mut access = access::open(state);
+    // With the books open no other recording begins.
+    if recording != engine::recording() {
+        access::close(state);
+        return;
+    }
     let alarm = PROCESS.allocated(state, cell, weight, &mut access);
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
     access::close(state);
@@ -194,7 +205,7 @@ fn record<const EXACT: bool>(
         trigger::alarm();
     }
     if !matches!(inserted, Ok(None)) {
-        not_as_expected::<EXACT>(state, inserted, block);
+        not_as_expected::<EXACT>(state, inserted, block, recording);
     }
     if inserted.is_ok() {
         if EXACT {
@@ -226,16 +237,17 @@ fn not_as_expected<const EXACT: bool>(
     state: &mut ThreadState,
     inserted: Result<Option<LiveBlock>, Full>,
     block: LiveBlock,
+    recording: u64,
 ) {
     match inserted {
         Ok(Some(old)) => {
             count(&DROPPED.unseen);
-            settle::<EXACT>(state, old);
+            settle::<EXACT>(state, old, recording);
         }
         Ok(None) => {}
         Err(Full) => {
             count(&DROPPED.no_memory);
-            settle::<EXACT>(state, block);
+            settle::<EXACT>(state, block, recording);
         }
     }
 }
@@ -253,11 +265,15 @@ fn weight_of<const EXACT: bool>(size: u64) -> Weight {
     }
 }
 
-/// Takes a block out of the books.
+/// Takes a block out of the books, if they are still those of `recording`.
 #[inline]
-fn settle<const EXACT: bool>(state: &mut ThreadState, block: LiveBlock) {
+fn settle<const EXACT: bool>(state: &mut ThreadState, block: LiveBlock, recording: u64) {
     let weight = weight_of::<EXACT>(block.size);
     let access = access::open(state);
+    if recording != engine::recording() {
+        access::close(state);
+        return;
+    }
     settle_open(state, block, weight, access);
     access::close(state);
     report::<EXACT>(state, FREED, weight);
@@ -421,15 +437,22 @@ fn reallocate_chosen<const EXACT: bool>(
             }
             Some(freed) => {
                 note_end::<EXACT>(state, old as usize, freed);
-                settle::<EXACT>(state, freed);
+                settle::<EXACT>(state, freed, recording);
             }
             None if EXACT && !address.is_null() => count(&DROPPED.unknown),
             None => {}
         }
         if chosen && !address.is_null() {
-            record::<EXACT>(state, address, stack, size);
+            record::<EXACT>(state, address, stack, size, recording);
         }
-        leave(block, next);
+        leave(
+            block,
+            if recording == engine::recording() {
+                next
+            } else {
+                0
+            },
+        );
         address
     }
 }

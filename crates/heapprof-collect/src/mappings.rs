@@ -129,7 +129,19 @@ fn note_gone() {
         for closed in &gone {
             walk::forget(closed.start..closed.end + 1);
         }
-        CLOSED.with(|closed| closed.extend(gone));
+        CLOSED.with(|closed| {
+            for one in gone {
+                let same = |c: &Closed| (c.start, c.end, c.base) == (one.start, one.end, one.base);
+                match closed
+                    .iter_mut()
+                    .find(|c| same(c) && c.build_id == one.build_id)
+                {
+                    // Without a stack in it in between.
+                    Some(_) => {}
+                    None => closed.push(one),
+                }
+            }
+        });
         modules::note_unload();
     }
 }
@@ -181,7 +193,9 @@ pub(crate) fn locks() -> [&'static crate::lock::Lock; 2] {
 /// Bytes that [`known`] may take: of the mappings that are known, thrice, and of some that are new.
 pub(crate) fn memory_needed() -> usize {
     let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + m.build_id.len() + 64);
-    KNOWN.with(|known| known.iter().map(of_each).sum::<usize>()) + (256 << 10)
+    let known = KNOWN.with(|known| known.iter().map(of_each).sum::<usize>());
+    let closed = CLOSED.with(|closed| closed.len() * 3 * size_of::<Closed>());
+    known + closed + (256 << 10)
 }
 
 /// The executable mappings of files.

@@ -161,13 +161,19 @@ impl ProbeTable {
     pub(crate) fn remove_range(&self, range: std::ops::Range<u64>) {
         // Whoever held it for so long is held up by a signal: the keys must go all the same.
         let _guard = self.lock.lock_in_time();
-        let table = self.current();
-        for entry in table
-            .into_iter()
-            .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
-        {
-            if range.contains(&entry.key.load(Ordering::Relaxed)) {
-                entry.key.store(REMOVED, Ordering::Release);
+        loop {
+            let table = self.current();
+            for entry in table
+                .into_iter()
+                .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
+            {
+                if range.contains(&entry.key.load(Ordering::Relaxed)) {
+                    entry.key.store(REMOVED, Ordering::Release);
+                }
+            }
+            // Another thread may have copied them into a larger one.
+            if self.current().map(std::ptr::from_ref) == table.map(std::ptr::from_ref) {
+                break;
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use crate::engine::{self, Mode};
+use crate::engine::{self, DROPPED, Mode};
 use crate::lock::{self, Lock, Locked};
-use crate::options::{Format, Options, Triggers};
+use crate::options::{Format, LONGEST_PERIOD, Options, Triggers};
 use crate::output::{self, Naming};
 use crate::snapshot::Totals;
 use crate::weak::{self, Streams, single_threaded};
@@ -132,9 +132,12 @@ const EXEC_TAKES: i64 = 500_000_000;
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
-/// Begins a recording. An earlier one is forgotten. False when there is no memory for it, or when a thread is held up in
-/// the middle of an event.
+/// Begins a recording. An earlier one is forgotten. False when there is no memory for it, when a thread is held up in
+/// the middle of an event, or when the period is longer than [`LONGEST_PERIOD`].
 pub fn start(options: Options) -> bool {
+    if options.period > LONGEST_PERIOD {
+        return false;
+    }
     engine::guarded(|| {
         if !arena::reserve(2 << 20) {
             return false;
@@ -510,6 +513,7 @@ fn acquire_for_fork() -> bool {
         let taken = match i {
             0 => {
                 lock.acquire();
+                lock::set_forking(true);
                 true
             }
             _ => lock.acquire_for_fork(),
@@ -552,7 +556,6 @@ pub fn before_fork() {
     // A handler that ended the process would dump, with locks that this thread holds.
     let mask = sys::block_signals();
     engine::hold_apart();
-    lock::set_forking(true);
     let mut whole = acquire_for_fork();
     FORK_MASK.store(mask, Ordering::Relaxed);
     FORK_STREAMS.store(streams, Ordering::Relaxed);
@@ -563,6 +566,9 @@ pub fn before_fork() {
         whole = engine::LIVE.acquire_all() && whole;
     }
     TORN.store(!whole, Ordering::Relaxed);
+    if !whole {
+        engine::count(&DROPPED.torn);
+    }
 }
 
 /// After fork, in the parent.

@@ -65,12 +65,11 @@ pub fn unmap(address: usize, len: usize) {
             return;
         }
         REGIONS.with(|regions| {
-            let touching = regions
-                .range(..end)
-                .rev()
-                .take_while(|(_, r)| r.end > address);
-            let touching: Vec<(usize, Region)> = touching.map(|(&start, &r)| (start, r)).collect();
-            for (start, region) in touching {
+            let mut before = end;
+            while let Some((&start, &region)) = regions.range(..before).next_back()
+                && region.end > address
+            {
+                before = start;
                 regions.remove(&start);
                 let mut left = 0;
                 for (start, end) in [

@@ -288,6 +288,10 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
             &DROPPED.unseen,
             "frees that were not seen before the address came again",
         ),
+        (
+            &DROPPED.torn,
+            "children, forked while an event was held up by a signal handler: they record nothing",
+        ),
     ] {
         let n = counter.load(Ordering::Relaxed);
         if n != 0 {

@@ -49,6 +49,7 @@ fn once(dump: impl FnOnce() -> u8) -> bool {
 
 /// Says that there is another end to come.
 fn go_on() {
+    BY.store(0, Ordering::Relaxed);
     ENDED.store(NOT, Ordering::Release);
     collect::go_on();
 }

@@ -98,6 +98,7 @@ unsafe extern "C" fn chosen_aligned_alloc(
     charged(size, slot, bp, |real| match real.aligned_alloc {
         // SAFETY: aligned_alloc's contract, passed on.
         Some(aligned_alloc) => unsafe { aligned_alloc(align, size) },
+        // Where malloc is libc's.
         None => match ALIGNED_ALLOC.get() {
             // SAFETY: memalign's contract; older glibcs have one function for both.
             none if none.is_null() => unsafe { (real.memalign)(align, size) },

@@ -57,7 +57,7 @@ mmap!(mmap64);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    // What the kernel refuses unmaps nothing.
+    // From elsewhere than a page's start the kernel unmaps nothing.
     if counted() && (at as usize).is_multiple_of(4096) {
         // Before the kernel: after it another thread may map there.
         collect::unmap(at as usize, len);

@@ -98,8 +98,9 @@ pub fn find() {
                 unsafe extern "C" fn(*mut *mut u8, usize, usize) -> c_int,
             >(f)
         });
-        (*real).aligned_alloc =
-            same(c"aligned_alloc").map(|f| std::mem::transmute::<*const c_void, OfTwo>(f));
+        let aligned_alloc = same(c"aligned_alloc");
+        let aligned_alloc = aligned_alloc.map(|f| std::mem::transmute::<*const c_void, OfTwo>(f));
+        (*real).aligned_alloc = aligned_alloc.or(Some((*real).memalign));
     }
 }
 

@@ -17,5 +17,6 @@ pub const ALLOCATORS: &str = concat!(
     r"|(std|__gnu_cxx)::(__)?(new_allocator|allocator|allocator_traits)<.*>::allocate",
     r"|std::_Vector_base<.*>::_M_allocate",
     r"|alloc::alloc::.*|<alloc::alloc::Global( as .*)?>::.*|__r(ust|dl|g)_(alloc|alloc_zeroed|realloc)",
-    r"|alloc::raw_vec::.*|<alloc::raw_vec::.*>::.*|alloc::boxed::box_new_uninit|<?alloc::boxed::Box<.*>::new",
+    r"|alloc::raw_vec::.*|<alloc::raw_vec::.*>::.*|alloc::boxed::box_new_uninit",
+    r"|<?alloc::boxed::Box<.*>>?::(try_)?new(_uninit|_zeroed)?(_slice)?(_in)?",
 );

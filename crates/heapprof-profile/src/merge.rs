@@ -437,14 +437,19 @@ pub fn agree_addresses(a: &Profile, b: &mut Profile) {
             known.map_or(0, |start| start.wrapping_sub(m.memory_start))
         })
         .collect();
+    for l in &mut b.location {
+        let Some(at) = l.mapping.map(MappingIndex::index) else {
+            continue;
+        };
+        // An address elsewhere (0 is none) does not move with the file.
+        let m = &b.mapping[at];
+        if m.memory_start <= l.address && l.address < m.memory_limit {
+            l.address = l.address.wrapping_add(shift[at]);
+        }
+    }
     for (m, shift) in b.mapping.iter_mut().zip(&shift) {
         m.memory_start = m.memory_start.wrapping_add(*shift);
         m.memory_limit = m.memory_limit.wrapping_add(*shift);
-    }
-    for l in &mut b.location {
-        if let Some(m) = l.mapping {
-            l.address = l.address.wrapping_add(shift[m.index()]);
-        }
     }
 }
 

@@ -181,7 +181,7 @@ impl<'a> Scopes<'a> {
         let unit = match known {
             Some(unit) => unit,
             None => {
-                let unit = Rc::new(sections.unit(header.clone()).ok()?);
+                let unit = Rc::new(sections.unit(*header).ok()?);
                 self.units.borrow_mut().insert(key, unit.clone());
                 unit
             }

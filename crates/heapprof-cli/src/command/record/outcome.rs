@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use heapprof_profile::{Profile, decode, encode};
@@ -52,7 +53,7 @@ pub(super) fn report(
     if main.stacks == 0 {
         match own_allocator(main) {
             Some(reason) => messages::note(&reason),
-            None if !main.is_exact => messages::note(
+            None if written.iter().all(|one| one.stacks == 0) && !main.is_exact => messages::note(
                 "nothing was sampled, for little was allocated; --exact records every allocation, a shorter --period more of them",
             ),
             None => {}
@@ -63,15 +64,17 @@ pub(super) fn report(
     }
 }
 
-/// Symbolizes all profiles, the main one last: it stays the newest here, which commands read when none is named.
+/// Symbolizes all profiles. The main one stays the newest here, which commands read when none is named.
 fn name_all(written: &[Written], main: &Written) {
     // The processes of a recording have the same libraries.
     let mut symbolizer = Symbolizer::new(Options::default());
-    let others = written.iter().filter(|one| one.path != main.path);
-    let unnamed: Vec<anyhow::Error> = others
-        .chain([main])
+    let unnamed: Vec<anyhow::Error> = written
+        .iter()
         .filter_map(|one| name_frames(&one.path, &mut symbolizer).err())
         .collect();
+    if let Ok(file) = File::options().append(true).open(&main.path) {
+        let _ = file.set_modified(SystemTime::now());
+    }
     if let Some(why) = nameless(&unnamed) {
         messages::note(&why);
     }

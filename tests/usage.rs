@@ -1,0 +1,76 @@
+//! What is said of command lines that can't be read, and what is read though it looks odd.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::harness::{Run, command, run, sample_profiles};
+
+#[test]
+fn an_empty_variable_names_no_database() {
+    let mut top = command(&sample_profiles());
+    top.args(["top", "valid/go.leaky.after.pb.gz"]);
+    let output = top.env("HEAPPROF_DB", "").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Options of other tools were met with advice to make them values.
+#[test]
+fn habits_are_told_what_they_are_called_here() {
+    for (args, expected) in [
+        (
+            &["top", "--cum"][..],
+            "unexpected argument '--cum' found; here that is --sort cum",
+        ),
+        (
+            &["top", "-sample_index=alloc_space"],
+            "invalid value 'ample_index=alloc_space' for '--sort <ORDER>': \"ample_index=alloc_space\" is not one of flat, cum; pprof's own flags are for heapprof pprof; --help says more",
+        ),
+        (
+            &["top", "-n", "-1"],
+            "unexpected argument '-1' found; --help says more",
+        ),
+        (
+            &["top", "--granularit", "lines"],
+            "unexpected argument '--granularit' found; tip: a similar argument exists: '--granularity'; --help says more",
+        ),
+        (
+            &["record", "--pid", "1"],
+            "unexpected argument '--pid' found; here that is to start the program under record: a running one can't be attached to",
+        ),
+        // Not what stands behind the option that is wrong, nor what the command does not have.
+        (
+            &["record", "--perio", "5", "--", "find", ".", "-name", "x"],
+            "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; --help says more",
+        ),
+        (
+            &["flame", "--diff-base", "a"],
+            "unexpected argument '--diff-base' found; here that is --base",
+        ),
+        (
+            &[
+                "sql",
+                "-p",
+                "valid/go.leaky.after.pb.gz",
+                "--",
+                "-- nothing",
+            ],
+            "the statement: is empty; write a SELECT",
+        ),
+    ] {
+        let found = run(&sample_profiles(), args);
+        assert_eq!(
+            (found.code, found.err),
+            (2, format!("heapprof: {expected}\n"))
+        );
+    }
+}
+
+/// Words that are no text were a panic where the command line was wrong.
+#[test]
+fn usage_errors_survive_what_is_no_text() {
+    let mut top = command(&sample_profiles());
+    top.arg("top").arg(OsStr::from_bytes(b"\xff")).arg("--cum");
+    let found = Run::from(top.output().unwrap());
+    let expected = "heapprof: unexpected argument '--cum' found; here that is --sort cum\n";
+    assert_eq!((found.code, found.err.as_str()), (2, expected));
+}
