@@ -112,6 +112,7 @@ const LIFECYCLE: &[Case] = &[
     case("lifecycle_tls.cc", &[], 0),
     case("lifecycle_key.c", &[], 0),
     case("lifecycle_atexit.c", &[], 17),
+    case("lifecycle_atexit_first.c", &[], 6),
     case("lifecycle_static.cc", &[], 18),
     case("lifecycle_library.c", &[], 5),
     perhaps("lifecycle_mappings.c", &[], 3),

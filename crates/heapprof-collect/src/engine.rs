@@ -44,7 +44,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// The mode now.
 #[inline]
 pub fn mode() -> Mode {
-    match MODE.load(Ordering::Relaxed) {
+    match MODE.load(Ordering::Acquire) {
         1 => Mode::Sampled,
         2 => Mode::Exact,
         _ => Mode::Off,
@@ -87,6 +87,8 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     };
     let _starting = STARTING.lock();
     MODE.store(Mode::Off as u8, Ordering::SeqCst);
+    // Raised before the books are waited for: who finds it unchanged with the books open is in time for the old ones.
+    RECORDING.fetch_add(1, Ordering::SeqCst);
     {
         let _changing = access::lock().lock();
         access::collect_budgets();
@@ -99,7 +101,6 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     PROCESS.restart(0);
     PERIOD.store(period, Ordering::SeqCst);
     filter::fill(if exact { filter::STUCK } else { 0 });
-    RECORDING.fetch_add(1, Ordering::SeqCst);
     MODE.store(mode as u8, Ordering::SeqCst);
     thread::rewind_all();
     true
@@ -285,10 +286,10 @@ unsafe fn release_late(block: *mut Block) {
     }
 }
 
-/// Which recording this is.
+/// Which recording this is. Read before the mode, it is of that mode or an earlier one.
 #[inline]
 pub(crate) fn recording() -> u64 {
-    RECORDING.load(Ordering::Relaxed)
+    RECORDING.load(Ordering::Acquire)
 }
 
 /// Whether this is the thread's first countdown of this recording: it ran out for no allocation's sake.

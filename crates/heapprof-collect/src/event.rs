@@ -4,8 +4,8 @@ use crate::access::{self, Access};
 use crate::capture::{self, Captured, Frame};
 use crate::counters::Weight;
 use crate::engine::{
-    self, DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, is_exact, leave,
-    mode, period, state_of,
+    self, DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, leave, mode, period,
+    state_of,
 };
 use crate::filter;
 use crate::live::{Block as LiveBlock, Full, hint};
@@ -30,6 +30,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
             }
             return real();
         }
+        let recording = engine::recording();
         match mode() {
             Mode::Exact => {
                 let Some(state) = state_of(block).as_mut() else {
@@ -38,7 +39,6 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                     return real();
                 };
                 enter(block);
-                let recording = engine::recording();
                 // What the real one does meanwhile hides the wait for the stack's place in the tables.
                 let captured = state.record.capture(frame);
                 foresee(state, captured);
@@ -52,7 +52,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 leave(block, 0);
                 address
             }
-            Mode::Sampled => allocate_sampled(block, size, frame, real),
+            Mode::Sampled => allocate_sampled(block, size, frame, recording, real),
             Mode::Off => {
                 (*block).countdown = 0;
                 real()
@@ -66,6 +66,7 @@ unsafe fn allocate_sampled(
     block: *mut Block,
     size: usize,
     frame: Frame,
+    recording: u64,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     // SAFETY: as in `allocate`.
@@ -85,7 +86,6 @@ unsafe fn allocate_sampled(
             }
         }
         enter(block);
-        let recording = engine::recording();
         let stack = stack(state, frame);
         let address = real();
         if !address.is_null() {
@@ -317,7 +317,9 @@ pub fn release(address: *mut u8) {
     let block = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
-        if mode() == Mode::Off {
+        let recording = engine::recording();
+        let mode = mode();
+        if mode == Mode::Off {
             return;
         }
         if (*block).busy != 0 {
@@ -332,21 +334,25 @@ pub fn release(address: *mut u8) {
         enter(block);
         // The real free reads the block's header: its miss and ours overlap.
         hint(address.wrapping_sub(16));
-        if is_exact() {
-            forget::<true>(state, address);
+        if mode == Mode::Exact {
+            forget::<true>(state, address, recording);
         } else {
-            forget::<false>(state, address);
+            forget::<false>(state, address, recording);
         }
-        // Of an exact recording it is zero; one that began meanwhile begins for this thread too.
-        let same = countdown == 0 || (*block).recording == engine::recording();
+        // One that began meanwhile begins for this thread too.
+        let same = recording == engine::recording();
         leave(block, if same { countdown } else { 0 });
     }
 }
 
-/// Takes a block that ends out of the books.
+/// Takes a block that ends out of the books, if they are still those of `recording`.
 #[inline(always)]
-fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8) {
+fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8, recording: u64) {
     let mut access = access::open(state);
+    if recording != engine::recording() {
+        access::close(state);
+        return;
+    }
     let freed = LIVE.remove(address as usize, state, &mut access);
     if let Some(freed) = freed {
         let weight = weight_of::<EXACT>(freed.size);
@@ -377,10 +383,14 @@ pub fn reallocate(
     if !chosen && !filter::may_hold(old as usize) {
         return real();
     }
-    if is_exact() {
-        reallocate_chosen::<true>(old, size, frame, chosen, real)
-    } else {
-        reallocate_chosen::<false>(old, size, frame, chosen, real)
+    let recording = engine::recording();
+    match mode() {
+        Mode::Exact => reallocate_chosen::<true>(old, size, frame, (chosen, recording), real),
+        Mode::Sampled => reallocate_chosen::<false>(old, size, frame, (chosen, recording), real),
+        Mode::Off => {
+            tls::rewind();
+            real()
+        }
     }
 }
 
@@ -388,16 +398,12 @@ fn reallocate_chosen<const EXACT: bool>(
     old: *mut u8,
     size: usize,
     frame: Frame,
-    mut chosen: bool,
+    (mut chosen, recording): (bool, u64),
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let block = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
-        if mode() == Mode::Off {
-            (*block).countdown = 0;
-            return real();
-        }
         if (*block).busy != 0 {
             count(&DROPPED.nested);
             return real();
@@ -419,7 +425,6 @@ fn reallocate_chosen<const EXACT: bool>(
             }
         }
         enter(block);
-        let recording = engine::recording();
         let freed = take(state, old);
         let stack = if chosen { stack(state, frame) } else { None };
         let address = real();
@@ -432,9 +437,12 @@ fn reallocate_chosen<const EXACT: bool>(
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
                 let mut access = access::open(state);
-                let _ = LIVE.insert(old as usize, freed, state, &mut access);
+                if recording == engine::recording() {
+                    let _ = LIVE.insert(old as usize, freed, state, &mut access);
+                }
                 access::close(state);
             }
+            Some(_) if recording != engine::recording() => {}
             Some(freed) => {
                 note_end::<EXACT>(state, old as usize, freed);
                 settle::<EXACT>(state, freed, recording);

@@ -195,7 +195,14 @@ pub(crate) fn memory_needed() -> usize {
     let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + m.build_id.len() + 64);
     let known = KNOWN.with(|known| known.iter().map(of_each).sum::<usize>());
     let closed = CLOSED.with(|closed| closed.len() * 3 * size_of::<Closed>());
-    known + closed + (256 << 10)
+    // What is new: each line is parsed, kept and copied, in lists that double.
+    let mut lines = 0;
+    sys::read_lines(c"/proc/thread-self/maps", |line| {
+        if line.contains(&b'x') {
+            lines += 6 * size_of::<Mapping>() + 3 * line.len();
+        }
+    });
+    known + closed + lines + (256 << 10)
 }
 
 /// The executable mappings of files.

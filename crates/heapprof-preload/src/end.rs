@@ -183,12 +183,20 @@ extern "C" fn at_exit(_: *mut c_void) {
 /// Threads that may call exit at once: each takes a function off libc's list, and who finds none ends the process.
 const AT_ONCE: usize = 4;
 
-/// Registers for the ends that are announced. At the start, so that ours runs after the program's and after the destructors of all
-/// libraries, which the loader registers later.
+/// Looks up what stands behind the functions of this file. [`register`] is for the ends that are announced: as early as can be, so that
+/// ours runs after the program's and after the destructors of all libraries, which the loader registers later.
 pub fn prepare() {
     let others = [&ABORT, &ASSERT_FAIL, &DLCLOSE, &ALIGNED_ALLOC];
     for function in EXEC.iter().chain(others) {
         function.find();
+    }
+}
+
+/// Registers, once. Not where libc allocates: it may do so for a list of such functions, whose lock it holds then.
+pub fn register() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::AcqRel) {
+        return;
     }
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {

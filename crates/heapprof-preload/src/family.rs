@@ -12,7 +12,8 @@ use crate::start;
 #[inline(always)]
 pub fn allocate(size: usize, frame: Frame, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
     if !start::is_done() {
-        start::at_first_allocation();
+        // SAFETY: the frame's slot holds the hook's return address.
+        start::at_first_allocation(unsafe { (frame.slot as *const *const c_void).read() });
     }
     collect::allocate(size, frame, || make(real()))
 }

@@ -57,8 +57,10 @@ mmap!(mmap64);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    // From elsewhere than a page's start the kernel unmaps nothing.
-    if counted() && (at as usize).is_multiple_of(4096) {
+    // Of what is no range of the program's pages the kernel unmaps nothing.
+    const END: usize = 1 << 47;
+    let end = (at as usize).checked_add(len);
+    if counted() && (at as usize).is_multiple_of(4096) && end.is_some_and(|end| end <= END) {
         // Before the kernel: after it another thread may map there.
         collect::unmap(at as usize, len);
     }

@@ -1,6 +1,6 @@
 //! The library's beginning: at the process's first allocation or its constructor, whichever comes first.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use heapprof_collect as collect;
@@ -20,9 +20,9 @@ pub fn is_done() -> bool {
     STATE.load(Ordering::Relaxed) == DONE
 }
 
-/// Begins, unless the C library has not got that far.
+/// Begins, unless the C library has not got that far. `caller` is where the program allocates.
 #[cold]
-pub fn at_first_allocation() {
+pub fn at_first_allocation(caller: *const c_void) {
     if collect::is_apart() {
         return;
     }
@@ -35,7 +35,9 @@ pub fn at_first_allocation() {
                 .compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok()
         {
-            begin();
+            if begin() && !real::is_libc(caller) {
+                end::register();
+            }
             STATE.store(DONE, Ordering::Release);
         }
     });
@@ -46,20 +48,34 @@ pub fn at_first_allocation() {
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    at_first_allocation();
+    at_first_allocation(constructor as *const c_void);
+    if !is_secure() {
+        end::register();
+    }
 }
 
-fn begin() {
+/// Whether the program has more rights than its user, whose environment is not obeyed then.
+fn is_secure() -> bool {
     // SAFETY: plain libc call.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        // A program with more rights than its user: the user's environment is not obeyed.
-        return;
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Sets everything up; whether it may.
+fn begin() -> bool {
+    if is_secure() {
+        return false;
     }
     // Nothing here panics; if it did, not into the program's output.
     std::panic::set_hook(Box::new(|_| {}));
     collect::prepare();
     end::prepare();
     signals::prepare();
+    record();
+    true
+}
+
+/// Records, if the environment asks for it.
+fn record() {
     let asked = match environment::read() {
         Ok(Some(asked)) => asked,
         Ok(None) => return,
