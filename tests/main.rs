@@ -35,6 +35,8 @@ mod mutation;
 mod arithmetic;
 // Small cases of flat, cum, filters and granularities, as folded text.
 mod questions;
+// Frames without symbols in two runs.
+mod addresses;
 // The call graph: what calls weigh, what is trimmed.
 mod graph;
 // What is in use, and what LeakSanitizer's rules suppress of it.
@@ -49,6 +51,8 @@ mod usage;
 mod sources;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
+// What symbolize may write over.
+mod symbolize_target;
 // Names of functions that have no linker's.
 mod scopes;
 // Debug files: where they are found, and which are refused.

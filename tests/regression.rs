@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use heapprof_profile::{FrameText, LabelSetIndex, Mapping, Profile, ProfileBuilder, encode};
+use heapprof_profile::{FrameText, LabelSetIndex, Profile, ProfileBuilder, encode};
 
 use crate::built::have;
 use crate::harness::{command, run};
@@ -16,11 +16,11 @@ fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     builder.finish()
 }
 
-fn write(folder: &Path, name: &str, profile: &Profile) {
+pub(crate) fn write(folder: &Path, name: &str, profile: &Profile) {
     encode(profile, std::fs::File::create(folder.join(name)).unwrap()).unwrap();
 }
 
-fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+pub(crate) fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let run = run(folder, args);
     assert_eq!(run.code, 0, "{args:?}: {}", run.err);
     serde_json::from_str(&run.out).unwrap()
@@ -385,85 +385,6 @@ fn output_files_stay_what_they_were() {
             .unwrap()
             .contains("main")
     );
-}
-
-/// A run of a stripped program: `shop`, loaded at `start`, which holds `bytes` and calls a library that has a name.
-fn stripped(start: u64, bytes: i64) -> Profile {
-    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    let filename = builder.text("/usr/bin/shop");
-    let build_id = builder.text("c0ffee");
-    let mapping = builder.mapping(Mapping {
-        memory_start: start,
-        memory_limit: start + 0x3000,
-        filename,
-        build_id,
-        id: 0,
-        file_offset: 0,
-        has_functions: false,
-        has_filenames: false,
-        has_line_numbers: false,
-        has_inline_frames: false,
-    });
-    let address = start + 0x1165;
-    let leaf = builder.location(Some(mapping), address, false, &[]);
-    let mut profile = builder.finish();
-    let samples = &mut profile.samples;
-    samples.push([leaf], &[bytes], LabelSetIndex(0));
-    profile
-}
-
-/// 0 is no address, and lies in no file.
-#[test]
-fn a_diff_moves_no_address_that_is_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    for (name, start, bytes) in [("a.pb.gz", 0x400000, 100), ("b.pb.gz", 0x500000, 300)] {
-        let mut profile = stripped(start, bytes);
-        profile.location[0].address = 0;
-        write(folder, name, &profile);
-    }
-    let diff = json(
-        folder,
-        &[
-            "diff",
-            "a.pb.gz",
-            "b.pb.gz",
-            "-f",
-            "json",
-            "-g",
-            "addresses",
-        ],
-    );
-    let rows = diff["rows"].as_array().unwrap();
-    assert_eq!(
-        (rows.len(), &rows[0]["function"]),
-        (1, &"[shop]".into()),
-        "{rows:?}"
-    );
-}
-
-/// Two runs of a program without symbols had nothing in common: it lies elsewhere each time.
-#[test]
-fn a_diff_knows_the_same_place_of_two_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    write(folder, "a.pb.gz", &stripped(0x55c4_7870_d000, 100));
-    write(folder, "b.pb.gz", &stripped(0x5629_c878_d000, 300));
-    assert_eq!(run(folder, &["load", "a.pb.gz", "b.pb.gz"]).code, 0);
-    for (before, after) in [("a.pb.gz", "b.pb.gz"), ("a", "b.pb.gz"), ("a", "b")] {
-        for granularity in ["functions", "addresses"] {
-            let diff = json(
-                folder,
-                &["diff", before, after, "-f", "json", "-g", granularity],
-            );
-            let rows = diff["rows"].as_array().unwrap();
-            assert_eq!(rows.len(), 1, "{before} {after}: {rows:?}");
-            assert_eq!(rows[0]["delta"], 200, "{before} {after}");
-            assert_eq!(rows[0]["function"], "0x55c47870e165 [shop]");
-        }
-    }
-    let folded = run(folder, &["flame", "--base", "a", "b", "--format", "folded"]);
-    assert_eq!(folded.out, "0x55c47870e165 [shop] 100 300\n");
 }
 
 /// What `diff -t` and `leaks --fail-if` called inuse_space, the rules of `diff --fail-if` did not know.

@@ -9,11 +9,14 @@
 //! The stack's identity is a sum of mixed (return address, distance from the root), so that a change costs
 //! as many terms as frames changed.
 
+mod whole;
+
 use crate::known::{Age, Known, Walked, Word};
 use crate::mappings;
 use crate::modules;
 use crate::rule::{Kind, Rule};
 use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
+use whole::Mixed;
 
 /// Frames that are kept of a stack: this many at each end, `CUT` between them.
 pub(crate) const KEPT: usize = 256;
@@ -523,52 +526,12 @@ impl Record {
         };
         let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
         let len = if own {
-            walk_with(&mut Mixed(Direct(bounds), Foreign::new()), frame, kept)
+            whole::walk(&mut Mixed(Direct(bounds), Foreign::new()), frame, kept)
         } else {
-            walk_with(&mut Foreign::new(), frame, kept)
+            whole::walk(&mut Foreign::new(), frame, kept)
         };
         &self.kept[..len]
     }
-}
-
-/// The thread's own stack where possible, else checked by the kernel: a signal frame leads elsewhere.
-struct Mixed(Direct, Foreign);
-
-impl Memory for Mixed {
-    fn read(&mut self, at: usize) -> Option<usize> {
-        self.0.read(at).or_else(|| self.1.read(at))
-    }
-}
-
-fn walk_with(memory: &mut impl Memory, frame: Frame, kept: &mut [u64; 2 * KEPT + 1]) -> usize {
-    let mut total = 0;
-    let pc = memory.read(frame.slot).filter(|&pc| pc != 0);
-    let mut next = pc.map(|pc| Cursor {
-        slot: frame.slot,
-        bp: frame.bp,
-        pc,
-    });
-    while let Some(cursor) = next {
-        // The leaf's end stays, the root's goes round in a ring behind it.
-        let at = if total < KEPT {
-            total
-        } else {
-            KEPT + 1 + (total - KEPT) % KEPT
-        };
-        kept[at] = cursor.pc as u64;
-        total += 1;
-        if total == ENDLESS {
-            break;
-        }
-        next = walk::step(memory, cursor, walk::rule(cursor.pc));
-    }
-    if total <= 2 * KEPT {
-        kept.copy_within(KEPT + 1.., KEPT);
-        return total;
-    }
-    kept[KEPT] = CUT;
-    kept[KEPT + 1..].rotate_left((total - KEPT) % KEPT);
-    2 * KEPT + 1
 }
 
 /// The hash of a stack that was walked (leaf first).

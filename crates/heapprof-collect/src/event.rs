@@ -91,17 +91,20 @@ unsafe fn allocate_sampled(
         if !address.is_null() {
             record::<false>(state, address, stack, size, recording);
         }
-        let next = state.random.interval(period());
-        leave(
-            block,
-            if recording == engine::recording() {
-                next
-            } else {
-                0
-            },
-        );
+        leave_of(recording, block, state.random.interval(period()));
         address
     }
+}
+
+/// Ends an event of a recording. One that began meanwhile begins for this thread too.
+///
+/// # Safety
+/// As of [`leave`].
+#[inline(always)]
+unsafe fn leave_of(recording: u64, block: *mut Block, countdown: u64) {
+    let same = recording == engine::recording();
+    // SAFETY: the caller's contract.
+    unsafe { leave(block, if same { countdown } else { 0 }) };
 }
 
 /// The number of the stack at `frame`.
@@ -339,9 +342,7 @@ pub fn release(address: *mut u8) {
         } else {
             forget::<false>(state, address, recording);
         }
-        // One that began meanwhile begins for this thread too.
-        let same = recording == engine::recording();
-        leave(block, if same { countdown } else { 0 });
+        leave_of(recording, block, countdown);
     }
 }
 
@@ -442,7 +443,6 @@ fn reallocate_chosen<const EXACT: bool>(
                 }
                 access::close(state);
             }
-            Some(_) if recording != engine::recording() => {}
             Some(freed) => {
                 note_end::<EXACT>(state, old as usize, freed);
                 settle::<EXACT>(state, freed, recording);
@@ -453,14 +453,7 @@ fn reallocate_chosen<const EXACT: bool>(
         if chosen && !address.is_null() {
             record::<EXACT>(state, address, stack, size, recording);
         }
-        leave(
-            block,
-            if recording == engine::recording() {
-                next
-            } else {
-                0
-            },
-        );
+        leave_of(recording, block, next);
         address
     }
 }

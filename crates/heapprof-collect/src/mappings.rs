@@ -16,7 +16,7 @@ pub(crate) struct Mapping {
     pub(crate) end: usize,
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
-    pub(crate) build_id: Box<[u8]>,
+    pub(crate) build_id: BuildId,
     /// The last generation in which it was there.
     pub(crate) last: u32,
     closed: bool,
@@ -28,6 +28,7 @@ static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
 static CLOSED: Locked<Vec<Closed>> = Locked::new(Vec::new());
 
 /// Where it lay, and what its object was: where that began, and its build id.
+#[derive(PartialEq, Eq)]
 struct Closed {
     start: usize,
     end: usize,
@@ -36,8 +37,8 @@ struct Closed {
 }
 
 /// A build id; none is empty.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct BuildId {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BuildId {
     bytes: [u8; Self::LONGEST],
     len: usize,
 }
@@ -49,7 +50,7 @@ impl BuildId {
         len: 0,
     };
 
-    fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
@@ -110,18 +111,12 @@ fn note_gone() {
                 .any(|m| m.start == mapping.start && m.path == mapping.path)
             {
                 mapping.closed = true;
-                let mut closed = Closed {
+                gone.push(Closed {
                     start: mapping.start,
                     end: mapping.end,
                     base: mapping.start.wrapping_sub(mapping.offset as usize),
-                    build_id: BuildId::NONE,
-                };
-                if mapping.build_id.len() <= BuildId::LONGEST {
-                    let len = mapping.build_id.len();
-                    closed.build_id.bytes[..len].copy_from_slice(&mapping.build_id);
-                    closed.build_id.len = len;
-                }
-                gone.push(closed);
+                    build_id: mapping.build_id,
+                });
             }
         }
     });
@@ -131,14 +126,9 @@ fn note_gone() {
         }
         CLOSED.with(|closed| {
             for one in gone {
-                let same = |c: &Closed| (c.start, c.end, c.base) == (one.start, one.end, one.base);
-                match closed
-                    .iter_mut()
-                    .find(|c| same(c) && c.build_id == one.build_id)
-                {
-                    // Without a stack in it in between.
-                    Some(_) => {}
-                    None => closed.push(one),
+                // It is there if it came and went without a stack in it.
+                if !closed.contains(&one) {
+                    closed.push(one);
                 }
             }
         });
@@ -166,13 +156,13 @@ pub(crate) fn remember() {
                     && m.last == generation
                     && same(m)
                     && build_id != BuildId::NONE
-                    && *m.build_id == *build_id.get()
+                    && m.build_id == build_id
             };
             if let Some(old) = known.iter_mut().find(is_back) {
                 old.closed = false;
                 continue;
             }
-            mapping.build_id = build_id.get().into();
+            mapping.build_id = build_id;
             mapping.last = generation;
             known.push(mapping);
         }
@@ -192,7 +182,7 @@ pub(crate) fn locks() -> [&'static crate::lock::Lock; 2] {
 
 /// Bytes that [`known`] may take: of the mappings that are known, thrice, and of some that are new.
 pub(crate) fn memory_needed() -> usize {
-    let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + m.build_id.len() + 64);
+    let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
     let known = KNOWN.with(|known| known.iter().map(of_each).sum::<usize>());
     let closed = CLOSED.with(|closed| closed.len() * 3 * size_of::<Closed>());
     // What is new: each line is parsed, kept and copied, in lists that double.
@@ -244,7 +234,7 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         end,
         offset: offset as u64,
         path: path.into(),
-        build_id: Box::default(),
+        build_id: BuildId::NONE,
         last: 0,
         closed: false,
     });

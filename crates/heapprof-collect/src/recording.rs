@@ -1,18 +1,18 @@
-//! A recording from start to stop: where its dumps go, why they are made, what forks and execs do to it.
+//! A recording from start to stop: where its dumps go, why they are made, what execs do to it; in [`fork`] what forks do.
+
+mod fork;
 
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
-use crate::engine::{self, DROPPED, Mode};
+use crate::engine::{self, Mode};
 use crate::lock::{self, Lock, Locked};
 use crate::options::{Format, LONGEST_PERIOD, Options, Triggers};
 use crate::output::{self, Naming};
 use crate::snapshot::Totals;
-use crate::weak::{self, Streams, single_threaded};
-use crate::{
-    access, arena, mappings, modules, snapshot, stack_switch, status, sys, text, thread, trigger,
-    walk,
-};
+pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
+
+use crate::{access, arena, snapshot, stack_switch, status, sys, text, thread, trigger};
 
 /// Why a dump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -469,175 +469,5 @@ pub fn raise_default(signal: i32) {
         libc::sigaddset(&raw mut only, signal);
         libc::raise(signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
-    }
-}
-
-fn fork_locks() -> impl Iterator<Item = &'static Lock> {
-    let ours = [
-        &DUMPING,
-        &OPTIONS.lock,
-        &NAMING.lock,
-        engine::lock(),
-        trigger::lock(),
-        walk::lock(),
-    ];
-    let regions = [
-        crate::regions::lock(),
-        access::lock(),
-        thread::lock(),
-        &DEFAULT.lock,
-    ];
-    let [known, closed] = mappings::locks();
-    let [by_hash, arena] = engine::STACKS.locks();
-    // Outer locks before those taken while holding them.
-    ours.into_iter().chain(regions).chain([
-        known,
-        closed,
-        modules::lock(),
-        by_hash,
-        arena,
-        arena::lock(),
-    ])
-}
-
-/// Whether the tables were not at rest when this thread forked.
-static TORN: AtomicBool = AtomicBool::new(false);
-/// Which of [`fork_locks`] the forking thread holds, a bit for each. The others are held by threads that are held up in an event.
-static FORK_HELD: AtomicU32 = AtomicU32::new(0);
-
-/// Takes the locks for fork; whether it got all.
-fn acquire_for_fork() -> bool {
-    let (mut held, mut all) = (0, true);
-    for (i, lock) in fork_locks().enumerate() {
-        // Who dumps is not held up, for it has its signals blocked; but it may take long.
-        let taken = match i {
-            0 => {
-                lock.acquire();
-                lock::set_forking(true);
-                true
-            }
-            _ => lock.acquire_for_fork(),
-        };
-        held |= u32::from(taken) << i;
-        all &= taken;
-    }
-    FORK_HELD.store(held, Ordering::Relaxed);
-    all
-}
-
-/// Gives back what [`acquire_for_fork`] took.
-fn release_after_fork() {
-    lock::set_forking(false);
-    let held = FORK_HELD.load(Ordering::Relaxed);
-    for (i, lock) in fork_locks().enumerate() {
-        if held >> i & 1 == 1 {
-            lock.release();
-        }
-    }
-}
-
-/// What [`before_fork`] has to have put back: the signal mask, and whether it holds libc's streams. Written and read by
-/// whoever holds the locks.
-static FORK_MASK: AtomicU64 = AtomicU64::new(0);
-static FORK_STREAMS: AtomicBool = AtomicBool::new(false);
-
-/// Before fork: no lock of ours is held by a thread that the child will not have.
-pub fn before_fork() {
-    if engine::is_apart() || lock::is_abandoned() {
-        // A signal handler forks in the middle of an event: the locks are held, by ourselves.
-        return;
-    }
-    // libc takes this one after its handlers ran. Whoever holds it may wait for a stream, and its owner for our locks: so
-    // it comes before ours.
-    let streams = !single_threaded();
-    if streams {
-        weak::streams(Streams::Lock);
-    }
-    // A handler that ended the process would dump, with locks that this thread holds.
-    let mask = sys::block_signals();
-    engine::hold_apart();
-    let mut whole = acquire_for_fork();
-    FORK_MASK.store(mask, Ordering::Relaxed);
-    FORK_STREAMS.store(streams, Ordering::Relaxed);
-    if whole {
-        access::collect_budgets();
-        // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
-        whole = single_threaded() || access::share(engine::LIVE.owners());
-        whole = engine::LIVE.acquire_all() && whole;
-    }
-    TORN.store(!whole, Ordering::Relaxed);
-    if !whole {
-        engine::count(&DROPPED.torn);
-    }
-}
-
-/// After fork, in the parent.
-pub fn after_fork_in_parent() {
-    if !engine::is_held() {
-        return;
-    }
-    let (mask, streams) = (
-        FORK_MASK.load(Ordering::Relaxed),
-        FORK_STREAMS.load(Ordering::Relaxed),
-    );
-    engine::LIVE.release_all();
-    release_after_fork();
-    engine::end_apart();
-    sys::restore_signals(mask);
-    if streams {
-        weak::streams(Streams::Unlock);
-    }
-}
-
-/// After fork, in the child: its profile starts with what it inherited in use, as if it had allocated that itself.
-pub fn after_fork_in_child() {
-    trigger::forget();
-    RAISE.store(0, Ordering::Release);
-    EXEC.store(i64::MIN, Ordering::Relaxed);
-    go_on();
-    if !engine::is_held() {
-        // What the handler interrupted may be half written, and threads that are no longer there may hold locks.
-        thread::forget_other_threads();
-        engine::stop();
-        lock::abandon();
-        return;
-    }
-    lock::is_no_orphan();
-    let (mask, streams) = (
-        FORK_MASK.load(Ordering::Relaxed),
-        FORK_STREAMS.load(Ordering::Relaxed),
-    );
-    let torn = TORN.load(Ordering::Relaxed);
-    if torn {
-        // Some locks are held for good by threads that are not here.
-        engine::stop();
-        lock::abandon();
-    }
-    engine::LIVE.release_all();
-    release_after_fork();
-    thread::forget_other_threads();
-    engine::LIVE.disown();
-    access::prepare();
-    PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
-    if !torn {
-        engine::rebase();
-    }
-    NAMING.with(Naming::forked);
-    let (triggers, follow) = OPTIONS
-        .with(|o| o.as_ref().map(|o| (o.triggers, o.follow_children)))
-        .unzip();
-    if follow == Some(false) {
-        engine::stop();
-    }
-    if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
-        && let Some(triggers) = triggers
-    {
-        // A thread made here would surprise the child; its allocations look at the clock instead.
-        trigger::count_time_inline(&triggers);
-    }
-    engine::end_apart();
-    sys::restore_signals(mask);
-    if streams {
-        weak::streams(Streams::Reset);
     }
 }

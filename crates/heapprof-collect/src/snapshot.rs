@@ -218,6 +218,7 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
     let filename = builder.text(&String::from_utf8_lossy(&mapping.path));
     let hex: String = mapping
         .build_id
+        .get()
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect();

@@ -97,15 +97,7 @@ impl<'a> Dwarf<'a> {
         let Some(context) = &self.context else {
             return Ok(());
         };
-        let mut result = context.find_frames(address);
-        let mut frames = loop {
-            match result {
-                LookupResult::Output(frames) => break frames?,
-                LookupResult::Load { load, continuation } => {
-                    result = continuation.resume(self.split(&load));
-                }
-            }
-        };
+        let mut frames = self.loaded(context.find_frames(address))?;
         while let Some(frame) = frames.next()? {
             let name = frame.function.as_ref().map(|f| f.raw_name()).transpose()?;
             let name = name.as_deref().unwrap_or_default();
@@ -134,16 +126,23 @@ impl<'a> Dwarf<'a> {
         entry: gimli::UnitOffset,
         name: &str,
     ) -> Option<String> {
-        let mut result = context.find_dwarf_and_unit(address);
-        let unit = loop {
+        let unit = self.loaded(context.find_dwarf_and_unit(address))?;
+        self.scopes.qualified(unit, entry, name)
+    }
+
+    /// What a lookup comes to, with the parts that the compiler left in files of their own.
+    fn loaded<L: LookupContinuation<Buf = Reader<'a>>>(
+        &self,
+        mut result: LookupResult<L>,
+    ) -> L::Output {
+        loop {
             match result {
-                LookupResult::Output(unit) => break unit?,
+                LookupResult::Output(output) => return output,
                 LookupResult::Load { load, continuation } => {
                     result = continuation.resume(self.split(&load));
                 }
             }
-        };
-        self.scopes.qualified(unit, entry, name)
+        }
     }
 
     /// What was missing or damaged so far.
