@@ -212,3 +212,70 @@ int main(int argc, char **argv) {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 22 0 0\n");
 }
+
+/// Recordings of other periods begin while threads allocate: an event counts in one of them, or in none.
+#[test]
+fn recordings_begin_under_load() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int done;
+static void *work(void *seed) {
+    unsigned r = (unsigned)(long)seed;
+    void *p[64] = {0};
+    while (!done) {
+        r = r * 1103515245 + 12345;
+        void **at = &p[r >> 16 & 63];
+        if (r & 0x40000000) free(*at), *at = malloc(16 + (r >> 8 & 255));
+        else *at = realloc(*at, 16 + (r >> 8 & 255));
+    }
+    for (int i = 0; i < 64; i++) free(p[i]);
+    return NULL;
+}
+int main(int argc, char **argv) {
+    int (*start)(const char *, unsigned long) = (int (*)(const char *, unsigned long))dlsym(RTLD_DEFAULT, "heapprof_start");
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    pthread_t threads[4];
+    for (long i = 0; i < 4; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
+    int failed = 0;
+    for (int i = 0; i < 600; i++) {
+        failed += start(NULL, i % 2 ? 512 : i % 3 ? 8192 : 0) != 0;
+        usleep(2000);
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%d.pb.gz", argv[argc - 1], i);
+        if (i % 4 < 2) failed += dump(path) != 0;
+    }
+    done = 1;
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    printf("%d\n", failed);
+    return 0;
+}
+"#;
+    let built = build(source, "gcc -O1 -pthread");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(&built.program);
+    let output = command
+        .arg(folder.path())
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
+    let mut dumps = 0;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let profile = decode(std::fs::File::open(&path).unwrap()).unwrap();
+        let samples = &profile.samples;
+        for i in 0..samples.len() {
+            let values = samples.values(i);
+            assert!(values.iter().all(|&v| v >= 0), "{path:?}: {values:?}");
+        }
+        dumps += 1;
+    }
+    assert_eq!(dumps, 300);
+}

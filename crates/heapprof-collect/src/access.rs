@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
-use crate::engine::PROCESS;
+use crate::engine::{self, PROCESS};
 use crate::lock::{self, Lock};
 use crate::sys;
 use crate::thread::{self, ThreadState};
@@ -44,13 +44,27 @@ pub(crate) enum Access {
     Relaxed,
     /// With others, near the peak: what is in use is counted event by event.
     Strict,
+    /// Another recording began while they were closed in the middle of the event, which is of neither then.
+    Overtaken,
 }
 
-/// Opens the books for one event.
+/// Opens the books for one event of the thread's recording; not if another recording has begun since.
 ///
 /// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks only.
 #[inline(always)]
-pub(crate) fn open(state: &ThreadState) -> Access {
+pub(crate) fn open(state: &ThreadState) -> Option<Access> {
+    let access = enter(state);
+    // No recording begins from here to `close`: it would wait for this thread.
+    if state.recording.get() == engine::recording() {
+        return Some(access);
+    }
+    close(state);
+    None
+}
+
+/// As [`open`], whatever is recorded.
+#[inline(always)]
+fn enter(state: &ThreadState) -> Access {
     state.inside.store(true, Ordering::Relaxed);
     // The kernel's barrier makes this order hold on the processor too.
     compiler_fence(Ordering::SeqCst);
@@ -78,6 +92,16 @@ pub(crate) fn close(state: &ThreadState) {
     state.inside.store(false, Ordering::Release);
 }
 
+/// Opens the books again in the middle of an event.
+fn reopen(state: &ThreadState) -> Access {
+    let access = enter(state);
+    if state.recording.get() == engine::recording() {
+        access
+    } else {
+        Access::Overtaken
+    }
+}
+
 /// From now on what is in use is counted event by event, and known exactly. The caller has the books open.
 #[cold]
 pub(crate) fn be_strict(state: &ThreadState) -> Access {
@@ -88,7 +112,7 @@ pub(crate) fn be_strict(state: &ThreadState) -> Access {
     } else {
         PROCESS.strict.store(true, Ordering::SeqCst);
     }
-    open(state)
+    reopen(state)
 }
 
 /// Takes all budgets back, for fork and for a new recording. The caller holds [`lock()`].
@@ -132,6 +156,8 @@ pub(crate) enum Claim {
     Changed,
     /// Its owner keeps it: a signal handler that interrupted its event waits for something, perhaps for this thread.
     Refused,
+    /// The books are another recording's by now.
+    Overtaken,
 }
 
 impl Owner {
@@ -183,9 +209,10 @@ impl Owner {
                     }
                 }
             }
-            *access = open(state);
+            *access = reopen(state);
         }
         match (self.is(state), left) {
+            _ if *access == Access::Overtaken => Claim::Overtaken,
             (true, _) => Claim::Own,
             (false, true) => Claim::Changed,
             (false, false) => Claim::Refused,

@@ -18,6 +18,17 @@ pub(crate) struct Cell {
     pub(crate) fall: AtomicU64,
 }
 
+/// What became of an allocation that was to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// It is counted.
+    Quietly,
+    /// It is counted, and the alarm rings.
+    Alarm,
+    /// It is not: its recording is over.
+    Overtaken,
+}
+
 /// Objects and bytes.
 #[derive(Default)]
 pub(crate) struct Sum {
@@ -175,23 +186,26 @@ impl Process {
         false
     }
 
-    /// Counts an allocation; whether the alarm rings. The books are open, and may have to be opened otherwise.
-    #[inline]
+    /// Counts an allocation. The books are open, and may have to be opened otherwise.
+    #[inline(always)]
     pub(crate) fn allocated(
         &self,
         state: &ThreadState,
         cell: &Cell,
         weight: Weight,
         access: &mut Access,
-    ) -> bool {
+    ) -> Counted {
         let bytes = weight.bytes as i64;
         while *access == Access::Relaxed {
             if self.spend(state, bytes) {
                 cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
                 cell.allocated.add(weight);
-                return false;
+                return Counted::Quietly;
             }
             *access = access::be_strict(state);
+            if *access == Access::Overtaken {
+                return Counted::Overtaken;
+            }
         }
         let mut epoch = self.epoch.load(Ordering::Acquire);
         let now;
@@ -222,7 +236,11 @@ impl Process {
         }
         cell.settle(epoch >> 1);
         cell.allocated.add(weight);
-        now > self.alarm.load(Ordering::Relaxed)
+        if now > self.alarm.load(Ordering::Relaxed) {
+            Counted::Alarm
+        } else {
+            Counted::Quietly
+        }
     }
 
     /// Ends a rise to a new peak, if there is one; the epoch after it.
@@ -267,6 +285,8 @@ impl Process {
                     state.budget.set(budget);
                 }
             }
+            // Whoever was overtaken counts nothing any more.
+            Access::Overtaken => return,
             Access::Strict => {
                 self.in_use.fetch_sub(bytes, Ordering::AcqRel);
                 epoch = self.end_rise(self.epoch.load(Ordering::Acquire));

@@ -89,6 +89,7 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     MODE.store(Mode::Off as u8, Ordering::SeqCst);
     // Raised before the books are waited for: who finds it unchanged with the books open is in time for the old ones.
     RECORDING.fetch_add(1, Ordering::SeqCst);
+    crate::regions::clear();
     {
         let _changing = access::lock().lock();
         access::collect_budgets();
@@ -97,7 +98,6 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
         }
     }
     reset_cells(|_| [0, 0]);
-    crate::regions::clear();
     PROCESS.restart(0);
     PERIOD.store(period, Ordering::SeqCst);
     filter::fill(if exact { filter::STUCK } else { 0 });

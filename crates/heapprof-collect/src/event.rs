@@ -2,7 +2,7 @@
 
 use crate::access::{self, Access};
 use crate::capture::{self, Captured, Frame};
-use crate::counters::Weight;
+use crate::counters::{Counted, Weight};
 use crate::engine::{
     self, DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, leave, mode, period,
     state_of,
@@ -38,6 +38,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                     count(&DROPPED.no_memory);
                     return real();
                 };
+                state.recording.set(recording);
                 enter(block);
                 // What the real one does meanwhile hides the wait for the stack's place in the tables.
                 let captured = state.record.capture(frame);
@@ -47,7 +48,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 // Even if there is no block: the record is of this stack now, and the next one may be the same.
                 let stack = number(state, frame, captured);
                 if !address.is_null() {
-                    record::<true>(state, address, stack, size, recording);
+                    record::<true>(state, address, stack, size);
                 }
                 leave(block, 0);
                 address
@@ -85,24 +86,26 @@ unsafe fn allocate_sampled(
                 return real();
             }
         }
+        state.recording.set(recording);
         enter(block);
         let stack = stack(state, frame);
         let address = real();
         if !address.is_null() {
-            record::<false>(state, address, stack, size, recording);
+            record::<false>(state, address, stack, size);
         }
-        leave_of(recording, block, state.random.interval(period()));
+        let next = state.random.interval(period());
+        leave_recording(state, block, next);
         address
     }
 }
 
-/// Ends an event of a recording. One that began meanwhile begins for this thread too.
+/// Ends an event. A recording that began meanwhile begins for this thread too.
 ///
 /// # Safety
 /// As of [`leave`].
 #[inline(always)]
-unsafe fn leave_of(recording: u64, block: *mut Block, countdown: u64) {
-    let same = recording == engine::recording();
+unsafe fn leave_recording(state: &ThreadState, block: *mut Block, countdown: u64) {
+    let same = state.recording.get() == engine::recording();
     // SAFETY: the caller's contract.
     unsafe { leave(block, if same { countdown } else { 0 }) };
 }
@@ -175,14 +178,13 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
     id
 }
 
-/// Enters a new block in the books, if they are still those of `recording`.
+/// Enters a new block in the books, if they are still those of the event's recording.
 #[inline(always)]
 fn record<const EXACT: bool>(
     state: &mut ThreadState,
     address: *mut u8,
     stack: Option<u32>,
     size: usize,
-    recording: u64,
 ) {
     LIVE.prefetch(address as usize);
     let cell = stack.map_or(std::ptr::null_mut(), |stack| {
@@ -195,20 +197,21 @@ fn record<const EXACT: bool>(
     };
     let size = size as u64;
     let (block, weight) = (LiveBlock { stack, size }, weight_of::<EXACT>(size));
-    let mut access = access::open(state);
-    // With the books open no other recording begins.
-    if recording != engine::recording() {
+    let Some(mut access) = access::open(state) else {
+        return;
+    };
+    let counted = PROCESS.allocated(state, cell, weight, &mut access);
+    if counted == Counted::Overtaken {
         access::close(state);
         return;
     }
-    let alarm = PROCESS.allocated(state, cell, weight, &mut access);
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
     access::close(state);
-    if alarm {
+    if counted == Counted::Alarm {
         trigger::alarm();
     }
     if !matches!(inserted, Ok(None)) {
-        not_as_expected::<EXACT>(state, inserted, block, recording);
+        not_as_expected::<EXACT>(state, inserted, block);
     }
     if inserted.is_ok() {
         if EXACT {
@@ -240,17 +243,19 @@ fn not_as_expected<const EXACT: bool>(
     state: &mut ThreadState,
     inserted: Result<Option<LiveBlock>, Full>,
     block: LiveBlock,
-    recording: u64,
 ) {
+    if state.recording.get() != engine::recording() {
+        return;
+    }
     match inserted {
         Ok(Some(old)) => {
             count(&DROPPED.unseen);
-            settle::<EXACT>(state, old, recording);
+            settle::<EXACT>(state, old);
         }
         Ok(None) => {}
         Err(Full) => {
             count(&DROPPED.no_memory);
-            settle::<EXACT>(state, block, recording);
+            settle::<EXACT>(state, block);
         }
     }
 }
@@ -268,15 +273,13 @@ fn weight_of<const EXACT: bool>(size: u64) -> Weight {
     }
 }
 
-/// Takes a block out of the books, if they are still those of `recording`.
+/// Counts the end of a block that was taken out of the table, in the event's recording only.
 #[inline]
-fn settle<const EXACT: bool>(state: &mut ThreadState, block: LiveBlock, recording: u64) {
+fn settle<const EXACT: bool>(state: &mut ThreadState, block: LiveBlock) {
     let weight = weight_of::<EXACT>(block.size);
-    let access = access::open(state);
-    if recording != engine::recording() {
-        access::close(state);
+    let Some(access) = access::open(state) else {
         return;
-    }
+    };
     settle_open(state, block, weight, access);
     access::close(state);
     report::<EXACT>(state, FREED, weight);
@@ -308,7 +311,7 @@ fn note_end<const EXACT: bool>(state: &mut ThreadState, address: usize, block: L
 /// Forgets a block without counting its end yet.
 #[inline(always)]
 fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
-    let mut access = access::open(state);
+    let mut access = access::open(state)?;
     let block = LIVE.remove(address as usize, state, &mut access);
     access::close(state);
     block
@@ -334,26 +337,25 @@ pub fn release(address: *mut u8) {
             count(&DROPPED.no_memory);
             return;
         };
+        state.recording.set(recording);
         enter(block);
         // The real free reads the block's header: its miss and ours overlap.
         hint(address.wrapping_sub(16));
         if mode == Mode::Exact {
-            forget::<true>(state, address, recording);
+            forget::<true>(state, address);
         } else {
-            forget::<false>(state, address, recording);
+            forget::<false>(state, address);
         }
-        leave_of(recording, block, countdown);
+        leave_recording(state, block, countdown);
     }
 }
 
-/// Takes a block that ends out of the books, if they are still those of `recording`.
+/// Takes a block that ends out of the books, if they are still those of the event's recording.
 #[inline(always)]
-fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8, recording: u64) {
-    let mut access = access::open(state);
-    if recording != engine::recording() {
-        access::close(state);
+fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8) {
+    let Some(mut access) = access::open(state) else {
         return;
-    }
+    };
     let freed = LIVE.remove(address as usize, state, &mut access);
     if let Some(freed) = freed {
         let weight = weight_of::<EXACT>(freed.size);
@@ -363,7 +365,7 @@ fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8, recordin
         report::<EXACT>(state, FREED, weight);
     } else {
         access::close(state);
-        if EXACT {
+        if EXACT && access != Access::Overtaken {
             count(&DROPPED.unknown);
         }
     }
@@ -425,6 +427,7 @@ fn reallocate_chosen<const EXACT: bool>(
                 (chosen, next) = (false, next - (size as u64 + 1));
             }
         }
+        state.recording.set(recording);
         enter(block);
         let freed = take(state, old);
         let stack = if chosen { stack(state, frame) } else { None };
@@ -437,23 +440,22 @@ fn reallocate_chosen<const EXACT: bool>(
         match freed {
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
-                let mut access = access::open(state);
-                if recording == engine::recording() {
+                if let Some(mut access) = access::open(state) {
                     let _ = LIVE.insert(old as usize, freed, state, &mut access);
+                    access::close(state);
                 }
-                access::close(state);
             }
             Some(freed) => {
                 note_end::<EXACT>(state, old as usize, freed);
-                settle::<EXACT>(state, freed, recording);
+                settle::<EXACT>(state, freed);
             }
             None if EXACT && !address.is_null() => count(&DROPPED.unknown),
             None => {}
         }
         if chosen && !address.is_null() {
-            record::<EXACT>(state, address, stack, size, recording);
+            record::<EXACT>(state, address, stack, size);
         }
-        leave_of(recording, block, next);
+        leave_recording(state, block, next);
         address
     }
 }

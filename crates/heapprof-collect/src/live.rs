@@ -134,12 +134,18 @@ impl LiveTable {
         state: &ThreadState,
         access: &mut Access,
     ) -> Result<Option<Block>, Full> {
-        self.with(address, state, access, |table, key, start| {
-            if table.is_filled() && !self.grow(table, address) {
-                return Err(Full);
-            }
-            table.insert(key, start, block)
-        })
+        self.with(
+            address,
+            state,
+            access,
+            #[inline(always)]
+            |table, key, start| {
+                if table.is_filled() && !self.grow(table, address) {
+                    return Err(Full);
+                }
+                table.insert(key, start, block)
+            },
+        )
         .unwrap_or(Err(Full))
     }
 
@@ -321,6 +327,7 @@ impl Part {
             match self.owner.claim(state, access) {
                 Claim::Own => return Some(false),
                 Claim::Changed => {}
+                Claim::Overtaken => return None,
                 Claim::Refused => {
                     count(&DROPPED.held_up);
                     return None;
@@ -467,14 +474,14 @@ mod tests {
             address: usize,
             block: Block,
         ) -> Result<Option<Block>, Full> {
-            let mut access = access::open(state);
+            let mut access = access::open(state).unwrap();
             let result = self.insert(address, block, state, &mut access);
             access::close(state);
             result
         }
 
         fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
-            let mut access = access::open(state);
+            let mut access = access::open(state).unwrap();
             let result = self.remove(address, state, &mut access);
             access::close(state);
             result

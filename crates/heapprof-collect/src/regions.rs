@@ -32,6 +32,7 @@ pub(crate) fn clear() {
 
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).
 pub fn map(address: usize, len: usize, frame: Frame) {
+    let recording = engine::recording();
     // The kernel maps whole pages.
     let Some(len) = len.checked_next_multiple_of(4096) else {
         return;
@@ -43,9 +44,14 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     books::with_books(|books| {
         if !arena::reserve(ROOM) {
             count(&DROPPED.no_memory);
-        } else if let Some(stack) = books.allocated(frame, len as u64) {
+        } else if let Some(stack) = books.allocated(recording, frame, len as u64) {
             let end = address.saturating_add(len);
-            REGIONS.with(|regions| regions.insert(address, Region { end, stack }));
+            REGIONS.with(|regions| {
+                // A new one raises its number before it clears the regions.
+                if recording == engine::recording() {
+                    regions.insert(address, Region { end, stack });
+                }
+            });
         }
     });
 }

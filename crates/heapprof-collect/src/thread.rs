@@ -22,6 +22,8 @@ pub(crate) struct ThreadState {
     block: AtomicPtr<Block>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
+    /// Which recording its event is of. Its thread's own.
+    pub(crate) recording: std::cell::Cell<u64>,
     /// Shared events since it was last looked whether the heap is low. Its thread's own.
     pub(crate) shared_events: std::cell::Cell<u32>,
     /// Bytes that count as in use already but are not. Its thread's own, unless it is waited for.
