@@ -279,3 +279,48 @@ int main(int argc, char **argv) {
     }
     assert_eq!(dumps, 300);
 }
+
+/// The clock of a recording ends with it; and a profile that is asked for by name is pprof's, whatever the recording's are.
+#[test]
+fn a_recording_without_an_interval_has_none() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) {
+    void (*of_gperftools)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "HeapProfilerStart");
+    int (*start)(const char *, unsigned long) = (int (*)(const char *, unsigned long))dlsym(RTLD_DEFAULT, "heapprof_start");
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    of_gperftools("first");
+    int failed = dump("named.pb.gz");
+    failed += start("second.%n.pb.gz", 0);
+    for (int i = 0; i < 150; i++) {
+        usleep(10000);
+        free(malloc(3 << 20));
+    }
+    printf("%d\n", failed);
+    return 0;
+}
+"#;
+    let built = build(source, "gcc -O1 -pthread");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(&built.program);
+    let output = command
+        .current_dir(folder.path())
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .env("HEAP_PROFILE_TIME_INTERVAL", "1")
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(out, "0\n", "{output:?}");
+    read(&folder.path().join("named.pb.gz"), "dump: request");
+    let entries = std::fs::read_dir(folder.path()).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<_> = entries.map(name).collect();
+    names.sort();
+    assert_eq!(names, ["named.pb.gz", "second.0001.pb.gz"]);
+}

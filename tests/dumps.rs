@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::built::{self, have};
 use crate::expectations::{Sums, check};
@@ -285,5 +286,25 @@ fn the_profile_before_an_exec_stays() {
         }
         assert_eq!(reasons.get("exec"), Some(&6), "round {round}: {reasons:?}");
         assert_eq!(reasons.get("exit"), Some(&1), "round {round}: {reasons:?}");
+    }
+}
+
+/// When all other threads have ended the process ends, also where the clock's thread rarely looks.
+#[test]
+fn the_clock_keeps_no_program_alive() {
+    let Some(binaries) = build("lifecycle_ends.c") else {
+        return;
+    };
+    for interval in ["30ms", "1s"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorded = command(folder.path());
+        recorded
+            .args(["record", "--exact", "--interval", interval])
+            .args(["-o", "d.%p.%n.pb.gz", "--"])
+            .arg(&binaries[0])
+            .arg("main-leaves-first");
+        let run = crate::watched::run(recorded, folder.path(), Duration::from_secs(20));
+        let run = run.unwrap_or_else(|why| panic!("{interval}: {why}"));
+        assert_eq!(run.code, 0, "{interval}: {}", run.err);
     }
 }

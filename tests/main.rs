@@ -89,6 +89,8 @@ mod sampling;
 mod peak;
 // Profiles that are written on the way.
 mod dumps;
+// What a program maps itself.
+mod mmap;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
 // Bugs that were found, and stay mended.

@@ -111,6 +111,7 @@ const LIFECYCLE: &[Case] = &[
     case("lifecycle_starts.c", &[], 0),
     case("lifecycle_tls.cc", &[], 0),
     case("lifecycle_key.c", &[], 0),
+    case("lifecycle_key_first.c", &[], 0),
     case("lifecycle_atexit.c", &[], 17),
     case("lifecycle_atexit_first.c", &[], 6),
     case("lifecycle_static.cc", &[], 18),

@@ -198,6 +198,13 @@ fn empty_stacks_have_a_row() {
         left out 64
     "#]]
     .assert_eq(&rows(samples::empty_stacks(), &query));
+    // Also where there is no frame anywhere.
+    let mut nothing_else = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    nothing_else.folded("", &[64]);
+    expect![[r#"
+        left out 64
+    "#]]
+    .assert_eq(&rows(nothing_else.finish(), &query));
 }
 
 #[test]

@@ -463,3 +463,33 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
         "{deepest} {counts:?}"
     );
 }
+
+/// A stripped program's functions have addresses for names; where that is most of the profile, record says so.
+#[test]
+fn a_stripped_program_is_said() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r"
+#include <stdlib.h>
+static void *volatile kept;
+__attribute__((noinline)) static int inner(int n) { kept = malloc(n); return n + 1; }
+__attribute__((noinline)) static int middle(int n) { return inner(n) + 1; }
+__attribute__((noinline)) static int outer(int n) { return middle(n) + 1; }
+int main(void) { return outer(100) == 103 && outer(7) == 10 ? 0 : 1; }
+";
+    for (options, said) in [("-O1", false), ("-O1 -s", true)] {
+        let built = build(source, &format!("gcc {options}"));
+        let folder = tempfile::tempdir().unwrap();
+        let recorded = command(folder.path())
+            .args(["record", "--exact", "-o", "p.pb.gz", "--"])
+            .arg(&built.program)
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&recorded.stderr);
+        assert_eq!(recorded.status.code(), Some(0), "{err}");
+        let note = "places have no names, most of them in ";
+        assert_eq!(err.contains(note), said, "{options}: {err}");
+        assert_eq!(err.contains("--debug-dir DIR p.pb.gz"), said, "{err}");
+    }
+}

@@ -454,6 +454,11 @@ fn a_database_changed_by_hand_is_damaged() {
         ("UPDATE sample SET stack = 8589934592 WHERE value = 1", 2),
         ("UPDATE stack SET location = -7 WHERE id = 1", 2),
         ("UPDATE stack SET parent = 9 WHERE id = 2", 2),
+        ("UPDATE sample SET label_set = 5 WHERE value = 1", 2),
+        (
+            "PRAGMA foreign_keys = OFF; UPDATE location SET mapping = 5",
+            2,
+        ),
     ] {
         let db = folder.join("heapprof.db");
         let _ = std::fs::remove_file(&db);

@@ -101,7 +101,8 @@ impl View {
         if let Some((root, _)) = added {
             stack.extend(root);
         }
-        if filter.frame.is_empty() {
+        // A profile without any frame has no bits, and yet none in focus.
+        if filter.frame.is_empty() && !filter.focus && !filter.show_from {
             return true;
         }
         self.frame_filters(stack)

@@ -100,10 +100,10 @@ fn pages(size: usize) -> usize {
 // SAFETY: blocks are disjoint pieces of private mappings, as large and aligned as their power of two or a page.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > PAGE {
+            return std::ptr::null_mut();
+        }
         let Some(class) = class(layout) else {
-            if layout.align() > PAGE {
-                return std::ptr::null_mut();
-            }
             return LISTS.with(|lists| lists.pages(pages(layout.size())));
         };
         LISTS.with(|lists| {

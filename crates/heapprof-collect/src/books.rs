@@ -4,12 +4,13 @@ use crate::capture::Frame;
 use crate::counters::{Counted, Weight};
 use crate::engine::{self, PROCESS, guarded, is_exact, state_of};
 use crate::event::stack;
-use crate::thread::ThreadState;
+use crate::thread::{Own, ThreadState};
 use crate::{access, sampler, tls, trigger};
 
 /// The books, for events that are counted one by one in either mode.
 pub(crate) struct Books<'a> {
-    state: &'a mut ThreadState,
+    state: &'a ThreadState,
+    own: &'a mut Own,
 }
 
 /// What one object and one byte count in the recording's mode.
@@ -26,8 +27,16 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
     let block = tls::current();
     guarded(|| {
         // SAFETY: the block is this thread's own, and busy.
-        if let Some(state) = unsafe { state_of(block).as_mut() } {
-            work(&mut Books { state });
+        if let Some(state) = unsafe { state_of(block).as_ref() } {
+            // SAFETY: this is its one event.
+            let own = unsafe { state.own() };
+            work(&mut Books { state, own });
+        }
+        // SAFETY: as above.
+        unsafe {
+            if (*block).ended {
+                engine::release_late(block);
+            }
         }
     });
 }
@@ -35,7 +44,7 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
 impl Books<'_> {
     /// Counts an allocation that is not in the live table; its stack, unless `recording` is over.
     pub(crate) fn allocated(&mut self, recording: u64, frame: Frame, bytes: u64) -> Option<u32> {
-        let stack = stack(self.state, frame)?;
+        let stack = stack(self.own, frame)?;
         // SAFETY: as in `record`.
         let cell = unsafe { self.state.cells.touch(stack as usize).as_ref()? };
         let units = units();

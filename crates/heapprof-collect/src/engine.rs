@@ -222,7 +222,7 @@ pub fn charge(size: usize) -> bool {
 
 /// This thread's tables; null when there is no memory for them.
 #[inline]
-pub(crate) unsafe fn state_of(block: *mut Block) -> *mut ThreadState {
+pub(crate) unsafe fn state_of(block: *mut Block) -> *const ThreadState {
     // SAFETY: the block is this thread's own.
     unsafe {
         if (*block).state.is_null() {
@@ -239,7 +239,7 @@ unsafe fn first_event(block: *mut Block) {
         let busy = std::mem::replace(&mut (*block).busy, 1);
         (*block).state = ThreadState::acquire();
         // The block of a thread whose end is not noticed is not kept: it may be gone.
-        if (*block).ended == 0 && !(*block).state.is_null() && thread::watch_end(block) {
+        if !(*block).ended && !(*block).state.is_null() && thread::watch_end(block) {
             thread::know(block);
         }
         (*block).busy = busy;
@@ -261,11 +261,12 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     // SAFETY: the block is this thread's own.
     unsafe {
-        (*block).countdown = countdown;
-        (*block).busy = 0;
-        if (*block).ended != 0 {
+        // Still busy: a handler that comes in between must find no state that is another thread's by then.
+        if (*block).ended {
             release_late(block);
         }
+        (*block).countdown = countdown;
+        (*block).busy = 0;
     }
     if trigger::pending() {
         trigger::run();
@@ -273,14 +274,15 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
 }
 
 /// After its thread's end was announced, a state is borrowed for one event at a time.
+///
+/// # Safety
+/// The block is this thread's own, and busy.
 #[cold]
-unsafe fn release_late(block: *mut Block) {
+pub(crate) unsafe fn release_late(block: *mut Block) {
     // SAFETY: the block is this thread's own.
     unsafe {
-        if (*block).ended >= 4
-            && let Some(state) = (*block).state.as_ref()
-        {
-            (*block).state = std::ptr::null_mut();
+        if let Some(state) = (*block).state.as_ref() {
+            (*block).state = std::ptr::null();
             state.release();
         }
     }

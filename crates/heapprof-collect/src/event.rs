@@ -12,7 +12,7 @@ use crate::live::{Block as LiveBlock, Full, hint};
 use crate::mappings;
 use crate::sampler;
 use crate::stacks::Stack;
-use crate::thread::ThreadState;
+use crate::thread::{Own, ThreadState};
 use crate::tls::{self, Block};
 use crate::trigger;
 
@@ -33,7 +33,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
         let recording = engine::recording();
         match mode() {
             Mode::Exact => {
-                let Some(state) = state_of(block).as_mut() else {
+                let Some(state) = state_of(block).as_ref() else {
                     (*block).countdown = 0;
                     count(&DROPPED.no_memory);
                     return real();
@@ -41,14 +41,15 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 state.recording.set(recording);
                 enter(block);
                 // What the real one does meanwhile hides the wait for the stack's place in the tables.
-                let captured = state.record.capture(frame);
-                foresee(state, captured);
+                let own = state.own();
+                let captured = own.record.capture(frame);
+                foresee(state, own, captured);
                 let address = real();
                 LIVE.prefetch(address as usize);
                 // Even if there is no block: the record is of this stack now, and the next one may be the same.
-                let stack = number(state, frame, captured);
+                let stack = number(own, frame, captured);
                 if !address.is_null() {
-                    record::<true>(state, address, stack, size);
+                    record::<true>(state, own, address, stack, size);
                 }
                 leave(block, 0);
                 address
@@ -73,27 +74,28 @@ unsafe fn allocate_sampled(
     // SAFETY: as in `allocate`.
     unsafe {
         let begins = begins(block);
-        let Some(state) = state_of(block).as_mut() else {
+        let Some(state) = state_of(block).as_ref() else {
             (*block).countdown = period();
             count(&DROPPED.no_memory);
             return real();
         };
+        state.recording.set(recording);
+        enter(block);
+        let own = state.own();
         if begins {
             // Every thread's first allocation comes here, for its countdown starts at zero.
-            let interval = state.random.interval(period());
+            let interval = own.random.interval(period());
             if interval > size as u64 {
-                (*block).countdown = interval - (size as u64 + 1);
+                leave_recording(state, block, interval - (size as u64 + 1));
                 return real();
             }
         }
-        state.recording.set(recording);
-        enter(block);
-        let stack = stack(state, frame);
+        let stack = stack(own, frame);
         let address = real();
         if !address.is_null() {
-            record::<false>(state, address, stack, size);
+            record::<false>(state, own, address, stack, size);
         }
-        let next = state.random.interval(period());
+        let next = own.random.interval(period());
         leave_recording(state, block, next);
         address
     }
@@ -112,31 +114,31 @@ unsafe fn leave_recording(state: &ThreadState, block: *mut Block, countdown: u64
 
 /// The number of the stack at `frame`.
 #[inline(always)]
-pub(crate) fn stack(state: &mut ThreadState, frame: Frame) -> Option<u32> {
-    let captured = state.record.capture(frame);
-    number(state, frame, captured)
+pub(crate) fn stack(own: &mut Own, frame: Frame) -> Option<u32> {
+    let captured = own.record.capture(frame);
+    number(own, frame, captured)
 }
 
 /// The number of the stack that was captured last, at `frame`.
 #[inline(always)]
-fn number(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
+fn number(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
     match captured {
-        Captured::Same if state.last_generation == mappings::generation() => state.last_stack,
+        Captured::Same if own.last_generation == mappings::generation() => own.last_stack,
         Captured::Known(stack) => Some(stack),
-        _ => changed_stack(state, frame, captured),
+        _ => changed_stack(own, frame, captured),
     }
 }
 
 /// Brings into the cache what a captured stack will need.
 #[inline(always)]
-fn foresee(state: &ThreadState, captured: Captured) {
+fn foresee(state: &ThreadState, own: &Own, captured: Captured) {
     let stack = match captured {
         Captured::Recorded => {
-            STACKS.prefetch(mixed(state.record.hash(), mappings::generation()));
+            STACKS.prefetch(mixed(own.record.hash(), mappings::generation()));
             return;
         }
         Captured::Known(stack) => Some(stack),
-        _ => state.last_stack,
+        _ => own.last_stack,
     };
     if let Some(stack) = stack {
         hint(state.cells.get(stack as usize).cast_const().cast());
@@ -149,9 +151,9 @@ fn mixed(hash: u64, generation: u32) -> u64 {
     (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
 }
 
-fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> Option<u32> {
+fn changed_stack(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
     let generation = mappings::generation();
-    let record = &mut state.record;
+    let record = &mut own.record;
     let deep = match captured {
         Captured::Unrecorded => Some(record.walk(frame)),
         _ => record.ends(),
@@ -167,21 +169,22 @@ fn changed_stack(state: &mut ThreadState, frame: Frame, captured: Captured) -> O
     } else {
         let hash = mixed(record.hash(), generation);
         let id = STACKS.find(hash).or_else(|| {
-            let base = state.last_stack.map(|last| (last, record.shared()));
+            let base = own.last_stack.map(|last| (last, record.shared()));
             let stack = Stack::on(base, record.frames());
             STACKS.find_or_insert(hash, generation, stack)
         });
         record.numbered(id, generation);
         id
     };
-    (state.last_stack, state.last_generation) = (id, generation);
+    (own.last_stack, own.last_generation) = (id, generation);
     id
 }
 
 /// Enters a new block in the books, if they are still those of the event's recording.
 #[inline(always)]
 fn record<const EXACT: bool>(
-    state: &mut ThreadState,
+    state: &ThreadState,
+    own: &mut Own,
     address: *mut u8,
     stack: Option<u32>,
     size: usize,
@@ -211,16 +214,16 @@ fn record<const EXACT: bool>(
         trigger::alarm();
     }
     if !matches!(inserted, Ok(None)) {
-        not_as_expected::<EXACT>(state, inserted, block);
+        not_as_expected::<EXACT>(state, own, inserted, block);
     }
-    if inserted.is_ok() {
-        if EXACT {
-            state.recent.allocated(address as usize);
-        } else {
-            filter::add(address as usize);
-        }
+    if EXACT && inserted.is_ok() {
+        own.recent.allocated(address as usize);
     }
-    report::<EXACT>(state, ALLOCATED, weight);
+    // A block that was known at this address is in the filter.
+    if !EXACT && inserted == Ok(None) {
+        filter::add(address as usize);
+    }
+    report::<EXACT>(own, ALLOCATED, weight);
 }
 
 const ALLOCATED: usize = 0;
@@ -228,19 +231,20 @@ const FREED: usize = 1;
 
 /// Adds to what the thread has not reported yet.
 #[inline(always)]
-fn report<const EXACT: bool>(state: &mut ThreadState, what: usize, weight: Weight) {
+fn report<const EXACT: bool>(own: &mut Own, what: usize, weight: Weight) {
     let finer = if EXACT { 0 } else { sampler::BYTE_BITS };
-    let sum = state.unreported[what].wrapping_add(weight.bytes >> finer);
-    state.unreported[what] = sum;
+    let sum = own.unreported[what].wrapping_add(weight.bytes >> finer);
+    own.unreported[what] = sum;
     if sum >= trigger::most_unreported() {
-        trigger::report(&mut state.unreported);
+        trigger::report(&mut own.unreported);
     }
 }
 
 /// A block that could not be remembered, or whose address was still taken.
 #[cold]
 fn not_as_expected<const EXACT: bool>(
-    state: &mut ThreadState,
+    state: &ThreadState,
+    own: &mut Own,
     inserted: Result<Option<LiveBlock>, Full>,
     block: LiveBlock,
 ) {
@@ -250,12 +254,12 @@ fn not_as_expected<const EXACT: bool>(
     match inserted {
         Ok(Some(old)) => {
             count(&DROPPED.unseen);
-            settle::<EXACT>(state, old);
+            settle::<EXACT>(state, own, old);
         }
         Ok(None) => {}
         Err(Full) => {
             count(&DROPPED.no_memory);
-            settle::<EXACT>(state, block);
+            settle::<EXACT>(state, own, block);
         }
     }
 }
@@ -275,14 +279,14 @@ fn weight_of<const EXACT: bool>(size: u64) -> Weight {
 
 /// Counts the end of a block that was taken out of the table, in the event's recording only.
 #[inline]
-fn settle<const EXACT: bool>(state: &mut ThreadState, block: LiveBlock) {
+fn settle<const EXACT: bool>(state: &ThreadState, own: &mut Own, block: LiveBlock) {
     let weight = weight_of::<EXACT>(block.size);
     let Some(access) = access::open(state) else {
         return;
     };
     settle_open(state, block, weight, access);
     access::close(state);
-    report::<EXACT>(state, FREED, weight);
+    report::<EXACT>(own, FREED, weight);
 }
 
 #[inline(always)]
@@ -295,12 +299,17 @@ fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Ac
 
 /// At a block's end: whether it was temporary, or that the filter no longer holds it.
 #[inline(always)]
-fn note_end<const EXACT: bool>(state: &mut ThreadState, address: usize, block: LiveBlock) {
+fn note_end<const EXACT: bool>(
+    state: &ThreadState,
+    own: &mut Own,
+    address: usize,
+    block: LiveBlock,
+) {
     if !EXACT {
         filter::remove(address);
         return;
     }
-    if state.recent.freed(address)
+    if own.recent.freed(address)
         // SAFETY: as in `record`.
         && let Some(temporary) = unsafe { state.temporary.touch(block.stack as usize).as_ref() }
     {
@@ -333,18 +342,19 @@ pub fn release(address: *mut u8) {
             return;
         }
         let countdown = (*block).countdown;
-        let Some(state) = state_of(block).as_mut() else {
+        let Some(state) = state_of(block).as_ref() else {
             count(&DROPPED.no_memory);
             return;
         };
         state.recording.set(recording);
         enter(block);
+        let own = state.own();
         // The real free reads the block's header: its miss and ours overlap.
         hint(address.wrapping_sub(16));
         if mode == Mode::Exact {
-            forget::<true>(state, address);
+            forget::<true>(state, own, address);
         } else {
-            forget::<false>(state, address);
+            forget::<false>(state, own, address);
         }
         leave_recording(state, block, countdown);
     }
@@ -352,7 +362,7 @@ pub fn release(address: *mut u8) {
 
 /// Takes a block that ends out of the books, if they are still those of the event's recording.
 #[inline(always)]
-fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8) {
+fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u8) {
     let Some(mut access) = access::open(state) else {
         return;
     };
@@ -361,8 +371,8 @@ fn forget<const EXACT: bool>(state: &mut ThreadState, address: *mut u8) {
         let weight = weight_of::<EXACT>(freed.size);
         settle_open(state, freed, weight, access);
         access::close(state);
-        note_end::<EXACT>(state, address as usize, freed);
-        report::<EXACT>(state, FREED, weight);
+        note_end::<EXACT>(state, own, address as usize, freed);
+        report::<EXACT>(own, FREED, weight);
     } else {
         access::close(state);
         if EXACT && access != Access::Overtaken {
@@ -413,24 +423,25 @@ fn reallocate_chosen<const EXACT: bool>(
         }
         let begins = !EXACT && chosen && begins(block);
         let countdown = (*block).countdown;
-        let Some(state) = state_of(block).as_mut() else {
+        let Some(state) = state_of(block).as_ref() else {
             if chosen {
                 (*block).countdown = if EXACT { 0 } else { period() };
             }
             count(&DROPPED.no_memory);
             return real();
         };
+        state.recording.set(recording);
+        enter(block);
+        let own = state.own();
         let mut next = if EXACT { 0 } else { countdown };
         if chosen && !EXACT {
-            next = state.random.interval(period());
+            next = own.random.interval(period());
             if begins && next > size as u64 {
                 (chosen, next) = (false, next - (size as u64 + 1));
             }
         }
-        state.recording.set(recording);
-        enter(block);
         let freed = take(state, old);
-        let stack = if chosen { stack(state, frame) } else { None };
+        let stack = if chosen { stack(own, frame) } else { None };
         let address = real();
         if recording != engine::recording() {
             // Another one began meanwhile, which knows nothing of the old block.
@@ -446,14 +457,14 @@ fn reallocate_chosen<const EXACT: bool>(
                 }
             }
             Some(freed) => {
-                note_end::<EXACT>(state, old as usize, freed);
-                settle::<EXACT>(state, freed);
+                note_end::<EXACT>(state, own, old as usize, freed);
+                settle::<EXACT>(state, own, freed);
             }
             None if EXACT && !address.is_null() => count(&DROPPED.unknown),
             None => {}
         }
         if chosen && !address.is_null() {
-            record::<EXACT>(state, address, stack, size);
+            record::<EXACT>(state, own, address, stack, size);
         }
         leave_recording(state, block, next);
         address

@@ -462,9 +462,9 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::atomic::AtomicBool;
 
-    fn state() -> &'static mut ThreadState {
+    fn state() -> &'static ThreadState {
         // SAFETY: a state of this thread's own, and there is memory for it.
-        unsafe { &mut *ThreadState::acquire() }
+        unsafe { &*ThreadState::acquire() }
     }
 
     impl LiveTable {

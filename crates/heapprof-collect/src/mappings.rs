@@ -339,60 +339,111 @@ fn build_id(start: usize, offset: u64) -> BuildId {
     find_build_id(start, offset).unwrap_or(BuildId::NONE)
 }
 
-fn find_build_id(start: usize, offset: u64) -> Option<BuildId> {
-    let word = |at: usize| {
-        let mut bytes = [0; 8];
-        (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
-    };
-    // The image's first page lies as far in front as the code in the file, if it was mapped in one piece.
-    let base = image_start(start, offset)?;
-    let headers = base + word(base + 32)? as usize;
-    let counts = word(base + 54)?;
-    let (size, count) = ((counts & 0xffff) as usize, (counts >> 16 & 0xffff) as usize);
-    let mut first_load = None;
-    for i in 0..count {
-        let at = headers + i * size;
-        let kind = word(at)? as u32;
-        let vaddr = word(at + 16)? as usize;
-        if kind == libc::PT_LOAD && first_load.is_none() {
-            first_load = Some(vaddr & !4095);
-        }
-        if kind != libc::PT_NOTE {
-            continue;
-        }
-        let bias = base.wrapping_sub(first_load.unwrap_or(0));
-        let (mut at, len) = (bias.wrapping_add(vaddr), word(at + 40)? as usize);
-        let end = at + len;
-        while at + 12 <= end {
-            let sizes = word(at)?;
-            let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);
-            let kind = word(at + 8)? as u32;
-            let is_gnu = name == 4 && word(at + 12)? as u32 == u32::from_le_bytes(*b"GNU\0");
-            let desc_at = at + 12 + name.next_multiple_of(4);
-            if kind == 3 && is_gnu && desc <= BuildId::LONGEST {
-                let mut id = BuildId::NONE;
-                id.len = sys::read_memory(desc_at, &mut id.bytes[..desc]);
-                return (id.len == desc).then_some(id);
-            }
-            at = desc_at + desc.next_multiple_of(4);
-        }
-    }
-    None
+/// A word of memory that may not be there.
+fn word(at: usize) -> Option<u64> {
+    let mut bytes = [0; 8];
+    (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-fn image_start(start: usize, offset: u64) -> Option<usize> {
-    let is_elf = |at: usize| {
-        let mut magic = [0; 5];
-        sys::read_memory(at, &mut magic) == 5 && magic == *b"\x7fELF\x02"
-    };
+fn find_build_id(start: usize, offset: u64) -> Option<BuildId> {
     let direct = start.checked_sub(offset as usize)?;
-    if is_elf(direct) {
-        return Some(direct);
+    // The image's first page lies as far in front as the code in the file, if it was mapped in one piece. Linkers may
+    // leave gaps of pages between file and memory: look a little further.
+    let mut bases = (0..64).filter_map(|pages| direct.checked_sub(pages * 4096));
+    let image =
+        bases.find_map(|base| Image::at(base).filter(|image| image.holds(start, offset)))?;
+    let mut notes = image
+        .headers()
+        .filter(|header| header.kind == libc::PT_NOTE);
+    notes.find_map(|notes| gnu_build_id(image.bias.wrapping_add(notes.address), notes.len))
+}
+
+/// An ELF file in memory.
+struct Image {
+    headers: usize,
+    size: usize,
+    count: usize,
+    /// What is added to the file's addresses.
+    bias: usize,
+}
+
+/// A program header: a piece of the file, and its place in memory.
+struct Header {
+    kind: u32,
+    offset: usize,
+    address: usize,
+    len: usize,
+}
+
+impl Image {
+    /// The image that begins at `base`, if one does.
+    fn at(base: usize) -> Option<Self> {
+        let mut magic = [0; 5];
+        if sys::read_memory(base, &mut magic) != 5 || magic != *b"\x7fELF\x02" {
+            return None;
+        }
+        let counts = word(base.checked_add(54)?)?;
+        let mut image = Self {
+            headers: base.wrapping_add(word(base + 32)? as usize),
+            size: (counts & 0xffff) as usize,
+            count: (counts >> 16 & 0xffff) as usize,
+            bias: base,
+        };
+        let first = image.headers().find(|h| h.kind == libc::PT_LOAD)?;
+        image.bias = base.wrapping_sub(first.address & !4095);
+        Some(image)
     }
-    // Linkers may leave gaps of pages between file and memory: look a little further.
-    (1..64)
-        .filter_map(|pages| direct.checked_sub(pages * 4096))
-        .find(|&at| is_elf(at))
+
+    fn headers(&self) -> impl Iterator<Item = Header> + '_ {
+        (0..self.count).map_while(|i| {
+            let mut words = [0; 40];
+            let at = self.headers.wrapping_add(i * self.size);
+            if sys::read_memory(at, &mut words) != words.len() {
+                return None;
+            }
+            let (words, _) = words.as_chunks();
+            let [kind, offset, address, _, len] =
+                std::array::from_fn(|i| u64::from_le_bytes(words[i]));
+            Some(Header {
+                kind: kind as u32,
+                offset: offset as usize,
+                address: address as usize,
+                len: len as usize,
+            })
+        })
+    }
+
+    /// Whether one of its pieces has the file's `offset` at `start`. Another library's header may lie below a mapping of
+    /// something else.
+    fn holds(&self, start: usize, offset: u64) -> bool {
+        let offset = offset as usize;
+        self.headers().any(|piece| {
+            let place = self.bias.wrapping_add(piece.address);
+            piece.kind == libc::PT_LOAD
+                && place.wrapping_sub(piece.offset) == start.wrapping_sub(offset)
+                && (piece.offset & !4095..piece.offset.saturating_add(piece.len)).contains(&offset)
+        })
+    }
+}
+
+/// The build id among the notes at `at`.
+fn gnu_build_id(mut at: usize, len: usize) -> Option<BuildId> {
+    let end = at.checked_add(len)?;
+    while at.checked_add(12)? <= end {
+        let sizes = word(at)?;
+        let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);
+        let kind = word(at + 8)? as u32;
+        let is_gnu =
+            name == 4 && word(at.checked_add(12)?)? as u32 == u32::from_le_bytes(*b"GNU\0");
+        let desc_at = at.checked_add(12 + name.next_multiple_of(4))?;
+        if kind == 3 && is_gnu && desc <= BuildId::LONGEST {
+            let mut id = BuildId::NONE;
+            id.len = sys::read_memory(desc_at, &mut id.bytes[..desc]);
+            return (id.len == desc).then_some(id);
+        }
+        at = desc_at.checked_add(desc.next_multiple_of(4))?;
+    }
+    None
 }
 
 #[cfg(test)]

@@ -120,8 +120,10 @@ impl ProbeTable {
         if table.is_none_or(|t| t.used.load(Ordering::Relaxed) * 2 > t.len()) {
             table = self.grow();
         }
+        // Not made for nothing: a number that is given is taken.
+        let table = table?;
         let value = make()?;
-        table?.place(key, value);
+        table.place(key, value);
         Some(value)
     }
 

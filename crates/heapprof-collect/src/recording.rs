@@ -181,6 +181,7 @@ pub fn is_running() -> bool {
 
 fn start_interval(triggers: &Triggers) {
     let Some(interval) = triggers.interval else {
+        stop_interval();
         return;
     };
     let ms = u32::try_from(interval.as_millis())
@@ -190,6 +191,12 @@ fn start_interval(triggers: &Triggers) {
         INTERVAL_MS.store(0, Ordering::Relaxed);
         trigger::count_time_inline(triggers);
     }
+}
+
+/// Ends the clock of an earlier recording, if one runs.
+fn stop_interval() {
+    INTERVAL_MS.store(0, Ordering::Relaxed);
+    ROUND.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A thread of our own that takes no signals; false where threads are denied.
@@ -216,7 +223,7 @@ extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
     const SLICE: u32 = 100;
     engine::apart(|| {
         let process = sys::process_id();
-        let mut slept = 0;
+        let (mut slept, mut unlooked) = (0, 0);
         loop {
             let ms = INTERVAL_MS.load(Ordering::Relaxed);
             if ROUND.load(Ordering::Relaxed) as usize != round as usize {
@@ -230,7 +237,8 @@ extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
             // SAFETY: `time` is valid; being woken early only makes a dump early.
             unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
             slept += slice;
-            if slept % SLICE == 0 && status::is_deserted() {
+            unlooked += slice;
+            if unlooked >= SLICE && std::mem::take(&mut unlooked) > 0 && status::is_deserted() {
                 // The main thread is gone and so are all others: without us the process would have ended.
                 // SAFETY: what libc does when the last thread ends.
                 unsafe { libc::exit(0) };
@@ -257,8 +265,7 @@ pub fn go_on() {
 /// Ends the recording; dumps still show what it recorded.
 pub fn stop() {
     engine::stop();
-    INTERVAL_MS.store(0, Ordering::Relaxed);
-    ROUND.fetch_add(1, Ordering::Relaxed);
+    stop_interval();
 }
 
 /// Whether this is the process that records, and not a vfork child that only shares its memory.
@@ -274,7 +281,7 @@ pub fn dump(reason: Reason) -> Result<CString, Error> {
     dump_named(reason, None)
 }
 
-/// Writes a dump to `path`, or to where the recording's pattern says; its path.
+/// Writes a dump in pprof's format to `path`, or in the recording's to where its pattern says; its path.
 ///
 /// # Errors
 /// See [`Error`].
@@ -346,15 +353,18 @@ fn is_about_to_exec() -> bool {
 }
 
 fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    let named = path.is_some();
     let path = match path {
         Some(path) => CString::new(path).map_err(|_| Error::NoOutput)?,
         None => NAMING
             .with(|naming| naming.next(&options.output, options.format, reason))
             .ok_or(Error::NoOutput)?,
     };
+    // What is asked for by name is ours; gperftools' functions know no names.
+    let format = if named { Format::Pprof } else { options.format };
     let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
     let mut totals = Totals::default();
-    output::write(&path, |file| match options.format {
+    output::write(&path, |file| match format {
         Format::Pprof => snapshot::write_profile(reason, file).map(|of| totals = of),
         Format::Text => text::write(file),
     })

@@ -1,9 +1,10 @@
 //! What the program mapped itself, counted like allocations; unmapped piece by piece, as mmap allows.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::arena;
-use crate::books;
+use crate::books::{self, Books};
 use crate::capture::Frame;
 use crate::engine::{self, DROPPED, Mode, count};
 use crate::lock::Locked;
@@ -40,7 +41,7 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     if engine::mode() == Mode::Off || len == 0 {
         return;
     }
-    unmap(address, len);
+    unmap(address, len, || 0);
     books::with_books(|books| {
         if !arena::reserve(ROOM) {
             count(&DROPPED.no_memory);
@@ -56,41 +57,51 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     });
 }
 
-/// Counts the end of whatever part of mappings lies in a range. The last part of a mapping takes its object along.
-pub fn unmap(address: usize, len: usize) {
-    let Some(len) = len.checked_next_multiple_of(4096) else {
-        return;
-    };
+/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that; what the kernel said. Where it
+/// refused (below zero), nothing has ended.
+///
+/// What is mapped there next, by another thread perhaps, is counted afterwards: the map is held meanwhile.
+pub fn unmap(address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
+    let len = len.checked_next_multiple_of(4096).unwrap_or(0);
     if engine::mode() == Mode::Off || len == 0 {
-        return;
+        return kernel();
     }
-    let end = address.saturating_add(len);
+    let (mut kernel, mut said) = (Some(kernel), 0);
     books::with_books(|books| {
         if !arena::reserve(ROOM) {
             count(&DROPPED.no_memory);
             return;
         }
         REGIONS.with(|regions| {
-            let mut before = end;
-            while let Some((&start, &region)) = regions.range(..before).next_back()
-                && region.end > address
-            {
-                before = start;
-                regions.remove(&start);
-                let mut left = 0;
-                for (start, end) in [
-                    (start, region.end.min(address)),
-                    (start.max(end), region.end),
-                ] {
-                    if start < end {
-                        left += 1;
-                        regions.insert(start, Region { end, ..region });
-                    }
-                }
-                let gone = region.end.min(end) - start.max(address);
-                // Of a mapping cut in two each half counts as an object from then on.
-                books.freed(region.stack, 1 - left, gone as u64);
+            said = kernel.take().map_or(0, |kernel| kernel());
+            if said >= 0 {
+                cut(regions, books, address..address.saturating_add(len));
             }
         });
     });
+    kernel.map_or(said, |kernel| kernel())
+}
+
+/// Takes a range out of the mappings. The last part of a mapping takes its object along.
+fn cut(regions: &mut BTreeMap<usize, Region>, books: &mut Books<'_>, gone: Range<usize>) {
+    let mut before = gone.end;
+    while let Some((&start, &region)) = regions.range(..before).next_back()
+        && region.end > gone.start
+    {
+        before = start;
+        regions.remove(&start);
+        let mut left = 0;
+        for (start, end) in [
+            (start, region.end.min(gone.start)),
+            (start.max(gone.end), region.end),
+        ] {
+            if start < end {
+                left += 1;
+                regions.insert(start, Region { end, ..region });
+            }
+        }
+        let bytes = region.end.min(gone.end) - start.max(gone.start);
+        // Of a mapping cut in two each half counts as an object from then on.
+        books.freed(region.stack, 1 - left, bytes as u64);
+    }
 }

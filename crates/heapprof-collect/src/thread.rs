@@ -3,17 +3,18 @@
 //! States are never freed. When a thread ends, the next new one takes over its state with the counters in
 //! it, which are sums and belong to no thread in particular.
 
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::capture::Record;
 use crate::chunks::Chunks;
-use crate::counters::{Cell, Recent, Temporary};
+use crate::counters::{self, Recent, Temporary};
 use crate::lock::Lock;
 use crate::sampler::Random;
 use crate::sys;
 use crate::tls::{self, Block};
 
-/// Tables of one thread at a time.
+/// Tables of one thread at a time. Others look at them, so that there is never a `&mut` to all of it.
 pub(crate) struct ThreadState {
     /// The next in the list of all; set once.
     next: *mut ThreadState,
@@ -23,17 +24,22 @@ pub(crate) struct ThreadState {
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
     /// Which recording its event is of. Its thread's own.
-    pub(crate) recording: std::cell::Cell<u64>,
+    pub(crate) recording: Cell<u64>,
     /// Shared events since it was last looked whether the heap is low. Its thread's own.
-    pub(crate) shared_events: std::cell::Cell<u32>,
+    pub(crate) shared_events: Cell<u32>,
     /// Bytes that count as in use already but are not. Its thread's own, unless it is waited for.
-    pub(crate) budget: std::cell::Cell<i64>,
+    pub(crate) budget: Cell<i64>,
+    pub(crate) cells: Chunks<counters::Cell>,
+    pub(crate) temporary: Chunks<Temporary>,
+    own: UnsafeCell<Own>,
+}
+
+/// What only the thread itself looks at.
+pub(crate) struct Own {
     pub(crate) random: Random,
     pub(crate) recent: Recent,
     /// Bytes allocated and freed since they were last added to the process's.
     pub(crate) unreported: [u64; 2],
-    pub(crate) cells: Chunks<Cell>,
-    pub(crate) temporary: Chunks<Temporary>,
     /// The stack of the last event that had one.
     pub(crate) last_stack: Option<u32>,
     pub(crate) last_generation: u32,
@@ -56,13 +62,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static ThreadState> {
 impl ThreadState {
     /// A state for the current thread: a dead thread's, or a new one; null without memory.
     #[cold]
-    pub(crate) fn acquire() -> *mut Self {
+    pub(crate) fn acquire() -> *const Self {
         for state in all() {
             let free = !state.taken.load(Ordering::Relaxed);
             if free && !state.taken.swap(true, Ordering::Acquire) {
-                let state = std::ptr::from_ref(state).cast_mut();
-                // SAFETY: `taken` makes it ours alone.
-                unsafe { (*state).record.reset() };
+                // SAFETY: `taken` makes it ours.
+                unsafe { state.own() }.record.reset();
                 return state;
             }
         }
@@ -73,8 +78,9 @@ impl ThreadState {
         // SAFETY: zeroed memory is a valid state; nobody else sees it until it is in the list.
         unsafe {
             (*new).taken = AtomicBool::new(true);
-            (*new).random.seed(new as u64);
-            (*new).record.reset();
+            let own = (*new).own.get_mut();
+            own.random.seed(new as u64);
+            own.record.reset();
             let mut head = ALL.load(Ordering::Acquire);
             loop {
                 (*new).next = head;
@@ -84,6 +90,17 @@ impl ThreadState {
                 }
             }
         }
+    }
+
+    /// What is the thread's own.
+    ///
+    /// # Safety
+    /// The caller is the state's thread, in the middle of an event, and asks once in it.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "one thread, one event, one reference")]
+    pub(crate) unsafe fn own(&self) -> &mut Own {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.own.get() }
     }
 
     /// Gives the state to whoever needs one next.
@@ -172,15 +189,14 @@ impl Key {
     }
 }
 
-/// Called by libc when a thread ends, in rounds: other destructors may allocate, so only the last round counts.
+/// Called by libc when a thread ends. There may be no other call, so nothing is kept from here on: what destructors that
+/// come later allocate and free has a state for one event at a time.
 unsafe extern "C" fn ended(block: *mut libc::c_void) {
     let block = block.cast::<Block>();
     // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
     unsafe {
-        (*block).ended += 1;
-        if (*block).ended < 4 {
-            watch_end(block);
-        } else if let Some(state) = (*block).state.as_ref() {
+        (*block).ended = true;
+        if let Some(state) = (*block).state.as_ref() {
             {
                 // A handler that forks here would wait for its own thread.
                 let mask = sys::block_signals();
@@ -189,7 +205,7 @@ unsafe extern "C" fn ended(block: *mut libc::c_void) {
                 drop(blocks);
                 sys::restore_signals(mask);
             }
-            (*block).state = std::ptr::null_mut();
+            (*block).state = std::ptr::null();
             // A thread that was cancelled in the middle of an event must not be waited for.
             state.inside.store(false, Ordering::Release);
             state.release();

@@ -8,11 +8,11 @@ pub(crate) struct Block {
     /// Bytes until the next sample. The hooks subtract; below zero they call in here.
     pub(crate) countdown: u64,
     /// The thread's tables, null until its first event.
-    pub(crate) state: *mut crate::thread::ThreadState,
+    pub(crate) state: *const crate::thread::ThreadState,
     /// Whether the thread is inside the collector.
     pub(crate) busy: u32,
-    /// How often the thread's end was announced.
-    pub(crate) ended: u32,
+    /// Whether the thread's end was announced.
+    pub(crate) ended: bool,
     /// The countdown, while the thread forks.
     pub(crate) held: u64,
     /// The recording that the countdown belongs to.
@@ -63,9 +63,9 @@ mod place {
         static BLOCK: UnsafeCell<super::Block> = const {
             UnsafeCell::new(super::Block {
                 countdown: 0,
-                state: std::ptr::null_mut(),
+                state: std::ptr::null(),
                 busy: 0,
-                ended: 0,
+                ended: false,
                 held: 0,
                 recording: 0,
                 forking: false,

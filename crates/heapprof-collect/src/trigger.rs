@@ -1,6 +1,6 @@
 //! When to dump besides at the end: noticed inside an allocation, done just after it.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::engine::PROCESS;
 use crate::lock::Locked;
@@ -20,8 +20,10 @@ static TRIGGERS: Locked<Triggers> = Locked::new(Triggers {
     allocated: None,
     freed: None,
 });
-static PENDING: AtomicBool = AtomicBool::new(false);
-static REASON: AtomicU8 = AtomicU8::new(0);
+/// What is to be done: a reason's number + 1, or [`NOTHING`].
+static PENDING: AtomicU8 = AtomicU8::new(NOTHING);
+const NOTHING: u8 = 0;
+const TERMINATED: u8 = Reason::Terminated as u8 + 1;
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 static FREED: AtomicU64 = AtomicU64::new(0);
 static ALLOCATED_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -38,7 +40,7 @@ pub(crate) fn lock() -> &'static crate::lock::Lock {
 /// Whether something is to be done after this event.
 #[inline(always)]
 pub(crate) fn pending() -> bool {
-    PENDING.load(Ordering::Relaxed)
+    PENDING.load(Ordering::Relaxed) != NOTHING
 }
 
 /// How much a thread may have allocated or freed without reporting it.
@@ -54,6 +56,7 @@ pub(crate) fn arm(triggers: Triggers) {
     let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
     REPORT.store((least / 64).clamp(1, MOST_UNREPORTED), Ordering::Relaxed);
     LAST_PEAK.store(0, Ordering::Relaxed);
+    DEADLINE.store(i64::MAX, Ordering::Relaxed);
     rearm();
 }
 
@@ -108,12 +111,10 @@ fn now() -> i64 {
 }
 
 fn ask(reason: Reason) {
-    if PENDING.load(Ordering::Acquire) && REASON.load(Ordering::Relaxed) == Reason::Terminated as u8
-    {
-        return;
-    }
-    REASON.store(reason as u8, Ordering::Relaxed);
-    PENDING.store(true, Ordering::Release);
+    // The end is not put off for anything else.
+    let _ = PENDING.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |pending| {
+        (pending != TERMINATED).then_some(reason as u8 + 1)
+    });
 }
 
 /// The heap passed the alarm's limit.
@@ -163,14 +164,14 @@ pub(crate) fn from_signal(reason: Reason) {
 
 /// In a forked child: what was asked for is the parent's.
 pub(crate) fn forget() {
-    PENDING.store(false, Ordering::Release);
+    PENDING.store(NOTHING, Ordering::Release);
 }
 
 /// Does what is pending.
 #[cold]
 pub(crate) fn run() {
-    if PENDING.swap(false, Ordering::AcqRel) {
-        let reason = Reason::from_number(REASON.load(Ordering::Relaxed));
+    if let Some(reason) = PENDING.swap(NOTHING, Ordering::AcqRel).checked_sub(1) {
+        let reason = Reason::from_number(reason);
         let mask = sys::block_signals();
         if recording::dump(reason).is_err() {
             // The limits that asked were switched off.

@@ -19,7 +19,11 @@ fn counted() -> bool {
 /// A system call with libc's convention: -1 and errno.
 unsafe fn call(n: libc::c_long, args: [usize; 6]) -> *mut c_void {
     // SAFETY: the program's own call, passed on to the kernel as libc would.
-    let result = unsafe { collect::sys::call(n, args) };
+    answered(unsafe { collect::sys::call(n, args) })
+}
+
+/// What the kernel said, by libc's convention.
+fn answered(result: isize) -> *mut c_void {
     if (-4095..0).contains(&result) {
         // SAFETY: errno is this thread's own.
         unsafe { *libc::__errno_location() = -result as c_int };
@@ -57,15 +61,12 @@ mmap!(mmap64);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    // Of what is no range of the program's pages the kernel unmaps nothing.
-    const END: usize = 1 << 47;
-    let end = (at as usize).checked_add(len);
-    if counted() && (at as usize).is_multiple_of(4096) && end.is_some_and(|end| end <= END) {
-        // Before the kernel: after it another thread may map there.
-        collect::unmap(at as usize, len);
-    }
     // SAFETY: munmap's contract.
-    unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) as isize as c_int }
+    let kernel = || unsafe { collect::sys::call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
+    answered(match counted() {
+        true => collect::unmap(at as usize, len, kernel),
+        false => kernel(),
+    }) as isize as c_int
 }
 
 /// The fifth argument, where to move to, is variadic in C, and comes in the fifth register all the same.
@@ -77,15 +78,14 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
+    let args = [at as usize, old, new, flags as usize, to as usize, 0];
     // SAFETY: mremap's contract.
-    let moved = unsafe {
-        call(
-            libc::SYS_mremap,
-            [at as usize, old, new, flags as usize, to as usize, 0],
-        )
-    };
-    if moved != libc::MAP_FAILED && counted() {
-        collect::unmap(at as usize, old);
+    let kernel = || unsafe { collect::sys::call(libc::SYS_mremap, args) };
+    if !counted() {
+        return answered(kernel());
+    }
+    let moved = answered(collect::unmap(at as usize, old, kernel));
+    if moved != libc::MAP_FAILED {
         collect::map(moved as usize, new, Frame::caller());
     }
     moved

@@ -83,7 +83,7 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     fact("Period", period(info)?);
     fact(
         "Samples",
-        format!("{} distinct stacks and labels", info.samples),
+        format!("{} and labels", counted(info.samples, "distinct stack")),
     );
     fact("Functions", info.functions.to_string());
     let mut locations = info.locations.to_string();
@@ -158,11 +158,17 @@ fn mapping_text(mapping: &MappingInfo) -> String {
     if !mapping.build_id.is_empty() {
         text.push_str(&format!(", build id {}", mapping.build_id));
     }
-    text.push_str(&format!(", {} locations", mapping.locations));
+    text.push_str(&format!(", {}", counted(mapping.locations, "location")));
     if mapping.unsymbolized > 0 {
         text.push_str(&format!(", {} without symbols", mapping.unsymbolized));
     }
     text
+}
+
+/// So many of a thing.
+fn counted(n: i64, thing: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {thing}{plural}")
 }
 
 fn document(info: &Info) -> Value {

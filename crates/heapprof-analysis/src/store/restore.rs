@@ -159,7 +159,7 @@ impl Reader<'_> {
         }
         rows.sort_unstable();
         let label_sets = self.label_sets(builder)?;
-        let mut locations = self.locations(mappings)?;
+        let mut locations = self.locations()?;
         let mut values = vec![0; columns.len()];
         let mut stack = Vec::new();
         for run in rows.chunk_by(|a, b| a.0 == b.0) {
@@ -180,10 +180,14 @@ impl Reader<'_> {
                         "stack {at} is its own ancestor: the database is damaged"
                     )));
                 }
-                stack.push(locations.get(builder, location)?);
+                stack.push(locations.get(builder, mappings, location)?);
                 at = up;
             }
-            let set = label_sets.get(&set).copied().unwrap_or(LabelSetIndex(0));
+            let set = match label_sets.get(&set) {
+                Some(&set) => set,
+                None if set == 0 => LabelSetIndex(0),
+                None => return Err(damaged("label set", set)),
+            };
             builder
                 .profile
                 .samples
@@ -218,7 +222,7 @@ impl Reader<'_> {
             .collect())
     }
 
-    fn locations(&self, mappings: &HashMap<i64, MappingIndex>) -> Result<Locations<'_>, Error> {
+    fn locations(&self) -> Result<Locations<'_>, Error> {
         let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
         self.each(
             "SELECT location, function, line, column FROM line ORDER BY location, position",
@@ -232,12 +236,9 @@ impl Reader<'_> {
         let mut stored = HashMap::new();
         self.each("SELECT * FROM location", [], |row| {
             let id: i64 = row.get(0)?;
-            let mapping = row
-                .get::<_, Option<i64>>(1)?
-                .and_then(|m| mappings.get(&m).copied());
             let address = row.get::<_, i64>(2)? as u64;
             let lines = lines.remove(&id).unwrap_or_default();
-            stored.insert(id, (mapping, address, row.get::<_, bool>(3)?, lines));
+            stored.insert(id, (row.get(1)?, address, row.get::<_, bool>(3)?, lines));
             Ok(())
         })?;
         Ok(Locations {
@@ -251,8 +252,8 @@ impl Reader<'_> {
     }
 }
 
-/// A location's mapping, address, folding, and lines as function, line and column.
-type Stored = (Option<MappingIndex>, u64, bool, Vec<[i64; 3]>);
+/// A location's mapping by its number in the database, address, folding, and lines as function, line and column.
+type Stored = (Option<i64>, u64, bool, Vec<[i64; 3]>);
 
 /// Locations of the database; those that a stack uses become the profile's, with their functions. What
 /// only other profiles use stays behind.
@@ -265,12 +266,25 @@ struct Locations<'a> {
 }
 
 impl Locations<'_> {
-    fn get(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<LocationIndex, Error> {
+    fn get(
+        &mut self,
+        builder: &mut ProfileBuilder,
+        mappings: &HashMap<i64, MappingIndex>,
+        id: i64,
+    ) -> Result<LocationIndex, Error> {
         if let Some(&index) = self.used.get(&id) {
             return Ok(index);
         }
         let Some((mapping, address, is_folded, lines)) = self.stored.remove(&id) else {
             return Err(damaged("location", id));
+        };
+        let mapping = match mapping {
+            Some(number) => Some(
+                *mappings
+                    .get(&number)
+                    .ok_or_else(|| damaged("mapping", number))?,
+            ),
+            None => None,
         };
         let lines = lines
             .into_iter()

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use heapprof_profile::{Profile, decode, encode};
 use heapprof_report::Measure;
 use heapprof_symbolize::program::{Obstacle, inspect};
-use heapprof_symbolize::{Options, Symbolizer};
+use heapprof_symbolize::{Options, Summary, Symbolizer};
 
 use super::child::Ended;
 use super::written::{Failed, Written};
@@ -68,10 +68,18 @@ pub(super) fn report(
 fn name_all(written: &[Written], main: &Written) {
     // The processes of a recording have the same libraries.
     let mut symbolizer = Symbolizer::new(Options::default());
-    let unnamed: Vec<anyhow::Error> = written
-        .iter()
-        .filter_map(|one| name_frames(&one.path, &mut symbolizer).err())
-        .collect();
+    let mut unnamed = Vec::new();
+    for one in written {
+        match name_frames(&one.path, &mut symbolizer) {
+            Ok(summary) if one.path == main.path => {
+                if let Some(why) = mostly_addresses(&summary, &shown(&one.path)) {
+                    messages::note(&why);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => unnamed.push(error),
+        }
+    }
     if let Ok(file) = File::options().append(true).open(&main.path) {
         let _ = file.set_modified(SystemTime::now());
     }
@@ -118,12 +126,35 @@ fn read(path: &Path) -> Result<Profile> {
 }
 
 /// Symbolizes a profile in its place.
-fn name_frames(path: &Path, symbolizer: &mut Symbolizer) -> Result<()> {
+fn name_frames(path: &Path, symbolizer: &mut Symbolizer) -> Result<Summary> {
     let mut profile = read(path)?;
-    if symbolizer.symbolize(&mut profile).resolved() > 0 {
+    let summary = symbolizer.symbolize(&mut profile);
+    if summary.resolved() > 0 {
         output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
     }
-    Ok(())
+    Ok(summary)
+}
+
+/// That the reports will show addresses, if more than half of the places are without names, and what would help.
+fn mostly_addresses(summary: &Summary, path: &str) -> Option<String> {
+    let (seen, resolved) = (summary.seen(), summary.resolved());
+    if resolved * 2 >= seen {
+        return None;
+    }
+    let worst = summary.files.iter().max_by_key(|f| f.seen - f.resolved);
+    let Some(worst) = worst.filter(|f| f.seen - f.resolved >= summary.unmapped) else {
+        return Some(format!(
+            "{path}: {} of {seen} places have no names: their code is in no file",
+            seen - resolved
+        ));
+    };
+    Some(format!(
+        "{path}: {} of {seen} places have no names, most of them in {}, which has no symbols for them; heapprof symbolize --debug-dir DIR {} names them \
+         when its debug file is in DIR",
+        seen - resolved,
+        worst.name,
+        quoted(path)
+    ))
 }
 
 /// Why profiles have addresses only, which are no less right.
