@@ -45,10 +45,7 @@ const OWNED: &[(&str, &str)] = &[
         "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
     ),
     ("inferno", "heapprof-report"),
-    (
-        "serde_json",
-        "heapprof-formats heapprof-report heapprof-cli",
-    ),
+    ("serde_json", "heapprof-formats heapprof-report"),
     ("prost", "heapprof-profile"),
     ("flate2", "heapprof-profile"),
     ("ruzstd", "heapprof-formats"),
@@ -63,6 +60,7 @@ const OWNED: &[(&str, &str)] = &[
 const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-analysis/src/", &["relation/vtab"]),
     ("crates/heapprof-symbolize/src/", &["storage"]),
+    ("crates/heapprof-alloc/src/", &["allocator", "process"]),
     ("crates/heapprof-cli/src/", &["command/record/inherited"]),
     (
         "crates/heapprof-collect/src/",
@@ -225,8 +223,7 @@ fn files_are_short() {
     let median = lengths[lengths.len() / 2].0;
     assert!(median <= 200, "the median file has {median} lines");
     let (longest, name) = lengths.last().unwrap();
-    // args.rs is the whole command line in one place, as its help is one text; engine.rs both modes side by side.
-    assert!(*longest <= 650, "{name} has {longest} lines");
+    assert!(*longest <= 600, "{name} has {longest} lines");
 }
 
 #[test]
@@ -244,10 +241,7 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                 let file = name.strip_prefix(folder).unwrap_or_default();
                 files.contains(&file.trim_end_matches(".rs"))
             });
-            assert!(
-                listed || is(&["tests/", "crates/heapprof-alloc/"]),
-                "{name}: unsafe"
-            );
+            assert!(listed || is(&["tests/"]), "{name}: unsafe");
         }
         // Whoever links the engine keeps the allocator they have: hooks are preload's.
         if code.contains("no_mangle") || code.contains("export_name") {
@@ -256,7 +250,14 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                 "{name}: exports"
             );
         }
-        if code.contains("println!(") || code.contains("eprint") {
+        let streams = ["io::stdout()", "io::stderr()"];
+        if streams.iter().any(|stream| code.contains(stream)) {
+            assert!(is(&["tests/", "crates/heapprof-cli/"]), "{name}: prints");
+        }
+        if ["print!(", "println!("]
+            .iter()
+            .any(|print| code.contains(print))
+        {
             assert!(
                 is(&[
                     "tests/",
@@ -268,7 +269,16 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                 "{name}: prints"
             );
         }
-        if code.contains("\"SELECT ") || code.contains("INSERT INTO") {
+        let sql = [
+            "SELECT ",
+            "INSERT ",
+            "DELETE FROM ",
+            "UPDATE ",
+            "WITH ",
+            "CREATE ",
+            "PRAGMA ",
+        ];
+        if sql.iter().any(|word| code.contains(&format!("\"{word}"))) {
             assert!(
                 is(&[
                     "tests/",
@@ -412,6 +422,20 @@ fn the_architecture_page_names_every_crate() {
                 dependencies_page.contains(&format!("`{used}`")),
                 "{package} uses {used}: why?"
             );
+        }
+        // What is named in Cargo.toml is named in the code.
+        let folder = format!("crates/{}/", package.trim_end_matches("-tests"));
+        let own = sources().into_iter().filter(|file| {
+            let name = relative(file);
+            name.starts_with(&folder) || package == "heapprof-tests" && name.starts_with("tests/")
+        });
+        let code: String = own
+            .map(|file| std::fs::read_to_string(file).unwrap())
+            .collect();
+        for used in &uses {
+            let word = format!(r"\b{}\b", used.replace('-', "_"));
+            let named = regex::Regex::new(&word).unwrap().is_match(&code);
+            assert!(named, "{package} does not use {used}");
         }
     }
 }

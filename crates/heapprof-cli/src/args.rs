@@ -329,7 +329,7 @@ pub(crate) struct ReportArgs {
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
     pub(crate) format: Format,
-    /// Unit of values: auto, B, KiB, MiB, GiB, ns, us, ms, s
+    /// Unit of values: auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min, h
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
     /// Print the SQL that the report asks, instead of the report
@@ -512,7 +512,7 @@ pub(crate) struct FlameArgs {
     /// svg or folded
     #[arg(short, long, value_enum, default_value_t = FlameFormat::Svg)]
     pub(crate) format: FlameFormat,
-    /// Unit of values in titles: auto, B, KiB, MiB, GiB
+    /// Unit of values in titles: auto, B, KiB, MiB, GiB, TiB, PiB
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
     /// Print the SQL that the report asks, instead of the report

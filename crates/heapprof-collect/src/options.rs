@@ -21,7 +21,7 @@ pub struct Triggers {
     pub interval: Option<Duration>,
     /// Each time the heap is this much larger than at the last dump.
     pub growth: Option<u64>,
-    /// Each time the heap is at a new peak, a tenth above the last one dumped.
+    /// Each time the heap is at a new peak, a tenth (and 64 KiB) above the last one dumped.
     pub peak: bool,
     /// Each time the heap's peak is this much above that of the last dump (gperftools' inuse interval).
     pub peak_growth: Option<u64>,

@@ -53,7 +53,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_PEAK",
         "`yes` or `no`",
-        "Dumps at new peaks, each a tenth above the last one dumped.",
+        "Dumps at new peaks, each a tenth (and 64 KiB) above the last one dumped.",
     ),
     variable(
         "HEAPPROF_SIGNAL",

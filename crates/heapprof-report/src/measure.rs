@@ -44,7 +44,10 @@ impl Measure {
                     why,
                 };
                 let to = Unit::parse(wanted).ok_or_else(|| {
-                    error("is no unit; use auto, B, KiB, MiB, GiB, ns, us, ms or s".to_string())
+                    error(
+                        "is no unit; use auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min or h"
+                            .to_string(),
+                    )
                 })?;
                 let fits = family.is_some_and(|of| of.family == to.family);
                 if !fits {

@@ -23,7 +23,7 @@ pub(crate) struct RecordArgs {
     /// Write a profile each time the heap has grown by this much since the last one
     #[arg(long, value_name = "SIZE", value_parser = growth)]
     pub(crate) on_growth: Option<u64>,
-    /// Write a profile at each new peak that is a tenth above the last one written
+    /// Write a profile at each new peak that is a tenth (and 64 KiB) above the last one written
     #[arg(long)]
     pub(crate) on_peak: bool,
     /// Write a profile when this signal comes, e.g. USR2
