@@ -66,7 +66,9 @@ const UNSAFE: &[(&str, &[&str])] = &[
         "crates/heapprof-collect/src/",
         &[
             "access",
+            "apart",
             "arena",
+            "begin",
             "books",
             "capture",
             "cfi",
@@ -78,9 +80,9 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "known",
             "live",
             "lock",
-            "mappings",
             "modules",
             "output",
+            "own_stack",
             "probe_table",
             "recording",
             "snapshot",
@@ -101,9 +103,11 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "environment",
             "family",
             "fast_path",
+            "hook",
             "mapped",
             "operators",
             "real",
+            "say",
             "signals",
             "start",
         ],
@@ -327,46 +331,54 @@ fn the_library_writes_to_stderr_in_one_place() {
         }
         let text = std::fs::read_to_string(&file).unwrap();
         let writes = writing.iter().any(|w| text.contains(w));
-        let may = name.ends_with("collect/src/sys.rs") || name.ends_with("preload/src/start.rs");
+        let may = name.ends_with("collect/src/sys.rs") || name.ends_with("preload/src/say.rs");
         assert!(may || !writes, "{name}");
     }
 }
 
-/// Modules of one crate do not use each other in a circle.
+/// The modules of the same crate that a file uses, and itself perhaps.
+fn used_modules(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let code: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let code = code.join("\n");
+    let using = regex::Regex::new(r"crate::(?:\{((?:[^{}]|\{[^{}]*\})*)\}|([a-z_]+))").unwrap();
+    let braces = regex::Regex::new(r"\{[^{}]*\}").unwrap();
+    let mut used = Vec::new();
+    for found in using.captures_iter(&code) {
+        match (found.get(1), found.get(2)) {
+            (Some(list), _) => {
+                let list = braces.replace_all(list.as_str(), "");
+                let first = |item: &str| item.trim().split("::").next().unwrap().to_string();
+                used.extend(list.split(',').map(first));
+            }
+            (_, Some(name)) => used.push(name.as_str().to_string()),
+            _ => {}
+        }
+    }
+    used
+}
+
+/// Modules of one crate do not use each other in a circle. (cli's do in one place: the help of `pprof` and `jeprof`, which is
+/// part of the command line, is made of the tables that their code goes by.)
 #[test]
 fn modules_have_no_circles() {
-    let using = regex::Regex::new(r"crate::(?:\{[^}]*\}|([a-z_]+))").unwrap();
-    let inner = regex::Regex::new(r"\b([a-z_]+)(?:::|[,}])").unwrap();
-    for package in [
-        "heapprof-profile",
-        "heapprof-formats",
-        "heapprof-symbolize",
-        "heapprof-analysis",
-        "heapprof-report",
-    ] {
+    for (package, _) in ARROWS.iter().filter(|(name, _)| *name != "heapprof-cli") {
         let folder = root().join("crates").join(package).join("src");
         let mut uses: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for file in sources().iter().filter(|f| f.starts_with(&folder)) {
             let path = file.strip_prefix(&folder).unwrap();
             let module = path.iter().next().unwrap().to_string_lossy();
             let module = module.trim_end_matches(".rs").to_string();
-            if module == "lib" {
-                continue;
-            }
-            let text = std::fs::read_to_string(file).unwrap();
-            let text = text.split("#[cfg(test)]").next().unwrap();
-            for found in using.captures_iter(text) {
-                let names: Vec<String> = match found.get(1) {
-                    Some(name) => vec![name.as_str().to_string()],
-                    None => inner
-                        .captures_iter(&found[0])
-                        .map(|c| c[1].to_string())
-                        .collect(),
-                };
-                let names = names.into_iter().filter(|n| *n != module && n != "crate");
-                uses.entry(module.clone()).or_default().extend(names);
+            if module != "lib" {
+                let others = used_modules(file).into_iter().filter(|n| *n != module);
+                uses.entry(module.clone()).or_default().extend(others);
             }
         }
+        assert!(uses.len() > 3, "{package}: {uses:?}");
         for start in uses.keys() {
             let mut seen = vec![start.clone()];
             let mut next: Vec<(String, String)> = uses[start]

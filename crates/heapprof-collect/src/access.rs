@@ -13,8 +13,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
-use crate::engine::{self, PROCESS};
+use crate::counters::{Access, Cell, Counted, PROCESS, Weight};
 use crate::lock::{self, Lock};
+use crate::mode;
 use crate::sys;
 use crate::thread::{self, ThreadState};
 use crate::weak::single_threaded;
@@ -35,19 +36,6 @@ pub(crate) fn lock() -> &'static Lock {
     &CHANGING
 }
 
-/// How a thread has the books open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// For itself.
-    Alone,
-    /// With others, and the heap well below its peak: what is in use is counted in budgets.
-    Relaxed,
-    /// With others, near the peak: what is in use is counted event by event.
-    Strict,
-    /// Another recording began while they were closed in the middle of the event, which is of neither then.
-    Overtaken,
-}
-
 /// Opens the books for one event of the thread's recording; not if another recording has begun since.
 ///
 /// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks only.
@@ -55,7 +43,7 @@ pub(crate) enum Access {
 pub(crate) fn open(state: &ThreadState) -> Option<Access> {
     let access = enter(state);
     // No recording begins from here to `close`: it would wait for this thread.
-    if state.recording.get() == engine::recording() {
+    if state.recording.get() == mode::recording() {
         return Some(access);
     }
     close(state);
@@ -95,7 +83,7 @@ pub(crate) fn close(state: &ThreadState) {
 /// Opens the books again in the middle of an event.
 fn reopen(state: &ThreadState) -> Access {
     let access = enter(state);
-    if state.recording.get() == engine::recording() {
+    if state.recording.get() == mode::recording() {
         access
     } else {
         Access::Overtaken
@@ -104,7 +92,7 @@ fn reopen(state: &ThreadState) -> Access {
 
 /// From now on what is in use is counted event by event, and known exactly. The caller has the books open.
 #[cold]
-pub(crate) fn be_strict(state: &ThreadState) -> Access {
+fn be_strict(state: &ThreadState) -> Access {
     close(state);
     // Should somebody be held up in there: they are about to do the same.
     if let Some(_changing) = CHANGING.lock_in_time() {
@@ -113,6 +101,25 @@ pub(crate) fn be_strict(state: &ThreadState) -> Access {
         PROCESS.strict.store(true, Ordering::SeqCst);
     }
     reopen(state)
+}
+
+/// Counts an allocation. The books are open, and may have to be opened otherwise.
+#[inline(always)]
+pub(crate) fn allocated(
+    state: &ThreadState,
+    cell: &Cell,
+    weight: Weight,
+    access: &mut Access,
+) -> Counted {
+    loop {
+        match PROCESS.allocated(&state.budget, cell, weight, *access) {
+            Counted::NotRelaxed => *access = be_strict(state),
+            counted => return counted,
+        }
+        if *access == Access::Overtaken {
+            return Counted::Overtaken;
+        }
+    }
 }
 
 /// Takes all budgets back, for fork and for a new recording. The caller holds [`lock()`].
@@ -276,15 +283,9 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool
     left
 }
 
-/// This thread's state, if it has one.
-fn own() -> *const ThreadState {
-    // SAFETY: the block is this thread's own.
-    unsafe { (*crate::tls::current()).state }
-}
-
 /// Waits until a thread has no books open; false when that takes so long that it must be held up by something else.
 fn wait_for(state: &ThreadState) -> bool {
-    if std::ptr::eq(state, own()) {
+    if std::ptr::eq(state, thread::own()) {
         // This thread is here, not inside: a signal handler jumped out of its event.
         return true;
     }

@@ -1,9 +1,11 @@
 //! The books for events that are counted one by one, sampled or not: the program's own mappings.
 
-use crate::capture::Frame;
-use crate::counters::{Counted, Weight};
-use crate::engine::{self, PROCESS, guarded, is_exact, state_of};
+use crate::apart::guarded;
+use crate::counters::{Counted, PROCESS, Weight};
+use crate::engine::{self, state_of};
 use crate::event::stack;
+use crate::frame::Frame;
+use crate::mode::{self, is_exact};
 use crate::thread::{Own, ThreadState};
 use crate::{access, sampler, tls, trigger};
 
@@ -54,7 +56,7 @@ impl Books<'_> {
         };
         self.state.recording.set(recording);
         let mut access = access::open(self.state)?;
-        let counted = PROCESS.allocated(self.state, cell, weight, &mut access);
+        let counted = access::allocated(self.state, cell, weight, &mut access);
         access::close(self.state);
         if counted == Counted::Alarm {
             trigger::alarm();
@@ -69,12 +71,12 @@ impl Books<'_> {
         if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {
             let units = units();
             let objects = objects.wrapping_mul(units.objects as i64) as u64;
-            self.state.recording.set(engine::recording());
+            self.state.recording.set(mode::recording());
             let Some(access) = access::open(self.state) else {
                 return;
             };
             PROCESS.freed(
-                self.state,
+                &self.state.budget,
                 cell,
                 Weight {
                     objects,

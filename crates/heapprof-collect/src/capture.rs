@@ -11,9 +11,11 @@
 
 mod whole;
 
+use crate::frame::Frame;
 use crate::known::{Age, Known, Walked, Word};
 use crate::mappings;
 use crate::modules;
+use crate::own_stack;
 use crate::rule::{Kind, Rule};
 use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
 use whole::Mixed;
@@ -29,15 +31,6 @@ const REMEMBERED: usize = 8192 + 520;
 const ENDLESS: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.
 const PATIENCE: u32 = 2;
-
-/// Where the program called: the hook's return address, and rbp.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame {
-    /// Address of the return address.
-    pub slot: usize,
-    /// rbp at the call.
-    pub bp: usize,
-}
 
 /// The last stack, root first.
 pub(crate) struct Record {
@@ -161,7 +154,7 @@ impl Record {
                 return self.give_up();
             }
             let local = crate::tls::current() as usize;
-            self.bounds = mappings::own_stack(frame.slot, local);
+            self.bounds = own_stack::find(frame.slot, local);
             if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
                 return self.give_up();
             }

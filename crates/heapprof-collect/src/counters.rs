@@ -3,10 +3,8 @@
 //! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when it is
 //! touched for the first time after the heap began to fall from a new maximum, and only then.
 
+use std::cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-
-use crate::access::{self, Access};
-use crate::thread::ThreadState;
 
 /// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
 #[repr(C, align(64))]
@@ -18,6 +16,19 @@ pub(crate) struct Cell {
     pub(crate) fall: AtomicU64,
 }
 
+/// How a thread has the books open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// For itself.
+    Alone,
+    /// With others, and the heap well below its peak: what is in use is counted in budgets.
+    Relaxed,
+    /// With others, near the peak: what is in use is counted event by event.
+    Strict,
+    /// Another recording began while they were closed in the middle of the event, which is of neither then.
+    Overtaken,
+}
+
 /// What became of an allocation that was to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
@@ -25,6 +36,8 @@ pub(crate) enum Counted {
     Quietly,
     /// It is counted, and the alarm rings.
     Alarm,
+    /// It is not, for that takes [`Access::Strict`].
+    NotRelaxed,
     /// It is not: its recording is over.
     Overtaken,
 }
@@ -120,6 +133,11 @@ pub(crate) struct Process {
     pub(crate) strict: AtomicBool,
 }
 
+pub(crate) static PROCESS: Process = Process::new();
+
+/// What a thread has left of the bytes that it took in advance.
+pub(crate) type Budget = cell::Cell<i64>;
+
 /// Bytes that a thread takes in advance.
 const BUDGET: i64 = 16 << 10;
 
@@ -166,10 +184,10 @@ impl Process {
 
     /// Takes `bytes` from the thread's budget, a new one if it must; false when that might be a new peak.
     #[inline]
-    fn spend(&self, state: &ThreadState, bytes: i64) -> bool {
-        let budget = state.budget.get();
+    fn spend(&self, kept: &Budget, bytes: i64) -> bool {
+        let budget = kept.get();
         if budget >= bytes {
-            state.budget.set(budget - bytes);
+            kept.set(budget - bytes);
             return true;
         }
         let wanted = bytes - budget + BUDGET;
@@ -179,37 +197,34 @@ impl Process {
             .load(Ordering::Relaxed)
             .min(self.alarm.load(Ordering::Relaxed));
         if now <= limit {
-            state.budget.set(BUDGET);
+            kept.set(BUDGET);
             return true;
         }
         self.in_use.fetch_sub(wanted, Ordering::AcqRel);
         false
     }
 
-    /// Counts an allocation. The books are open, and may have to be opened otherwise.
+    /// Counts an allocation, unless it may be a new peak where others have budgets.
     #[inline(always)]
     pub(crate) fn allocated(
         &self,
-        state: &ThreadState,
+        kept: &Budget,
         cell: &Cell,
         weight: Weight,
-        access: &mut Access,
+        access: Access,
     ) -> Counted {
         let bytes = weight.bytes as i64;
-        while *access == Access::Relaxed {
-            if self.spend(state, bytes) {
-                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
-                cell.allocated.add(weight);
-                return Counted::Quietly;
+        if access == Access::Relaxed {
+            if !self.spend(kept, bytes) {
+                return Counted::NotRelaxed;
             }
-            *access = access::be_strict(state);
-            if *access == Access::Overtaken {
-                return Counted::Overtaken;
-            }
+            cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+            cell.allocated.add(weight);
+            return Counted::Quietly;
         }
         let mut epoch = self.epoch.load(Ordering::Acquire);
         let now;
-        if *access == Access::Alone {
+        if access == Access::Alone {
             now = self.in_use.load(Ordering::Relaxed) + bytes;
             self.in_use.store(now, Ordering::Relaxed);
             if now > self.peak.load(Ordering::Relaxed) {
@@ -261,7 +276,7 @@ impl Process {
 
     /// Counts a free.
     #[inline]
-    pub(crate) fn freed(&self, state: &ThreadState, cell: &Cell, weight: Weight, access: Access) {
+    pub(crate) fn freed(&self, kept: &Budget, cell: &Cell, weight: Weight, access: Access) {
         let bytes = weight.bytes as i64;
         let mut epoch = self.epoch.load(Ordering::Acquire);
         match access {
@@ -277,12 +292,12 @@ impl Process {
             }
             Access::Relaxed => {
                 epoch = self.end_rise(epoch);
-                let budget = state.budget.get() + bytes;
+                let budget = kept.get() + bytes;
                 if budget > 2 * BUDGET {
                     self.in_use.fetch_sub(budget - BUDGET, Ordering::AcqRel);
-                    state.budget.set(BUDGET);
+                    kept.set(BUDGET);
                 } else {
-                    state.budget.set(budget);
+                    kept.set(budget);
                 }
             }
             // Whoever was overtaken counts nothing any more.

@@ -1,6 +1,15 @@
 //! What could not be recorded, and why: counted, and said in the profile.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of this process.
+pub(crate) static DROPPED: Dropped = Dropped::new();
+
+/// One more.
+#[cold]
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
 
 /// What could not be recorded, and why.
 pub(crate) struct Dropped {
@@ -19,7 +28,7 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self {
             nested: AtomicU64::new(0),
             no_memory: AtomicU64::new(0),

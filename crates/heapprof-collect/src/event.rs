@@ -1,17 +1,18 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
-use crate::access::{self, Access};
-use crate::capture::{self, Captured, Frame};
-use crate::counters::{Counted, Weight};
-use crate::engine::{
-    self, DROPPED, LIVE, Mode, PROCESS, STACKS, begins, charge, count, enter, leave, mode, period,
-    state_of,
-};
+use crate::access;
+use crate::capture::{self, Captured};
+use crate::counters::{Access, Counted, PROCESS, Weight};
+use crate::dropped::{DROPPED, count};
+use crate::engine::{LIVE, STACKS, begins, charge, enter, leave, state_of};
 use crate::filter;
-use crate::live::{Block as LiveBlock, Full, hint};
+use crate::frame::Frame;
+use crate::live::{Block as LiveBlock, Full};
 use crate::mappings;
+use crate::mode::{self, Mode, period};
 use crate::sampler;
 use crate::stacks::Stack;
+use crate::sys::hint;
 use crate::thread::{Own, ThreadState};
 use crate::tls::{self, Block};
 use crate::trigger;
@@ -25,13 +26,13 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
     // SAFETY: the block, and through `busy` its state, are this thread's own.
     unsafe {
         if (*block).busy != 0 {
-            if mode() != Mode::Off {
+            if mode::now() != Mode::Off {
                 count(&DROPPED.nested);
             }
             return real();
         }
-        let recording = engine::recording();
-        match mode() {
+        let recording = mode::recording();
+        match mode::now() {
             Mode::Exact => {
                 let Some(state) = state_of(block).as_ref() else {
                     (*block).countdown = 0;
@@ -107,7 +108,7 @@ unsafe fn allocate_sampled(
 /// As of [`leave`].
 #[inline(always)]
 unsafe fn leave_recording(state: &ThreadState, block: *mut Block, countdown: u64) {
-    let same = state.recording.get() == engine::recording();
+    let same = state.recording.get() == mode::recording();
     // SAFETY: the caller's contract.
     unsafe { leave(block, if same { countdown } else { 0 }) };
 }
@@ -203,7 +204,7 @@ fn record<const EXACT: bool>(
     let Some(mut access) = access::open(state) else {
         return;
     };
-    let counted = PROCESS.allocated(state, cell, weight, &mut access);
+    let counted = access::allocated(state, cell, weight, &mut access);
     if counted == Counted::Overtaken {
         access::close(state);
         return;
@@ -248,7 +249,7 @@ fn not_as_expected<const EXACT: bool>(
     inserted: Result<Option<LiveBlock>, Full>,
     block: LiveBlock,
 ) {
-    if state.recording.get() != engine::recording() {
+    if state.recording.get() != mode::recording() {
         return;
     }
     match inserted {
@@ -293,7 +294,7 @@ fn settle<const EXACT: bool>(state: &ThreadState, own: &mut Own, block: LiveBloc
 fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Access) {
     // SAFETY: as in `record`.
     if let Some(cell) = unsafe { state.cells.touch(block.stack as usize).as_ref() } {
-        PROCESS.freed(state, cell, weight, access);
+        PROCESS.freed(&state.budget, cell, weight, access);
     }
 }
 
@@ -332,8 +333,8 @@ pub fn release(address: *mut u8) {
     let block = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
-        let recording = engine::recording();
-        let mode = mode();
+        let recording = mode::recording();
+        let mode = mode::now();
         if mode == Mode::Off {
             return;
         }
@@ -396,8 +397,8 @@ pub fn reallocate(
     if !chosen && !filter::may_hold(old as usize) {
         return real();
     }
-    let recording = engine::recording();
-    match mode() {
+    let recording = mode::recording();
+    match mode::now() {
         Mode::Exact => reallocate_chosen::<true>(old, size, frame, (chosen, recording), real),
         Mode::Sampled => reallocate_chosen::<false>(old, size, frame, (chosen, recording), real),
         Mode::Off => {
@@ -443,7 +444,7 @@ fn reallocate_chosen<const EXACT: bool>(
         let freed = take(state, old);
         let stack = if chosen { stack(own, frame) } else { None };
         let address = real();
-        if recording != engine::recording() {
+        if recording != mode::recording() {
             // Another one began meanwhile, which knows nothing of the old block.
             leave(block, 0);
             return address;

@@ -1,8 +1,16 @@
 //! Where an allocation is called from, for callers that are Rust functions and not hooks in assembly.
 
-use crate::capture::Frame;
-use crate::engine;
+use crate::apart;
 use crate::walk::{self, Cursor, Direct};
+
+/// Where the program called: the hook's return address, and rbp.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Address of the return address.
+    pub slot: usize,
+    /// rbp at the call.
+    pub bp: usize,
+}
 
 impl Frame {
     /// The frame that called the function this is inlined into.
@@ -40,7 +48,7 @@ impl Frame {
             end: sp.saturating_add(1 << 20),
         });
         // A rule that is not known yet may take memory: from the allocator that asks for this frame.
-        let caller = engine::apart(|| walk::step(&mut memory, cursor, walk::rule(cursor.pc)));
+        let caller = apart::apart(|| walk::step(&mut memory, cursor, walk::rule(cursor.pc)));
         match caller {
             Some(caller) => Self {
                 slot: caller.slot,

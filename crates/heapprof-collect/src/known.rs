@@ -3,7 +3,7 @@
 //! Sorting a table allocates on two stacks in turn, and [`Record`](crate::capture::Record) holds one. Comparing a stack of
 //! known frames with memory takes no unwinding, no hash and no search in the table of stacks.
 
-use crate::capture::Frame;
+use crate::frame::Frame;
 
 /// How many stacks are kept, one for each place that allocates.
 const WAYS: usize = 8;

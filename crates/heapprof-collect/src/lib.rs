@@ -6,7 +6,9 @@
 //! loader's lock on the way of an allocation, or touches errno.
 
 mod access;
+mod apart;
 pub mod arena;
+mod begin;
 mod books;
 mod capture;
 mod cfi;
@@ -21,10 +23,13 @@ mod known;
 mod live;
 mod lock;
 mod mappings;
+mod mode;
 mod modules;
 mod options;
 mod output;
+mod own_stack;
 mod probe_table;
+mod reason;
 mod recording;
 mod regions;
 mod rule;
@@ -39,22 +44,26 @@ mod text;
 mod thread;
 mod tls;
 mod trigger;
+mod unload;
 mod walk;
 mod weak;
 
 pub use crate::{
-    capture::Frame,
-    engine::{Mode, apart, charge, is_apart, mode},
+    apart::{apart, is_apart},
+    engine::charge,
     event::{allocate, reallocate, release},
     filter::may_hold,
-    mappings::around_unload,
+    frame::Frame,
+    mode::{Mode, now as mode},
     options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers},
+    reason::Reason,
     recording::{
-        Error, Reason, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
-        dump, dump_from_signal, dump_named, end_from_signal, go_on, is_own_process, is_running,
-        profile, raise_default, set_default, start, stop, text_profile, was_started,
+        Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options, dump,
+        dump_from_signal, dump_named, end_from_signal, go_on, is_own_process, is_running, profile,
+        raise_default, set_default, start, stop, text_profile, was_started,
     },
     regions::{map, unmap},
     thread::prepare,
     tls::rewind,
+    unload::around_unload,
 };

@@ -9,10 +9,11 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::access::{Access, Claim, Owner};
-use crate::engine::{DROPPED, count};
+use crate::access::{Claim, Owner};
+use crate::counters::Access;
+use crate::dropped::{DROPPED, count};
 use crate::lock::Spin;
-use crate::sys;
+use crate::sys::{self, hint};
 use crate::thread::ThreadState;
 
 const PARTS: usize = 128;
@@ -335,18 +336,6 @@ impl Part {
             }
         }
     }
-}
-
-/// Asks for a cache line ahead of its use.
-#[inline(always)]
-pub(crate) fn hint(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is allowed.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 impl Entry {

@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::sys;
+use crate::{mode, sys};
 
 /// A lock without data of its own.
 pub(crate) struct Lock(AtomicU32);
@@ -33,7 +33,7 @@ pub(crate) fn abandon() {
 /// Whether [`abandon`] was called, or should have been: a child that was made without fork's handlers.
 pub(crate) fn is_abandoned() -> bool {
     if orphan::is() && !ABANDONED.load(Ordering::Relaxed) {
-        crate::engine::stop();
+        mode::stop();
         abandon();
     }
     ABANDONED.load(Ordering::Relaxed)

@@ -1,13 +1,11 @@
 //! What is mapped where: the stack around an address, the code of the process with build ids, also of what was closed.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::arena;
-use crate::engine;
 use crate::lock::Locked;
 use crate::modules::{self, Module};
-use crate::sys::{self, File};
-use crate::walk::{self, Bounds};
+use crate::sys;
 
 /// Code that is or was mapped.
 #[derive(Clone, Debug)]
@@ -83,25 +81,8 @@ pub(crate) fn touched(module: &Module) {
     });
 }
 
-/// Runs `close`, which may unload code, and remembers what lay where.
-pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
-    // Without memory its stacks keep addresses for names.
-    let remembered = engine::guarded(|| {
-        let possible = arena::reserve(memory_needed());
-        if possible {
-            remember();
-        }
-        possible
-    });
-    let result = close();
-    if remembered {
-        engine::guarded(note_gone);
-    }
-    result
-}
-
-/// Marks what is no longer mapped as closed.
-fn note_gone() {
+/// Marks what is no longer mapped as closed; where each such mapping lay.
+pub(crate) fn note_gone() -> Vec<Range<usize>> {
     let now = code();
     let mut gone = Vec::new();
     KNOWN.with(|known| {
@@ -120,20 +101,16 @@ fn note_gone() {
             }
         }
     });
-    if !gone.is_empty() {
-        for closed in &gone {
-            walk::forget(closed.start..closed.end + 1);
-        }
-        CLOSED.with(|closed| {
-            for one in gone {
-                // It is there if it came and went without a stack in it.
-                if !closed.contains(&one) {
-                    closed.push(one);
-                }
+    let ranges = gone.iter().map(|c| c.start..c.end).collect();
+    CLOSED.with(|closed| {
+        for one in gone {
+            // It is there if it came and went without a stack in it.
+            if !closed.contains(&one) {
+                closed.push(one);
             }
-        });
-        modules::note_unload();
-    }
+        }
+    });
+    ranges
 }
 
 /// Adds what is mapped now to what is known.
@@ -263,75 +240,6 @@ fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     let rest = line.get(n..)?.strip_prefix(b"-")?;
     let (end, n) = hex(rest);
     Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
-}
-
-/// This thread's own stack, empty when it can't be found. Allocates nothing.
-///
-/// What else it may be running on (a coroutine's stack, a signal's) can be unmapped at any time, and must not be read
-/// as if it were there. `slot` is where it is now; `local` is in its static thread-local storage, which libc puts above the
-/// stack of every thread but the main one.
-pub(crate) fn own_stack(slot: usize, local: usize) -> Bounds {
-    let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
-        return Bounds::default();
-    };
-    let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
-    // A line is read as start-end, then skipped to its end, keeping its last bytes for "[stack]".
-    let (mut buf, mut value, mut start, mut end) = ([0u8; 512], 0usize, 0, 0);
-    let (mut field, mut tail) = (0, [0u8; 7]);
-    loop {
-        let n = file.read(&mut buf);
-        if n == 0 {
-            break;
-        }
-        for &byte in &buf[..n] {
-            match (byte, field) {
-                (b'\n', _) => {
-                    if &tail == b"[stack]" {
-                        // It may grow at any time.
-                        main = Bounds {
-                            start: grown(end),
-                            end,
-                        };
-                    } else if start <= local && local < end {
-                        below_local = Bounds { start, end: local };
-                    }
-                    (field, value) = (0, 0);
-                }
-                (b'-', 0) => (field, start, value) = (1, value, 0),
-                (b' ', 1) => (field, end) = (2, value),
-                (_, 0 | 1) => {
-                    value = value << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize
-                }
-                _ => {
-                    tail.copy_within(1.., 0);
-                    tail[6] = byte;
-                }
-            }
-        }
-    }
-    let holds = |bounds: &Bounds| bounds.start <= slot && slot < bounds.end;
-    match (holds(&below_local), holds(&main)) {
-        (true, _) => below_local,
-        (_, true) => main,
-        _ if sys::is_main_thread() => main,
-        _ => below_local,
-    }
-}
-
-/// How far down the main thread's stack may grow.
-fn grown(end: usize) -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is valid to write.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
-    let limit = if known && limit.rlim_cur < 1 << 30 {
-        limit.rlim_cur as usize
-    } else {
-        8 << 20
-    };
-    end.saturating_sub(limit)
 }
 
 /// The build id of the ELF image that has file offset `offset` at `start`, read without trusting that it is there.
@@ -474,19 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn finds_this_stack_and_this_program() {
-        let local = 0u8;
-        let address = &raw const local as usize;
-        let holds = |bounds: Bounds| bounds.start <= address && address < bounds.end;
-        let block = || crate::tls::current() as usize;
-        assert!(holds(own_stack(address, block())));
-        // Wherever it is running, a thread's stack is its own.
-        let elsewhere = std::thread::spawn(move || own_stack(address, block()));
-        let other = elsewhere.join().unwrap();
-        assert!(!holds(other) && other.end != 0);
-        let heap = Box::new(0u8);
-        assert!(holds(own_stack(&raw const *heap as usize, block())));
-        let code = finds_this_stack_and_this_program as fn() as usize;
+    fn finds_this_program() {
+        let code = finds_this_program as fn() as usize;
         let all = known();
         let own = all
             .iter()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::Mode;
+use crate::mode::Mode;
 
 /// How a dump is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
 use crate::options::{Format, Output};
-use crate::recording::Reason;
+use crate::reason::Reason;
 use crate::sys::{self, File};
 
 /// What a process knows about the names of its dumps.

@@ -5,10 +5,9 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::engine::{DROPPED, count};
-use crate::live::hint;
+use crate::dropped::{DROPPED, count};
 use crate::lock::Lock;
-use crate::sys;
+use crate::sys::{self, hint};
 
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1;

@@ -5,82 +5,16 @@ mod fork;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
-use crate::engine::{self, Mode};
+use crate::apart::{self, guarded};
 use crate::lock::{self, Lock, Locked};
+use crate::mode::{self, Mode};
 use crate::options::{Format, LONGEST_PERIOD, Options, Triggers};
 use crate::output::{self, Naming};
+use crate::reason::Reason;
 use crate::snapshot::Totals;
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 
-use crate::{access, arena, snapshot, stack_switch, status, sys, text, thread, trigger};
-
-/// Why a dump is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reason {
-    /// The program ends.
-    Exit = 0,
-    /// The program becomes another by exec.
-    Exec,
-    /// The interval has passed.
-    Interval,
-    /// The heap has grown.
-    Growth,
-    /// The heap is at a new peak.
-    Peak,
-    /// Much was allocated.
-    Allocated,
-    /// Much was freed.
-    Freed,
-    /// A signal asked.
-    Signal,
-    /// The program asked.
-    Request,
-    /// A signal that ends the program.
-    Terminated,
-}
-
-impl Reason {
-    const ALL: [(Self, &'static str); 10] = [
-        (Self::Exit, "exit"),
-        (Self::Exec, "exec"),
-        (Self::Interval, "interval"),
-        (Self::Growth, "growth"),
-        (Self::Peak, "peak"),
-        (Self::Allocated, "allocated"),
-        (Self::Freed, "freed"),
-        (Self::Signal, "signal"),
-        (Self::Request, "request"),
-        (Self::Terminated, "terminated by a signal"),
-    ];
-
-    /// Whether there is nothing to record after it.
-    fn ends_program(self) -> bool {
-        matches!(self, Self::Exit | Self::Terminated)
-    }
-
-    /// Whether nobody asked for it at this moment: a time or the heap's size did.
-    fn is_automatic(self) -> bool {
-        matches!(
-            self,
-            Self::Interval | Self::Growth | Self::Peak | Self::Allocated | Self::Freed
-        )
-    }
-
-    pub(crate) fn from_number(n: u8) -> Self {
-        Self::ALL[usize::from(n) % Self::ALL.len()].0
-    }
-
-    /// As the profile's comment says it.
-    pub fn text(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    /// Whether the program image ends with it.
-    pub(crate) fn is_last(self) -> bool {
-        matches!(self, Self::Exit | Self::Exec | Self::Terminated)
-    }
-}
+use crate::{access, arena, begin, snapshot, stack_switch, status, sys, text, thread, trigger};
 
 /// Why a dump was not written.
 #[derive(Debug)]
@@ -138,7 +72,7 @@ pub fn start(options: Options) -> bool {
     if options.period > LONGEST_PERIOD {
         return false;
     }
-    engine::guarded(|| {
+    guarded(|| {
         if !arena::reserve(2 << 20) {
             return false;
         }
@@ -150,10 +84,10 @@ pub fn start(options: Options) -> bool {
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
         OPTIONS.with(|o| *o = Some(options));
         snapshot::begin();
-        if !engine::begin(mode, period) {
+        if !begin::begin(mode, period) {
             return false;
         }
-        trigger::arm(triggers);
+        trigger::arm(triggers, do_pending);
         start_interval(&triggers);
         true
     })
@@ -166,17 +100,17 @@ pub fn set_default(options: Options) {
 
 /// The options that [`set_default`] left, or none.
 pub fn default_options() -> Option<Options> {
-    engine::guarded(|| DEFAULT.with(|d| d.clone()))
+    guarded(|| DEFAULT.with(|d| d.clone()))
 }
 
 /// Whether a recording was started, be it stopped by now.
 pub fn was_started() -> bool {
-    engine::guarded(|| OPTIONS.with(|o| o.is_some()))
+    guarded(|| OPTIONS.with(|o| o.is_some()))
 }
 
 /// Whether allocations are being recorded.
 pub fn is_running() -> bool {
-    engine::mode() != Mode::Off
+    mode::now() != Mode::Off
 }
 
 fn start_interval(triggers: &Triggers) {
@@ -221,7 +155,7 @@ fn spawn_interval_thread() -> bool {
 
 extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
     const SLICE: u32 = 100;
-    engine::apart(|| {
+    apart::apart(|| {
         let process = sys::process_id();
         let (mut slept, mut unlooked) = (0, 0);
         loop {
@@ -264,7 +198,7 @@ pub fn go_on() {
 
 /// Ends the recording; dumps still show what it recorded.
 pub fn stop() {
-    engine::stop();
+    mode::stop();
     stop_interval();
 }
 
@@ -294,7 +228,7 @@ pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error>
             Error::Busy
         });
     }
-    engine::apart(|| {
+    apart::apart(|| {
         // A handler that ended or left the dump half-way would leave its locks behind.
         let mask = sys::block_signals();
         let result = dump_held(reason, path);
@@ -381,7 +315,7 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
         "{} {} {} {} {} {} ",
         sys::process_id(),
         u8::from(reason.ends_program()),
-        u8::from(engine::is_exact()),
+        u8::from(mode::is_exact()),
         totals.in_use,
         totals.peak,
         totals.stacks,
@@ -412,7 +346,7 @@ pub fn text_profile() -> Vec<u8> {
 
 fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    engine::apart(|| {
+    apart::apart(|| {
         let mask = sys::block_signals();
         {
             let _held = DUMPING.lock();
@@ -427,8 +361,15 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
     bytes
 }
 
-/// After a dump that a signal asked for inside the collector: the signal's own work.
-pub(crate) fn after_pending() {
+/// Does what was asked for in the middle of an event.
+fn do_pending(reason: Reason) {
+    let mask = sys::block_signals();
+    if dump(reason).is_err() {
+        // The limits that asked were switched off.
+        trigger::rearm();
+    }
+    sys::restore_signals(mask);
+    // A signal asked: its own work.
     let signal = RAISE.swap(0, Ordering::AcqRel);
     if signal != 0 {
         end_by(signal);
@@ -441,11 +382,20 @@ fn end_by(signal: i32) {
     raise_default(signal);
 }
 
+/// Dumps at once if this thread is not inside the collector, else just after.
+fn dump_or_ask(reason: Reason) {
+    if apart::is_apart() {
+        trigger::ask(reason);
+    } else {
+        let _ = dump(reason);
+    }
+}
+
 /// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock of the program's.
 pub fn dump_from_signal() {
     let mask = sys::block_signals();
     if is_own_process() && is_running() {
-        trigger::from_signal(Reason::Signal);
+        dump_or_ask(Reason::Signal);
     }
     sys::restore_signals(mask);
 }
@@ -458,8 +408,8 @@ pub fn end_from_signal(signal: i32) {
         return;
     }
     RAISE.store(signal, Ordering::Release);
-    if engine::is_apart() {
-        trigger::from_signal(Reason::Terminated);
+    if apart::is_apart() {
+        trigger::ask(Reason::Terminated);
         return;
     }
     let _ = dump(Reason::Terminated);

@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use crate::arena;
 use crate::books::{self, Books};
-use crate::capture::Frame;
-use crate::engine::{self, DROPPED, Mode, count};
+use crate::dropped::{DROPPED, count};
+use crate::frame::Frame;
 use crate::lock::Locked;
+use crate::mode::{self, Mode};
 
 /// A mapping of the program's, or what is left of one.
 #[derive(Clone, Copy)]
@@ -33,12 +34,12 @@ pub(crate) fn clear() {
 
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).
 pub fn map(address: usize, len: usize, frame: Frame) {
-    let recording = engine::recording();
+    let recording = mode::recording();
     // The kernel maps whole pages.
     let Some(len) = len.checked_next_multiple_of(4096) else {
         return;
     };
-    if engine::mode() == Mode::Off || len == 0 {
+    if mode::now() == Mode::Off || len == 0 {
         return;
     }
     unmap(address, len, || 0);
@@ -49,7 +50,7 @@ pub fn map(address: usize, len: usize, frame: Frame) {
             let end = address.saturating_add(len);
             REGIONS.with(|regions| {
                 // A new one raises its number before it clears the regions.
-                if recording == engine::recording() {
+                if recording == mode::recording() {
                     regions.insert(address, Region { end, stack });
                 }
             });
@@ -63,7 +64,7 @@ pub fn map(address: usize, len: usize, frame: Frame) {
 /// What is mapped there next, by another thread perhaps, is counted afterwards: the map is held meanwhile.
 pub fn unmap(address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
     let len = len.checked_next_multiple_of(4096).unwrap_or(0);
-    if engine::mode() == Mode::Off || len == 0 {
+    if mode::now() == Mode::Off || len == 0 {
         return kernel();
     }
     let (mut kernel, mut said) = (Some(kernel), 0);

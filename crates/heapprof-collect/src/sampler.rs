@@ -5,7 +5,7 @@
 //! what keeps stacks of mixed sizes unbiased (jemalloc, doc_internal/PROFILING_INTERNALS.md).
 
 use crate::counters::Weight;
-use crate::sys;
+use crate::{mode, sys};
 
 /// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
 pub(crate) const OBJECT_BITS: u32 = 16;
@@ -95,6 +95,11 @@ fn one_minus_exp_minus(x: f64) -> f64 {
         term *= -x / f64::from(k);
     }
     sum
+}
+
+/// By how many bits the books' bytes are finer than a byte.
+pub(crate) fn byte_bits() -> u32 {
+    if mode::is_exact() { 0 } else { BYTE_BITS }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::Mode;
+use crate::mode::Mode;
 use crate::options::{Format, LONGEST_PERIOD};
 
 /// A setting's form: what to say is expected, and how to read it.

@@ -11,11 +11,13 @@ use heapprof_profile::{
 };
 
 use crate::capture::CUT;
-use crate::engine::{self, DROPPED, LIVE, PROCESS, STACKS};
+use crate::counters::PROCESS;
+use crate::dropped::DROPPED;
+use crate::engine::{LIVE, STACKS};
 use crate::mappings::{self, Mapping};
-use crate::recording::Reason;
+use crate::reason::Reason;
 use crate::sampler::{BYTE_BITS, OBJECT_BITS};
-use crate::{output, status, sys, thread, walk};
+use crate::{mode, output, status, sys, thread, walk};
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -87,7 +89,7 @@ pub(crate) fn sums() -> Vec<Sums> {
             }
         }
     }
-    if !engine::is_exact() {
+    if !mode::is_exact() {
         let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
         let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
         for sum in &mut sums {
@@ -154,7 +156,7 @@ pub(crate) struct Totals {
 
 /// Writes the gzipped profile.
 pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<Totals> {
-    let exact = engine::is_exact();
+    let exact = mode::is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
     let known = mappings::known();
@@ -255,7 +257,7 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
         } else {
             format!(
                 "mode: sampled, one in {} bytes; values are estimates",
-                engine::period()
+                mode::period()
             )
         },
         format!("dump: {}", reason.text()),
@@ -313,7 +315,7 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
     let (default, drop_frames) = (builder.text("inuse_space"), builder.text(ALLOCATORS));
     let profile = &mut builder.profile;
     profile.period_type = Some(space);
-    profile.period = engine::period() as i64;
+    profile.period = mode::period() as i64;
     (profile.default_sample_type, profile.drop_frames) = (default, drop_frames);
     profile.time_nanos = started;
     profile.duration_nanos = (now() - started).max(1);

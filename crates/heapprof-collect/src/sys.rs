@@ -491,3 +491,15 @@ pub fn restore_signals(before: u64) {
     // SAFETY: the mask is 8 bytes, as the kernel's is.
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
 }
+
+/// Asks for a cache line ahead of its use.
+#[inline(always)]
+pub(crate) fn hint(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is allowed.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

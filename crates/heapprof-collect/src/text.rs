@@ -8,9 +8,9 @@
 use std::io::{self, Write};
 
 use crate::capture::CUT;
-use crate::engine::{self, STACKS};
+use crate::engine::STACKS;
 use crate::snapshot::{self, Sums};
-use crate::sys;
+use crate::{mode, sys};
 
 /// Writes the profile as text.
 pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
@@ -44,11 +44,11 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
             writeln!(writer, "# the stack above was cut in the middle")?;
         }
     }
-    if !engine::is_exact() {
+    if !mode::is_exact() {
         writeln!(
             writer,
             "# sampled, one in {} bytes; values are estimates",
-            engine::period()
+            mode::period()
         )?;
     }
     write!(writer, "\nMAPPED_LIBRARIES:\n")?;

@@ -48,6 +48,22 @@ pub(crate) struct Own {
 
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
 
+/// The state of a block's thread, null if it has none.
+///
+/// # Safety
+/// The block is this thread's own.
+#[inline(always)]
+pub(crate) unsafe fn of(block: *const Block) -> *const ThreadState {
+    // SAFETY: the caller's promise.
+    unsafe { (*block).state.cast() }
+}
+
+/// This thread's state, null if it has none.
+pub(crate) fn own() -> *const ThreadState {
+    // SAFETY: the block is this thread's own.
+    unsafe { of(tls::current()) }
+}
+
 /// Every state there is.
 pub(crate) fn all() -> impl Iterator<Item = &'static ThreadState> {
     let mut at = ALL.load(Ordering::Acquire);
@@ -111,8 +127,7 @@ impl ThreadState {
 
 /// After fork: the other threads are gone, their states free.
 pub(crate) fn forget_other_threads() {
-    // SAFETY: the block is this thread's own.
-    let own = unsafe { (*tls::current()).state };
+    let own = own();
     for state in all() {
         if !std::ptr::eq(state, own) {
             state.block.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -133,7 +148,7 @@ pub(crate) fn lock() -> &'static Lock {
 /// Remembers where a living thread's block is.
 pub(crate) fn know(block: *mut Block) {
     // SAFETY: the block and its state are this thread's own.
-    unsafe { (*(*block).state).block.store(block, Ordering::Release) };
+    unsafe { (*of(block)).block.store(block, Ordering::Release) };
 }
 
 /// Makes every thread's next allocation look what is recorded now: countdowns of an earlier recording end.
@@ -196,7 +211,7 @@ unsafe extern "C" fn ended(block: *mut libc::c_void) {
     // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
     unsafe {
         (*block).ended = true;
-        if let Some(state) = (*block).state.as_ref() {
+        if let Some(state) = of(block).as_ref() {
             {
                 // A handler that forks here would wait for its own thread.
                 let mask = sys::block_signals();

@@ -2,13 +2,16 @@
 //!
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
+/// A thread's tables (`thread.rs`), of which nothing is known here.
+pub(crate) enum Tables {}
+
 /// What the hooks keep for each thread; zero when the thread starts.
 #[repr(C)]
 pub(crate) struct Block {
     /// Bytes until the next sample. The hooks subtract; below zero they call in here.
     pub(crate) countdown: u64,
     /// The thread's tables, null until its first event.
-    pub(crate) state: *const crate::thread::ThreadState,
+    pub(crate) state: *const Tables,
     /// Whether the thread is inside the collector.
     pub(crate) busy: u32,
     /// Whether the thread's end was announced.

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use crate::engine::PROCESS;
+use std::sync::OnceLock;
+
+use crate::counters::PROCESS;
 use crate::lock::Locked;
 use crate::options::Triggers;
-use crate::recording::{self, Reason};
-use crate::{engine, sys};
+use crate::reason::Reason;
+use crate::{sampler, sys};
 
 /// Threads report what they allocated and freed each time it is this much: little, where little makes a dump.
 static REPORT: AtomicU64 = AtomicU64::new(MOST_UNREPORTED);
@@ -24,6 +26,7 @@ static TRIGGERS: Locked<Triggers> = Locked::new(Triggers {
 static PENDING: AtomicU8 = AtomicU8::new(NOTHING);
 const NOTHING: u8 = 0;
 const TERMINATED: u8 = Reason::Terminated as u8 + 1;
+static WORK: OnceLock<fn(Reason)> = OnceLock::new();
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 static FREED: AtomicU64 = AtomicU64::new(0);
 static ALLOCATED_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -49,8 +52,9 @@ pub(crate) fn most_unreported() -> u64 {
     REPORT.load(Ordering::Relaxed)
 }
 
-/// From now on.
-pub(crate) fn arm(triggers: Triggers) {
+/// From now on. `work` is what makes a dump.
+pub(crate) fn arm(triggers: Triggers, work: fn(Reason)) {
+    let _ = WORK.set(work);
     TRIGGERS.with(|t| *t = triggers);
     let limits = [triggers.allocated, triggers.freed];
     let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -66,7 +70,7 @@ pub(crate) fn rearm() {
     let scaled = |bytes: u64| {
         i64::try_from(bytes)
             .unwrap_or(i64::MAX)
-            .saturating_mul(1 << engine::byte_bits())
+            .saturating_mul(1 << sampler::byte_bits())
     };
     let (in_use, peak) = (
         PROCESS.in_use.load(Ordering::Relaxed),
@@ -110,7 +114,8 @@ fn now() -> i64 {
     sys::nanoseconds(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
-fn ask(reason: Reason) {
+/// Asks for a dump: it is made when this thread leaves the collector, or another one that comes first.
+pub(crate) fn ask(reason: Reason) {
     // The end is not put off for anything else.
     let _ = PENDING.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |pending| {
         (pending != TERMINATED).then_some(reason as u8 + 1)
@@ -153,15 +158,6 @@ pub(crate) fn report(unreported: &mut [u64; 2]) {
     }
 }
 
-/// Asks for a dump from a signal handler: done at once if this thread is not inside the collector, else just after.
-pub(crate) fn from_signal(reason: Reason) {
-    if engine::is_apart() {
-        ask(reason);
-    } else {
-        let _ = recording::dump(reason);
-    }
-}
-
 /// In a forked child: what was asked for is the parent's.
 pub(crate) fn forget() {
     PENDING.store(NOTHING, Ordering::Release);
@@ -170,14 +166,9 @@ pub(crate) fn forget() {
 /// Does what is pending.
 #[cold]
 pub(crate) fn run() {
-    if let Some(reason) = PENDING.swap(NOTHING, Ordering::AcqRel).checked_sub(1) {
-        let reason = Reason::from_number(reason);
-        let mask = sys::block_signals();
-        if recording::dump(reason).is_err() {
-            // The limits that asked were switched off.
-            rearm();
-        }
-        sys::restore_signals(mask);
-        recording::after_pending();
+    if let Some(reason) = PENDING.swap(NOTHING, Ordering::AcqRel).checked_sub(1)
+        && let Some(work) = WORK.get()
+    {
+        work(Reason::from_number(reason));
     }
 }

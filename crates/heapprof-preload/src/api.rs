@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_ulong};
 use heapprof_collect::{self as collect, Format, LONGEST_PERIOD, Mode, Options, Output, Reason};
 
 use crate::real::real;
-use crate::start::{misunderstood, status, text};
+use crate::say::{misunderstood, status, text};
 use crate::{environment, mapped};
 
 /// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation when

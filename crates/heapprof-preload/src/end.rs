@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
-use crate::family::ALIGNED_ALLOC;
-use crate::real::Behind;
-use crate::start;
+use crate::real::{ALIGNED_ALLOC, Behind};
+use crate::say;
 
 /// How far the last dump is.
 static ENDED: AtomicU8 = AtomicU8::new(NOT);
@@ -20,7 +19,7 @@ const DONE: u8 = 2;
 /// Dumps, and says so if that was asked for.
 fn dump(reason: Reason) {
     // Apart to the end: the path is freed by our allocator, whose lock a signal that dumps must not find taken.
-    collect::apart(|| start::report(&collect::dump(reason)));
+    collect::apart(|| say::report(&collect::dump(reason)));
 }
 
 /// Whether the last dump was made, or is being made.

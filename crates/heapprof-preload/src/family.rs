@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use heapprof_collect::{self as collect, Frame};
 
-use crate::fast_path::hook;
-use crate::real::{Behind, Real, real};
+use crate::hook::hook;
+use crate::real::{ALIGNED_ALLOC, Real, real};
 use crate::start;
 
 /// An allocation that is looked at.
@@ -85,9 +85,6 @@ unsafe extern "C" fn chosen_memalign(align: usize, size: usize, slot: usize, bp:
         (real.memalign)(align, size)
     })
 }
-
-/// libc's own, which newer glibcs let refuse what memalign takes.
-pub static ALIGNED_ALLOC: Behind = Behind::new(c"aligned_alloc");
 
 hook!(aligned_alloc(align: usize, size: usize) -> *mut u8, "rdx", "rcx" => chosen_aligned_alloc);
 unsafe extern "C" fn chosen_aligned_alloc(

@@ -48,25 +48,6 @@ pub unsafe extern "C" fn free(address: *mut u8) {
     )
 }
 
-/// Defines an exported hook that passes its arguments on with the place of the call behind them.
-macro_rules! hook {
-    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $slot:literal, $bp:literal => $to:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            std::arch::naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", $slot, ", rsp"),
-                concat!("mov ", $bp, ", rbp"),
-                "jmp {to}",
-                ".cfi_endproc",
-                to = sym $to,
-            )
-        }
-    };
-}
-pub(crate) use hook;
-
 /// malloc, when the countdown ran out.
 unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
     family::allocate(size, Frame { slot, bp }, |real| {

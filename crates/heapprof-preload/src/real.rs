@@ -117,6 +117,9 @@ pub struct Behind {
     found: AtomicPtr<c_void>,
 }
 
+/// libc's own, which newer glibcs let refuse what memalign takes.
+pub static ALIGNED_ALLOC: Behind = Behind::new(c"aligned_alloc");
+
 impl Behind {
     /// The next function called `name`.
     pub const fn new(name: &'static CStr) -> Self {

@@ -1,18 +1,17 @@
 //! The library's beginning: at the process's first allocation or its constructor, whichever comes first.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use heapprof_collect as collect;
 
+use crate::say::{self, misunderstood, say};
 use crate::{end, environment, mapped, real, signals};
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 const NEW: u8 = 0;
 const STARTING: u8 = 1;
 const DONE: u8 = 2;
-
-static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is nothing left to begin.
 #[inline(always)]
@@ -84,7 +83,7 @@ fn record() {
             return;
         }
     };
-    VERBOSE.store(asked.verbose, Ordering::Relaxed);
+    say::be_verbose(asked.verbose);
     let other_malloc = real::defined_elsewhere(c"malloc");
     if other_malloc && asked.verbose {
         say(&[b"heapprof: this program brings its own malloc, in front of the hooks; use heapprof-alloc in it"]);
@@ -109,52 +108,4 @@ fn record() {
     if asked.recorded {
         signals::catch_ends();
     }
-}
-
-/// Says which variable stands in the way.
-pub fn misunderstood(wrong: &environment::Misunderstood) {
-    say(&[
-        b"heapprof: ",
-        wrong.name.to_bytes(),
-        b": expected ",
-        wrong.expected.as_bytes(),
-        b"; not recording",
-    ]);
-}
-
-/// A line on stderr, for what was asked for and can't be done.
-pub fn say(parts: &[&[u8]]) {
-    let mut line = parts.concat();
-    line.push(b'\n');
-    collect::sys::write_to(2, &line);
-}
-
-/// Says what became of a dump, if that was asked for.
-pub fn report(result: &Result<std::ffi::CString, collect::Error>) {
-    if !VERBOSE.load(Ordering::Relaxed) {
-        return;
-    }
-    match result {
-        Ok(path) => say(&[b"heapprof: wrote ", path.to_bytes()]),
-        Err(error) => say(&[b"heapprof: ", error.to_string().as_bytes()]),
-    }
-}
-
-/// The library's own errno convention: 0, or what went wrong.
-pub fn status(result: Result<std::ffi::CString, collect::Error>) -> c_int {
-    report(&result);
-    match result {
-        Ok(_) => 0,
-        Err(collect::Error::Write(_, errno)) => errno,
-        Err(collect::Error::Busy) => libc::EBUSY,
-        Err(collect::Error::NotStarted) => libc::EINVAL,
-        Err(collect::Error::NoOutput) => libc::ENOENT,
-        Err(collect::Error::NoMemory) => libc::ENOMEM,
-    }
-}
-
-/// The text behind a C string, if it is one.
-pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: the caller's contract: null, or a string.
-    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
 }

@@ -1,6 +1,7 @@
 //! A stack from end to end, without regard to the last one: of a deep one the middle is left out.
 
-use super::{CUT, ENDLESS, Frame, KEPT};
+use super::{CUT, ENDLESS, KEPT};
+use crate::frame::Frame;
 use crate::walk::{self, Cursor, Direct, Foreign, Memory};
 
 /// The thread's own stack where possible, else checked by the kernel: a signal frame leads elsewhere.

@@ -3,18 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::{DEFAULT, DUMPING, EXEC, INTERVAL_MS, NAMING, OPTIONS, PROCESS_ID, RAISE, go_on};
-use crate::engine::{self, DROPPED};
+use crate::dropped::{self, DROPPED};
 use crate::lock::{self, Lock};
 use crate::output::Naming;
 use crate::weak::{self, Streams, single_threaded};
 use crate::{access, arena, mappings, modules, sys, thread, trigger, walk};
+use crate::{apart, begin, engine, mode};
 
 fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     let ours = [
         &DUMPING,
         &OPTIONS.lock,
         &NAMING.lock,
-        engine::lock(),
+        begin::lock(),
         trigger::lock(),
         walk::lock(),
     ];
@@ -69,7 +70,7 @@ static FORK_STREAMS: AtomicBool = AtomicBool::new(false);
 
 /// Before fork: no lock of ours is held by a thread that the child will not have, or the child is told that it is torn.
 pub fn before_fork() {
-    if engine::is_apart() || lock::is_abandoned() {
+    if apart::is_apart() || lock::is_abandoned() {
         // A signal handler forks in the middle of an event: the locks are held, by ourselves.
         return;
     }
@@ -93,7 +94,7 @@ pub fn before_fork() {
     }
     TORN.store(!whole, Ordering::Relaxed);
     if !whole {
-        engine::count(&DROPPED.torn);
+        dropped::count(&DROPPED.torn);
     }
 }
 
@@ -136,7 +137,7 @@ pub fn after_fork_in_child() {
     if !engine::is_held() {
         // What the handler interrupted may be half written, and threads that are no longer there may hold locks.
         thread::forget_other_threads();
-        engine::stop();
+        mode::stop();
         lock::abandon();
         return;
     }
@@ -144,7 +145,7 @@ pub fn after_fork_in_child() {
     let torn = TORN.load(Ordering::Relaxed);
     if torn {
         // Some locks are held for good by threads that are not here.
-        engine::stop();
+        mode::stop();
         lock::abandon();
     }
     let (mask, streams) = let_go();
@@ -153,14 +154,14 @@ pub fn after_fork_in_child() {
     access::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     if !torn {
-        engine::rebase();
+        begin::rebase();
     }
     NAMING.with(Naming::forked);
     let (triggers, follow) = OPTIONS
         .with(|o| o.as_ref().map(|o| (o.triggers, o.follow_children)))
         .unzip();
     if follow == Some(false) {
-        engine::stop();
+        mode::stop();
     }
     if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
         && let Some(triggers) = triggers

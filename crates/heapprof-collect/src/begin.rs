@@ -1,0 +1,76 @@
+//! The beginning of a recording, and of a forked child's: every sum starts anew.
+
+use std::sync::atomic::Ordering;
+
+use crate::access;
+use crate::counters::{Cell, PROCESS};
+use crate::engine::{LIVE, STACKS};
+use crate::filter;
+use crate::lock::Lock;
+use crate::mode::{self, Mode};
+use crate::{regions, thread};
+
+/// Held while a recording begins: what it clears, another one must not fill meanwhile.
+static STARTING: Lock = Lock::new();
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static Lock {
+    &STARTING
+}
+
+/// Begins to record. What an earlier start recorded is forgotten. False when that can't be, as a thread is held up in the
+/// middle of an event.
+pub(crate) fn begin(mode: Mode, period: u64) -> bool {
+    // One in every byte is every allocation.
+    let exact = mode == Mode::Exact || period <= 1;
+    let (mode, period) = if exact {
+        (Mode::Exact, 1)
+    } else {
+        (mode, period)
+    };
+    let _starting = STARTING.lock();
+    // Before the books are waited for: who finds the number unchanged with the books open is in time for the old ones.
+    mode::next();
+    regions::clear();
+    {
+        let _changing = access::lock().lock();
+        access::collect_budgets();
+        if !access::share(LIVE.owners()) || !LIVE.clear() {
+            return false;
+        }
+    }
+    reset_cells(|_| [0, 0]);
+    PROCESS.restart(0);
+    filter::fill(if exact { filter::STUCK } else { 0 });
+    mode::begin(mode, period);
+    thread::rewind_all();
+    true
+}
+
+/// Starts every sum anew, from what `in_use` says of each.
+fn reset_cells(in_use: impl Fn(&Cell) -> [i64; 2]) {
+    for state in thread::all() {
+        for stack in 0..STACKS.len() as usize {
+            // SAFETY: cells are mapped for good; nobody adds to them while this runs.
+            if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
+                if cell.is_untouched() {
+                    continue;
+                }
+                cell.allocated.set(in_use(cell));
+                cell.freed.set([0, 0]);
+                cell.at_peak.set([0, 0]);
+                cell.fall.store(0, Ordering::Relaxed);
+            }
+            // SAFETY: as above.
+            if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
+                temporary.0.set([0, 0]);
+            }
+        }
+    }
+}
+
+/// In a forked child: what is in use was inherited, and counts as allocated by it; the peak starts there.
+pub(crate) fn rebase() {
+    reset_cells(Cell::in_use);
+    PROCESS.restart(PROCESS.in_use.load(Ordering::Relaxed));
+}

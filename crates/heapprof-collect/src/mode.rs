@@ -1,0 +1,64 @@
+//! What is recorded now: whether and how, the period, and which recording it is.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Whether and how allocations are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Nothing is recorded.
+    Off = 0,
+    /// One allocation in about `period` bytes.
+    Sampled = 1,
+    /// Every allocation.
+    Exact = 2,
+}
+
+static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
+/// Which recording this is, from 1.
+static RECORDING: AtomicU64 = AtomicU64::new(0);
+static PERIOD: AtomicU64 = AtomicU64::new(1);
+/// The mode now.
+#[inline]
+pub fn now() -> Mode {
+    match MODE.load(Ordering::Acquire) {
+        1 => Mode::Sampled,
+        2 => Mode::Exact,
+        _ => Mode::Off,
+    }
+}
+
+/// Average bytes between samples; 1 in exact mode.
+pub(crate) fn period() -> u64 {
+    PERIOD.load(Ordering::Relaxed)
+}
+
+/// Whether the recording, running or stopped, is of every allocation.
+#[inline]
+pub(crate) fn is_exact() -> bool {
+    period() == 1
+}
+
+/// Which recording this is. Read before the mode, it is of that mode or an earlier one.
+#[inline]
+pub(crate) fn recording() -> u64 {
+    RECORDING.load(Ordering::Acquire)
+}
+
+/// Another recording: whoever has the books of the last one open finds its number changed. Nothing is recorded until
+/// [`begin`].
+pub(crate) fn next() {
+    stop();
+    RECORDING.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Records from now on. A period of 1 is every allocation.
+pub(crate) fn begin(mode: Mode, period: u64) {
+    PERIOD.store(period, Ordering::SeqCst);
+    MODE.store(mode as u8, Ordering::SeqCst);
+}
+
+/// Ends recording; what was recorded can still be dumped.
+pub(crate) fn stop() {
+    MODE.store(Mode::Off as u8, Ordering::SeqCst);
+}

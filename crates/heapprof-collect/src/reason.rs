@@ -1,0 +1,69 @@
+//! Why dumps are made, and which of them are the last.
+
+/// Why a dump is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The program ends.
+    Exit = 0,
+    /// The program becomes another by exec.
+    Exec,
+    /// The interval has passed.
+    Interval,
+    /// The heap has grown.
+    Growth,
+    /// The heap is at a new peak.
+    Peak,
+    /// Much was allocated.
+    Allocated,
+    /// Much was freed.
+    Freed,
+    /// A signal asked.
+    Signal,
+    /// The program asked.
+    Request,
+    /// A signal that ends the program.
+    Terminated,
+}
+
+impl Reason {
+    const ALL: [(Self, &'static str); 10] = [
+        (Self::Exit, "exit"),
+        (Self::Exec, "exec"),
+        (Self::Interval, "interval"),
+        (Self::Growth, "growth"),
+        (Self::Peak, "peak"),
+        (Self::Allocated, "allocated"),
+        (Self::Freed, "freed"),
+        (Self::Signal, "signal"),
+        (Self::Request, "request"),
+        (Self::Terminated, "terminated by a signal"),
+    ];
+
+    /// Whether there is nothing to record after it.
+    pub(crate) fn ends_program(self) -> bool {
+        matches!(self, Self::Exit | Self::Terminated)
+    }
+
+    /// Whether nobody asked for it at this moment: a time or the heap's size did.
+    pub(crate) fn is_automatic(self) -> bool {
+        matches!(
+            self,
+            Self::Interval | Self::Growth | Self::Peak | Self::Allocated | Self::Freed
+        )
+    }
+
+    pub(crate) fn from_number(n: u8) -> Self {
+        Self::ALL[usize::from(n) % Self::ALL.len()].0
+    }
+
+    /// As the profile's comment says it.
+    pub fn text(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Whether the program image ends with it.
+    pub(crate) fn is_last(self) -> bool {
+        matches!(self, Self::Exit | Self::Exec | Self::Terminated)
+    }
+}

@@ -1,0 +1,63 @@
+//! What the library says, in a line on stderr, where it was asked to or can't do what it was asked for; and to C, by errno.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use heapprof_collect as collect;
+
+use crate::environment;
+
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Whether dumps are told of.
+pub fn be_verbose(verbose: bool) {
+    VERBOSE.store(verbose, Ordering::Relaxed);
+}
+
+/// Says which variable stands in the way.
+pub fn misunderstood(wrong: &environment::Misunderstood) {
+    say(&[
+        b"heapprof: ",
+        wrong.name.to_bytes(),
+        b": expected ",
+        wrong.expected.as_bytes(),
+        b"; not recording",
+    ]);
+}
+
+/// A line on stderr, for what was asked for and can't be done.
+pub fn say(parts: &[&[u8]]) {
+    let mut line = parts.concat();
+    line.push(b'\n');
+    collect::sys::write_to(2, &line);
+}
+
+/// Says what became of a dump, if that was asked for.
+pub fn report(result: &Result<CString, collect::Error>) {
+    if !VERBOSE.load(Ordering::Relaxed) {
+        return;
+    }
+    match result {
+        Ok(path) => say(&[b"heapprof: wrote ", path.to_bytes()]),
+        Err(error) => say(&[b"heapprof: ", error.to_string().as_bytes()]),
+    }
+}
+
+/// The library's own errno convention: 0, or what went wrong.
+pub fn status(result: Result<CString, collect::Error>) -> c_int {
+    report(&result);
+    match result {
+        Ok(_) => 0,
+        Err(collect::Error::Write(_, errno)) => errno,
+        Err(collect::Error::Busy) => libc::EBUSY,
+        Err(collect::Error::NotStarted) => libc::EINVAL,
+        Err(collect::Error::NoOutput) => libc::ENOENT,
+        Err(collect::Error::NoMemory) => libc::ENOMEM,
+    }
+}
+
+/// The text behind a C string, if it is one.
+pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's contract: null, or a string.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
+}
