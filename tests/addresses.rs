@@ -1,6 +1,6 @@
 //! Frames without symbols in two runs: the same place, wherever the program lay.
 
-use heapprof_profile::{LabelSetIndex, Mapping, Profile, ProfileBuilder};
+use heapprof_profile::{LabelSetIndex, Mapping, Profile, ProfileBuilder, StringId};
 
 use crate::harness::run;
 use crate::regression::{json, write};
@@ -82,4 +82,40 @@ fn a_diff_knows_the_same_place_of_two_runs() {
     }
     let folded = run(folder, &["flame", "--base", "a", "b", "--format", "folded"]);
     assert_eq!(folded.out, "0x55c47870e165 [shop] 100 300\n");
+}
+
+/// A file that is mapped twice, and memory that is no file's, stay where they are: nothing differs from itself.
+#[test]
+fn nothing_differs_from_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for filename in ["/lib/x.so", "//anon", "/memfd:jit (deleted)"] {
+        let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+        let filename = builder.text(filename);
+        let mut locations = Vec::new();
+        for (start, addresses) in [(0x10000, &[0x11000][..]), (0x20000, &[0x21000, 0x21500])] {
+            let mapping = builder.mapping(Mapping {
+                memory_start: start,
+                memory_limit: start + 0x3000,
+                filename,
+                build_id: StringId::EMPTY,
+                id: 0,
+                file_offset: 0,
+                has_functions: false,
+                has_filenames: false,
+                has_line_numbers: false,
+                has_inline_frames: false,
+            });
+            for &address in addresses {
+                locations.push(builder.location(Some(mapping), address, false, &[]));
+            }
+        }
+        let mut profile = builder.finish();
+        for (location, bytes) in locations.into_iter().zip([100, 40, 7]) {
+            profile.samples.push([location], &[bytes], LabelSetIndex(0));
+        }
+        write(folder, "twice.pb.gz", &profile);
+        let diff = run(folder, &["diff", "twice.pb.gz", "twice.pb.gz"]);
+        assert!(diff.out.contains("\nNothing changed.\n"), "{}", diff.out);
+    }
 }

@@ -61,7 +61,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-analysis/src/", &["relation/vtab"]),
     ("crates/heapprof-symbolize/src/", &["storage"]),
     ("crates/heapprof-alloc/src/", &["allocator", "process"]),
-    ("crates/heapprof-cli/src/", &["command/record/inherited"]),
+    ("crates/heapprof-cli/src/", &["inherited"]),
     (
         "crates/heapprof-collect/src/",
         &[

@@ -47,6 +47,8 @@ mod store;
 mod cli;
 // Command lines that can't be read.
 mod usage;
+// Options, arguments and standard streams that did something else.
+mod arguments;
 // Where profiles come from: standard input, parts of files, servers, the newest recording.
 mod sources;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.

@@ -8,7 +8,7 @@ use heapprof_profile::{FrameText, LabelSetIndex, Profile, ProfileBuilder, encode
 use crate::built::have;
 use crate::harness::{command, run};
 
-fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
+pub(crate) fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     let mut builder = ProfileBuilder::new(types);
     for (stack, values) in stacks {
         builder.folded(stack, values);

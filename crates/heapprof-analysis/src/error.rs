@@ -117,6 +117,18 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseBusy) => Error::Sql(
                 "another process has held the database for over a minute; try again".to_string(),
             ),
+            Some(ErrorCode::CannotOpen) => Error::Sql(
+                "cannot be opened as a database; is it a file, in a folder that is there, with rights to both?".to_string(),
+            ),
+            Some(ErrorCode::ReadOnly) => Error::Sql(
+                "the database, or its folder, can't be written; copy it, or name another with --db".to_string(),
+            ),
+            Some(ErrorCode::DatabaseCorrupt) => Error::Sql(
+                "the database is damaged; remove it, and load the profiles again".to_string(),
+            ),
+            Some(ErrorCode::SystemIoFailure) => Error::Sql(format!(
+                "the database can't be read or written there ({error})"
+            )),
             _ => Error::Sql(match error {
                 rusqlite::Error::SqliteFailure(_, Some(message)) => message,
                 rusqlite::Error::SqlInputError { msg, offset, .. } if offset >= 0 => {

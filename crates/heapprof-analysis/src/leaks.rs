@@ -1,9 +1,11 @@
 //! `leaks`: what is in use, by stack, the largest first; what rules suppress is counted, not listed.
 
+use std::rc::Rc;
+
 use crate::comment::{self, Dumped};
 use crate::error::Error;
 use crate::header::{Header, SampleType, header};
-use crate::place::{self, Place};
+use crate::place::{Place, Stacks};
 use crate::query::{Granularity, Query, Sort};
 use crate::question::Question;
 use crate::session::Session;
@@ -44,7 +46,7 @@ pub struct Leak {
     /// What it holds.
     pub in_use: InUse,
     /// Leaf first.
-    pub stack: Vec<Place>,
+    pub stack: Vec<Rc<Place>>,
 }
 
 /// The report. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
@@ -164,15 +166,11 @@ fn rows(
         leaks.other.0.add(in_use);
         leaks.other.1 += 1;
     }
-    let sql = format!(
-        "SELECT {} FROM frame t JOIN function f ON f.id = t.function \
-         WHERE t.stack = ?1 ORDER BY t.position",
-        place::columns(query.granularity, "t")
-    );
+    let mut read = Stacks::new(session, query.granularity);
     leaks.rows = stacks
         .into_iter()
         .map(|(stack, in_use)| {
-            let stack = session.rows(&sql, [stack], |row| Place::read(row, 0))?;
+            let stack = read.read(stack)?;
             Ok(Leak { in_use, stack })
         })
         .collect::<Result<_, Error>>()?;

@@ -1,8 +1,13 @@
 //! Where a row is in the program: the texts of an entity, and the SQL that reads them.
 
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 use rusqlite::Row;
 
+use crate::error::Error;
 use crate::query::Granularity;
+use crate::session::Session;
 
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +57,48 @@ impl Place {
             file: row.get(at + 1)?,
             line: row.get(at + 2)?,
             address: row.get::<_, Option<i64>>(at + 3)?.map(|a| a as u64),
+        })
+    }
+}
+
+/// Stacks frame by frame. Equal frames of many stacks are one place.
+pub(crate) struct Stacks<'a> {
+    session: &'a Session,
+    sql: String,
+    /// By function, line and address as far as the granularity tells them apart.
+    known: HashMap<[i64; 3], Rc<Place>>,
+}
+
+impl<'a> Stacks<'a> {
+    pub(crate) fn new(session: &'a Session, granularity: Granularity) -> Self {
+        let (line, address) = match granularity {
+            Granularity::Addresses => ("t.line", "t.address"),
+            Granularity::Lines => ("t.line", "0"),
+            _ => ("0", "0"),
+        };
+        let sql = format!(
+            "SELECT t.function, {line}, {address}, {} FROM frame t JOIN function f ON f.id = t.function \
+             WHERE t.stack = ?1 ORDER BY t.position",
+            columns(granularity, "t")
+        );
+        Self {
+            session,
+            sql,
+            known: HashMap::new(),
+        }
+    }
+
+    /// A stack of the session's, leaf first.
+    pub(crate) fn read(&mut self, stack: i64) -> Result<Vec<Rc<Place>>, Error> {
+        let known = &mut self.known;
+        self.session.rows(&self.sql, [stack], |row| {
+            let key = [row.get(0)?, row.get(1)?, row.get(2)?];
+            if let Some(place) = known.get(&key) {
+                return Ok(Rc::clone(place));
+            }
+            let place = Rc::new(Place::read(row, 3)?);
+            known.insert(key, Rc::clone(&place));
+            Ok(place)
         })
     }
 }

@@ -1,8 +1,10 @@
 //! `traces`: each stack with its labels and value, the largest first.
 
+use std::rc::Rc;
+
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::place::{self, Place};
+use crate::place::{Place, Stacks};
 use crate::query::Query;
 use crate::session::Session;
 
@@ -12,7 +14,7 @@ pub struct Trace {
     /// What its samples are worth.
     pub value: i64,
     /// Leaf first.
-    pub stack: Vec<Place>,
+    pub stack: Vec<Rc<Place>>,
     /// Keys and values, as far as they are to be shown.
     pub labels: Vec<(String, LabelValue)>,
 }
@@ -63,15 +65,11 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
     keyed.sort_by_key(|trace| std::cmp::Reverse(trace.0.unsigned_abs()));
     let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
     let rest = keyed.split_off(shown);
-    let sql = format!(
-        "SELECT {} FROM frame t JOIN function f ON f.id = t.function \
-         WHERE t.stack = ?1 ORDER BY t.position",
-        place::columns(query.granularity, "t")
-    );
+    let mut read = Stacks::new(session, query.granularity);
     let rows = keyed
         .into_iter()
         .map(|(value, stack, labels)| {
-            let stack = session.rows(&sql, [stack], |row| Place::read(row, 0))?;
+            let stack = read.read(stack)?;
             Ok(Trace {
                 value,
                 stack,

@@ -377,7 +377,7 @@ pub(crate) struct TreeArgs {
     /// From the leaves up
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Count nodes below this share of the total into (other); 0 shows all
+    /// Count nodes below this share of the total (of what filters keep) into (other); 0 shows all
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     pub(crate) min_percent: f64,
     #[command(flatten)]
@@ -503,7 +503,7 @@ pub(crate) struct FlameArgs {
     /// From the leaves
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Count frames below this share of the total into (other); 0 shows all
+    /// Count frames below this share of the total (of what filters keep) into (other); 0 shows all
     #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = percent)]
     pub(crate) min_percent: f64,
     /// A title instead of the metric and its total

@@ -23,6 +23,7 @@ mod top;
 mod traces;
 mod tree;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -142,6 +143,29 @@ impl Shared {
             true => output::text(file, &statements(session)),
             false => output::text(file, &text),
         }
+    }
+}
+
+impl Shared {
+    /// As [`finish`](Self::finish), for a report that is written bit by bit as it is too long to be held.
+    pub(crate) fn finish_into(
+        &self,
+        report: &ReportArgs,
+        session: &Session,
+        body: impl FnOnce(&Style, &mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
+        let file = report.output.file();
+        let style = self.style(report);
+        if report.show_sql {
+            body(&style, &mut io::sink())?;
+            return output::text(file, &statements(session));
+        }
+        if output::is_terminal(file) {
+            let mut text = Vec::new();
+            body(&style, &mut text)?;
+            return output::text(file, &String::from_utf8_lossy(&text));
+        }
+        output::write(file, |writer| body(&style, writer))
     }
 }
 

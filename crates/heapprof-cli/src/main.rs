@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod default_profile;
 mod fetch;
+mod inherited;
 mod jeprof;
 mod messages;
 mod output;

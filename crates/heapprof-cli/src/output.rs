@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::inherited;
+
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
     file.is_none() && io::stdout().is_terminal()
@@ -25,6 +27,9 @@ pub(crate) fn write(
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
     let Some(path) = file else {
+        if !inherited::has_stdout() {
+            bail!("standard output is closed: there is nowhere to write to");
+        }
         return into("standard output", io::stdout().lock(), body);
     };
     let named = || format!("{}: cannot be written", path.display());

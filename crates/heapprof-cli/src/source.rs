@@ -128,6 +128,9 @@ impl Sources {
     }
 
     fn read_one(&self, name: &str, keep: impl Fn(Reading) -> Profile) -> Result<Source> {
+        if name.is_empty() {
+            bail!("an empty PROFILE is named; leave it out for the newest recording here");
+        }
         let (whole, part) = parted(name);
         if whole == "-" || whole == STDIN {
             if self.stdin_read.replace(true) {

@@ -7,6 +7,7 @@
 
 mod as_pprof;
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -242,7 +243,10 @@ impl Merger {
                 ..*line
             });
         }
-        let address = l.address.wrapping_add(shift);
+        let moves = self.rules == Rules::Pprof
+            || l.mapping
+                .is_some_and(|m| holds(&from.mapping[m.index()], l.address));
+        let address = l.address.wrapping_add(if moves { shift } else { 0 });
         let mut key: Box<[Line]> = lines.as_slice().into();
         if self.rules == Rules::Pprof
             && let Some((_, inlined)) = key.split_last_mut()
@@ -419,31 +423,39 @@ impl<'a> Moved<'a> {
 /// Moves the files that both profiles map, and the addresses in them, to where the first has them: the same place of two runs
 /// has one address then, and a frame without symbols one name.
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
-    let mut place: HashMap<(u64, u64, &str), u64> = HashMap::new();
+    // A file may be mapped more than once; what is mapped as often in both comes in the same order.
+    let mut places: HashMap<(u64, u64, &str), VecDeque<u64>> = HashMap::new();
     for m in &a.mapping {
         let (size, offset, file) = mapping_key(m);
-        place
-            .entry((size, offset, a.text(file)))
-            .or_insert(m.memory_start);
+        let key = (size, offset, a.text(file));
+        places.entry(key).or_default().push_back(m.memory_start);
     }
-    let shift: Vec<u64> = b
-        .mapping
-        .iter()
-        .map(|m| {
+    let mut shift = vec![None; b.mapping.len()];
+    for in_place in [true, false] {
+        for (m, shift) in b.mapping.iter().zip(&mut shift) {
             let (size, offset, file) = mapping_key(m);
-            let known = place.get(&(size, offset, b.text(file)));
-            // Memory without a name is not the same memory in two runs.
-            let known = known.filter(|_| file != StringId::EMPTY);
-            known.map_or(0, |start| start.wrapping_sub(m.memory_start))
-        })
-        .collect();
+            let file = b.text(file);
+            let Some(starts) = places.get_mut(&(size, offset, file)) else {
+                continue;
+            };
+            if shift.is_some() || !is_file(file) {
+                continue;
+            }
+            let at = match in_place {
+                true => starts.iter().position(|&start| start == m.memory_start),
+                false => Some(0),
+            };
+            if let Some(start) = at.and_then(|at| starts.remove(at)) {
+                *shift = Some(start.wrapping_sub(m.memory_start));
+            }
+        }
+    }
+    let shift: Vec<u64> = shift.into_iter().map(Option::unwrap_or_default).collect();
     for l in &mut b.location {
         let Some(at) = l.mapping.map(MappingIndex::index) else {
             continue;
         };
-        // An address elsewhere (0 is none) does not move with the file.
-        let m = &b.mapping[at];
-        if m.memory_start <= l.address && l.address < m.memory_limit {
+        if holds(&b.mapping[at], l.address) {
             l.address = l.address.wrapping_add(shift[at]);
         }
     }
@@ -451,6 +463,25 @@ pub fn agree_addresses(a: &Profile, b: &mut Profile) {
         m.memory_start = m.memory_start.wrapping_add(*shift);
         m.memory_limit = m.memory_limit.wrapping_add(*shift);
     }
+}
+
+/// Whether an address lies in its mapping: one elsewhere (0 is none) does not move with the file.
+fn holds(m: &Mapping, address: u64) -> bool {
+    m.memory_start <= address && address < m.memory_limit
+}
+
+/// Whether a mapping's name, or its build id, is a file's: other memory is not the same memory in two runs.
+fn is_file(name: &str) -> bool {
+    let other = [
+        "//",
+        "[heap",
+        "[stack",
+        "[anon",
+        "/memfd:",
+        "/dev/zero",
+        "/SYSV",
+    ];
+    !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
 }
 
 /// Brings sample types that both profiles have to one name and the finer of their units, so that they can be compared.

@@ -91,8 +91,12 @@ fn lines(
         growth(diff.total),
     )];
     if let Some(ratio) = diff.normalized {
+        let aside = match diff.after.filters.is_empty() {
+            true => "",
+            false => ", filters aside,",
+        };
         lines.push(format!(
-            "Values after are multiplied by {ratio:.6}, so that both totals are equal."
+            "Values after are multiplied by {ratio:.6}, so that both totals{aside} are equal."
         ));
     }
     if let Some(period) = diff.after.sampled.or(diff.before.sampled) {
@@ -110,7 +114,13 @@ fn lines(
         }
     }
     if !diff.after.filters.is_empty() {
-        lines.push(format!("Filters: {}", diff.after.filters.join(" ")));
+        let [before, after] = left_out(diff);
+        lines.push(format!(
+            "Filters: {}; left out {} before, {} after",
+            diff.after.filters.join(" "),
+            measure.show(before),
+            measure.show(after),
+        ));
     }
     if changed.is_empty() {
         lines.push(match diff.rows.is_empty() {
@@ -250,6 +260,10 @@ fn document(
     if let Some(ratio) = diff.normalized {
         document["normalized"] = json!(ratio);
     }
+    if !diff.after.filters.is_empty() {
+        let [before, after] = left_out(diff);
+        document["left_out"] = json!({"before": before, "after": after});
+    }
     if !broken.is_empty() {
         let broken = broken.iter().map(|b| {
             json!({
@@ -268,4 +282,11 @@ fn whole(value: i128) -> Value {
         Ok(value) => json!(value),
         Err(_) => json!(value as f64),
     }
+}
+
+/// What the filters left out on each side, scaled as the values after are.
+fn left_out(diff: &Diff) -> [i64; 2] {
+    let after = diff.after.left_out;
+    let scaled = |ratio: f64| (after as f64 * ratio).round() as i64;
+    [diff.before.left_out, diff.normalized.map_or(after, scaled)]
 }

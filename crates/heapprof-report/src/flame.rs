@@ -142,6 +142,11 @@ fn title(tree: &Tree, measure: &Measure) -> String {
             measure.show(after.net),
             measure.show_signed(i128::from(after.net) - i128::from(header.net)),
         ),
+        None if header.left_out != 0 && header.net != header.total => format!(
+            "{name}: {} of {}",
+            measure.show(header.net),
+            measure.show(header.total)
+        ),
         None => format!("{name}: total {}", measure.show(header.net)),
     }
 }
@@ -165,11 +170,15 @@ fn subtitle(tree: &Tree, measure: &Measure, two_sided: bool) -> String {
         parts.push(format!("estimated from samples every {shown}"));
     }
     if !header.filters.is_empty() {
-        parts.push(format!(
-            "{}: kept {}",
-            header.filters.join(" "),
-            measure.show(header.net)
-        ));
+        let kept = match tree.others.first() {
+            Some(after) => format!(
+                "{} before, {} after",
+                measure.show(header.net),
+                measure.show(after.net)
+            ),
+            None => measure.show(header.net),
+        };
+        parts.push(format!("{}: kept {kept}", header.filters.join(" ")));
     }
     printable(&parts.join(" | ")).into_owned()
 }

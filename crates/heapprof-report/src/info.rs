@@ -47,14 +47,18 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
             .as_deref()
             .filter(|u| Measure::new(&t.sample_type.unit, Some(u)).is_ok());
         let measure = Measure::new(&t.sample_type.unit, wanted)?;
+        let show = |value: i64| match style.format {
+            Format::Csv => value.to_string(),
+            _ => measure.show(value),
+        };
         let mut value = format!(
             "{}/{}, total {}",
             t.sample_type.r#type,
             t.sample_type.unit,
-            measure.show(t.total)
+            show(t.total)
         );
         if t.net != t.total {
-            value.push_str(&format!(", net {}", measure.show(t.net)));
+            value.push_str(&format!(", net {}", show(t.net)));
         }
         if t.is_default {
             value.push_str(" (shown by default)");

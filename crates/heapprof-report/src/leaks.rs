@@ -1,42 +1,56 @@
 //! `leaks`: one row a stack that still holds memory, what was suppressed and left out beneath, so that
 //! the rows add up to the total.
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, InUse, Leak, Leaks, Place};
+use std::io::{self, Write};
+
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, InUse, Leak, Leaks};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent};
+use crate::names::Labels;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
 
-/// Writes the report, and the rules of `--fail-if` that broke.
-pub fn leaks(leaks: &Leaks, broken: &[Broken], style: &Style) -> Result<String, Error> {
+/// Writes the report, and the rules of `--fail-if` that broke. Text is written stack by stack: it may be much longer than the
+/// profile.
+pub fn leaks(
+    leaks: &Leaks,
+    broken: &[Broken],
+    style: &Style,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let shown = Shown::new(leaks, style)?;
     if style.format == Format::Json {
-        return json::text(document(leaks, broken));
+        let text = json::text(document(leaks, broken))?;
+        return Ok(out.write_all(text.as_bytes())?);
     }
     let table = shown.table();
-    let mut text = with_head(&shown.lines(), "", style);
-    if !table.is_empty() || style.format == Format::Csv {
-        text.push_str(&table.render(style)?);
+    out.write_all(with_head(&shown.lines(), "", style).as_bytes())?;
+    match style.format {
+        Format::Text if !table.is_empty() => shown.write(&table, out)?,
+        Format::Csv | Format::Markdown if !table.is_empty() || style.format == Format::Csv => {
+            out.write_all(table.render(style)?.as_bytes())?;
+        }
+        _ => {}
     }
     if style.format == Format::Csv {
-        return Ok(text);
+        return Ok(());
     }
     if !leaks.rules.is_empty() {
-        text.push('\n');
-        text.push_str(&shown.rules().render(style)?);
+        writeln!(out)?;
+        out.write_all(shown.rules().render(style)?.as_bytes())?;
     }
     for broken in broken {
         let line = printable(&leaks_broken_line(broken, leaks)).into_owned();
         match style.format {
-            Format::Markdown => text.push_str(&format!("\n**Failed:** {}\n", markdown_cell(&line))),
-            _ => text.push_str(&format!("Failed: {line}\n")),
+            Format::Markdown => writeln!(out, "\n**Failed:** {}", markdown_cell(&line))?,
+            _ => writeln!(out, "Failed: {line}")?,
         }
     }
-    Ok(text)
+    Ok(())
 }
 
 /// A rule that broke, in words.
@@ -174,21 +188,15 @@ impl<'a> Shown<'a> {
         }
         table.column("stack", Align::Left);
         for leak in &leaks.rows {
-            let mut frames = names(&leak.stack);
-            let mean = mean(leak.in_use);
-            if self.style.format != Format::Text {
+            let mut frames = leak.stack.iter().map(|place| place.label());
+            let stack = match (self.style.format, leak.stack.is_empty()) {
+                (_, true) => EMPTY_STACK.to_string(),
+                // The others stand beneath.
+                (Format::Text, _) => frames.next().unwrap_or_default(),
                 // One line a stack: the folded form, root first.
-                frames.reverse();
-                table.row(self.cells(leak.in_use, mean, frames.join(";")));
-                continue;
-            }
-            let mut frames = frames.into_iter();
-            let leaf = frames.next().unwrap_or_default();
-            table.row(self.cells(leak.in_use, mean, leaf));
-            for frame in frames {
-                table.row(blank(frame));
-            }
-            table.row(blank(String::new()));
+                _ => frames.rev().collect::<Vec<_>>().join(";"),
+            };
+            table.row(self.cells(leak.in_use, mean(leak.in_use), stack));
         }
         // Rows that stand for many stacks.
         let (other, rest) = leaks.other;
@@ -206,6 +214,20 @@ impl<'a> Shown<'a> {
             }
         }
         table
+    }
+
+    /// The table as text, with the frames of each stack.
+    fn write(&self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+        let mut labels = Labels::default();
+        table.write_text(self.style.color, out, |row, line| {
+            let Some(leak) = self.leaks.rows.get(row) else {
+                return Ok(());
+            };
+            for place in leak.stack.iter().skip(1) {
+                line(labels.of(place))?;
+            }
+            line("")
+        })
     }
 
     fn cells(&self, in_use: InUse, mean: Option<i64>, stack: String) -> Vec<String> {
@@ -247,20 +269,6 @@ impl<'a> Shown<'a> {
             ]);
         }
         table
-    }
-}
-
-fn blank(frame: String) -> Vec<String> {
-    let mut cells = vec![String::new(); 4];
-    cells.push(frame);
-    cells
-}
-
-/// The frames' names, leaf first.
-fn names(stack: &[Place]) -> Vec<String> {
-    match stack {
-        [] => vec![EMPTY_STACK.to_string()],
-        stack => stack.iter().map(Place::label).collect(),
     }
 }
 

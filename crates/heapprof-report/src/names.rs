@@ -1,9 +1,26 @@
 //! Names of rows and labels as one cell shows them.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use heapprof_analysis::{Granularity, LabelValue, Place};
 
 use crate::measure::Measure;
 use crate::table::{Align, Table};
+
+/// How lines of text name places that many stacks share: each label is made once.
+#[derive(Default)]
+pub(crate) struct Labels {
+    known: HashMap<*const Place, String>,
+}
+
+impl Labels {
+    /// The label of a place that lives as long as the report.
+    pub(crate) fn of(&mut self, place: &Rc<Place>) -> &str {
+        let known = self.known.entry(Rc::as_ptr(place));
+        known.or_insert_with(|| place.label())
+    }
+}
 
 /// The columns that name a row: in text one, for programs (`split`) one each.
 pub(crate) fn name_columns(table: &mut Table, granularity: Granularity, split: bool) {

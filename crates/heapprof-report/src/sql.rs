@@ -11,13 +11,10 @@ use crate::table::{Align, Table};
 /// Writes a statement's result; JSON is a list of objects.
 pub fn result_table(result: &ResultTable, style: &Style) -> Result<String, Error> {
     if style.format == Format::Json {
+        let names = distinct(&result.columns);
         let rows = result.rows.iter().map(|row| {
-            let object: Map<String, Value> = result
-                .columns
-                .iter()
-                .cloned()
-                .zip(row.iter().map(value))
-                .collect();
+            let values = row.iter().map(value);
+            let object: Map<String, Value> = names.iter().cloned().zip(values).collect();
             Value::Object(object)
         });
         return json::text(rows.collect::<Value>());
@@ -34,6 +31,19 @@ pub fn result_table(result: &ResultTable, style: &Style) -> Result<String, Error
         table.row(row.iter().map(text).collect());
     }
     table.render(style)
+}
+
+/// The columns' names, each once: the second `name` is `name_2`, as an object has a name once.
+fn distinct(columns: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for column in columns {
+        let again = (2..).map(|n| format!("{column}_{n}"));
+        let mut free = std::iter::once(column.clone()).chain(again);
+        names.extend(
+            free.find(|name| !names.contains(name) && (name == column || !columns.contains(name))),
+        );
+    }
+    names
 }
 
 fn value(cell: &Cell) -> Value {

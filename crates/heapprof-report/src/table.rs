@@ -1,6 +1,7 @@
 //! Tables as text, CSV and Markdown; the only place that knows how they look.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -70,15 +71,46 @@ impl Table {
         }
     }
 
-    /// Columns two blanks apart, as wide as their widest cell on a terminal.
-    fn text(&self, color: bool) -> String {
-        let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let mut widths: Vec<usize> = names.iter().map(|name| printable(name).width()).collect();
+    /// The table as text, with more lines beneath a row in its last column: `beneath` gives those of a row by its number. They
+    /// need not be there all at once.
+    pub(crate) fn write_text(
+        &self,
+        color: bool,
+        out: &mut dyn Write,
+        mut beneath: impl FnMut(usize, &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let text = self.text(color);
+        let mut lines = text.split_inclusive('\n');
+        out.write_all(lines.next().unwrap_or_default().as_bytes())?;
+        let widths = self.widths();
+        let before = widths.iter().take(widths.len() - 1).map(|w| w + 2).sum();
+        let blanks = " ".repeat(before);
+        for (row, line) in lines.enumerate() {
+            out.write_all(line.as_bytes())?;
+            beneath(row, &mut |cell| match cell {
+                "" => writeln!(out),
+                cell => writeln!(out, "{blanks}{}", printable(cell)),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How wide each column is on a terminal.
+    fn widths(&self) -> Vec<usize> {
+        let names = self.columns.iter();
+        let mut widths: Vec<usize> = names.map(|(name, _)| printable(name).width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(printable(cell).width());
             }
         }
+        widths
+    }
+
+    /// Columns two blanks apart, as wide as their widest cell on a terminal.
+    fn text(&self, color: bool) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let widths = self.widths();
         let mut text = String::new();
         let mut line = |cells: &mut dyn Iterator<Item = &str>, paint: &str| {
             text.push_str(paint);

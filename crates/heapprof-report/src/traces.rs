@@ -1,17 +1,19 @@
 //! `traces`: one block a stack, its value and labels before it.
 
+use std::io::Write;
+
 use heapprof_analysis::{Trace, Traces};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::names::label_value;
+use crate::names::{Labels, label_value};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
-/// Writes the report.
-pub fn traces(traces: &Traces, style: &Style) -> Result<String, Error> {
+/// Writes the report. Text is written stack by stack: it may be much longer than the profile.
+pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&traces.header, style)?;
     let lines = head::lines(&traces.header, &measure, style);
     let (rest, count) = traces.other;
@@ -20,7 +22,7 @@ pub fn traces(traces: &Traces, style: &Style) -> Result<String, Error> {
             let mut document = json::head(&traces.header);
             document.insert("rows".into(), traces.rows.iter().map(row).collect());
             document.insert("other".into(), json!({"value": rest, "rows": count}));
-            json::text(document)
+            out.write_all(json::text(document)?.as_bytes())?;
         }
         Format::Csv | Format::Markdown => {
             let mut table = Table::new(&[
@@ -40,40 +42,38 @@ pub fn traces(traces: &Traces, style: &Style) -> Result<String, Error> {
                 let other = format!("{} {count} stacks", heapprof_analysis::OTHER);
                 table.row(vec![measure.show(rest), String::new(), other]);
             }
-            Ok(with_head(&lines, &table.render(style)?, style))
+            out.write_all(with_head(&lines, &table.render(style)?, style).as_bytes())?;
         }
         Format::Text => {
-            let mut body = String::new();
+            out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
+            let mut names = Labels::default();
             for trace in &traces.rows {
-                body.push_str(&rule);
-                body.push('\n');
+                writeln!(out, "{rule}")?;
                 let labels = labels(trace);
                 if !labels.is_empty() {
-                    body.push_str(&format!("{:>14}  {}\n", "", printable(&labels)));
+                    writeln!(out, "{:>14}  {}", "", printable(&labels))?;
                 }
                 let mut value = measure.show(trace.value);
                 if trace.stack.is_empty() {
-                    body.push_str(&format!(
-                        "{value:>14}  {}\n",
-                        heapprof_analysis::EMPTY_STACK
-                    ));
+                    writeln!(out, "{value:>14}  {}", heapprof_analysis::EMPTY_STACK)?;
                 }
                 for place in &trace.stack {
-                    body.push_str(&format!("{value:>14}  {}\n", printable(&place.label())));
+                    writeln!(out, "{value:>14}  {}", printable(names.of(place)))?;
                     value.clear();
                 }
             }
             if count > 0 {
                 let shown = measure.show(rest);
                 let other = heapprof_analysis::OTHER;
-                body.push_str(&format!(
-                    "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all\n"
-                ));
+                writeln!(
+                    out,
+                    "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all"
+                )?;
             }
-            Ok(with_head(&lines, &body, style))
         }
     }
+    Ok(())
 }
 
 fn labels(trace: &Trace) -> String {

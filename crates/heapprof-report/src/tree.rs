@@ -58,8 +58,12 @@ pub fn tree(tree: &Tree, style: &Style) -> Result<String, Error> {
     if !lines.is_empty() {
         let from = if tree.reverse { "leaves" } else { "roots" };
         lines.push(format!(
-            "Call tree from the {from}; nodes below {}% of the total are in (other)",
-            tree.least * 100.0
+            "Call tree from the {from}; nodes below {}% of {} are in (other)",
+            tree.least * 100.0,
+            match tree.header.filters.is_empty() {
+                true => "the total",
+                false => "what the filters keep",
+            }
         ));
     }
     Ok(with_head(&lines, &table.render(style)?, style))

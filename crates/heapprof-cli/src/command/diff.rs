@@ -10,6 +10,9 @@ use crate::args::DiffArgs;
 use crate::{messages, output};
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
+    if args.question.query().relative_percentages {
+        bail!("diff shows growth, no shares of a total; --relative-percentages has no say here");
+    }
     // Rules first: a rule that can't be read must not cost the reading of two profiles.
     let rules = args
         .fail_if
@@ -22,6 +25,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         .zip(&rules)
         .find(|(_, r)| r.sample_type().is_some())
         && args.normalize
+        && args.question.query().filters.active().is_empty()
     {
         bail!(
             "--fail-if {:?}: --normalize makes both totals equal, so this rule could never break",

@@ -42,8 +42,8 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
             None => messages::note(&format!("--fail-if {text:?} matches no function in use")),
         }
     }
-    let written = shared.finish(&args.report, &session, |style| {
-        Ok(heapprof_report::leaks(&report, &broken, style)?)
+    let written = shared.finish_into(&args.report, &session, |style, out| {
+        Ok(heapprof_report::leaks(&report, &broken, style, out)?)
     });
     match written {
         // Who stops reading the report still gets the verdict.

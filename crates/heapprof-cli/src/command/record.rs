@@ -1,7 +1,6 @@
 //! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and says where it is.
 
 mod child;
-mod inherited;
 mod outcome;
 mod program;
 mod written;

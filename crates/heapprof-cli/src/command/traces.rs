@@ -14,7 +14,7 @@ pub(super) fn run(shared: &Shared, args: &TracesArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
     let report = traces(&session, &query)?;
-    shared.finish(&args.report, &session, |style| {
-        Ok(heapprof_report::traces(&report, style)?)
+    shared.finish_into(&args.report, &session, |style, out| {
+        Ok(heapprof_report::traces(&report, style, out)?)
     })
 }

@@ -13,7 +13,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::inherited;
+use crate::inherited;
 
 /// How the program ended.
 pub(super) struct Ended {

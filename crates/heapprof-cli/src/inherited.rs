@@ -1,5 +1,6 @@
 //! What heapprof itself was started with and the program is to find unchanged, though std changes it on the way: before
-//! main SIGPIPE is ignored, and a child gets it at its default, with no signal blocked.
+//! main SIGPIPE is ignored, and a child gets it at its default, with no signal blocked; and a standard stream that is closed is
+//! opened as /dev/null, where what is written is lost without an error.
 #![allow(unsafe_code)] // Nothing of std tells or passes on either.
 
 use std::os::unix::process::CommandExt;
@@ -8,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether SIGPIPE was ignored when this process began.
 static IGNORED: AtomicBool = AtomicBool::new(false);
+/// Which of the three standard streams were closed then.
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 // SAFETY: the loader calls what stands in this section before main, and std is not needed for it.
 #[used]
@@ -22,10 +25,20 @@ extern "C" fn look() {
             && now.sa_sigaction == libc::SIG_IGN
     };
     IGNORED.store(ignored, Ordering::Relaxed);
+    for (fd, closed) in (0..).zip(&CLOSED) {
+        // SAFETY: asks for flags, and changes nothing.
+        let is_closed = unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1;
+        closed.store(is_closed, Ordering::Relaxed);
+    }
+}
+
+/// Whether there was a standard output when this process began.
+pub(crate) fn has_stdout() -> bool {
+    !CLOSED[1].load(Ordering::Relaxed)
 }
 
 /// Has the program begin as this process did.
-pub(super) fn pass_on(command: &mut Command) {
+pub(crate) fn pass_on(command: &mut Command) {
     let ignored = IGNORED.load(Ordering::Relaxed);
     // SAFETY: the sets are valid, and nothing is blocked or unblocked.
     let (mask, none_blocked) = unsafe {
@@ -36,16 +49,23 @@ pub(super) fn pass_on(command: &mut Command) {
             (1..=64).all(|s| libc::sigismember(&raw const mask, s) != 1),
         )
     };
-    if !ignored && none_blocked {
+    let closed: [bool; 3] = std::array::from_fn(|fd| CLOSED[fd].load(Ordering::Relaxed));
+    if !ignored && none_blocked && closed == [false; 3] {
         // std starts it as it was, and in a quicker way.
         return;
     }
-    // SAFETY: signal and pthread_sigmask are async-signal-safe, so they may be called between fork and exec; `mask` is a
-    // copy of the closure's own.
+    // SAFETY: signal, close and pthread_sigmask are async-signal-safe, so they may be called between fork and exec; `mask` is
+    // a copy of the closure's own. What is closed there is std's /dev/null.
     unsafe {
         command.pre_exec(move || {
             if ignored {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+            for fd in (0..)
+                .zip(closed)
+                .filter_map(|(fd, closed)| closed.then_some(fd))
+            {
+                libc::close(fd);
             }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
             Ok(())
