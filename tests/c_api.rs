@@ -324,3 +324,98 @@ int main(void) {
     names.sort();
     assert_eq!(names, ["named.pb.gz", "second.0001.pb.gz"]);
 }
+
+/// gperftools goes on counting its dumps where a program starts again.
+#[test]
+fn a_second_start_keeps_the_first_ones_dumps() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+int main(void) {
+    void (*start)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "HeapProfilerStart");
+    void (*dump)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "HeapProfilerDump");
+    void (*stop)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "HeapProfilerStop");
+    start("x"), dump("a"), dump("b"), stop();
+    start("x"), dump("c"), stop();
+    return 0;
+}
+"#;
+    let built = build(source, "gcc");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(&built.program);
+    let status = command
+        .current_dir(folder.path())
+        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
+        .status();
+    assert!(status.unwrap().success());
+    for number in 1..4 {
+        let name = format!("x.{number:04}.heap");
+        assert!(folder.path().join(&name).exists(), "{name}");
+    }
+}
+
+/// What another library stands in front of is still its own: libjsig keeps a JVM's handlers by way of sigaction.
+#[test]
+fn libraries_between_are_called() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let between = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void told(const char *what) { write(1, what, 2); }
+int sigaction(int n, const struct sigaction *new, struct sigaction *old) {
+    if (n == SIGUSR2) told("s ");
+    return ((int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction"))(n, new, old);
+}
+int munmap(void *at, size_t len) {
+    if (len == 12288) told("u ");
+    return syscall(SYS_munmap, at, len);
+}
+void *mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset) {
+    if (len == 12288) told("m ");
+    return (void *)syscall(SYS_mmap, at, len, prot, flags, fd, offset);
+}
+void _exit(int status) {
+    told("e ");
+    for (;;) syscall(SYS_exit_group, status);
+}
+"#;
+    let program = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    void *at = mmap(0, 12288, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || munmap(at, 12288) || sigaction(SIGUSR2, &action, 0)) return 1;
+    _exit(munmap((void *)1, 12288) == -1 ? 5 : 6);
+}
+"#;
+    let between = build(between, "gcc -shared -fPIC");
+    let built = build(program, "gcc");
+    let preload = ok(&["preload-path"]);
+    let folder = tempfile::tempdir().unwrap();
+    for mmap in ["no", "yes"] {
+        let preload = format!("{} {}", preload.trim(), between.program.display());
+        let output = Command::new(&built.program)
+            .env("LD_PRELOAD", preload)
+            .env("HEAPPROF_OUTPUT", folder.path().join("x.pb.gz"))
+            .env("HEAPPROF_MMAP", mmap)
+            .output()
+            .unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            (out.as_ref(), output.status.code()),
+            ("m u s u e ", Some(5)),
+            "{output:?}"
+        );
+    }
+}

@@ -308,3 +308,82 @@ fn the_clock_keeps_no_program_alive() {
         assert_eq!(run.code, 0, "{interval}: {}", run.err);
     }
 }
+
+/// A process with a thread of ours could not go into a namespace of its own, and libc ended one that gave up its rights.
+#[test]
+fn the_clock_gives_way() {
+    let unshare = ["unshare", "-U", "id", "-u"];
+    let bare = std::process::Command::new(unshare[0])
+        .args(&unshare[1..])
+        .output();
+    let Some(bare) = bare.ok().filter(|bare| bare.status.success()) else {
+        eprintln!("SKIP: no namespaces here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path())
+        .args(["record", "--interval", "10s", "--"])
+        .args(unshare)
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        (output.status.code(), output.stdout),
+        (Some(0), bare.stdout),
+        "{err}"
+    );
+}
+
+/// A program may close every file that it does not know, and open its own by the same numbers.
+#[test]
+fn dumps_on_an_interval_have_files_of_their_own() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+static void *volatile kept;
+static unsigned r = 1;
+static void deeper(int n);
+__attribute__((noipa)) static void one(int n) { deeper(n); }
+__attribute__((noipa)) static void two(int n) { deeper(n); __asm__ volatile(""); }
+__attribute__((noipa)) static void deeper(int n) {
+    r = r * 1103515245 + 12345;
+    if (n == 0) kept = malloc(16);
+    else (r >> 30 & 1 ? one : two)(n - 1);
+}
+int main(void) {
+    for (int i = 0; i < 60000; i++) deeper(30);
+    int wrong = 0;
+    for (time_t end = time(0) + 3; time(0) < end; usleep(3000)) {
+        for (int i = 3; i < 20; i++) close(i);
+        int fd = open("own", O_RDWR | O_CREAT | O_TRUNC, 0644);
+        struct stat now;
+        if (fd != 3 || write(fd, "DATA", 4) != 4) wrong++;
+        usleep(20000);
+        if (fstat(fd, &now) != 0 || now.st_size != 4) wrong++;
+    }
+    printf("%d\n", wrong);
+    return 0;
+}
+"#;
+    let built = built::build(source, "gcc -O1");
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path())
+        .args(["record", "--exact", "--no-symbolize", "--interval", "50ms"])
+        .args(["-o", "d.%n.pb.gz", "--"])
+        .arg(&built.program)
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(out, "0\n", "{err}");
+    assert!(!err.contains("could not be written"), "{err}");
+}

@@ -43,6 +43,7 @@ pub mod sys;
 mod text;
 mod thread;
 mod tls;
+mod trial;
 mod trigger;
 mod unload;
 mod walk;
@@ -55,15 +56,17 @@ pub use crate::{
     filter::may_hold,
     frame::Frame,
     mode::{Mode, now as mode},
+    modules::object_at,
     options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers},
     reason::Reason,
     recording::{
         Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options, dump,
-        dump_from_signal, dump_named, end_from_signal, go_on, is_own_process, is_running, profile,
-        raise_default, set_default, start, stop, text_profile, was_started,
+        dump_from_signal, dump_named, end_clock, end_from_signal, go_on, is_own_process,
+        is_running, profile, raise_default, set_default, start, stop, text_profile, was_started,
     },
     regions::{map, unmap},
     thread::prepare,
     tls::rewind,
+    trial::survives,
     unload::around_unload,
 };

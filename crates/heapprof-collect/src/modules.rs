@@ -36,6 +36,11 @@ pub(crate) fn find(pc: usize) -> Option<Module> {
     })
 }
 
+/// Where the loaded object that holds an address begins.
+pub fn object_at(address: usize) -> Option<usize> {
+    find(address).map(|module| module.start)
+}
+
 /// Objects that were closed since the start; how often that happened.
 pub(crate) fn unload_epoch() -> u32 {
     UNLOADS.load(Ordering::Acquire)

@@ -37,7 +37,10 @@ impl Naming {
             .is_some_and(|parent| parent == sys::parent_id());
         self.program = program();
         self.folder = working_folder();
-        self.count = 0;
+        // gperftools goes on counting where a program starts again.
+        if !output.numbered_prefix {
+            self.count = 0;
+        }
         if output.removes_earlier && self.is_main {
             self.remove_earlier(output, format);
         }

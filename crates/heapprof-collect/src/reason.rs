@@ -24,10 +24,12 @@ pub enum Reason {
     Request,
     /// A signal that ends the program.
     Terminated,
+    /// The program locks itself into a sandbox that dumps would end it in.
+    Sandbox,
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 10] = [
+    const ALL: [(Self, &'static str); 11] = [
         (Self::Exit, "exit"),
         (Self::Exec, "exec"),
         (Self::Interval, "interval"),
@@ -38,11 +40,12 @@ impl Reason {
         (Self::Signal, "signal"),
         (Self::Request, "request"),
         (Self::Terminated, "terminated by a signal"),
+        (Self::Sandbox, "sandbox"),
     ];
 
     /// Whether there is nothing to record after it.
     pub(crate) fn ends_program(self) -> bool {
-        matches!(self, Self::Exit | Self::Terminated)
+        matches!(self, Self::Exit | Self::Terminated | Self::Sandbox)
     }
 
     /// Whether nobody asked for it at this moment: a time or the heap's size did.
@@ -64,6 +67,6 @@ impl Reason {
 
     /// Whether the program image ends with it.
     pub(crate) fn is_last(self) -> bool {
-        matches!(self, Self::Exit | Self::Exec | Self::Terminated)
+        self.ends_program() || self == Self::Exec
     }
 }

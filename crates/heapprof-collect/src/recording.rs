@@ -1,20 +1,22 @@
 //! A recording from start to stop: where its dumps go, why they are made, what execs do to it; in [`fork`] what forks do.
 
+mod clock;
 mod fork;
 
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use crate::apart::{self, guarded};
 use crate::lock::{self, Lock, Locked};
 use crate::mode::{self, Mode};
-use crate::options::{Format, LONGEST_PERIOD, Options, Triggers};
+use crate::options::{Format, LONGEST_PERIOD, Options};
 use crate::output::{self, Naming};
 use crate::reason::Reason;
 use crate::snapshot::Totals;
+pub use clock::end as end_clock;
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 
-use crate::{access, arena, begin, snapshot, stack_switch, status, sys, text, thread, trigger};
+use crate::{access, arena, begin, snapshot, stack_switch, sys, text, thread, trigger};
 
 /// Why a dump was not written.
 #[derive(Debug)]
@@ -53,9 +55,6 @@ static DEFAULT: Locked<Option<Options>> = Locked::new(None);
 static NAMING: Locked<Naming> = Locked::new(Naming::new());
 static DUMPING: Lock = Lock::new();
 static PROCESS_ID: AtomicI32 = AtomicI32::new(0);
-static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
-/// Which interval thread is the current one; the others end.
-static ROUND: AtomicU32 = AtomicU32::new(0);
 /// Whether the process's last profile was begun.
 static ENDED: AtomicBool = AtomicBool::new(false);
 /// When the last dump before an exec was written, in nanoseconds, and by which thread.
@@ -88,7 +87,7 @@ pub fn start(options: Options) -> bool {
             return false;
         }
         trigger::arm(triggers, do_pending);
-        start_interval(&triggers);
+        clock::start(&triggers);
         true
     })
 }
@@ -113,84 +112,6 @@ pub fn is_running() -> bool {
     mode::now() != Mode::Off
 }
 
-fn start_interval(triggers: &Triggers) {
-    let Some(interval) = triggers.interval else {
-        stop_interval();
-        return;
-    };
-    let ms = u32::try_from(interval.as_millis())
-        .unwrap_or(u32::MAX)
-        .max(1);
-    if INTERVAL_MS.swap(ms, Ordering::Relaxed) == 0 && !spawn_interval_thread() {
-        INTERVAL_MS.store(0, Ordering::Relaxed);
-        trigger::count_time_inline(triggers);
-    }
-}
-
-/// Ends the clock of an earlier recording, if one runs.
-fn stop_interval() {
-    INTERVAL_MS.store(0, Ordering::Relaxed);
-    ROUND.fetch_add(1, Ordering::Relaxed);
-}
-
-/// A thread of our own that takes no signals; false where threads are denied.
-fn spawn_interval_thread() -> bool {
-    let round = ROUND.fetch_add(1, Ordering::Relaxed) as usize + 1;
-    let round = round as *mut libc::c_void;
-    let mask = sys::block_signals();
-    // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
-    let made = unsafe {
-        let mut attributes = std::mem::zeroed();
-        // A number with glibc, a pointer with musl.
-        let mut id: libc::pthread_t = std::mem::zeroed();
-        libc::pthread_attr_init(&raw mut attributes) == 0
-            && libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED)
-                == 0
-            && libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10) == 0
-            && libc::pthread_create(&raw mut id, &raw const attributes, interval_thread, round) == 0
-    };
-    sys::restore_signals(mask);
-    made
-}
-
-extern "C" fn interval_thread(round: *mut libc::c_void) -> *mut libc::c_void {
-    const SLICE: u32 = 100;
-    apart::apart(|| {
-        let process = sys::process_id();
-        let (mut slept, mut unlooked) = (0, 0);
-        loop {
-            let ms = INTERVAL_MS.load(Ordering::Relaxed);
-            if ROUND.load(Ordering::Relaxed) as usize != round as usize {
-                return std::ptr::null_mut();
-            }
-            let slice = SLICE.min(ms.saturating_sub(slept)).max(1);
-            let time = libc::timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(slice) * 1_000_000,
-            };
-            // SAFETY: `time` is valid; being woken early only makes a dump early.
-            unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
-            slept += slice;
-            unlooked += slice;
-            if unlooked >= SLICE && std::mem::take(&mut unlooked) > 0 && status::is_deserted() {
-                // The main thread is gone and so are all others: without us the process would have ended.
-                // SAFETY: what libc does when the last thread ends.
-                unsafe { libc::exit(0) };
-            }
-            if slept >= ms {
-                slept = 0;
-                if sys::process_id() == process
-                    && is_running()
-                    && matches!(dump(Reason::Interval), Err(Error::Busy))
-                {
-                    // Another dump is under way, or an exec: soon again.
-                    slept = ms.saturating_sub(SLICE);
-                }
-            }
-        }
-    })
-}
-
 /// Says that the process goes on after its last profile: there is another end to come.
 pub fn go_on() {
     ENDED.store(false, Ordering::Release);
@@ -199,7 +120,7 @@ pub fn go_on() {
 /// Ends the recording; dumps still show what it recorded.
 pub fn stop() {
     mode::stop();
-    stop_interval();
+    clock::stop();
 }
 
 /// Whether this is the process that records, and not a vfork child that only shares its memory.
@@ -255,9 +176,10 @@ fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
         // This image would end in the middle of the dump.
         return Err(Error::Busy);
     }
-    let reserved = arena::reserve(snapshot::memory_needed());
     let mut result = Err(Error::NotStarted);
+    // All of it: the program's stack may be a signal's, of a few pages.
     stack_switch::on_own_stack(|| {
+        let reserved = arena::reserve(snapshot::memory_needed());
         if let Some(options) = OPTIONS.with(|o| o.clone()) {
             result = if reserved {
                 write(&options, reason, path)
@@ -350,11 +272,11 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
         let mask = sys::block_signals();
         {
             let _held = DUMPING.lock();
-            if arena::reserve(snapshot::memory_needed()) {
-                stack_switch::on_own_stack(|| {
+            stack_switch::on_own_stack(|| {
+                if arena::reserve(snapshot::memory_needed()) {
                     let _ = write(&mut bytes);
-                });
-            }
+                }
+            });
         }
         sys::restore_signals(mask);
     });

@@ -199,6 +199,23 @@ pub fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32) {
     };
 }
 
+/// As [`futex_wait`], for so many nanoseconds at most.
+pub(crate) fn futex_wait_for(word: &std::sync::atomic::AtomicU32, expected: u32, nanoseconds: i64) {
+    const WAIT_PRIVATE: usize = 128;
+    let time = libc::timespec {
+        tv_sec: nanoseconds / 1_000_000_000,
+        tv_nsec: nanoseconds % 1_000_000_000,
+    };
+    let (at, time) = (word.as_ptr() as usize, &raw const time as usize);
+    // SAFETY: the word and the time outlive the call.
+    unsafe {
+        call(
+            libc::SYS_futex,
+            [at, WAIT_PRIVATE, expected as usize, time, 0, 0],
+        )
+    };
+}
+
 /// Wakes one sleeper on `word`.
 pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
     const WAKE_PRIVATE: usize = 129;
@@ -397,6 +414,14 @@ pub(crate) fn read_lines(path: &CStr, mut each: impl FnMut(&[u8])) {
         buffer.copy_within(done..filled, 0);
         filled -= done;
     }
+}
+
+/// From now on the calling thread has no open files, and opens its own; false where the kernel can't do that (before 5.9).
+pub(crate) fn leave_files() -> bool {
+    const UNSHARE: usize = 1 << 1;
+    let all = [0, u32::MAX as usize, UNSHARE, 0, 0, 0];
+    // SAFETY: the table that is emptied is a new one of this thread's.
+    unsafe { call(libc::SYS_close_range, all) == 0 }
 }
 
 /// Renames a file; the error is an errno.

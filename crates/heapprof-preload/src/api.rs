@@ -58,6 +58,9 @@ pub extern "C" fn heapprof_is_running() -> c_int {
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
     let path = unsafe { text(path) };
+    if crate::end::is_shut_in() {
+        return libc::EPERM;
+    }
     collect::apart(|| status(collect::dump_named(Reason::Request, path)))
 }
 
@@ -68,6 +71,9 @@ pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
 }
 
 fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
+    if crate::end::is_shut_in() {
+        return std::ptr::null_mut();
+    }
     collect::apart(|| {
         let bytes = make();
         // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final zero.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
+use crate::hook::announced;
 use crate::real::{ALIGNED_ALLOC, Behind};
 use crate::say;
 
@@ -77,6 +78,26 @@ fn last_dump() {
     }
 }
 
+/// Whether the program shut itself in: nothing of ours makes a system call any more.
+static SHUT_IN: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`shut_in`] was called.
+pub fn is_shut_in() -> bool {
+    SHUT_IN.load(Ordering::Relaxed)
+}
+
+/// The last dump before the program makes it impossible, and the end of the recording.
+pub fn shut_in() {
+    let mask = collect::sys::block_signals();
+    once(|| {
+        dump(Reason::Sandbox);
+        DONE
+    });
+    collect::stop();
+    SHUT_IN.store(true, Ordering::Relaxed);
+    collect::sys::restore_signals(mask);
+}
+
 /// The program's end by a signal whose handler this is called from, with all signals blocked.
 pub fn by_signal(signal: c_int) {
     if !collect::is_own_process() {
@@ -97,6 +118,10 @@ pub fn by_signal(signal: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     last_dump();
+    if let Some(other) = EXIT.between() {
+        // SAFETY: another library's function of this name.
+        unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn(c_int)>(other)(status) };
+    }
     loop {
         // SAFETY: ends the process, as libc's own does.
         unsafe { collect::sys::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
@@ -185,7 +210,14 @@ const AT_ONCE: usize = 4;
 /// Looks up what stands behind the functions of this file. [`register`] is for the ends that are announced: as early as can be, so that
 /// ours runs after the program's and after the destructors of all libraries, which the loader registers later.
 pub fn prepare() {
-    let others = [&ABORT, &ASSERT_FAIL, &DLCLOSE, &ALIGNED_ALLOC];
+    let others = [
+        &ABORT,
+        &ASSERT_FAIL,
+        &DAEMON,
+        &DLCLOSE,
+        &EXIT,
+        &ALIGNED_ALLOC,
+    ];
     for function in EXEC.iter().chain(others) {
         function.find();
     }
@@ -209,17 +241,24 @@ pub fn register() {
 }
 
 unsafe extern "C" fn before_fork() {
-    collect::before_fork();
+    // There are no more profiles to keep right, and what that takes may not be called.
+    if !is_shut_in() {
+        collect::before_fork();
+    }
 }
 
 unsafe extern "C" fn in_parent() {
-    collect::after_fork_in_parent();
+    if !is_shut_in() {
+        collect::after_fork_in_parent();
+    }
 }
 
 unsafe extern "C" fn in_child() {
-    ENDED.store(NOT, Ordering::Relaxed);
-    ABORTING.store(false, Ordering::Relaxed);
-    collect::after_fork_in_child();
+    if !is_shut_in() {
+        ENDED.store(NOT, Ordering::Relaxed);
+        ABORTING.store(false, Ordering::Relaxed);
+        collect::after_fork_in_child();
+    }
 }
 
 /// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
@@ -241,69 +280,40 @@ static EXEC: [Behind; 9] = [
     Behind::new(c"execveat"),
 ];
 static ABORT: Behind = Behind::new(c"abort");
+static DAEMON: Behind = Behind::new(c"daemon");
+static EXIT: Behind = Behind::new(c"_exit");
 static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
 static DLCLOSE: Behind = Behind::new(c"dlclose");
 
+/// daemon: libc's ends this process by an exit of its own, and its child goes on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
+    type Daemon = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    last_dump();
+    // SAFETY: daemon's contract, passed on.
+    let result = unsafe {
+        std::mem::transmute::<*const c_void, Daemon>(DAEMON.or_missing())(no_chdir, no_close)
+    };
+    if result != 0 {
+        go_on();
+    }
+    result
+}
+
 /// Where each exec goes on.
 unsafe extern "C" fn real_exec(index: usize) -> *const c_void {
-    match EXEC[index].get() {
-        // libc has them all; without it there is nothing to call.
-        real if real.is_null() => missing as *const c_void,
-        real => real,
-    }
+    EXEC[index].or_missing()
 }
 
-unsafe extern "C" fn missing() -> c_int {
-    // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() = libc::ENOSYS };
-    -1
-}
-
-/// An exec: its arguments (which may be variadic) stay where they are, and libc's function gets them.
-macro_rules! exec {
-    ($name:ident, $index:literal) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name() -> c_int {
-            std::arch::naked_asm!(
-                ".cfi_startproc",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                ".cfi_adjust_cfa_offset 56",
-                "call {before}",
-                concat!("mov edi, ", $index),
-                "call {real}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -56",
-                "jmp r11",
-                ".cfi_endproc",
-                before = sym before_exec,
-                real = sym real_exec,
-            )
-        }
-    };
-}
-exec!(execve, 0);
-exec!(execv, 1);
-exec!(execvp, 2);
-exec!(execvpe, 3);
-exec!(execl, 4);
-exec!(execlp, 5);
-exec!(execle, 6);
-exec!(fexecve, 7);
-exec!(execveat, 8);
+announced!(execve, 0, before_exec, real_exec);
+announced!(execv, 1, before_exec, real_exec);
+announced!(execvp, 2, before_exec, real_exec);
+announced!(execvpe, 3, before_exec, real_exec);
+announced!(execl, 4, before_exec, real_exec);
+announced!(execlp, 5, before_exec, real_exec);
+announced!(execle, 6, before_exec, real_exec);
+announced!(fexecve, 7, before_exec, real_exec);
+announced!(execveat, 8, before_exec, real_exec);
 
 /// dlclose: what is unmapped is remembered, so that stacks through it stay readable.
 #[unsafe(no_mangle)]
@@ -315,7 +325,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     }
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
-    if collect::was_started() {
+    if !is_shut_in() && collect::was_started() {
         collect::around_unload(close)
     } else {
         close()

@@ -132,14 +132,11 @@ unsafe extern "C" fn chosen_posix_memalign(
                 std::ptr::null_mut()
             }
         }
-        // SAFETY: errno is this thread's own: posix_memalign must leave it alone. memalign takes any power of two.
+        // SAFETY: memalign takes any power of two. It sets errno where it fails, as glibc's posix_memalign does too.
         None => unsafe {
-            let errno = libc::__errno_location();
-            let before = *errno;
             let block = (real.memalign)(align, size);
             if block.is_null() {
                 status = libc::ENOMEM;
-                *errno = before;
             }
             block
         },

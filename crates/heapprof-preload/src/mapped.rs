@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect::{self as collect, Frame};
 
+use crate::real::Behind;
+
 static ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Whether mappings are counted from now on.
@@ -16,10 +18,35 @@ fn counted() -> bool {
     ENABLED.load(Ordering::Relaxed) && !collect::is_apart()
 }
 
-/// A system call with libc's convention: -1 and errno.
-unsafe fn call(n: libc::c_long, args: [usize; 6]) -> *mut c_void {
-    // SAFETY: the program's own call, passed on to the kernel as libc would.
-    answered(unsafe { collect::sys::call(n, args) })
+static MMAP: Behind = Behind::new(c"mmap");
+static MMAP64: Behind = Behind::new(c"mmap64");
+static MUNMAP: Behind = Behind::new(c"munmap");
+static MREMAP: Behind = Behind::new(c"mremap");
+
+/// Looks up what stands behind ours. At the start.
+pub fn prepare() {
+    for function in [&MMAP, &MMAP64, &MUNMAP, &MREMAP] {
+        function.find();
+    }
+}
+
+/// The program's own call: passed on to another library's function that stands between ours and libc's, else to the kernel as
+/// libc would. What the kernel says, or the same of the other's -1 and errno.
+unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
+    type AnyCall = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
+    // SAFETY: the caller's: the arguments are those of the function, of which there may be fewer; of munmap's result the lower
+    // half counts.
+    unsafe {
+        let Some(other) = behind.between() else {
+            return collect::sys::call(n, args);
+        };
+        let [a, b, c, d, e, f] = args;
+        let result = std::mem::transmute::<*const c_void, AnyCall>(other)(a, b, c, d, e, f);
+        if result as usize as c_int == -1 {
+            return -(*libc::__errno_location() as isize);
+        }
+        result as isize
+    }
 }
 
 /// What the kernel said, by libc's convention.
@@ -35,7 +62,7 @@ fn answered(result: isize) -> *mut c_void {
 /// Defines mmap by one of its names. Its arguments fill all six registers, so the place of the call is found from
 /// the frame, of which there must be one only.
 macro_rules! mmap {
-    ($name:ident) => {
+    ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             at: *mut c_void,
@@ -48,7 +75,7 @@ macro_rules! mmap {
             let (prot, flags, fd) = (prot as usize, flags as usize, fd as usize);
             let args = [at as usize, len, prot, flags, fd, offset as usize];
             // SAFETY: mmap's contract.
-            let mapped = unsafe { call(libc::SYS_mmap, args) };
+            let mapped = answered(unsafe { call(&$behind, libc::SYS_mmap, args) });
             if mapped != libc::MAP_FAILED && counted() {
                 collect::map(mapped as usize, len, Frame::caller());
             }
@@ -56,13 +83,13 @@ macro_rules! mmap {
         }
     };
 }
-mmap!(mmap);
-mmap!(mmap64);
+mmap!(mmap, MMAP);
+mmap!(mmap64, MMAP64);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     // SAFETY: munmap's contract.
-    let kernel = || unsafe { collect::sys::call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
+    let kernel = || unsafe { call(&MUNMAP, libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
     answered(match counted() {
         true => collect::unmap(at as usize, len, kernel),
         false => kernel(),
@@ -80,11 +107,17 @@ pub unsafe extern "C" fn mremap(
 ) -> *mut c_void {
     let args = [at as usize, old, new, flags as usize, to as usize, 0];
     // SAFETY: mremap's contract.
-    let kernel = || unsafe { collect::sys::call(libc::SYS_mremap, args) };
+    let kernel = || unsafe { call(&MREMAP, libc::SYS_mremap, args) };
     if !counted() {
         return answered(kernel());
     }
-    let moved = answered(collect::unmap(at as usize, old, kernel));
+    // What is moved away and not unmapped is still there.
+    let gone = if flags & libc::MREMAP_DONTUNMAP == 0 {
+        old
+    } else {
+        0
+    };
+    let moved = answered(collect::unmap(at as usize, gone, kernel));
     if moved != libc::MAP_FAILED {
         collect::map(moved as usize, new, Frame::caller());
     }

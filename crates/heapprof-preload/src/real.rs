@@ -63,7 +63,7 @@ pub fn find() {
     if FOUND.swap(true, Ordering::AcqRel) {
         return;
     }
-    let Some(malloc) = next(c"malloc") else {
+    let Some(malloc) = next_of_family(c"malloc") else {
         return;
     };
     if is_libc(malloc) {
@@ -74,7 +74,7 @@ pub fn find() {
         ($real:ident, $($name:ident: $type:ty),*) => {
             $(if let Some(function) = std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes())
                 .ok()
-                .and_then(next)
+                .and_then(next_of_family)
             {
                 (*$real).$name = std::mem::transmute::<*const c_void, $type>(function);
             })*
@@ -89,7 +89,7 @@ pub fn find() {
             realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo, valloc: OfSize, pvalloc: OfSize);
     }
     // These two are the other allocator's only if they come from the same place; glibc's call glibc's malloc.
-    let same = |name: &CStr| next(name).filter(|f| object(*f) == object(malloc));
+    let same = |name: &CStr| next_of_family(name).filter(|f| object(*f) == object(malloc));
     // SAFETY: as above.
     unsafe {
         (*real).posix_memalign = same(c"posix_memalign").map(|f| {
@@ -104,6 +104,18 @@ pub fn find() {
     }
 }
 
+/// The next definition of one of malloc's family, as the program itself would be bound to it: glibc's malloc debugging
+/// (libc_malloc_debug.so) defines them by their version only.
+fn next_of_family(name: &CStr) -> Option<*const c_void> {
+    let versions = [c"GLIBC_2.2.5", c"GLIBC_2.16"];
+    let versioned = versions.into_iter().find_map(|version| {
+        // SAFETY: names that end in zero.
+        let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+        (!found.is_null()).then_some(found.cast_const())
+    });
+    versioned.or_else(|| next(name))
+}
+
 /// The next definition of a function after ours.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
@@ -115,23 +127,46 @@ pub fn next(name: &CStr) -> Option<*const c_void> {
 pub struct Behind {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
+    is_libcs: AtomicBool,
 }
 
 /// libc's own, which newer glibcs let refuse what memalign takes.
 pub static ALIGNED_ALLOC: Behind = Behind::new(c"aligned_alloc");
 
 impl Behind {
+    /// Where in it the function's address lies, for assembly; null until it was looked up.
+    pub const FOUND: usize = std::mem::offset_of!(Self, found);
+
     /// The next function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
-        let found = AtomicPtr::new(std::ptr::null_mut());
-        Self { name, found }
+        Self {
+            name,
+            found: AtomicPtr::new(std::ptr::null_mut()),
+            is_libcs: AtomicBool::new(true),
+        }
     }
 
     /// Looks it up. At the start: a forked child must not wait for the loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
+        self.is_libcs.store(is_libc(found), Ordering::Relaxed);
         self.found.store(found.cast_mut(), Ordering::Release);
         found
+    }
+
+    /// Where another library's stands between ours and libc's: that one.
+    pub fn between(&self) -> Option<*const c_void> {
+        let found = self.found.load(Ordering::Acquire).cast_const();
+        // Only what the start has looked up: this may be asked before, or by what must not look.
+        (!found.is_null() && !self.is_libcs.load(Ordering::Relaxed)).then_some(found)
+    }
+
+    /// The function; without it there is one to call all the same, which fails.
+    pub fn or_missing(&self) -> *const c_void {
+        match self.get() {
+            none if none.is_null() => missing as *const c_void,
+            found => found,
+        }
     }
 
     /// The function, null when there is none.
@@ -144,17 +179,17 @@ impl Behind {
     }
 }
 
-/// Where the object that holds `address` is loaded.
+/// Stands for a function that libc does not have.
+unsafe extern "C" fn missing() -> c_int {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
+}
+
+/// Where the object that holds `address` is loaded; 0 of none. (dladdr looks for the nearest symbol too, which takes a hundred times
+/// as long.)
 pub fn object(address: *const c_void) -> usize {
-    // SAFETY: `info` is plain data that dladdr fills.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &raw mut info) == 0 {
-            0
-        } else {
-            info.dli_fbase as usize
-        }
-    }
+    heapprof_collect::object_at(address as usize).unwrap_or(0)
 }
 
 /// Whether a function is glibc's.

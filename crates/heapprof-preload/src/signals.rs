@@ -24,6 +24,23 @@ unsafe extern "C" {
     fn __sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
 }
 
+type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+
+/// The program's own call, which another library (libjsig) may stand behind ours to see.
+unsafe fn passed_on(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: sigaction's contract, passed on.
+    unsafe {
+        match SIGACTION.between() {
+            Some(other) => std::mem::transmute::<*const c_void, Sigaction>(other)(signal, new, old),
+            None => __sigaction(signal, new, old),
+        }
+    }
+}
+
 fn bit(signal: c_int) -> u64 {
     if (1..=64).contains(&signal) {
         1 << (signal - 1)
@@ -116,6 +133,21 @@ pub fn catch_ends() {
     }
 }
 
+/// Puts the signals that are ours back to their default, for good.
+pub fn give_back() {
+    WANTED.store(0, Ordering::Release);
+    let ours = OURS.swap(0, Ordering::AcqRel);
+    for signal in (1..=64).filter(|&signal| ours & bit(signal) != 0) {
+        // SAFETY: a valid structure, of which all zero is the default.
+        unsafe {
+            let default: libc::sigaction = std::mem::zeroed();
+            if is_in_place(signal) {
+                __sigaction(signal, &raw const default, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
 /// sigaction, with our handlers looking like the default that they stand for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
@@ -127,14 +159,14 @@ pub unsafe extern "C" fn sigaction(
     unsafe {
         let bit = bit(signal);
         if WANTED.load(Ordering::Acquire) & bit == 0 {
-            return __sigaction(signal, new, old);
+            return passed_on(signal, new, old);
         }
         let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
         let ours = OURS.load(Ordering::Acquire) & bit != 0 && is_in_place(signal);
         let mut before: libc::sigaction = std::mem::zeroed();
         if !ours || to_default == Some(false) {
             // `new` and `old` may be the same structure.
-            let status = __sigaction(signal, new, &raw mut before);
+            let status = passed_on(signal, new, &raw mut before);
             if status != 0 {
                 return status;
             }
@@ -151,11 +183,13 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
+static SIGACTION: Behind = Behind::new(c"sigaction");
 static SIGNAL: Behind = Behind::new(c"signal");
 static SYSV_SIGNAL: Behind = Behind::new(c"__sysv_signal");
 
 /// Looks up what stands behind ours. At the start.
 pub fn prepare() {
+    SIGACTION.find();
     SIGNAL.find();
     SYSV_SIGNAL.find();
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use heapprof_collect as collect;
 
 use crate::say::{self, misunderstood, say};
-use crate::{end, environment, mapped, real, signals};
+use crate::{end, environment, identity, mapped, real, sandbox, signals};
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 const NEW: u8 = 0;
@@ -69,6 +69,9 @@ fn begin() -> bool {
     collect::prepare();
     end::prepare();
     signals::prepare();
+    mapped::prepare();
+    identity::prepare();
+    sandbox::prepare();
     record();
     true
 }

@@ -16,6 +16,8 @@ use crate::storage::Storage;
 pub enum Obstacle {
     /// There is no dynamic loader in it.
     Static,
+    /// Made for another C library, whose loader refuses a library that asks for glibc; that loader.
+    OtherLibc(PathBuf),
     /// Built for another processor or word size; which.
     OtherArchitecture(String),
     /// Built with a sanitizer that replaces malloc itself; its name.
@@ -90,10 +92,20 @@ pub fn inspect(path: &Path) -> Program {
     }
     let storage = Storage::new();
     let bytes = storage.map(&file).unwrap_or_default();
+    let loader = loader::<FileHeader64<Endianness>>(bytes)
+        .or_else(|| loader::<FileHeader32<Endianness>>(bytes));
+    let begins = |path: &Path, with: &str| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(with.as_bytes())
+    };
+    let mut obstacles = look(bytes);
+    // The loader itself, which is static, loads the program that it is told to, and what is preloaded.
+    obstacles.retain(|o| *o != Obstacle::Static || !begins(&file, "ld-linux"));
+    let other = loader.as_ref().filter(|loader| begins(loader, "ld-musl"));
+    obstacles.extend(other.cloned().map(Obstacle::OtherLibc));
     Program {
-        obstacles: look(bytes),
-        loader: loader::<FileHeader64<Endianness>>(bytes)
-            .or_else(|| loader::<FileHeader32<Endianness>>(bytes)),
+        obstacles,
+        loader,
         file,
     }
 }

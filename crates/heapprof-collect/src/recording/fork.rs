@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::{DEFAULT, DUMPING, EXEC, INTERVAL_MS, NAMING, OPTIONS, PROCESS_ID, RAISE, go_on};
+use super::{DEFAULT, DUMPING, EXEC, NAMING, OPTIONS, PROCESS_ID, RAISE, clock, go_on};
 use crate::dropped::{self, DROPPED};
 use crate::lock::{self, Lock};
 use crate::output::Naming;
@@ -163,12 +163,7 @@ pub fn after_fork_in_child() {
     if follow == Some(false) {
         mode::stop();
     }
-    if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
-        && let Some(triggers) = triggers
-    {
-        // A thread made here would surprise the child; its allocations look at the clock instead.
-        trigger::count_time_inline(&triggers);
-    }
+    clock::forked(triggers);
     engine::end_apart();
     sys::restore_signals(mask);
     if streams {

@@ -36,9 +36,10 @@ pub(super) fn report(
         }
         return;
     };
-    if with_symbols {
-        name_all(&written, main);
-    }
+    let nameless = match with_symbols {
+        true => name_all(&written, main),
+        false => None,
+    };
     let path = shown(&main.path);
     let mut line = format!("{path}: {}", summary(main));
     if written.len() > 1 {
@@ -50,6 +51,9 @@ pub(super) fn report(
     };
     line += &format!("; next: heapprof top {question}{}", quoted(&path));
     messages::note(&line);
+    if let Some(nameless) = nameless {
+        messages::note(&nameless);
+    }
     if main.stacks == 0 {
         match own_allocator(main) {
             Some(reason) => messages::note(&reason),
@@ -64,17 +68,16 @@ pub(super) fn report(
     }
 }
 
-/// Symbolizes all profiles. The main one stays the newest here, which commands read when none is named.
-fn name_all(written: &[Written], main: &Written) {
+/// Symbolizes all profiles. The main one stays the newest here, which commands read when none is named. That most of it has no
+/// names, if so.
+fn name_all(written: &[Written], main: &Written) -> Option<String> {
     // The processes of a recording have the same libraries.
     let mut symbolizer = Symbolizer::new(Options::default());
-    let mut unnamed = Vec::new();
+    let (mut unnamed, mut addresses) = (Vec::new(), None);
     for one in written {
         match name_frames(&one.path, &mut symbolizer) {
             Ok(summary) if one.path == main.path => {
-                if let Some(why) = mostly_addresses(&summary, &shown(&one.path)) {
-                    messages::note(&why);
-                }
+                addresses = mostly_addresses(&summary, &shown(&one.path));
             }
             Ok(_) => {}
             Err(error) => unnamed.push(error),
@@ -86,6 +89,7 @@ fn name_all(written: &[Written], main: &Written) {
     if let Some(why) = nameless(&unnamed) {
         messages::note(&why);
     }
+    addresses
 }
 
 /// How many profiles there are beside the main one, and which had the most, if that had more.
@@ -222,8 +226,8 @@ fn nothing(ended: &Ended) -> String {
             "no profile: the program was ended by signal {signal} before it could write one; --interval 10s writes on \
              the way"
         ),
-        None => "no profile was written: the program was not reached by the library (static, setuid, or started with \
-                 an environment of its own), or could not write where it should"
+        None => "no profile was written: the program was not reached by the library (static, setuid, of another C library, or \
+                 started with an environment of its own), ended by a bare exit_group, or could not write where it should"
             .to_string(),
     }
 }

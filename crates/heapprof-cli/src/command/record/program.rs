@@ -44,6 +44,14 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
                 "{name}: is statically linked, so nothing can be preloaded into it; it runs unrecorded (a Rust program \
                  can use the crate heapprof-alloc; others can be linked dynamically)"
             )),
+            Obstacle::OtherLibc(loader) => {
+                preloaded = false;
+                messages::note(&format!(
+                    "{name}: is made for another C library ({}), whose loader can't load a library for glibc; it runs unrecorded (a \
+                     Rust program can use the crate heapprof-alloc)",
+                    loader.display()
+                ));
+            }
             Obstacle::OtherArchitecture(which) => {
                 preloaded = false;
                 messages::note(&format!(

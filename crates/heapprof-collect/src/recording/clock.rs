@@ -1,0 +1,166 @@
+//! The thread of ours that makes a dump each interval; where there can be none, the program's allocations look at the clock.
+//!
+//! What a process may do as long as it has one thread, or to all of its threads alike, the program must not find denied for ours:
+//! before such calls the thread ends ([`end`]). And each dump is made by a thread without the program's open files, for the
+//! program may close all numbers that it does not know, and open its own files by them.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use super::{Error, OPTIONS, dump, is_running};
+use crate::options::Triggers;
+use crate::reason::Reason;
+use crate::{apart, status, sys, trigger};
+
+static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
+/// Which thread is the current one; the others end. They wait on it.
+static ROUND: AtomicU32 = AtomicU32::new(0);
+/// The current one's `pthread_t`, until somebody takes it to wait for its end.
+static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for this thread.
+const SLICE: u32 = 100;
+
+/// Dumps on the interval of these triggers from now on, if they have one.
+pub(super) fn start(triggers: &Triggers) {
+    let Some(interval) = triggers.interval else {
+        stop();
+        return;
+    };
+    let ms = u32::try_from(interval.as_millis())
+        .unwrap_or(u32::MAX)
+        .max(1);
+    if INTERVAL_MS.swap(ms, Ordering::Relaxed) != 0 {
+        // It goes on with the new interval.
+        return;
+    }
+    let round = ROUND.fetch_add(1, Ordering::Relaxed) as usize + 1;
+    match spawn(clock, round) {
+        Some(thread) => THREAD.store(thread, Ordering::Release),
+        None => {
+            INTERVAL_MS.store(0, Ordering::Relaxed);
+            trigger::count_time_inline(triggers);
+        }
+    }
+}
+
+/// Ends the clock, if one runs.
+pub(super) fn stop() {
+    if let Some(thread) = dismiss() {
+        // SAFETY: nobody else waits for it.
+        unsafe { libc::pthread_detach(thread as libc::pthread_t) };
+    }
+}
+
+/// In a forked child, which has no such thread. One made here would surprise it.
+pub(super) fn forked(triggers: Option<Triggers>) {
+    THREAD.store(0, Ordering::Relaxed);
+    if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
+        && let Some(triggers) = triggers
+    {
+        trigger::count_time_inline(&triggers);
+    }
+}
+
+/// Ends the clock's thread and waits until it is gone; from now on the program's allocations look at the clock.
+pub fn end() {
+    if INTERVAL_MS.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    apart::guarded(|| {
+        let Some(thread) = dismiss() else {
+            return;
+        };
+        // Not pthread_join, where the program's thread could be cancelled.
+        // SAFETY: nobody else waits for it.
+        while unsafe { libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut()) }
+            == libc::EBUSY
+        {
+            sys::nap();
+        }
+        if let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
+            trigger::count_time_inline(&triggers);
+        }
+    });
+}
+
+/// Tells the clock's thread to end; which one it is, for whoever is the first to ask.
+fn dismiss() -> Option<usize> {
+    INTERVAL_MS.store(0, Ordering::Relaxed);
+    ROUND.fetch_add(1, Ordering::Relaxed);
+    sys::futex_wake(&ROUND);
+    let thread = THREAD.swap(0, Ordering::AcqRel);
+    (thread != 0).then_some(thread)
+}
+
+type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+
+/// A thread of our own that takes no signals; `None` where threads are denied.
+fn spawn(main: Main, argument: usize) -> Option<usize> {
+    let mask = sys::block_signals();
+    // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
+    let made = unsafe {
+        let mut attributes = std::mem::zeroed();
+        // A number with glibc, a pointer with musl.
+        let mut id: libc::pthread_t = std::mem::zeroed();
+        let made = libc::pthread_attr_init(&raw mut attributes) == 0
+            && libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10) == 0
+            && libc::pthread_create(
+                &raw mut id,
+                &raw const attributes,
+                main,
+                std::ptr::without_provenance_mut(argument),
+            ) == 0;
+        made.then_some(id as usize)
+    };
+    sys::restore_signals(mask);
+    made
+}
+
+extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
+    let round = round.addr() as u32;
+    apart::apart(|| {
+        let process = sys::process_id();
+        let (mut slept, mut unlooked) = (0, 0);
+        while ROUND.load(Ordering::Relaxed) == round {
+            let ms = INTERVAL_MS.load(Ordering::Relaxed);
+            let slice = SLICE.min(ms.saturating_sub(slept)).max(1);
+            sys::futex_wait_for(&ROUND, round, i64::from(slice) * 1_000_000);
+            slept += slice;
+            unlooked += slice;
+            if unlooked >= SLICE {
+                unlooked = 0;
+                if status::is_deserted() {
+                    // The main thread is gone and so are all others: without us the process would have ended.
+                    // SAFETY: what libc does when the last thread ends.
+                    unsafe { libc::exit(0) };
+                }
+            }
+            if slept >= ms && ROUND.load(Ordering::Relaxed) == round {
+                slept = 0;
+                if sys::process_id() == process && is_running() && is_busy() {
+                    // Another dump is under way, or an exec: soon again.
+                    slept = ms.saturating_sub(SLICE);
+                }
+            }
+        }
+    });
+    std::ptr::null_mut()
+}
+
+/// Makes a dump in a thread of its own; whether it could not be made now.
+fn is_busy() -> bool {
+    let Some(thread) = spawn(make, 0) else {
+        return matches!(dump(Reason::Interval), Err(Error::Busy));
+    };
+    let mut result = std::ptr::null_mut();
+    // SAFETY: nobody else waits for it.
+    unsafe { libc::pthread_join(thread as libc::pthread_t, &raw mut result) };
+    !result.is_null()
+}
+
+extern "C" fn make(_: *mut libc::c_void) -> *mut libc::c_void {
+    apart::apart(|| {
+        sys::leave_files();
+        let is_busy = matches!(dump(Reason::Interval), Err(Error::Busy));
+        std::ptr::without_provenance_mut(usize::from(is_busy))
+    })
+}
