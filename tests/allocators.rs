@@ -2,7 +2,7 @@
 
 use crate::built::{build, have, library};
 use crate::expectations::Sums;
-use crate::harness::{command, root};
+use crate::harness::{command, ok, root};
 use crate::programs::compile_program;
 use crate::stacks::read;
 
@@ -102,4 +102,35 @@ void operator delete[](void *p) noexcept { free(p); }
     let main = |kind| sums.value("main", kind).unwrap();
     assert_eq!(main("inuse_space"), 3000);
     assert!(main("alloc_space") >= 9000, "{}", main("alloc_space"));
+}
+
+/// glibc's own malloc debugging is a library that is preloaded: an overflow is seen with ours in front of it as without.
+#[test]
+fn malloc_debugging_stays_on() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r"
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    char *volatile p = malloc(24);
+    memset(p, 1, 26);
+    free(p);
+    return 0;
+}
+";
+    let built = build(source, "gcc -O1 -fno-builtin");
+    let run = |preload: String| {
+        let mut command = std::process::Command::new(&built.program);
+        let output = command
+            .env("LD_PRELOAD", preload)
+            .env("MALLOC_CHECK_", "3")
+            .output()
+            .unwrap();
+        std::os::unix::process::ExitStatusExt::signal(&output.status)
+    };
+    let debug = "libc_malloc_debug.so.0";
+    let bare = run(debug.to_string());
+    assert_eq!(bare, run(format!("{} {debug}", ok(&["preload-path"]).trim())));
 }

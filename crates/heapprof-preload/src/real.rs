@@ -104,16 +104,19 @@ pub fn find() {
     }
 }
 
-/// The next definition of one of malloc's family, as the program itself would be bound to it: glibc's malloc debugging
-/// (libc_malloc_debug.so) defines them by their version only.
+/// The next definition of one of malloc's family. glibc's malloc debugging (libc_malloc_debug.so) defines them by their version
+/// only, by which other libraries' are not found.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
-    let versions = [c"GLIBC_2.2.5", c"GLIBC_2.16"];
-    let versioned = versions.into_iter().find_map(|version| {
-        // SAFETY: names that end in zero.
-        let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
-        (!found.is_null()).then_some(found.cast_const())
-    });
-    versioned.or_else(|| next(name))
+    let found = next(name).filter(|found| !is_libc(*found));
+    let by_version = || {
+        let versions = [c"GLIBC_2.2.5", c"GLIBC_2.16"];
+        versions.into_iter().find_map(|version| {
+            // SAFETY: names that end in zero.
+            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+            (!found.is_null()).then_some(found.cast_const())
+        })
+    };
+    found.or_else(by_version).or_else(|| next(name))
 }
 
 /// The next definition of a function after ours.
