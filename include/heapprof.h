@@ -19,7 +19,7 @@ extern "C" {
  * many bytes on average. `output` is a file pattern as in the variable HEAPPROF_OUTPUT (%p process, %e program, %n
  * number); NULL takes that variable's, or writes no files. A last profile is written when the program ends.
  * Returns 0; EBUSY when it can't begin: no memory, or a thread is held up inside the library (what was recorded before may
- * be gone all the same); EINVAL for a period above 1 TiB. */
+ * be gone all the same); EINVAL for a period above 1 TiB; EPERM in a sandbox that kills. */
 int heapprof_start(const char *output, unsigned long period);
 
 /* Ends the recording. What it recorded can still be dumped. */

@@ -132,5 +132,8 @@ int main(void) {
     };
     let debug = "libc_malloc_debug.so.0";
     let bare = run(debug.to_string());
-    assert_eq!(bare, run(format!("{} {debug}", ok(&["preload-path"]).trim())));
+    assert_eq!(
+        bare,
+        run(format!("{} {debug}", ok(&["preload-path"]).trim()))
+    );
 }

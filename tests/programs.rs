@@ -117,6 +117,7 @@ const LIFECYCLE: &[Case] = &[
     case("lifecycle_static.cc", &[], 18),
     case("lifecycle_library.c", &[], 5),
     perhaps("lifecycle_mappings.c", &[], 3),
+    case("lifecycle_detached.c", &[], 0),
     case("lifecycle_dumps.c", &["200"], 0),
     case("lifecycle_fds.c", &[], 19),
     case("lifecycle_cwd.c", &[], 0),

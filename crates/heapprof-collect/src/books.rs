@@ -36,7 +36,7 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
         }
         // SAFETY: as above.
         unsafe {
-            if (*block).ended {
+            if (*block).lent != 0 {
                 engine::release_late(block);
             }
         }

@@ -69,6 +69,24 @@ pub(crate) unsafe fn state_of(block: *mut Block) -> *const ThreadState {
     }
 }
 
+/// The same for a free, for which a thread without tables borrows some: it need not have another event, nor will its end be
+/// announced if it is over.
+#[inline]
+pub(crate) unsafe fn state_to_free(block: *mut Block) -> *const ThreadState {
+    const MOST_BORROWED: u16 = 1000;
+    // SAFETY: the block is this thread's own.
+    unsafe {
+        if (*block).state.is_null() {
+            if (*block).frees < MOST_BORROWED {
+                (*block).frees += 1;
+                (*block).lent |= tls::BORROWED;
+            }
+            first_event(block);
+        }
+        thread::of(block)
+    }
+}
+
 #[cold]
 unsafe fn first_event(block: *mut Block) {
     // SAFETY: the block is this thread's own; busy keeps what libc allocates here out.
@@ -76,7 +94,7 @@ unsafe fn first_event(block: *mut Block) {
         let busy = std::mem::replace(&mut (*block).busy, 1);
         (*block).state = ThreadState::acquire().cast();
         // The block of a thread whose end is not noticed is not kept: it may be gone.
-        if !(*block).ended && !(*block).state.is_null() && thread::watch_end(block) {
+        if (*block).lent == 0 && !(*block).state.is_null() && thread::watch_end(block) {
             thread::know(block);
         }
         (*block).busy = busy;
@@ -99,7 +117,7 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
     // SAFETY: the block is this thread's own.
     unsafe {
         // Still busy: a handler that comes in between must find no state that is another thread's by then.
-        if (*block).ended {
+        if (*block).lent != 0 {
             release_late(block);
         }
         (*block).countdown = countdown;
@@ -110,7 +128,7 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
     }
 }
 
-/// After its thread's end was announced, a state is borrowed for one event at a time.
+/// Ends an event of a thread that has a state for one event at a time.
 ///
 /// # Safety
 /// The block is this thread's own, and busy.
@@ -118,6 +136,7 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
 pub(crate) unsafe fn release_late(block: *mut Block) {
     // SAFETY: the block is this thread's own.
     unsafe {
+        (*block).lent &= tls::ENDED;
         if let Some(state) = thread::of(block).as_ref() {
             (*block).state = std::ptr::null();
             state.release();

@@ -4,7 +4,7 @@ use crate::access;
 use crate::capture::{self, Captured};
 use crate::counters::{Access, Counted, PROCESS, Weight};
 use crate::dropped::{DROPPED, count};
-use crate::engine::{LIVE, STACKS, begins, charge, enter, leave, state_of};
+use crate::engine::{LIVE, STACKS, begins, charge, enter, leave, state_of, state_to_free};
 use crate::filter;
 use crate::frame::Frame;
 use crate::live::{Block as LiveBlock, Full};
@@ -210,6 +210,10 @@ fn record<const EXACT: bool>(
         return;
     }
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
+    // A block that was known at this address is in the filter.
+    if !EXACT && inserted == Ok(None) {
+        filter::add(address as usize);
+    }
     access::close(state);
     if counted == Counted::Alarm {
         trigger::alarm();
@@ -219,10 +223,6 @@ fn record<const EXACT: bool>(
     }
     if EXACT && inserted.is_ok() {
         own.recent.allocated(address as usize);
-    }
-    // A block that was known at this address is in the filter.
-    if !EXACT && inserted == Ok(None) {
-        filter::add(address as usize);
     }
     report::<EXACT>(own, ALLOCATED, weight);
 }
@@ -255,12 +255,12 @@ fn not_as_expected<const EXACT: bool>(
     match inserted {
         Ok(Some(old)) => {
             count(&DROPPED.unseen);
-            settle::<EXACT>(state, own, old);
+            settle::<EXACT>(state, own, None, old);
         }
         Ok(None) => {}
         Err(Full) => {
             count(&DROPPED.no_memory);
-            settle::<EXACT>(state, own, block);
+            settle::<EXACT>(state, own, None, block);
         }
     }
 }
@@ -280,12 +280,20 @@ fn weight_of<const EXACT: bool>(size: u64) -> Weight {
 
 /// Counts the end of a block that was taken out of the table, in the event's recording only.
 #[inline]
-fn settle<const EXACT: bool>(state: &ThreadState, own: &mut Own, block: LiveBlock) {
+fn settle<const EXACT: bool>(
+    state: &ThreadState,
+    own: &mut Own,
+    address: Option<usize>,
+    block: LiveBlock,
+) {
     let weight = weight_of::<EXACT>(block.size);
     let Some(access) = access::open(state) else {
         return;
     };
     settle_open(state, block, weight, access);
+    if let Some(address) = address {
+        note_end::<EXACT>(state, own, address, block);
+    }
     access::close(state);
     report::<EXACT>(own, FREED, weight);
 }
@@ -343,7 +351,7 @@ pub fn release(address: *mut u8) {
             return;
         }
         let countdown = (*block).countdown;
-        let Some(state) = state_of(block).as_ref() else {
+        let Some(state) = state_to_free(block).as_ref() else {
             count(&DROPPED.no_memory);
             return;
         };
@@ -371,8 +379,8 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
     if let Some(freed) = freed {
         let weight = weight_of::<EXACT>(freed.size);
         settle_open(state, freed, weight, access);
-        access::close(state);
         note_end::<EXACT>(state, own, address as usize, freed);
+        access::close(state);
         report::<EXACT>(own, FREED, weight);
     } else {
         access::close(state);
@@ -458,8 +466,7 @@ fn reallocate_chosen<const EXACT: bool>(
                 }
             }
             Some(freed) => {
-                note_end::<EXACT>(state, own, old as usize, freed);
-                settle::<EXACT>(state, own, freed);
+                settle::<EXACT>(state, own, Some(old as usize), freed);
             }
             None if EXACT && !address.is_null() => count(&DROPPED.unknown),
             None => {}

@@ -489,7 +489,9 @@ pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
 
 /// Blocks all signals of this thread; what was blocked before, for [`restore_signals`].
 pub fn block_signals() -> u64 {
-    let (all, mut before) = (u64::MAX, 0u64);
+    // Not libc's own for new identities: the thread that changes them waits for all others to take it.
+    const SETXID: u64 = 1 << 32;
+    let (all, mut before) = (!SETXID, 0u64);
     let args = [
         libc::SIG_SETMASK as usize,
         &raw const all as usize,

@@ -210,20 +210,19 @@ unsafe extern "C" fn ended(block: *mut libc::c_void) {
     let block = block.cast::<Block>();
     // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
     unsafe {
-        (*block).ended = true;
-        if let Some(state) = of(block).as_ref() {
-            {
-                // A handler that forks here would wait for its own thread.
-                let mask = sys::block_signals();
-                let blocks = BLOCKS.lock();
-                state.block.store(std::ptr::null_mut(), Ordering::Release);
-                drop(blocks);
-                sys::restore_signals(mask);
-            }
-            (*block).state = std::ptr::null();
+        // A handler that forks here would wait for its own thread; one that allocates must not find a state that is given away.
+        let mask = sys::block_signals();
+        (*block).lent |= tls::ENDED;
+        let state = of(block);
+        (*block).state = std::ptr::null();
+        if let Some(state) = state.as_ref() {
+            let blocks = BLOCKS.lock();
+            state.block.store(std::ptr::null_mut(), Ordering::Release);
+            drop(blocks);
             // A thread that was cancelled in the middle of an event must not be waited for.
             state.inside.store(false, Ordering::Release);
             state.release();
         }
+        sys::restore_signals(mask);
     }
 }

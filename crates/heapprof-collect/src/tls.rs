@@ -14,8 +14,10 @@ pub(crate) struct Block {
     pub(crate) state: *const Tables,
     /// Whether the thread is inside the collector.
     pub(crate) busy: u32,
-    /// Whether the thread's end was announced.
-    pub(crate) ended: bool,
+    /// Whether the thread has its state for one event at a time: [`ENDED`], [`BORROWED`].
+    pub(crate) lent: u8,
+    /// How many frees had a borrowed state.
+    pub(crate) frees: u16,
     /// The countdown, while the thread forks.
     pub(crate) held: u64,
     /// The recording that the countdown belongs to.
@@ -23,6 +25,12 @@ pub(crate) struct Block {
     /// Whether the thread holds the locks of fork.
     pub(crate) forking: bool,
 }
+
+/// The thread's end was announced.
+pub(crate) const ENDED: u8 = 1;
+/// A thread whose first event is a free, which may be its last: libc frees what belongs to ended threads when their end is
+/// announced no more.
+pub(crate) const BORROWED: u8 = 2;
 
 /// A countdown that is not reached while the thread is busy.
 pub(crate) const QUIET: u64 = u64::MAX / 2;
@@ -68,7 +76,8 @@ mod place {
                 countdown: 0,
                 state: std::ptr::null(),
                 busy: 0,
-                ended: false,
+                lent: 0,
+                frees: 0,
                 held: 0,
                 recording: 0,
                 forking: false,

@@ -1,5 +1,7 @@
 //! Whether a filter of system calls that the program is about to install would kill it for a dump: a child tries.
 
+use std::ffi::CStr;
+
 use crate::sys::call;
 
 /// How long the child may take, in naps of a millisecond.
@@ -10,6 +12,9 @@ const PATIENCE: u32 = 2_000;
 ///
 /// The child is a copy, runs nothing of the program's, and sends it no signal.
 pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
+    if makes_first_process() {
+        return false;
+    }
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
     // SAFETY: a new anonymous mapping.
@@ -23,6 +28,11 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     if child == 0 {
         // SAFETY: the child's own copy of everything; the page is shared with the parent, which waits.
         unsafe {
+            // It dies without a core: it is no crash of the program's.
+            call(
+                libc::SYS_prctl,
+                [libc::PR_SET_DUMPABLE as usize, 0, 0, 0, 0, 0],
+            );
             if call(n, args) < 0 || try_all(page as usize) {
                 lived.write_volatile(1);
             }
@@ -39,6 +49,19 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
         call(libc::SYS_munmap, [page as usize, 4096, 0, 0, 0, 0]);
         ended && lived
     }
+}
+
+/// Whether the next child is the first process of a namespace of its own, which ends with that process.
+fn makes_first_process() -> bool {
+    let leads_to = |link: &CStr| {
+        let mut text = [0u8; 64];
+        let at = libc::AT_FDCWD as usize;
+        let (link, to) = (link.as_ptr() as usize, text.as_mut_ptr() as usize);
+        // SAFETY: the path ends in a zero byte, and the kernel writes no more than there is room for.
+        unsafe { call(libc::SYS_readlinkat, [at, link, to, text.len(), 0, 0]) };
+        text
+    };
+    leads_to(c"/proc/thread-self/ns/pid") != leads_to(c"/proc/thread-self/ns/pid_for_children")
 }
 
 /// Makes each call once, with arguments like those of a dump's that do nothing here.
@@ -73,6 +96,7 @@ unsafe fn try_all(page: usize) -> bool {
             call(libc::SYS_write, [written as usize, buffer, 1, 0, 0, 0]);
             call(libc::SYS_close, [written as usize, 0, 0, 0, 0, 0]);
         }
+        call(libc::SYS_readlinkat, [here, none, buffer, 64, 0, 0]);
         call(libc::SYS_renameat2, [here, none, here, none, 0, 0]);
         call(libc::SYS_unlinkat, [here, none, 0, 0, 0, 0]);
         let mapped = call(libc::SYS_mmap, [0, 8192, prot, private, usize::MAX, 0]);
@@ -88,6 +112,17 @@ unsafe fn try_all(page: usize) -> bool {
         let (local, remote) = ([buffer, 8], [page, 8]);
         let (local, remote) = (local.as_ptr() as usize, remote.as_ptr() as usize);
         call(libc::SYS_process_vm_readv, [own, local, 1, remote, 1, 0]);
+        const RLIMIT_STACK: usize = libc::RLIMIT_STACK as usize;
+        call(libc::SYS_prlimit64, [0, RLIMIT_STACK, 0, buffer, 0, 0]);
+        call(libc::SYS_mincore, [page, 4096, buffer, 0, 0, 0]);
+        let (no_signal, now) = ([0u64], [0u64, 0]);
+        let (no_signal, now) = (no_signal.as_ptr() as usize, now.as_ptr() as usize);
+        call(libc::SYS_rt_sigtimedwait, [no_signal, 0, now, 8, 0, 0]);
+        call(
+            libc::SYS_rt_sigaction,
+            [libc::SIGTERM as usize, 0, buffer, 8, 0, 0],
+        );
+        call(libc::SYS_tgkill, [own, own, 0, 0, 0, 0]);
         const WAKE: usize = 1 | 128;
         call(libc::SYS_futex, [buffer, WAKE, 1, 0, 0, 0]);
         const PR_SET_VMA: usize = 0x5356_4d41;

@@ -20,6 +20,9 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     if period > LONGEST_PERIOD {
         return libc::EINVAL;
     }
+    if crate::end::is_shut_in() {
+        return libc::EPERM;
+    }
     collect::apart(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(output) }.unwrap_or_default().to_vec();
@@ -94,7 +97,7 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
 /// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals of its variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
-    if collect::is_running() {
+    if collect::is_running() || crate::end::is_shut_in() {
         return;
     }
     collect::apart(|| {

@@ -248,17 +248,13 @@ unsafe extern "C" fn before_fork() {
 }
 
 unsafe extern "C" fn in_parent() {
-    if !is_shut_in() {
-        collect::after_fork_in_parent();
-    }
+    collect::after_fork_in_parent();
 }
 
 unsafe extern "C" fn in_child() {
-    if !is_shut_in() {
-        ENDED.store(NOT, Ordering::Relaxed);
-        ABORTING.store(false, Ordering::Relaxed);
-        collect::after_fork_in_child();
-    }
+    ENDED.store(NOT, Ordering::Relaxed);
+    ABORTING.store(false, Ordering::Relaxed);
+    collect::after_fork_in_child();
 }
 
 /// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.

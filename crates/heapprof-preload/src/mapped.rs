@@ -91,9 +91,21 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     // SAFETY: munmap's contract.
     let kernel = || unsafe { call(&MUNMAP, libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
     answered(match counted() {
-        true => collect::unmap(at as usize, len, kernel),
+        true => counted_by(&MUNMAP, at as usize, len, kernel),
         false => kernel(),
     }) as isize as c_int
+}
+
+/// Unmaps and counts that, with the map of regions held for the kernel only: another library may wait for a lock of its own.
+fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
+    if behind.between().is_none() {
+        return collect::unmap(at, len, kernel);
+    }
+    let said = kernel();
+    if said >= 0 {
+        collect::unmap(at, len, || 0);
+    }
+    said
 }
 
 /// The fifth argument, where to move to, is variadic in C, and comes in the fifth register all the same.
@@ -117,7 +129,7 @@ pub unsafe extern "C" fn mremap(
     } else {
         0
     };
-    let moved = answered(collect::unmap(at as usize, gone, kernel));
+    let moved = answered(counted_by(&MREMAP, at as usize, gone, kernel));
     if moved != libc::MAP_FAILED {
         collect::map(moved as usize, new, Frame::caller());
     }

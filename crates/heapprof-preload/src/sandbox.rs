@@ -23,7 +23,8 @@ const FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
 unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) -> *const c_void {
     if option == libc::PR_SET_SECCOMP {
         let args = [option as usize, mode, filter, 0, 0, 0];
-        before_filter(mode == STRICT, mode == FILTER, libc::SYS_prctl, args);
+        let filters = mode == FILTER && filter != 0;
+        before_filter(mode == STRICT, filters, libc::SYS_prctl, args);
     }
     PRCTL.get()
 }
@@ -40,10 +41,17 @@ unsafe extern "C" fn before_syscall(
     let args = [first, second, third, 0, 0, 0];
     match number {
         libc::SYS_seccomp => {
-            before_filter(first == SET_STRICT, first == SET_FILTER, number, args);
+            // Libraries ask what the kernel knows by calls that can't succeed.
+            let strict = first == SET_STRICT && second == 0 && third == 0;
+            before_filter(strict, first == SET_FILTER && third != 0, number, args);
         }
         libc::SYS_prctl if first == libc::PR_SET_SECCOMP as usize => {
-            before_filter(second == STRICT, second == FILTER, number, args);
+            before_filter(
+                second == STRICT,
+                second == FILTER && third != 0,
+                number,
+                args,
+            );
         }
         _ => {}
     }
@@ -58,6 +66,8 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
     if !(strict || filter) || !collect::is_running() || !collect::is_own_process() {
         return;
     }
+    // Its own end, and the threads that it makes, would be seen by the filter too.
+    collect::end_clock();
     if filter && !listens {
         let mask = sys::block_signals();
         let survives = collect::survives(number, args);

@@ -16,6 +16,8 @@ static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
 static ROUND: AtomicU32 = AtomicU32::new(0);
 /// The current one's `pthread_t`, until somebody takes it to wait for its end.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// How many threads are about to wait for its end.
+static ENDING: AtomicU32 = AtomicU32::new(0);
 /// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for this thread.
 const SLICE: u32 = 100;
 
@@ -53,6 +55,7 @@ pub(super) fn stop() {
 /// In a forked child, which has no such thread. One made here would surprise it.
 pub(super) fn forked(triggers: Option<Triggers>) {
     THREAD.store(0, Ordering::Relaxed);
+    ENDING.store(0, Ordering::Relaxed);
     if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
         && let Some(triggers) = triggers
     {
@@ -62,22 +65,33 @@ pub(super) fn forked(triggers: Option<Triggers>) {
 
 /// Ends the clock's thread and waits until it is gone; from now on the program's allocations look at the clock.
 pub fn end() {
-    if INTERVAL_MS.load(Ordering::Relaxed) == 0 {
+    // Nothing is asked of the kernel where there is no clock.
+    if THREAD.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
+        || !super::is_own_process()
+    {
         return;
     }
     apart::guarded(|| {
-        let Some(thread) = dismiss() else {
-            return;
-        };
-        // Not pthread_join, where the program's thread could be cancelled.
-        // SAFETY: nobody else waits for it.
-        while unsafe { libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut()) }
-            == libc::EBUSY
-        {
-            sys::nap();
+        ENDING.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: it only tells.
+        let own = unsafe { libc::pthread_self() } as usize;
+        if let Some(thread) = dismiss().filter(|&thread| thread != own) {
+            // Not pthread_join, where the program's thread could be cancelled.
+            // SAFETY: nobody else waits for it.
+            while unsafe {
+                libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut())
+            } == libc::EBUSY
+            {
+                sys::nap();
+            }
+            if let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
+                trigger::count_time_inline(&triggers);
+            }
         }
-        if let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
-            trigger::count_time_inline(&triggers);
+        ENDING.fetch_sub(1, Ordering::AcqRel);
+        // Another thread that got to it first.
+        while ENDING.load(Ordering::Acquire) != 0 {
+            sys::nap();
         }
     });
 }
