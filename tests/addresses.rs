@@ -1,16 +1,20 @@
 //! Frames without symbols in two runs: the same place, wherever the program lay.
 
-use heapprof_profile::{LabelSetIndex, Mapping, Profile, ProfileBuilder, StringId};
+use heapprof_profile::{LabelSetIndex, Mapping, MappingIndex, Profile, ProfileBuilder};
 
 use crate::harness::run;
 use crate::regression::{json, write};
 
-/// A run of a stripped program: `shop`, loaded at `start`, which holds `bytes` and calls a library that has a name.
-fn stripped(start: u64, bytes: i64) -> Profile {
-    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    let filename = builder.text("/usr/bin/shop");
-    let build_id = builder.text("c0ffee");
-    let mapping = builder.mapping(Mapping {
+/// 12 KiB of a file, mapped at `start`.
+fn mapping(
+    builder: &mut ProfileBuilder,
+    start: u64,
+    filename: &str,
+    build_id: &str,
+) -> MappingIndex {
+    let filename = builder.text(filename);
+    let build_id = builder.text(build_id);
+    builder.mapping(Mapping {
         memory_start: start,
         memory_limit: start + 0x3000,
         filename,
@@ -21,7 +25,13 @@ fn stripped(start: u64, bytes: i64) -> Profile {
         has_filenames: false,
         has_line_numbers: false,
         has_inline_frames: false,
-    });
+    })
+}
+
+/// A run of a stripped program: `shop`, loaded at `start`, which holds `bytes` and calls a library that has a name.
+fn stripped(start: u64, bytes: i64) -> Profile {
+    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    let mapping = mapping(&mut builder, start, "/usr/bin/shop", "c0ffee");
     let address = start + 0x1165;
     let leaf = builder.location(Some(mapping), address, false, &[]);
     let mut profile = builder.finish();
@@ -91,21 +101,9 @@ fn nothing_differs_from_itself() {
     let folder = folder.path();
     for filename in ["/lib/x.so", "//anon", "/memfd:jit (deleted)"] {
         let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-        let filename = builder.text(filename);
         let mut locations = Vec::new();
         for (start, addresses) in [(0x10000, &[0x11000][..]), (0x20000, &[0x21000, 0x21500])] {
-            let mapping = builder.mapping(Mapping {
-                memory_start: start,
-                memory_limit: start + 0x3000,
-                filename,
-                build_id: StringId::EMPTY,
-                id: 0,
-                file_offset: 0,
-                has_functions: false,
-                has_filenames: false,
-                has_line_numbers: false,
-                has_inline_frames: false,
-            });
+            let mapping = mapping(&mut builder, start, filename, "");
             for &address in addresses {
                 locations.push(builder.location(Some(mapping), address, false, &[]));
             }

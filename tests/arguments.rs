@@ -1,24 +1,15 @@
 //! Faults of options, arguments and standard streams, each found by a user and mended.
 
 use crate::harness::{heapprof, run};
-use crate::regression::{json, profile, write};
+use crate::regression::{in_use, json};
 
 /// Rules about a share that a filter keeps were refused; relative percentages were taken and did nothing.
 #[test]
 fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let types = [("inuse_space", "bytes")];
-    write(
-        folder,
-        "a.pb.gz",
-        &profile(&types, &[("main;x", &[100]), ("main;y", &[100])]),
-    );
-    write(
-        folder,
-        "b.pb.gz",
-        &profile(&types, &[("main;x", &[300]), ("main;y", &[100])]),
-    );
+    in_use(folder, "a.pb.gz", &[("main;x", &[100]), ("main;y", &[100])]);
+    in_use(folder, "b.pb.gz", &[("main;x", &[300]), ("main;y", &[100])]);
     let rule = ["--fail-if", "inuse_space > +10%"];
     let diff = ["diff", "--normalize", "a.pb.gz", "b.pb.gz"];
     let refused = run(folder, &[&diff[..], &rule].concat());
@@ -50,8 +41,7 @@ fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
 fn columns_and_arguments_have_names() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let types = [("inuse_space", "bytes")];
-    write(folder, "a.pb.gz", &profile(&types, &[("main", &[1])]));
+    in_use(folder, "a.pb.gz", &[("main", &[1])]);
     let sql = run(
         folder,
         &[
@@ -75,8 +65,7 @@ fn columns_and_arguments_have_names() {
 fn a_closed_standard_output_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let types = [("inuse_space", "bytes")];
-    write(folder, "a.pb.gz", &profile(&types, &[("main", &[1])]));
+    in_use(folder, "a.pb.gz", &[("main", &[1])]);
     let shell = |line: &str| {
         let mut command = std::process::Command::new("sh");
         let line = format!("{} {line}", heapprof().display());

@@ -6,7 +6,7 @@ use std::process::Command;
 use heapprof_profile::{Profile, decode};
 
 use crate::built::{build, example, have};
-use crate::harness::{ok, root};
+use crate::harness::{ok, preloaded, root};
 
 /// The value of `sample_type`, over all samples.
 fn total(profile: &Profile, sample_type: &str) -> i64 {
@@ -116,12 +116,12 @@ int main(void) {
 }
 "#;
     let built = build(source, "gcc -Wl,--no-as-needed -ldl");
-    let library = ok(&["preload-path"]);
     let dumps = |variable: &str, value: &str| {
-        let mut command = Command::new(&built.program);
-        command.current_dir(built.folder.path());
-        command.env("LD_PRELOAD", library.trim());
-        let output = command.env(variable, value).output().unwrap();
+        let output = preloaded(&built.program)
+            .current_dir(built.folder.path())
+            .env(variable, value)
+            .output()
+            .unwrap();
         assert!(output.status.success());
         let found = (1..).take_while(|n| built.path(&format!("x.{n:04}.heap")).is_file());
         let found = found.count();
@@ -259,10 +259,8 @@ int main(int argc, char **argv) {
 "#;
     let built = build(source, "gcc -O1 -pthread");
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(&built.program);
-    let output = command
+    let output = preloaded(&built.program)
         .arg(folder.path())
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
@@ -308,10 +306,8 @@ int main(void) {
 "#;
     let built = build(source, "gcc -O1 -pthread");
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(&built.program);
-    let output = command
+    let output = preloaded(&built.program)
         .current_dir(folder.path())
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .env("HEAP_PROFILE_TIME_INTERVAL", "1")
         .output()
         .unwrap();
@@ -343,16 +339,16 @@ int main(void) {
 }
 "#;
     let built = build(source, "gcc");
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(&built.program);
-    let status = command
-        .current_dir(folder.path())
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
-        .status();
-    assert!(status.unwrap().success());
+    assert!(
+        preloaded(&built.program)
+            .current_dir(built.folder.path())
+            .status()
+            .unwrap()
+            .success()
+    );
     for number in 1..4 {
         let name = format!("x.{number:04}.heap");
-        assert!(folder.path().join(&name).exists(), "{name}");
+        assert!(built.path(&name).exists(), "{name}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::built::{self, have};
 use crate::expectations::{Sums, check};
-use crate::harness::{command, ok, run};
+use crate::harness::{command, preloaded, run};
 use crate::programs::build;
 use crate::stacks::read;
 
@@ -174,9 +174,8 @@ __attribute__((noinline)) int deep(int n) {
 int main(void) { return deep(2000) != 2000; }
 "#;
     let built = built::build(source, "gcc -O0 -g");
-    let status = std::process::Command::new(&built.program)
+    let status = preloaded(&built.program)
         .env("HEAPPROFILE", built.path("x"))
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .status();
     assert!(status.unwrap().success());
     let file = built.path("x.0001.heap");

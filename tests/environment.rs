@@ -1,10 +1,9 @@
 //! docs/environment.md holds the library's own table of variables, and the table holds what the library reads.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use crate::built::{build, example, have};
-use crate::harness::{expect_file, ok, root, run};
+use crate::harness::{expect_file, preloaded, root, run};
 
 // The library does not compile this file: it is only for us.
 #[path = "../crates/heapprof-preload/src/variables.rs"]
@@ -85,9 +84,8 @@ fn a_gperftools_setup_runs_unchanged() {
     if !example(folder.path(), "shop", "") {
         return;
     }
-    let output = Command::new(folder.path().join("shop"))
+    let output = preloaded(folder.path().join("shop"))
         .env("HEAPPROFILE", folder.path().join("shop.hprof"))
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .output()
         .unwrap();
     assert!(output.status.success());
@@ -122,10 +120,9 @@ fn gperftools_names_are_as_asked() {
         names
     };
     let run = |variable: &str, value: &str| {
-        let status = Command::new("true")
+        let status = preloaded("true")
             .env("HEAPPROFILE", folder.path().join("x"))
             .env(variable, value)
-            .env("LD_PRELOAD", ok(&["preload-path"]).trim())
             .status();
         assert!(status.unwrap().success());
     };
@@ -159,10 +156,9 @@ int main(void) {
 "#;
     let built = build(source, "gcc");
     for (value, expected) in [("1", true), ("0", false)] {
-        let output = Command::new(&built.program)
+        let output = preloaded(&built.program)
             .env("HEAPPROFILE", built.path(value))
             .env("HEAP_PROFILE_MMAP", value)
-            .env("LD_PRELOAD", ok(&["preload-path"]).trim())
             .output()
             .unwrap();
         assert!(output.status.success());
@@ -178,11 +174,10 @@ fn what_was_not_written_is_listed_by_errno() {
     let list = folder.path().join("list");
     std::fs::write(&list, "").unwrap();
     let output = folder.path().join("no such/x.pb.gz");
-    let status = Command::new("true")
+    let status = preloaded("true")
         .env("HEAPPROF_OUTPUT", &output)
         .env("HEAPPROF_LIST", &list)
         .env("HEAPPROF_RECORD", std::process::id().to_string())
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .status();
     assert!(status.unwrap().success());
     let listed = std::fs::read_to_string(&list).unwrap();
@@ -206,10 +201,9 @@ fn what_was_not_written_is_listed_by_errno() {
 #[test]
 fn gperftools_setup_leaves_ending_signals_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let mut sleep = Command::new("sleep")
+    let mut sleep = preloaded("sleep")
         .arg("60")
         .env("HEAPPROFILE", folder.path().join("sleep.hprof"))
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .spawn()
         .unwrap();
     let status = format!("/proc/{}/status", sleep.id());
@@ -239,12 +233,11 @@ fn gperftools_setup_leaves_ending_signals_alone() {
 #[test]
 fn follow_no_records_the_first_process_only() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new("sh")
+    let output = preloaded("sh")
         .args(["-c", "sleep 0; (exit 0); env true; exit 3"])
         .env("HEAPPROF_OUTPUT", folder.path().join("sh.pb.gz"))
         .env("HEAPPROF_MODE", "exact")
         .env("HEAPPROF_FOLLOW", "no")
-        .env("LD_PRELOAD", ok(&["preload-path"]).trim())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(3));
@@ -274,11 +267,10 @@ int main(void) {
     let built = build(source, "gcc -Wl,--no-as-needed -ldl");
     for start in ["yes", "no"] {
         let pattern = folder.path().join(format!("{start}.%e.pb.gz"));
-        let output = Command::new(&built.program)
+        let output = preloaded(&built.program)
             .current_dir(folder.path())
             .env("HEAPPROF_OUTPUT", pattern)
             .env("HEAPPROF_START", start)
-            .env("LD_PRELOAD", ok(&["preload-path"]).trim())
             .output()
             .unwrap();
         assert!(output.status.success());

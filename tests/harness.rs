@@ -1,5 +1,6 @@
 //! Runs the `heapprof` binary in folders of its own, and compares with expected files.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -128,6 +129,13 @@ pub(crate) fn ok(args: &[&str]) -> String {
     let run = run(&sample_profiles(), args);
     assert_eq!(run.code, 0, "{args:?}: {}", run.err);
     run.out
+}
+
+/// A program with the library preloaded.
+pub(crate) fn preloaded(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", ok(&["preload-path"]).trim());
+    command
 }
 
 /// Compares with an expected file, or writes it when blessing.

@@ -20,6 +20,12 @@ pub(crate) fn write(folder: &Path, name: &str, profile: &Profile) {
     encode(profile, std::fs::File::create(folder.join(name)).unwrap()).unwrap();
 }
 
+/// Writes a profile of what is in use.
+pub(crate) fn in_use(folder: &Path, name: &str, stacks: &[(&str, &[i64])]) {
+    let types = [("inuse_space", "bytes")];
+    write(folder, name, &profile(&types, stacks));
+}
+
 pub(crate) fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let run = run(folder, args);
     assert_eq!(run.code, 0, "{args:?}: {}", run.err);
@@ -118,17 +124,8 @@ fn a_closed_pipe_does_not_open_the_gate() {
 fn a_stored_profile_holds_nothing_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let types = [("inuse_space", "bytes")];
-    write(
-        folder,
-        "mine.pb.gz",
-        &profile(&types, &[("main;mine", &[1])]),
-    );
-    write(
-        folder,
-        "other.pb.gz",
-        &profile(&types, &[("main;secret", &[1])]),
-    );
+    in_use(folder, "mine.pb.gz", &[("main;mine", &[1])]);
+    in_use(folder, "other.pb.gz", &[("main;secret", &[1])]);
     assert_eq!(run(folder, &["load", "mine.pb.gz", "other.pb.gz"]).code, 0);
     assert_eq!(
         run(
@@ -442,12 +439,7 @@ fn a_database_changed_by_hand_is_damaged() {
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let types = [("inuse_space", "bytes")];
-    write(
-        folder,
-        "a.pb.gz",
-        &profile(&types, &[("main;a", &[1]), ("main;b", &[2])]),
-    );
+    in_use(folder, "a.pb.gz", &[("main;a", &[1]), ("main;b", &[2])]);
     for (change, expected) in [
         ("INSERT INTO stack VALUES (4611686018427387904, 0, 1)", 0),
         ("INSERT INTO stack VALUES (-5, 0, 1)", 0),

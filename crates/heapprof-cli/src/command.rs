@@ -136,17 +136,11 @@ impl Shared {
         session: &Session,
         text: impl FnOnce(&Style) -> Result<String>,
     ) -> Result<()> {
-        let file = report.output.file();
-        // Made in any case, so that a report that can't be made is an error here too.
-        let text = text(&self.style(report))?;
-        match report.show_sql {
-            true => output::text(file, &statements(session)),
-            false => output::text(file, &text),
-        }
+        self.finish_into(report, session, |style, out| {
+            Ok(out.write_all(text(style)?.as_bytes())?)
+        })
     }
-}
 
-impl Shared {
     /// As [`finish`](Self::finish), for a report that is written bit by bit as it is too long to be held.
     pub(crate) fn finish_into(
         &self,
@@ -157,6 +151,7 @@ impl Shared {
         let file = report.output.file();
         let style = self.style(report);
         if report.show_sql {
+            // Made in any case, so that a report that can't be made is an error here too.
             body(&style, &mut io::sink())?;
             return output::text(file, &statements(session));
         }

@@ -41,23 +41,16 @@ pub(crate) fn lock() -> &'static Lock {
 /// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks only.
 #[inline(always)]
 pub(crate) fn open(state: &ThreadState) -> Option<Access> {
-    let access = enter(state);
-    // No recording begins from here to `close`: it would wait for this thread.
-    if state.recording.get() == mode::recording() {
-        return Some(access);
-    }
-    close(state);
-    None
-}
-
-/// As [`open`], whatever is recorded.
-#[inline(always)]
-fn enter(state: &ThreadState) -> Access {
     state.inside.store(true, Ordering::Relaxed);
     // The kernel's barrier makes this order hold on the processor too.
     compiler_fence(Ordering::SeqCst);
+    // No recording begins from here to `close`: it would wait for this thread.
+    if state.recording.get() != mode::recording() {
+        close(state);
+        return None;
+    }
     if single_threaded() {
-        return Access::Alone;
+        return Some(Access::Alone);
     }
     let events = state.shared_events.get() + 1;
     state.shared_events.set(events);
@@ -70,7 +63,7 @@ fn enter(state: &ThreadState) -> Access {
             PROCESS.relax_if_low();
         }
     }
-    PROCESS.shared_access()
+    Some(PROCESS.shared_access())
 }
 
 /// Closes the books.
@@ -82,12 +75,7 @@ pub(crate) fn close(state: &ThreadState) {
 
 /// Opens the books again in the middle of an event.
 fn reopen(state: &ThreadState) -> Access {
-    let access = enter(state);
-    if state.recording.get() == mode::recording() {
-        access
-    } else {
-        Access::Overtaken
-    }
+    open(state).unwrap_or(Access::Overtaken)
 }
 
 /// From now on what is in use is counted event by event, and known exactly. The caller has the books open.

@@ -25,7 +25,7 @@ pub(crate) enum Access {
     Relaxed,
     /// With others, near the peak: what is in use is counted event by event.
     Strict,
-    /// Another recording began while they were closed in the middle of the event, which is of neither then.
+    /// Not any more: another recording began while they were closed in the middle of the event, which is of neither then.
     Overtaken,
 }
 

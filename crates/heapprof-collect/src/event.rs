@@ -206,7 +206,6 @@ fn record<const EXACT: bool>(
     };
     let counted = access::allocated(state, cell, weight, &mut access);
     if counted == Counted::Overtaken {
-        access::close(state);
         return;
     }
     let inserted = LIVE.insert(address as usize, block, state, &mut access);

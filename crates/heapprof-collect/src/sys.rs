@@ -116,7 +116,12 @@ pub(crate) fn yield_now() {
 
 /// Sleeps a moment.
 pub(crate) fn nap() {
-    let time = [0u64, 50_000];
+    sleep(50_000);
+}
+
+/// Sleeps for so many nanoseconds, less than a second, or until a signal comes.
+pub fn sleep(nanoseconds: u64) {
+    let time = [0, nanoseconds];
     // SAFETY: the time is valid.
     unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
@@ -188,32 +193,24 @@ pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
 
 /// Sleeps until `word` is no longer `expected`, or for no reason at all.
 pub fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32) {
-    const WAIT_PRIVATE: usize = 128;
-    let at = word.as_ptr() as usize;
-    // SAFETY: the word outlives the call.
-    unsafe {
-        call(
-            libc::SYS_futex,
-            [at, WAIT_PRIVATE, expected as usize, 0, 0, 0],
-        )
-    };
+    wait(word, expected, std::ptr::null());
 }
 
 /// As [`futex_wait`], for so many nanoseconds at most.
 pub(crate) fn futex_wait_for(word: &std::sync::atomic::AtomicU32, expected: u32, nanoseconds: i64) {
-    const WAIT_PRIVATE: usize = 128;
     let time = libc::timespec {
         tv_sec: nanoseconds / 1_000_000_000,
         tv_nsec: nanoseconds % 1_000_000_000,
     };
-    let (at, time) = (word.as_ptr() as usize, &raw const time as usize);
-    // SAFETY: the word and the time outlive the call.
-    unsafe {
-        call(
-            libc::SYS_futex,
-            [at, WAIT_PRIVATE, expected as usize, time, 0, 0],
-        )
-    };
+    wait(word, expected, &raw const time);
+}
+
+fn wait(word: &std::sync::atomic::AtomicU32, expected: u32, most: *const libc::timespec) {
+    const WAIT_PRIVATE: usize = 128;
+    let (at, most) = (word.as_ptr() as usize, most as usize);
+    let args = [at, WAIT_PRIVATE, expected as usize, most, 0, 0];
+    // SAFETY: the word and the time, if there is one, outlive the call.
+    unsafe { call(libc::SYS_futex, args) };
 }
 
 /// Wakes one sleeper on `word`.
@@ -334,7 +331,7 @@ impl std::io::Write for File {
 }
 
 /// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we write.
-fn take_back(errno: i32) {
+pub(crate) fn take_back(errno: i32) {
     let signal = match errno {
         libc::EFBIG => libc::SIGXFSZ,
         libc::EPIPE => libc::SIGPIPE,

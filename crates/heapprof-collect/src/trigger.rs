@@ -1,8 +1,7 @@
 //! When to dump besides at the end: noticed inside an allocation, done just after it.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
-
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::counters::PROCESS;
 use crate::lock::Locked;

@@ -61,9 +61,7 @@ fn wait() {
         if ENDED.load(Ordering::Acquire) != BEGUN {
             return;
         }
-        let time = [0u64, 1_000_000];
-        // SAFETY: the time is valid.
-        unsafe { collect::sys::call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+        collect::sys::sleep(1_000_000);
     }
 }
 
@@ -296,20 +294,15 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     result
 }
 
-/// Where each exec goes on.
-unsafe extern "C" fn real_exec(index: usize) -> *const c_void {
-    EXEC[index].or_missing()
-}
-
-announced!(execve, 0, before_exec, real_exec);
-announced!(execv, 1, before_exec, real_exec);
-announced!(execvp, 2, before_exec, real_exec);
-announced!(execvpe, 3, before_exec, real_exec);
-announced!(execl, 4, before_exec, real_exec);
-announced!(execlp, 5, before_exec, real_exec);
-announced!(execle, 6, before_exec, real_exec);
-announced!(fexecve, 7, before_exec, real_exec);
-announced!(execveat, 8, before_exec, real_exec);
+announced!(execve, before_exec, EXEC, 0);
+announced!(execv, before_exec, EXEC, 1);
+announced!(execvp, before_exec, EXEC, 2);
+announced!(execvpe, before_exec, EXEC, 3);
+announced!(execl, before_exec, EXEC, 4);
+announced!(execlp, before_exec, EXEC, 5);
+announced!(execle, before_exec, EXEC, 6);
+announced!(fexecve, before_exec, EXEC, 7);
+announced!(execveat, before_exec, EXEC, 8);
 
 /// dlclose: what is unmapped is remembered, so that stacks through it stay readable.
 #[unsafe(no_mangle)]

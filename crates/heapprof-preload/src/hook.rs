@@ -1,4 +1,4 @@
-//! How a hook with an ordinary function behind it tells where it was called from.
+//! Hooks with ordinary functions behind them: told where they were called from, or called before the real function.
 
 /// Defines an exported hook that passes its arguments on with the place of the call behind them.
 macro_rules! hook {
@@ -19,39 +19,50 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// Defines an exported hook before whose real function `before` is called. The arguments, which may be variadic, stay where they
-/// are; `real` gives the function by the hook's number.
+/// The way of a hook that calls `before`, with the program's arguments in their registers, and then goes on to the real function.
+/// The arguments, which may be variadic, are where they were again. `index` is the function's in `table`, an array of
+/// [`Behind`](crate::real::Behind).
+macro_rules! announce {
+    () => {
+        "push rdi
+        push rsi
+        push rdx
+        push rcx
+        push r8
+        push r9
+        push rax
+        .cfi_adjust_cfa_offset 56
+        call {before}
+        lea rdi, [rip + {table} + {at}]
+        call {real}
+        mov r11, rax
+        pop rax
+        pop r9
+        pop r8
+        pop rcx
+        pop rdx
+        pop rsi
+        pop rdi
+        .cfi_adjust_cfa_offset -56
+        jmp r11"
+    };
+}
+pub(crate) use announce;
+
+/// Defines an exported hook that is [`announce`] and no more.
 macro_rules! announced {
-    ($name:ident, $index:literal, $before:path, $real:path) => {
+    ($name:ident, $before:path, $table:path, $index:literal) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() -> std::ffi::c_int {
             std::arch::naked_asm!(
                 ".cfi_startproc",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                ".cfi_adjust_cfa_offset 56",
-                "call {before}",
-                concat!("mov edi, ", $index),
-                "call {real}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -56",
-                "jmp r11",
+                $crate::hook::announce!(),
                 ".cfi_endproc",
                 before = sym $before,
-                real = sym $real,
+                table = sym $table,
+                at = const $index * size_of::<$crate::real::Behind>(),
+                real = sym $crate::real::go_on_to,
             )
         }
     };

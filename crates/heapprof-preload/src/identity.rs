@@ -3,8 +3,6 @@
 //! libc gives each thread the new identity, and ends the program where one thread may not have it; the kernel denies some
 //! namespaces to a process with two. So our own thread is gone before.
 
-use std::ffi::c_void;
-
 use heapprof_collect as collect;
 
 use crate::hook::announced;
@@ -37,19 +35,15 @@ pub fn prepare() {
     }
 }
 
-unsafe extern "C" fn real(index: usize) -> *const c_void {
-    BEHIND[index].or_missing()
-}
-
-announced!(setuid, 0, before, real);
-announced!(setgid, 1, before, real);
-announced!(seteuid, 2, before, real);
-announced!(setegid, 3, before, real);
-announced!(setreuid, 4, before, real);
-announced!(setregid, 5, before, real);
-announced!(setresuid, 6, before, real);
-announced!(setresgid, 7, before, real);
-announced!(setgroups, 8, before, real);
-announced!(initgroups, 9, before, real);
-announced!(unshare, 10, before, real);
-announced!(setns, 11, before, real);
+announced!(setuid, before, BEHIND, 0);
+announced!(setgid, before, BEHIND, 1);
+announced!(seteuid, before, BEHIND, 2);
+announced!(setegid, before, BEHIND, 3);
+announced!(setreuid, before, BEHIND, 4);
+announced!(setregid, before, BEHIND, 5);
+announced!(setresuid, before, BEHIND, 6);
+announced!(setresgid, before, BEHIND, 7);
+announced!(setgroups, before, BEHIND, 8);
+announced!(initgroups, before, BEHIND, 9);
+announced!(unshare, before, BEHIND, 10);
+announced!(setns, before, BEHIND, 11);

@@ -182,6 +182,11 @@ impl Behind {
     }
 }
 
+/// Where a hook goes on; for assembly.
+pub unsafe extern "C" fn go_on_to(behind: &Behind) -> *const c_void {
+    behind.or_missing()
+}
+
 /// Stands for a function that libc does not have.
 unsafe extern "C" fn missing() -> c_int {
     // SAFETY: errno is this thread's own.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::json;
-use crate::measure::{Measure, percent, time_utc};
+use crate::measure::{Measure, percent, plural, time_utc};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
@@ -87,7 +87,10 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     fact("Period", period(info)?);
     fact(
         "Samples",
-        format!("{} and labels", counted(info.samples, "distinct stack")),
+        format!(
+            "{} and labels",
+            plural(&info.samples.to_string(), "distinct stack")
+        ),
     );
     fact("Functions", info.functions.to_string());
     let mut locations = info.locations.to_string();
@@ -162,17 +165,14 @@ fn mapping_text(mapping: &MappingInfo) -> String {
     if !mapping.build_id.is_empty() {
         text.push_str(&format!(", build id {}", mapping.build_id));
     }
-    text.push_str(&format!(", {}", counted(mapping.locations, "location")));
+    text.push_str(&format!(
+        ", {}",
+        plural(&mapping.locations.to_string(), "location")
+    ));
     if mapping.unsymbolized > 0 {
         text.push_str(&format!(", {} without symbols", mapping.unsymbolized));
     }
     text
-}
-
-/// So many of a thing.
-fn counted(n: i64, thing: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {thing}{plural}")
 }
 
 fn document(info: &Info) -> Value {

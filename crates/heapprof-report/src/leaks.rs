@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::{Measure, percent};
+use crate::measure::{Measure, percent, plural};
 use crate::names::Labels;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
@@ -29,12 +29,11 @@ pub fn leaks(
     }
     let table = shown.table();
     out.write_all(with_head(&shown.lines(), "", style).as_bytes())?;
-    match style.format {
-        Format::Text if !table.is_empty() => shown.write(&table, out)?,
-        Format::Csv | Format::Markdown if !table.is_empty() || style.format == Format::Csv => {
-            out.write_all(table.render(style)?.as_bytes())?;
+    if !table.is_empty() || style.format == Format::Csv {
+        match style.format {
+            Format::Text => shown.write(&table, out)?,
+            _ => out.write_all(table.render(style)?.as_bytes())?,
         }
-        _ => {}
     }
     if style.format == Format::Csv {
         return Ok(());
@@ -275,13 +274,6 @@ impl<'a> Shown<'a> {
 fn mean(in_use: InUse) -> Option<i64> {
     let InUse { objects, space } = in_use;
     (objects != 0).then(|| (space as f64 / objects as f64).round() as i64)
-}
-
-fn plural(number: &str, one: &str) -> String {
-    match number {
-        "1" => format!("1 {one}"),
-        number => format!("{number} {one}s"),
-    }
 }
 
 fn in_use(in_use: InUse) -> Map<String, Value> {

@@ -145,6 +145,14 @@ pub fn time_utc(nanos: i64) -> String {
     }
 }
 
+/// So many of a thing, the number as it is shown.
+pub(crate) fn plural(number: &str, one: &str) -> String {
+    match number {
+        "1" => format!("1 {one}"),
+        number => format!("{number} {one}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

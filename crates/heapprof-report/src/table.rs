@@ -65,7 +65,7 @@ impl Table {
     /// The table in the style's format; `Json` is not a table's business and comes out as CSV.
     pub(crate) fn render(&self, style: &Style) -> Result<String, Error> {
         match style.format {
-            Format::Text => Ok(self.text(style.color)),
+            Format::Text => Ok(self.text(&self.widths(), style.color)),
             Format::Markdown => Ok(self.markdown()),
             Format::Csv | Format::Json => self.csv(),
         }
@@ -79,10 +79,10 @@ impl Table {
         out: &mut dyn Write,
         mut beneath: impl FnMut(usize, &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let text = self.text(color);
+        let widths = self.widths();
+        let text = self.text(&widths, color);
         let mut lines = text.split_inclusive('\n');
         out.write_all(lines.next().unwrap_or_default().as_bytes())?;
-        let widths = self.widths();
         let before = widths.iter().take(widths.len() - 1).map(|w| w + 2).sum();
         let blanks = " ".repeat(before);
         for (row, line) in lines.enumerate() {
@@ -95,7 +95,7 @@ impl Table {
         Ok(())
     }
 
-    /// How wide each column is on a terminal.
+    /// How wide the widest cell of each column is on a terminal.
     fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();
         let mut widths: Vec<usize> = names.map(|(name, _)| printable(name).width()).collect();
@@ -107,10 +107,9 @@ impl Table {
         widths
     }
 
-    /// Columns two blanks apart, as wide as their widest cell on a terminal.
-    fn text(&self, color: bool) -> String {
+    /// Columns two blanks apart, as wide as [`widths`](Self::widths) says.
+    fn text(&self, widths: &[usize], color: bool) -> String {
         let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let widths = self.widths();
         let mut text = String::new();
         let mut line = |cells: &mut dyn Iterator<Item = &str>, paint: &str| {
             text.push_str(paint);

@@ -278,14 +278,13 @@ impl Locations<'_> {
         let Some((mapping, address, is_folded, lines)) = self.stored.remove(&id) else {
             return Err(damaged("location", id));
         };
-        let mapping = match mapping {
-            Some(number) => Some(
-                *mappings
-                    .get(&number)
-                    .ok_or_else(|| damaged("mapping", number))?,
-            ),
-            None => None,
+        let known = |number| {
+            mappings
+                .get(&number)
+                .copied()
+                .ok_or_else(|| damaged("mapping", number))
         };
+        let mapping = mapping.map(known).transpose()?;
         let lines = lines
             .into_iter()
             .map(|[function, line, column]| {

@@ -150,7 +150,7 @@ extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
             }
             if slept >= ms && ROUND.load(Ordering::Relaxed) == round {
                 slept = 0;
-                if sys::process_id() == process && is_running() && is_busy() {
+                if sys::process_id() == process && is_running() && is_too_early() {
                     // Another dump is under way, or an exec: soon again.
                     slept = ms.saturating_sub(SLICE);
                 }
@@ -160,10 +160,10 @@ extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Makes a dump in a thread of its own; whether it could not be made now.
-fn is_busy() -> bool {
-    let Some(thread) = spawn(make, 0) else {
-        return matches!(dump(Reason::Interval), Err(Error::Busy));
+/// Makes a dump in a thread of its own; whether it could not be made yet.
+fn is_too_early() -> bool {
+    let Some(thread) = spawn(make_with_own_files, 0) else {
+        return make();
     };
     let mut result = std::ptr::null_mut();
     // SAFETY: nobody else waits for it.
@@ -171,10 +171,14 @@ fn is_busy() -> bool {
     !result.is_null()
 }
 
-extern "C" fn make(_: *mut libc::c_void) -> *mut libc::c_void {
+extern "C" fn make_with_own_files(_: *mut libc::c_void) -> *mut libc::c_void {
     apart::apart(|| {
         sys::leave_files();
-        let is_busy = matches!(dump(Reason::Interval), Err(Error::Busy));
-        std::ptr::without_provenance_mut(usize::from(is_busy))
+        std::ptr::without_provenance_mut(usize::from(make()))
     })
+}
+
+/// Makes a dump; whether it could not be made yet.
+fn make() -> bool {
+    matches!(dump(Reason::Interval), Err(Error::Busy))
 }

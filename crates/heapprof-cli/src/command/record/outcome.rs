@@ -36,7 +36,7 @@ pub(super) fn report(
         }
         return;
     };
-    let nameless = match with_symbols {
+    let addresses = match with_symbols {
         true => name_all(&written, main),
         false => None,
     };
@@ -51,8 +51,8 @@ pub(super) fn report(
     };
     line += &format!("; next: heapprof top {question}{}", quoted(&path));
     messages::note(&line);
-    if let Some(nameless) = nameless {
-        messages::note(&nameless);
+    if let Some(addresses) = addresses {
+        messages::note(&addresses);
     }
     if main.stacks == 0 {
         match own_allocator(main) {
