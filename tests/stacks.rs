@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 use heapprof_profile::{Profile, decode};
 
-use crate::built::have;
-use crate::harness::{command, heapprof};
+use crate::built::{build, have};
+use crate::harness::{command, heapprof, run};
 use crate::programs::{compile, compile_program, folder, words};
 
 /// Frames kept at each end of a deep stack, as the engine has it; `CUT` stands for those between.
@@ -267,6 +267,43 @@ fn libraries() {
         LEVELS,
         10,
     );
+}
+
+/// Linkers may map code elsewhere than its place in the file says: lld always does.
+#[test]
+fn a_library_that_comes_back_has_the_same_stacks() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let program = "\
+#include <dlfcn.h>
+int main(void) {
+    for (int round = 0; round < 300; round++) {
+        void *library = dlopen(\"./plugin.so\", RTLD_NOW);
+        void (*enter)(void) = (void (*)(void))dlsym(library, \"enter\");
+        enter();
+        dlclose(library);
+    }
+}
+";
+    let plugin =
+        "#include <stdlib.h>\nvoid *kept;\nvoid enter(void) { kept = malloc(77); free(kept); }\n";
+    for layout in ["", "-Wl,-z,noseparate-code,--section-start=.text=0x20000"] {
+        let built = build(program, "gcc -O1 -Wl,--no-as-needed -ldl");
+        std::fs::write(built.path("plugin.c"), plugin).unwrap();
+        built.run(&format!(
+            "gcc -O1 -shared -fPIC {layout} -o plugin.so plugin.c"
+        ));
+        let args = ["record", "--exact", "--no-symbolize", "./program"];
+        let run = run(built.folder.path(), &args);
+        let stacks = run.err.split(" stacks;").next().unwrap();
+        let stacks = stacks.rsplit(' ').next().unwrap();
+        assert!(
+            stacks.parse::<u32>().unwrap() < 100,
+            "{layout}: {}",
+            run.err
+        );
+    }
 }
 
 #[test]

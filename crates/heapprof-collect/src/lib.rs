@@ -19,6 +19,7 @@ mod engine;
 mod event;
 mod filter;
 mod frame;
+mod image;
 mod known;
 mod live;
 mod lock;

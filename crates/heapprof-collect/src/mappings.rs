@@ -1,8 +1,9 @@
-//! What is mapped where: the stack around an address, the code of the process with build ids, also of what was closed.
+//! What is mapped where: the stack around an address, the code of the process and its images, also of what was closed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::image::Image;
 use crate::lock::Locked;
 use crate::modules::{self, Module};
 use crate::sys;
@@ -14,7 +15,7 @@ pub(crate) struct Mapping {
     pub(crate) end: usize,
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
-    pub(crate) build_id: BuildId,
+    pub(crate) image: Image,
     /// The last generation in which it was there.
     pub(crate) last: u32,
     closed: bool,
@@ -25,32 +26,12 @@ static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
 /// Code that was unloaded, where nothing came yet.
 static CLOSED: Locked<Vec<Closed>> = Locked::new(Vec::new());
 
-/// Where it lay, and what its object was: where that began, and its build id.
+/// Where it lay, and whose it was.
 #[derive(PartialEq, Eq)]
 struct Closed {
     start: usize,
     end: usize,
-    base: usize,
-    build_id: BuildId,
-}
-
-/// A build id; none is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BuildId {
-    bytes: [u8; Self::LONGEST],
-    len: usize,
-}
-
-impl BuildId {
-    const LONGEST: usize = 64;
-    const NONE: Self = Self {
-        bytes: [0; Self::LONGEST],
-        len: 0,
-    };
-
-    pub(crate) fn get(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+    image: Image,
 }
 
 /// Counts up when an address comes to mean something else.
@@ -70,9 +51,8 @@ pub(crate) fn touched(module: &Module) {
             return;
         }
         // A plugin that comes and goes mostly comes back to its place: its stacks are the same then.
-        let now = build_id(module.start, 0);
-        let is_back =
-            |c: &Closed| c.base == module.start && now != BuildId::NONE && c.build_id == now;
+        let now = Image::of(module.start, 0);
+        let is_back = |c: &Closed| now.has_build_id() && c.image == now;
         let other = closed.iter().any(|c| here(c) && !is_back(c));
         closed.retain(|c| !here(c));
         if other {
@@ -95,8 +75,7 @@ pub(crate) fn note_gone() -> Vec<Range<usize>> {
                 gone.push(Closed {
                     start: mapping.start,
                     end: mapping.end,
-                    base: mapping.start.wrapping_sub(mapping.offset as usize),
-                    build_id: mapping.build_id,
+                    image: mapping.image,
                 });
             }
         }
@@ -126,20 +105,20 @@ pub(crate) fn remember() {
                 old.last = generation;
                 continue;
             }
-            let build_id = build_id(mapping.start, mapping.offset);
+            let image = Image::of(mapping.start, mapping.offset);
             // Closed, and back before anything else came to its place.
             let is_back = |m: &&mut Mapping| {
                 m.closed
                     && m.last == generation
                     && same(m)
-                    && build_id != BuildId::NONE
-                    && m.build_id == build_id
+                    && image.has_build_id()
+                    && m.image == image
             };
             if let Some(old) = known.iter_mut().find(is_back) {
                 old.closed = false;
                 continue;
             }
-            mapping.build_id = build_id;
+            mapping.image = image;
             mapping.last = generation;
             known.push(mapping);
         }
@@ -211,7 +190,7 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         end,
         offset: offset as u64,
         path: path.into(),
-        build_id: BuildId::NONE,
+        image: Image::UNKNOWN,
         last: 0,
         closed: false,
     });
@@ -240,118 +219,6 @@ fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     let rest = line.get(n..)?.strip_prefix(b"-")?;
     let (end, n) = hex(rest);
     Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
-}
-
-/// The build id of the ELF image that has file offset `offset` at `start`, read without trusting that it is there.
-fn build_id(start: usize, offset: u64) -> BuildId {
-    find_build_id(start, offset).unwrap_or(BuildId::NONE)
-}
-
-/// A word of memory that may not be there.
-fn word(at: usize) -> Option<u64> {
-    let mut bytes = [0; 8];
-    (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
-}
-
-fn find_build_id(start: usize, offset: u64) -> Option<BuildId> {
-    let direct = start.checked_sub(offset as usize)?;
-    // The image's first page lies as far in front as the code in the file, if it was mapped in one piece. Linkers may
-    // leave gaps of pages between file and memory: look a little further.
-    let mut bases = (0..64).filter_map(|pages| direct.checked_sub(pages * 4096));
-    let image =
-        bases.find_map(|base| Image::at(base).filter(|image| image.holds(start, offset)))?;
-    let mut notes = image
-        .headers()
-        .filter(|header| header.kind == libc::PT_NOTE);
-    notes.find_map(|notes| gnu_build_id(image.bias.wrapping_add(notes.address), notes.len))
-}
-
-/// An ELF file in memory.
-struct Image {
-    headers: usize,
-    size: usize,
-    count: usize,
-    /// What is added to the file's addresses.
-    bias: usize,
-}
-
-/// A program header: a piece of the file, and its place in memory.
-struct Header {
-    kind: u32,
-    offset: usize,
-    address: usize,
-    len: usize,
-}
-
-impl Image {
-    /// The image that begins at `base`, if one does.
-    fn at(base: usize) -> Option<Self> {
-        let mut magic = [0; 5];
-        if sys::read_memory(base, &mut magic) != 5 || magic != *b"\x7fELF\x02" {
-            return None;
-        }
-        let counts = word(base.checked_add(54)?)?;
-        let mut image = Self {
-            headers: base.wrapping_add(word(base + 32)? as usize),
-            size: (counts & 0xffff) as usize,
-            count: (counts >> 16 & 0xffff) as usize,
-            bias: base,
-        };
-        let first = image.headers().find(|h| h.kind == libc::PT_LOAD)?;
-        image.bias = base.wrapping_sub(first.address & !4095);
-        Some(image)
-    }
-
-    fn headers(&self) -> impl Iterator<Item = Header> + '_ {
-        (0..self.count).map_while(|i| {
-            let mut words = [0; 40];
-            let at = self.headers.wrapping_add(i * self.size);
-            if sys::read_memory(at, &mut words) != words.len() {
-                return None;
-            }
-            let (words, _) = words.as_chunks();
-            let [kind, offset, address, _, len] =
-                std::array::from_fn(|i| u64::from_le_bytes(words[i]));
-            Some(Header {
-                kind: kind as u32,
-                offset: offset as usize,
-                address: address as usize,
-                len: len as usize,
-            })
-        })
-    }
-
-    /// Whether one of its pieces has the file's `offset` at `start`. Another library's header may lie below a mapping of
-    /// something else.
-    fn holds(&self, start: usize, offset: u64) -> bool {
-        let offset = offset as usize;
-        self.headers().any(|piece| {
-            let place = self.bias.wrapping_add(piece.address);
-            piece.kind == libc::PT_LOAD
-                && place.wrapping_sub(piece.offset) == start.wrapping_sub(offset)
-                && (piece.offset & !4095..piece.offset.saturating_add(piece.len)).contains(&offset)
-        })
-    }
-}
-
-/// The build id among the notes at `at`.
-fn gnu_build_id(mut at: usize, len: usize) -> Option<BuildId> {
-    let end = at.checked_add(len)?;
-    while at.checked_add(12)? <= end {
-        let sizes = word(at)?;
-        let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);
-        let kind = word(at + 8)? as u32;
-        let is_gnu =
-            name == 4 && word(at.checked_add(12)?)? as u32 == u32::from_le_bytes(*b"GNU\0");
-        let desc_at = at.checked_add(12 + name.next_multiple_of(4))?;
-        if kind == 3 && is_gnu && desc <= BuildId::LONGEST {
-            let mut id = BuildId::NONE;
-            id.len = sys::read_memory(desc_at, &mut id.bytes[..desc]);
-            return (id.len == desc).then_some(id);
-        }
-        at = desc_at.checked_add(desc.next_multiple_of(4))?;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -219,8 +219,8 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
     let filename = builder.text(&String::from_utf8_lossy(&mapping.path));
     let hex: String = mapping
-        .build_id
-        .get()
+        .image
+        .build_id()
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect();

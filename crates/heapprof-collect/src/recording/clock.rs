@@ -34,13 +34,15 @@ pub(super) fn start(triggers: &Triggers) {
         // It goes on with the new interval.
         return;
     }
-    let round = ROUND.fetch_add(1, Ordering::Relaxed) as usize + 1;
-    match spawn(clock, round) {
-        Some(thread) => THREAD.store(thread, Ordering::Release),
-        None => {
-            INTERVAL_MS.store(0, Ordering::Relaxed);
-            trigger::count_time_inline(triggers);
-        }
+    let round = ROUND.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+    let thread = spawn(clock, round as usize);
+    if let Some(thread) = thread {
+        THREAD.store(thread, Ordering::SeqCst);
+    }
+    // Whoever dismissed it before it had a name did not wait for it.
+    if thread.is_none() || ROUND.load(Ordering::SeqCst) != round {
+        stop();
+        trigger::count_time_inline(triggers);
     }
 }
 
@@ -66,7 +68,7 @@ pub(super) fn forked(triggers: Option<Triggers>) {
 /// Ends the clock's thread and waits until it is gone; from now on the program's allocations look at the clock.
 pub fn end() {
     // Nothing is asked of the kernel where there is no clock.
-    if THREAD.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
+    if INTERVAL_MS.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
         || !super::is_own_process()
     {
         return;
@@ -99,9 +101,9 @@ pub fn end() {
 /// Tells the clock's thread to end; which one it is, for whoever is the first to ask.
 fn dismiss() -> Option<usize> {
     INTERVAL_MS.store(0, Ordering::Relaxed);
-    ROUND.fetch_add(1, Ordering::Relaxed);
+    ROUND.fetch_add(1, Ordering::SeqCst);
     sys::futex_wake(&ROUND);
-    let thread = THREAD.swap(0, Ordering::AcqRel);
+    let thread = THREAD.swap(0, Ordering::SeqCst);
     (thread != 0).then_some(thread)
 }
 
