@@ -65,8 +65,9 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
     assert_eq!(flat, report.header.net);
     tree(&session, &Query::default()).expect("tree answers");
+    let mut lines = heapprof_report::Folded::new(std::io::sink());
     folded(&session, &Query::default(), |stack, value| {
-        heapprof_report::folded(stack, value, std::io::sink())
+        lines.write(stack, value)
     })
     .expect("folded answers")
     .expect("a sink takes everything");

@@ -5,7 +5,7 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
 
-use crate::frames::{Frame, FrameTable, address_name};
+use crate::frames::{Frame, FrameTable};
 use crate::query::Granularity;
 
 /// The name of the row that samples without any frame go to.
@@ -166,7 +166,7 @@ impl EntityTable {
             (true, Some(binary)) => self.named(&format!("[{binary}]"), ""),
             (true, None) => self.named("(no file)", ""),
             (false, _) => {
-                let name = address_name(profile, location);
+                let name = profile.address_name(&profile.location[location.index()]);
                 let at = self.named(&name, "");
                 match self.granularity {
                     Granularity::Addresses => {

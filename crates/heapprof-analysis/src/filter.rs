@@ -4,7 +4,7 @@ use heapprof_profile::{LocationIndex, Profile};
 use regex::Regex;
 
 use crate::error::Error;
-use crate::frames::{Frame, FrameTable, address_name};
+use crate::frames::{Frame, FrameTable};
 use crate::label_filter::LabelFilter;
 use crate::pattern::{compile, regex_error};
 use crate::query::{Filters, Query};
@@ -339,7 +339,10 @@ impl<'a> Matches<'a> {
                     || in_mapping(*location)
             }
             Frame::Address { location } => {
-                in_mapping(*location) || self.regex.is_match(&address_name(profile, *location))
+                in_mapping(*location)
+                    || self
+                        .regex
+                        .is_match(&profile.address_name(&profile.location[location.index()]))
             }
             Frame::Label { key, value } => self.regex.is_match(key) || self.regex.is_match(value),
         }

@@ -79,11 +79,6 @@ impl FrameTable {
     }
 }
 
-/// How a frame without symbols is named: its address and the file it is in.
-pub fn address_name(profile: &Profile, location: LocationIndex) -> String {
-    profile.address_name(&profile.location[location.index()])
-}
-
 /// A label's value as text: the text itself, or the number and its unit.
 pub(crate) fn label_text(profile: &Profile, label: &Label) -> String {
     match (label.str, label.num_unit) {

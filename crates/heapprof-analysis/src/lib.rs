@@ -46,7 +46,6 @@ pub use crate::{
     entity::EMPTY_STACK,
     error::Error,
     folded::folded,
-    frames::address_name,
     gate::{Broken, Rule},
     header::{Header, SampleType},
     info::{Info, MappingInfo, Resident, TypeTotal, info},

@@ -61,46 +61,94 @@ impl Place {
     }
 }
 
+/// What tells places apart: function, line and address, zero where the granularity does not look.
+type Key = [i64; 3];
+
 /// Stacks frame by frame. Equal frames of many stacks are one place.
 pub(crate) struct Stacks<'a> {
     session: &'a Session,
-    sql: String,
-    /// By function, line and address as far as the granularity tells them apart.
-    known: HashMap<[i64; 3], Rc<Place>>,
+    granularity: Granularity,
+    known: HashMap<Key, Rc<Place>>,
 }
 
 impl<'a> Stacks<'a> {
     pub(crate) fn new(session: &'a Session, granularity: Granularity) -> Self {
-        let (line, address) = match granularity {
-            Granularity::Addresses => ("t.line", "t.address"),
-            Granularity::Lines => ("t.line", "0"),
-            _ => ("0", "0"),
-        };
-        let sql = format!(
-            "SELECT t.function, {line}, {address}, {} FROM frame t JOIN function f ON f.id = t.function \
-             WHERE t.stack = ?1 ORDER BY t.position",
-            columns(granularity, "t")
-        );
         Self {
             session,
-            sql,
+            granularity,
             known: HashMap::new(),
         }
     }
 
     /// A stack of the session's, leaf first.
     pub(crate) fn read(&mut self, stack: i64) -> Result<Vec<Rc<Place>>, Error> {
-        let known = &mut self.known;
-        self.session.rows(&self.sql, [stack], |row| {
-            let key = [row.get(0)?, row.get(1)?, row.get(2)?];
-            if let Some(place) = known.get(&key) {
-                return Ok(Rc::clone(place));
-            }
-            let place = Rc::new(Place::read(row, 3)?);
-            known.insert(key, Rc::clone(&place));
-            Ok(place)
-        })
+        let sql = format!(
+            "SELECT {} FROM frame t WHERE t.stack = ?1 ORDER BY t.position",
+            self.key()
+        );
+        let keys = self.session.rows(&sql, [stack], |row| key(row, 0))?;
+        let mut stack = Vec::with_capacity(keys.len());
+        for key in keys {
+            stack.push(self.place(key)?);
+        }
+        Ok(stack)
     }
+
+    /// Gives every stack of the session's question in the order of their numbers, leaf first.
+    pub(crate) fn each(&mut self, mut each: impl FnMut(i64, &[Rc<Place>])) -> Result<(), Error> {
+        // The table has frames stack by stack.
+        let sql = format!("SELECT t.stack, {} FROM frame t", self.key());
+        let mut frames = Vec::new();
+        let mut current = 0;
+        let session = self.session;
+        session.query(&sql, [], |row| {
+            let stack: i64 = row.get(0)?;
+            if stack != current {
+                each(current, &frames);
+                frames.clear();
+                current = stack;
+            }
+            frames.push(self.place(key(row, 1)?)?);
+            Ok(())
+        })?;
+        each(current, &frames);
+        Ok(())
+    }
+
+    /// The columns of a key.
+    fn key(&self) -> &'static str {
+        match self.granularity {
+            Granularity::Addresses => "t.function, t.line, t.address",
+            Granularity::Lines => "t.function, t.line, 0",
+            _ => "t.function, 0, 0",
+        }
+    }
+
+    fn place(&mut self, key: Key) -> rusqlite::Result<Rc<Place>> {
+        if let Some(place) = self.known.get(&key) {
+            return Ok(Rc::clone(place));
+        }
+        let granularity = self.granularity;
+        let sql = "SELECT f.name, f.filename FROM function f WHERE f.id = ?1";
+        let read = |row: &Row<'_>| {
+            let (name, file): (String, String) = (row.get(0)?, row.get(1)?);
+            let is_file = granularity == Granularity::Files;
+            Ok(Place {
+                function: if is_file { file.clone() } else { name },
+                file: granularity.has_file().then_some(file),
+                line: granularity.has_line().then_some(key[1]),
+                address: granularity.has_address().then_some(key[2] as u64),
+            })
+        };
+        let mut found = self.session.query(sql, [key[0]], read)?;
+        let place = Rc::new(found.pop().unwrap_or_default());
+        self.known.insert(key, Rc::clone(&place));
+        Ok(place)
+    }
+}
+
+fn key(row: &Row<'_>, at: usize) -> rusqlite::Result<Key> {
+    Ok([row.get(at)?, row.get(at + 1)?, row.get(at + 2)?])
 }
 
 /// The columns of a place, from `function f` and a table `t` with `line` and `address`.

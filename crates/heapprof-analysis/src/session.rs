@@ -61,8 +61,18 @@ impl Session {
         &self,
         sql: &str,
         params: impl Params,
-        mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Error> {
+        Ok(self.query(sql, params, map)?)
+    }
+
+    /// As [`rows`](Self::rows), for a statement within another one's rows.
+    pub(crate) fn query<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = Vec::new();
         {

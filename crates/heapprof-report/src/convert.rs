@@ -1,23 +1,40 @@
 //! `convert`: a whole profile in other forms, written as it is walked.
 
 use std::io::Write;
+use std::rc::Rc;
 
-use heapprof_analysis::{EMPTY_STACK, Place, address_name};
+use heapprof_analysis::{EMPTY_STACK, Place};
 use heapprof_profile::{Label, Location, Profile};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::table::printable;
+use crate::flame::frame;
+use crate::json::Made;
+use crate::names::{Once, root_first};
 
-/// One folded stack, root first.
-pub fn folded(stack: &[Place], value: i64, mut writer: impl Write) -> std::io::Result<()> {
-    let frames: Vec<String> = stack
-        .iter()
-        .map(|place| printable(&place.label()).replace(';', ":"))
-        .collect();
-    match frames.is_empty() {
-        true => writeln!(writer, "{EMPTY_STACK} {value}"),
-        false => writeln!(writer, "{} {value}", frames.join(";")),
+/// Writes folded stacks, root first.
+pub struct Folded<W> {
+    writer: W,
+    frames: Once<String>,
+}
+
+impl<W: Write> Folded<W> {
+    /// Nothing is written yet.
+    pub fn new(writer: W) -> Self {
+        let frames = Once::new(|place| frame(&place.label()));
+        Self { writer, frames }
+    }
+
+    /// Writes a stack, which comes leaf first.
+    pub fn write(&mut self, stack: &[Rc<Place>], value: i64) -> std::io::Result<()> {
+        match stack.is_empty() {
+            true => writeln!(self.writer, "{EMPTY_STACK} {value}"),
+            false => {
+                let stack = root_first(stack, &mut self.frames);
+                writeln!(self.writer, "{stack} {value}")
+            }
+        }
     }
 }
 
@@ -42,7 +59,8 @@ fn labels(profile: &Profile, sample: usize) -> Value {
 }
 
 /// The frames of a location, innermost first.
-fn frames(profile: &Profile, location: &Location) -> Vec<Map<String, Value>> {
+fn frames(profile: &Profile, location: &Location) -> Vec<Made> {
+    let address = json!(format!("{:#x}", location.address));
     let mut frames: Vec<Map<String, Value>> = profile
         .lines(location)
         .iter()
@@ -59,9 +77,16 @@ fn frames(profile: &Profile, location: &Location) -> Vec<Map<String, Value>> {
         frames.push(Map::new());
     }
     for frame in &mut frames {
-        frame.insert("address".into(), json!(format!("{:#x}", location.address)));
+        frame.insert("address".into(), address.clone());
     }
-    frames
+    frames.iter().map(Made::new).collect()
+}
+
+#[derive(Serialize)]
+struct Sample<'a> {
+    stack: Vec<&'a Made>,
+    labels: Value,
+    values: &'a [i64],
 }
 
 /// Everything a profile says, one sample a line.
@@ -89,19 +114,37 @@ pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Err
     let head = serde_json::to_string(&head)?;
     writeln!(writer, "{},\"samples\":[", &head[..head.len() - 1])?;
     let samples = &profile.samples;
+    let frames: Vec<Vec<Made>> = profile
+        .location
+        .iter()
+        .map(|location| frames(profile, location))
+        .collect();
     for i in 0..samples.len() {
-        let stack: Vec<_> = samples
-            .stack(i)
-            .iter()
-            .flat_map(|l| frames(profile, &profile.location[l.index()]))
-            .collect();
-        let sample =
-            json!({"stack": stack, "labels": labels(profile, i), "values": samples.values(i)});
+        let stack = samples.stack(i).iter();
+        let sample = Sample {
+            stack: stack.flat_map(|l| &frames[l.index()]).collect(),
+            labels: labels(profile, i),
+            values: samples.values(i),
+        };
+        serde_json::to_writer(&mut writer, &sample)?;
         let comma = if i + 1 < samples.len() { "," } else { "" };
-        writeln!(writer, "{}{comma}", serde_json::to_string(&sample)?)?;
+        writeln!(writer, "{comma}")?;
     }
     writeln!(writer, "]}}")?;
     Ok(())
+}
+
+/// The names of a location, outermost first.
+fn names(profile: &Profile, location: &Location) -> String {
+    let names = profile.lines(location).iter().rev().map(|line| {
+        let function = &profile.function[line.function.index()];
+        profile.text(function.name)
+    });
+    let names: Vec<String> = names.map(|name| name.replace(';', ":")).collect();
+    if names.iter().all(String::is_empty) {
+        return profile.address_name(location).replace(';', ":");
+    }
+    names.join(";")
 }
 
 /// One sample a row: its stack root first, its labels, a column a sample type.
@@ -117,33 +160,28 @@ pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
             .chain(types),
     )?;
     let samples = &profile.samples;
+    let names: Vec<String> = profile
+        .location
+        .iter()
+        .map(|location| names(profile, location))
+        .collect();
     for i in 0..samples.len() {
-        let mut names: Vec<String> = samples
-            .stack(i)
-            .iter()
-            .flat_map(|&l| {
-                let lines = profile.lines(&profile.location[l.index()]).iter();
-                let named = lines.map(|line| {
-                    let function = &profile.function[line.function.index()];
-                    profile.text(function.name).to_string()
-                });
-                let mut names: Vec<String> = named.collect();
-                if names.iter().all(String::is_empty) {
-                    names = vec![address_name(profile, l)];
-                }
-                names.into_iter().map(|name| name.replace(';', ":"))
-            })
-            .collect();
-        names.reverse();
-        if names.is_empty() {
-            names.push(EMPTY_STACK.to_string());
+        let mut stack = String::new();
+        for (depth, location) in samples.stack(i).iter().rev().enumerate() {
+            if depth > 0 {
+                stack.push(';');
+            }
+            stack.push_str(&names[location.index()]);
+        }
+        if samples.stack(i).is_empty() {
+            stack.push_str(EMPTY_STACK);
         }
         let labels = match labels(profile, i) {
             Value::Object(map) if map.is_empty() => String::new(),
             labels => labels.to_string(),
         };
         let values = samples.values(i).iter().map(ToString::to_string);
-        csv.write_record([names.join(";"), labels].into_iter().chain(values))?;
+        csv.write_record([stack, labels].into_iter().chain(values))?;
     }
     csv.flush()?;
     Ok(())

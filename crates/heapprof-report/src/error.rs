@@ -34,7 +34,7 @@ pub enum Error {
     Csv(csv::Error),
     /// JSON could not be made.
     #[error(transparent)]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
     /// There is nothing a picture could show.
     #[error("{0}")]
     Empty(String),
@@ -49,6 +49,16 @@ impl From<csv::Error> for Error {
                 kind => Error::Io(std::io::Error::other(format!("{kind:?}"))),
             },
             false => Error::Csv(error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        // As above.
+        match error.is_io() {
+            true => Error::Io(error.into()),
+            false => Error::Json(error),
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn stacks(tree: &Tree) -> impl Iterator<Item = (String, &Vec<i64>)> {
 }
 
 /// A name as a frame of a folded stack: `;` parts frames, and a line is one stack.
-fn frame(name: &str) -> String {
+pub(crate) fn frame(name: &str) -> String {
     let name = printable(name).replace(';', ":");
     if name.trim().is_empty() {
         "(no name)".to_string()

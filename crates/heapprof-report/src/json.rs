@@ -1,6 +1,12 @@
 //! JSON parts that several reports share. Their shapes are promised: add to them, never change them.
 
+use std::cell::Cell;
+use std::io::Write;
+use std::rc::Rc;
+
 use heapprof_analysis::{Header, LabelValue, Place, SampleType};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -50,4 +56,56 @@ pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
     let mut text = serde_json::to_string(&value.into())?;
     text.push('\n');
     Ok(text)
+}
+
+/// Writes a document of `head`, `rows` and `tail` row by row: it may be much longer than the profile.
+pub(crate) fn write<R: Serialize>(
+    head: &Map<String, Value>,
+    rows: impl Iterator<Item = R>,
+    tail: &Map<String, Value>,
+    mut out: &mut dyn Write,
+) -> Result<(), Error> {
+    let mut serializer = serde_json::Serializer::new(&mut out);
+    let mut document = serializer.serialize_map(None)?;
+    for (key, value) in head {
+        document.serialize_entry(key, value)?;
+    }
+    document.serialize_entry("rows", &Rows(Cell::new(Some(rows))))?;
+    for (key, value) in tail {
+        document.serialize_entry(key, value)?;
+    }
+    document.end()?;
+    Ok(writeln!(out)?)
+}
+
+/// Rows that are made as they are written, once.
+struct Rows<I>(Cell<Option<I>>);
+
+impl<R: Serialize, I: Iterator<Item = R>> Serialize for Rows<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.take().into_iter().flatten())
+    }
+}
+
+/// JSON that is written again and again, and made once.
+#[derive(Clone)]
+pub(crate) struct Made(Rc<RawValue>);
+
+impl Made {
+    pub(crate) fn new(value: &Map<String, Value>) -> Self {
+        // A map of texts, numbers and lists can't fail.
+        let made = to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self(made.into())
+    }
+}
+
+impl Serialize for Made {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// A place's JSON, for [`Once`](crate::names::Once).
+pub(crate) fn made_place(of: &Place) -> Made {
+    Made::new(&place(of))
 }

@@ -1,21 +1,21 @@
 //! `leaks`: one row a stack that still holds memory, what was suppressed and left out beneath, so that
 //! the rows add up to the total.
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, InUse, Leak, Leaks};
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, InUse, Leaks, Place};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
-use crate::names::Labels;
+use crate::names::{Once, root_first};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
 
-/// Writes the report, and the rules of `--fail-if` that broke. Text is written stack by stack: it may be much longer than the
-/// profile.
+/// Writes the report, and the rules of `--fail-if` that broke, stack by stack: it may be much longer than the profile.
 pub fn leaks(
     leaks: &Leaks,
     broken: &[Broken],
@@ -24,15 +24,15 @@ pub fn leaks(
 ) -> Result<(), Error> {
     let shown = Shown::new(leaks, style)?;
     if style.format == Format::Json {
-        let text = json::text(document(leaks, broken))?;
-        return Ok(out.write_all(text.as_bytes())?);
+        return document(leaks, broken, out);
     }
-    let table = shown.table();
     out.write_all(with_head(&shown.lines(), "", style).as_bytes())?;
-    if !table.is_empty() || style.format == Format::Csv {
+    let table = shown.table();
+    let mut rows = shown.rows().peekable();
+    if rows.peek().is_some() || style.format == Format::Csv {
         match style.format {
-            Format::Text => shown.write(&table, out)?,
-            _ => out.write_all(table.render(style)?.as_bytes())?,
+            Format::Text => shown.write(table, rows, out)?,
+            format => table.write_rows(format, rows, out)?,
         }
     }
     if style.format == Format::Csv {
@@ -175,8 +175,8 @@ impl<'a> Shown<'a> {
         })
     }
 
+    /// The table without its rows.
     fn table(&self) -> Table {
-        let leaks = self.leaks;
         let mut table = Table::new(&[
             ("objects", Align::Right),
             ("space", Align::Right),
@@ -186,47 +186,58 @@ impl<'a> Shown<'a> {
             table.column("share", Align::Right);
         }
         table.column("stack", Align::Left);
-        for leak in &leaks.rows {
-            let mut frames = leak.stack.iter().map(|place| place.label());
-            let stack = match (self.style.format, leak.stack.is_empty()) {
-                (_, true) => EMPTY_STACK.to_string(),
-                // The others stand beneath.
-                (Format::Text, _) => frames.next().unwrap_or_default(),
-                // One line a stack: the folded form, root first.
-                _ => frames.rev().collect::<Vec<_>>().join(";"),
-            };
-            table.row(self.cells(leak.in_use, mean(leak.in_use), stack));
-        }
-        // Rows that stand for many stacks.
-        let (other, rest) = leaks.other;
-        if rest > 0 {
-            let stacks = plural(&rest.to_string(), "more stack");
-            let name = format!("{}: {stacks}", heapprof_analysis::OTHER);
-            table.row(self.cells(other, None, name));
-        }
-        for (in_use, name) in [
-            (leaks.suppressed, "(suppressed)"),
-            (leaks.filtered_out, "(filtered out)"),
-        ] {
-            if !in_use.is_none() {
-                table.row(self.cells(in_use, None, name.to_string()));
-            }
-        }
         table
     }
 
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        let leaks = self.leaks;
+        let is_text = self.style.format == Format::Text;
+        let mut names = Once::new(Place::label);
+        let stacks = leaks.rows.iter().map(move |leak| {
+            let stack = match leak.stack.first() {
+                None => EMPTY_STACK.to_string(),
+                // The others stand beneath.
+                Some(leaf) if is_text => names.of(leaf).clone(),
+                // One line a stack.
+                Some(_) => root_first(&leak.stack, &mut names),
+            };
+            self.cells(leak.in_use, mean(leak.in_use), stack)
+        });
+        // Rows that stand for many stacks.
+        let (other, rest) = leaks.other;
+        let other = (rest > 0).then(|| {
+            let stacks = plural(&rest.to_string(), "more stack");
+            let name = format!("{}: {stacks}", heapprof_analysis::OTHER);
+            self.cells(other, None, name)
+        });
+        let left_out = [
+            (leaks.suppressed, "(suppressed)"),
+            (leaks.filtered_out, "(filtered out)"),
+        ]
+        .into_iter()
+        .filter(|(in_use, _)| !in_use.is_none())
+        .map(|(in_use, name)| self.cells(in_use, None, name.to_string()));
+        stacks.chain(other).chain(left_out)
+    }
+
     /// The table as text, with the frames of each stack.
-    fn write(&self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
-        let mut labels = Labels::default();
-        table.write_text(self.style.color, out, |row, line| {
+    fn write(
+        &self,
+        mut table: Table,
+        rows: impl Iterator<Item = Vec<String>>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        rows.for_each(|row| table.row(row));
+        let mut names = Once::new(|place| printable(&place.label()).into_owned());
+        Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());
             };
             for place in leak.stack.iter().skip(1) {
-                line(labels.of(place))?;
+                line(names.of(place))?;
             }
             line("")
-        })
+        })?)
     }
 
     fn cells(&self, in_use: InUse, mean: Option<i64>, stack: String) -> Vec<String> {
@@ -283,17 +294,10 @@ fn in_use(in_use: InUse) -> Map<String, Value> {
     object
 }
 
-fn document(leaks: &Leaks, broken: &[Broken]) -> Map<String, Value> {
-    let row = |leak: &Leak| {
-        let mut object = in_use(leak.in_use);
-        object.insert("mean_size".into(), json!(mean(leak.in_use)));
-        let stack = leak.stack.iter().map(|p| Value::Object(json::place(p)));
-        object.insert("stack".into(), stack.collect());
-        Value::Object(object)
-    };
-    let mut document = json::head(&leaks.header);
+fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(), Error> {
+    let mut head = json::head(&leaks.header);
     let [objects, space] = &leaks.types;
-    document.insert(
+    head.insert(
         "units".into(),
         json!({"objects": objects.unit, "space": space.unit}),
     );
@@ -302,14 +306,14 @@ fn document(leaks: &Leaks, broken: &[Broken]) -> Map<String, Value> {
         Dumped::Before(when) => Some(when.as_str()),
         Dumped::Unknown => None,
     };
-    document.insert("dump".into(), json!(dumped));
-    document.insert("sampled".into(), json!(leaks.header.sampled));
-    document.insert("in_use".into(), in_use(leaks.total).into());
-    document.insert("rows".into(), leaks.rows.iter().map(row).collect());
+    head.insert("dump".into(), json!(dumped));
+    head.insert("sampled".into(), json!(leaks.header.sampled));
+    head.insert("in_use".into(), in_use(leaks.total).into());
+    let mut tail = Map::new();
     let (other, rest) = leaks.other;
     let mut other = in_use(other);
     other.insert("rows".into(), json!(rest));
-    document.insert("other".into(), other.into());
+    tail.insert("other".into(), other.into());
     let rule = |(rule, suppressed): &(heapprof_analysis::Suppression, InUse)| {
         let mut object = in_use(*suppressed);
         object.insert("pattern".into(), json!(rule.pattern));
@@ -319,13 +323,28 @@ fn document(leaks: &Leaks, broken: &[Broken]) -> Map<String, Value> {
     };
     let mut suppressed = in_use(leaks.suppressed);
     suppressed.insert("rules".into(), leaks.rules.iter().map(rule).collect());
-    document.insert("suppressed".into(), suppressed.into());
-    document.insert("filtered_out".into(), in_use(leaks.filtered_out).into());
+    tail.insert("suppressed".into(), suppressed.into());
+    tail.insert("filtered_out".into(), in_use(leaks.filtered_out).into());
     if !broken.is_empty() {
         let broken = broken
             .iter()
             .map(|b| json!({"rule": b.rule, "subject": b.subject, "value": b.change.after}));
-        document.insert("failed".into(), broken.collect());
+        tail.insert("failed".into(), broken.collect());
     }
-    document
+    let mut made = Once::new(json::made_place);
+    let rows = leaks.rows.iter().map(|leak| Row {
+        objects: leak.in_use.objects,
+        space: leak.in_use.space,
+        mean_size: mean(leak.in_use),
+        stack: leak.stack.iter().map(|p| made.of(p).clone()).collect(),
+    });
+    json::write(&head, rows, &tail, out)
+}
+
+#[derive(Serialize)]
+struct Row {
+    objects: i64,
+    space: i64,
+    mean_size: Option<i64>,
+    stack: Vec<json::Made>,
 }

@@ -33,7 +33,7 @@ mod tree;
 
 pub use crate::{
     callgrind::callgrind,
-    convert::{folded, profile_csv, profile_json},
+    convert::{Folded, profile_csv, profile_json},
     diff::{broken_line, diff},
     error::Error,
     flame::{FlameOptions, flame_folded, flame_svg},

@@ -1,25 +1,45 @@
 //! Names of rows and labels as one cell shows them.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use foldhash::{HashMap, HashMapExt};
 use heapprof_analysis::{Granularity, LabelValue, Place};
 
 use crate::measure::Measure;
 use crate::table::{Align, Table};
 
-/// How lines of text name places that many stacks share: each label is made once.
-#[derive(Default)]
-pub(crate) struct Labels {
-    known: HashMap<*const Place, String>,
+/// What is made of places that many stacks share: of each once.
+pub(crate) struct Once<T> {
+    /// The places are kept, so that no other comes to their addresses.
+    known: HashMap<*const Place, (Rc<Place>, T)>,
+    make: fn(&Place) -> T,
 }
 
-impl Labels {
-    /// The label of a place that lives as long as the report.
-    pub(crate) fn of(&mut self, place: &Rc<Place>) -> &str {
-        let known = self.known.entry(Rc::as_ptr(place));
-        known.or_insert_with(|| place.label())
+impl<T> Once<T> {
+    pub(crate) fn new(make: fn(&Place) -> T) -> Self {
+        Self {
+            known: HashMap::new(),
+            make,
+        }
     }
+
+    pub(crate) fn of(&mut self, place: &Rc<Place>) -> &T {
+        let known = self.known.entry(Rc::as_ptr(place));
+        let (_, made) = known.or_insert_with(|| (Rc::clone(place), (self.make)(place)));
+        made
+    }
+}
+
+/// A stack as one line, in the order of the folded form.
+pub(crate) fn root_first(stack: &[Rc<Place>], names: &mut Once<String>) -> String {
+    let mut line = String::new();
+    for (i, place) in stack.iter().rev().enumerate() {
+        if i > 0 {
+            line.push(';');
+        }
+        line.push_str(names.of(place));
+    }
+    line
 }
 
 /// The columns that name a row: in text one, for programs (`split`) one each.

@@ -64,15 +64,30 @@ impl Table {
 
     /// The table in the style's format; `Json` is not a table's business and comes out as CSV.
     pub(crate) fn render(&self, style: &Style) -> Result<String, Error> {
-        match style.format {
-            Format::Text => Ok(self.text(&self.widths(), style.color)),
-            Format::Markdown => Ok(self.markdown()),
-            Format::Csv | Format::Json => self.csv(),
+        if style.format == Format::Text {
+            return Ok(self.text(&self.widths(), style.color));
+        }
+        let mut bytes = Vec::new();
+        self.write_rows(style.format, self.rows.iter(), &mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Writes the table with other rows than its own, as Markdown or CSV, whose columns have no widths: the rows need not be
+    /// there all at once.
+    pub(crate) fn write_rows(
+        &self,
+        format: Format,
+        rows: impl Iterator<Item = impl AsRef<[String]>>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        match format {
+            Format::Markdown => Ok(self.markdown(rows, out)?),
+            _ => self.csv(rows, out),
         }
     }
 
-    /// The table as text, with more lines beneath a row in its last column: `beneath` gives those of a row by its number. They
-    /// need not be there all at once.
+    /// The table as text, with more lines beneath a row in its last column: `beneath` gives those of a row by its number,
+    /// as [`printable`] makes them. They need not be there all at once.
     pub(crate) fn write_text(
         &self,
         color: bool,
@@ -89,7 +104,7 @@ impl Table {
             out.write_all(line.as_bytes())?;
             beneath(row, &mut |cell| match cell {
                 "" => writeln!(out),
-                cell => writeln!(out, "{blanks}{}", printable(cell)),
+                cell => writeln!(out, "{blanks}{cell}"),
             })?;
         }
         Ok(())
@@ -148,34 +163,36 @@ impl Table {
         text
     }
 
-    fn markdown(&self) -> String {
-        let line = |cells: &mut dyn Iterator<Item = String>| {
-            let cells: Vec<String> = cells.collect();
-            format!("| {} |\n", cells.join(" | "))
-        };
-        let mut text = line(&mut self.columns.iter().map(|(name, _)| markdown_cell(name)));
-        text.push_str(&line(&mut self.columns.iter().map(
-            |(_, align)| match align {
-                Align::Left => ":---".to_string(),
-                Align::Right => "---:".to_string(),
-            },
-        )));
-        for row in &self.rows {
-            text.push_str(&line(&mut row.iter().map(|cell| markdown_cell(cell))));
+    fn markdown(
+        &self,
+        rows: impl Iterator<Item = impl AsRef<[String]>>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let names = self.columns.iter().map(|(name, _)| markdown_cell(name));
+        let aligns = self.columns.iter().map(|(_, align)| match align {
+            Align::Left => ":---",
+            Align::Right => "---:",
+        });
+        writeln!(out, "| {} |", names.collect::<Vec<_>>().join(" | "))?;
+        writeln!(out, "| {} |", aligns.collect::<Vec<_>>().join(" | "))?;
+        for row in rows {
+            let cells = row.as_ref().iter().map(|cell| markdown_cell(cell));
+            writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
         }
-        text
+        Ok(())
     }
 
-    fn csv(&self) -> Result<String, Error> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
+    fn csv(
+        &self,
+        rows: impl Iterator<Item = impl AsRef<[String]>>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let mut writer = csv::Writer::from_writer(out);
         writer.write_record(self.columns.iter().map(|(name, _)| name))?;
-        for row in &self.rows {
-            writer.write_record(row)?;
+        for row in rows {
+            writer.write_record(row.as_ref())?;
         }
-        let bytes = writer
-            .into_inner()
-            .map_err(|error| Error::Io(error.into_error()))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(writer.flush()?)
     }
 }
 

@@ -2,52 +2,56 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Trace, Traces};
+use heapprof_analysis::{Place, Trace, Traces};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::names::{Labels, label_value};
+use crate::names::{Once, label_value, root_first};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
-/// Writes the report. Text is written stack by stack: it may be much longer than the profile.
+/// Writes the report, stack by stack: it may be much longer than the profile.
 pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&traces.header, style)?;
     let lines = head::lines(&traces.header, &measure, style);
     let (rest, count) = traces.other;
     match style.format {
         Format::Json => {
-            let mut document = json::head(&traces.header);
-            document.insert("rows".into(), traces.rows.iter().map(row).collect());
-            document.insert("other".into(), json!({"value": rest, "rows": count}));
-            out.write_all(json::text(document)?.as_bytes())?;
+            let mut made = Once::new(json::made_place);
+            let rows = traces.rows.iter().map(|trace| Row {
+                value: trace.value,
+                labels: labels_json(trace),
+                stack: trace.stack.iter().map(|p| made.of(p).clone()).collect(),
+            });
+            let mut tail = Map::new();
+            tail.insert("other".into(), json!({"value": rest, "rows": count}));
+            json::write(&json::head(&traces.header), rows, &tail, out)?;
         }
         Format::Csv | Format::Markdown => {
-            let mut table = Table::new(&[
+            let table = Table::new(&[
                 ("value", Align::Right),
                 ("labels", Align::Left),
                 ("stack", Align::Left),
             ]);
-            for trace in &traces.rows {
-                let stack: Vec<String> = trace.stack.iter().rev().map(|p| p.label()).collect();
-                table.row(vec![
-                    measure.show(trace.value),
-                    labels(trace),
-                    stack.join(";"),
-                ]);
-            }
-            if count > 0 {
+            let mut names = Once::new(Place::label);
+            let rows = traces.rows.iter().map(|trace| {
+                let stack = root_first(&trace.stack, &mut names);
+                vec![measure.show(trace.value), labels(trace), stack]
+            });
+            let other = (count > 0).then(|| {
                 let other = format!("{} {count} stacks", heapprof_analysis::OTHER);
-                table.row(vec![measure.show(rest), String::new(), other]);
-            }
-            out.write_all(with_head(&lines, &table.render(style)?, style).as_bytes())?;
+                vec![measure.show(rest), String::new(), other]
+            });
+            out.write_all(with_head(&lines, "", style).as_bytes())?;
+            table.write_rows(style.format, rows.chain(other), out)?;
         }
         Format::Text => {
             out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
-            let mut names = Labels::default();
+            let mut names = Once::new(|place| printable(&place.label()).into_owned());
             for trace in &traces.rows {
                 writeln!(out, "{rule}")?;
                 let labels = labels(trace);
@@ -59,7 +63,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                     writeln!(out, "{value:>14}  {}", heapprof_analysis::EMPTY_STACK)?;
                 }
                 for place in &trace.stack {
-                    writeln!(out, "{value:>14}  {}", printable(names.of(place)))?;
+                    writeln!(out, "{value:>14}  {}", names.of(place))?;
                     value.clear();
                 }
             }
@@ -85,12 +89,14 @@ fn labels(trace: &Trace) -> String {
     labels.join(" ")
 }
 
-fn row(trace: &Trace) -> Value {
-    let stack: Vec<Value> = trace
-        .stack
-        .iter()
-        .map(|p| Value::Object(json::place(p)))
-        .collect();
+#[derive(Serialize)]
+struct Row {
+    value: i64,
+    labels: Map<String, Value>,
+    stack: Vec<json::Made>,
+}
+
+fn labels_json(trace: &Trace) -> Map<String, Value> {
     let mut labels = Map::new();
     for (key, value) in &trace.labels {
         let list = labels.entry(key.clone()).or_insert_with(|| json!([]));
@@ -98,5 +104,5 @@ fn row(trace: &Trace) -> Value {
             list.push(json::label(value));
         }
     }
-    json!({"value": trace.value, "labels": labels, "stack": stack})
+    labels
 }

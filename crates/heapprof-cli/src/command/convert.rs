@@ -6,6 +6,7 @@ use heapprof_formats::{
     GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope,
 };
 use heapprof_profile::encode;
+use heapprof_report::Folded;
 
 use super::Shared;
 use crate::args::{ConvertArgs, ConvertTo};
@@ -50,9 +51,8 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
             };
             let session = shared.ask(source, &query, Types::One)?;
             output::write(file, |writer| {
-                folded(&session, &query, |stack, value| {
-                    heapprof_report::folded(stack, value, &mut *writer)
-                })??;
+                let mut lines = Folded::new(writer);
+                folded(&session, &query, |stack, value| lines.write(stack, value))??;
                 Ok(())
             })
         }
