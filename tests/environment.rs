@@ -197,6 +197,49 @@ fn what_was_not_written_is_listed_by_errno() {
     );
 }
 
+/// As gperftools does: the first process marks its environment, and only the others put their ids into their files' names.
+#[test]
+fn executed_children_of_a_gperftools_setup_have_names_of_their_own() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    for (int i = 0; i < 250; i++) memset(malloc(1 << 20), 1, 10);
+    return system("env true");
+}
+"#;
+    let built = build(source, "gcc -O0");
+    for (follow, children) in [("yes", true), ("no", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = preloaded(&built.program)
+            .env("HEAPPROFILE", folder.path().join("x"))
+            .env("HEAPPROF_FOLLOW", follow)
+            .env("HEAPPROF_VERBOSE", "yes")
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let names: Vec<String> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        for number in 1..4 {
+            let name = format!("x.{number:04}.heap");
+            let text = std::fs::read_to_string(folder.path().join(&name)).unwrap();
+            assert!(text.contains("/program\n"), "{name}: {text}");
+        }
+        let of_children = names.iter().filter(|name| name.starts_with("x_"));
+        assert_eq!(of_children.count() > 0, children, "{names:?}");
+        // Dumps on the way are told of like the last one.
+        let told = String::from_utf8_lossy(&output.stderr);
+        // An image and what it becomes by exec have the same name.
+        let told: BTreeSet<&str> = told.lines().collect();
+        assert_eq!(told.len(), names.len(), "{told:?}");
+    }
+}
+
 /// SIGTERM and SIGINT are taken under `record` only.
 #[test]
 fn gperftools_setup_leaves_ending_signals_alone() {

@@ -2,6 +2,7 @@
 // build: gcc -O2 -g
 // needs: x86-64
 #include "expect.h"
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -40,6 +41,7 @@ int main(int argc, char **argv) {
         program = (struct sock_fprog){sizeof lenient / sizeof *lenient, lenient};
         sandbox_block(5000);
     }
+    void (*stop)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "heapprof_stop");
     REQUIRE(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
     // What is no filter changes nothing.
     REQUIRE(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) == -1);
@@ -55,6 +57,7 @@ int main(int argc, char **argv) {
         keep(p);
         free(p);
     }
+    if (stop) stop();
     say("shut in\n");
     if (strcmp(how, "strict") == 0) syscall(SYS_exit, 9);
     _exit(9);

@@ -264,11 +264,16 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool
     }
     let mut left = true;
     if moving != 0 {
-        barrier();
-        thread::all().for_each(|state| left &= wait_for(state));
+        left = wait_for_all();
     }
     owners.for_each(|owner| owner.end_move(left));
     left
+}
+
+/// Waits until no thread has the books open that opened them before; false when one keeps them.
+pub(crate) fn wait_for_all() -> bool {
+    barrier();
+    thread::all().all(wait_for)
 }
 
 /// Waits until a thread has no books open; false when that takes so long that it must be held up by something else.

@@ -26,7 +26,7 @@ pub fn apart<R>(work: impl FnOnce() -> R) -> R {
 
 /// As [`apart`], for what takes locks that a dump needs too: no signal handler, which may end the process and so dump,
 /// comes in between.
-pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
+pub fn guarded<R>(work: impl FnOnce() -> R) -> R {
     let mask = sys::block_signals();
     let result = apart(work);
     sys::restore_signals(mask);

@@ -142,12 +142,11 @@ unsafe impl GlobalAlloc for Arena {
                 unsafe { block.cast::<*mut u8>().write(lists.free[class]) };
                 lists.free[class] = block;
             }),
-            None => LISTS.with(|lists| {
-                if !lists.is_reserve(block) {
-                    // SAFETY: it was mapped by `alloc` with this size.
-                    unsafe { sys::unmap(block, pages(layout.size())) };
-                }
-            }),
+            None if !LISTS.with(|lists| lists.is_reserve(block)) => {
+                // SAFETY: it was mapped by `alloc` with this size.
+                unsafe { sys::unmap(block, pages(layout.size())) };
+            }
+            None => {}
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::access;
 use crate::counters::{Cell, PROCESS};
+use crate::dropped::DROPPED;
 use crate::engine::{LIVE, STACKS};
 use crate::filter;
 use crate::lock::Lock;
@@ -35,10 +36,11 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     {
         let _changing = access::lock().lock();
         access::collect_budgets();
-        if !access::share(LIVE.owners()) || !LIVE.clear() {
+        if !access::wait_for_all() || !access::share(LIVE.owners()) || !LIVE.clear() {
             return false;
         }
     }
+    DROPPED.clear();
     reset_cells(|_| [0, 0]);
     PROCESS.restart(0);
     filter::fill(if exact { filter::STUCK } else { 0 });
@@ -71,6 +73,7 @@ fn reset_cells(in_use: impl Fn(&Cell) -> [i64; 2]) {
 
 /// In a forked child: what is in use was inherited, and counts as allocated by it; the peak starts there.
 pub(crate) fn rebase() {
+    DROPPED.clear();
     reset_cells(Cell::in_use);
     PROCESS.restart(PROCESS.in_use.load(Ordering::Relaxed));
 }

@@ -36,7 +36,7 @@ pub(crate) enum Counted {
     Quietly,
     /// It is counted, and the alarm rings.
     Alarm,
-    /// It is not, for that takes [`Access::Strict`].
+    /// It is not, for that takes that everybody counts event by event.
     NotRelaxed,
     /// It is not: its recording is over.
     Overtaken,
@@ -236,6 +236,11 @@ impl Process {
             now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
             epoch = self.epoch.load(Ordering::Acquire);
             if now > self.peak.load(Ordering::Relaxed) {
+                // Others count in budgets since this thread looked: it may be none.
+                if !self.strict.load(Ordering::Relaxed) {
+                    self.in_use.fetch_sub(bytes, Ordering::AcqRel);
+                    return Counted::NotRelaxed;
+                }
                 self.peak.fetch_max(now, Ordering::AcqRel);
                 if epoch & 1 == 0 {
                     let rising = epoch + 1;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of this process.
+/// Of this recording, in this process.
 pub(crate) static DROPPED: Dropped = Dropped::new();
 
 /// One more.
@@ -28,6 +28,20 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
+    /// Nothing was dropped yet, of a recording that begins. What became of children is the process's own.
+    pub(crate) fn clear(&self) {
+        let of_recording = [
+            &self.nested,
+            &self.no_memory,
+            &self.held_up,
+            &self.unknown,
+            &self.unseen,
+        ];
+        for counter in of_recording {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     const fn new() -> Self {
         Self {
             nested: AtomicU64::new(0),

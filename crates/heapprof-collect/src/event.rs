@@ -34,13 +34,13 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
         let recording = mode::recording();
         match mode::now() {
             Mode::Exact => {
+                enter(block);
                 let Some(state) = state_of(block).as_ref() else {
-                    (*block).countdown = 0;
                     count(&DROPPED.no_memory);
+                    leave(block, 0);
                     return real();
                 };
                 state.recording.set(recording);
-                enter(block);
                 // What the real one does meanwhile hides the wait for the stack's place in the tables.
                 let own = state.own();
                 let captured = own.record.capture(frame);
@@ -74,14 +74,14 @@ unsafe fn allocate_sampled(
 ) -> *mut u8 {
     // SAFETY: as in `allocate`.
     unsafe {
+        enter(block);
         let begins = begins(block);
         let Some(state) = state_of(block).as_ref() else {
-            (*block).countdown = period();
             count(&DROPPED.no_memory);
+            leave(block, period());
             return real();
         };
         state.recording.set(recording);
-        enter(block);
         let own = state.own();
         if begins {
             // Every thread's first allocation comes here, for its countdown starts at zero.
@@ -124,7 +124,11 @@ pub(crate) fn stack(own: &mut Own, frame: Frame) -> Option<u32> {
 #[inline(always)]
 fn number(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
     match captured {
-        Captured::Same if own.last_generation == mappings::generation() => own.last_stack,
+        Captured::Same
+            if own.last_generation == mappings::generation() && own.last_stack.is_some() =>
+        {
+            own.last_stack
+        }
         Captured::Known(stack) => Some(stack),
         _ => changed_stack(own, frame, captured),
     }
@@ -300,8 +304,9 @@ fn settle<const EXACT: bool>(
 #[inline(always)]
 fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Access) {
     // SAFETY: as in `record`.
-    if let Some(cell) = unsafe { state.cells.touch(block.stack as usize).as_ref() } {
-        PROCESS.freed(&state.budget, cell, weight, access);
+    match unsafe { state.cells.touch(block.stack as usize).as_ref() } {
+        Some(cell) => PROCESS.freed(&state.budget, cell, weight, access),
+        None => count(&DROPPED.no_memory),
     }
 }
 
@@ -350,12 +355,13 @@ pub fn release(address: *mut u8) {
             return;
         }
         let countdown = (*block).countdown;
+        enter(block);
         let Some(state) = state_to_free(block).as_ref() else {
             count(&DROPPED.no_memory);
+            leave(block, countdown);
             return;
         };
         state.recording.set(recording);
-        enter(block);
         let own = state.own();
         // The real free reads the block's header: its miss and ours overlap.
         hint(address.wrapping_sub(16));
@@ -429,17 +435,16 @@ fn reallocate_chosen<const EXACT: bool>(
             count(&DROPPED.nested);
             return real();
         }
-        let begins = !EXACT && chosen && begins(block);
         let countdown = (*block).countdown;
+        enter(block);
+        let begins = !EXACT && chosen && begins(block);
         let Some(state) = state_of(block).as_ref() else {
-            if chosen {
-                (*block).countdown = if EXACT { 0 } else { period() };
-            }
             count(&DROPPED.no_memory);
+            let next = if EXACT { 0 } else { period() };
+            leave(block, if chosen { next } else { countdown });
             return real();
         };
         state.recording.set(recording);
-        enter(block);
         let own = state.own();
         let mut next = if EXACT { 0 } else { countdown };
         if chosen && !EXACT {
@@ -460,8 +465,11 @@ fn reallocate_chosen<const EXACT: bool>(
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
                 if let Some(mut access) = access::open(state) {
-                    let _ = LIVE.insert(old as usize, freed, state, &mut access);
+                    let inserted = LIVE.insert(old as usize, freed, state, &mut access);
                     access::close(state);
+                    if inserted.is_err() {
+                        not_as_expected::<EXACT>(state, own, inserted, freed);
+                    }
                 }
             }
             Some(freed) => {

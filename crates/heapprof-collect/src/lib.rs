@@ -51,7 +51,7 @@ mod walk;
 mod weak;
 
 pub use crate::{
-    apart::{apart, is_apart},
+    apart::{apart, guarded, is_apart},
     engine::charge,
     event::{allocate, reallocate, release},
     filter::may_hold,
@@ -63,7 +63,8 @@ pub use crate::{
     recording::{
         Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options, dump,
         dump_from_signal, dump_named, end_clock, end_from_signal, go_on, is_own_process,
-        is_running, profile, raise_default, set_default, start, stop, text_profile, was_started,
+        is_running, on_dump, profile, raise_default, set_default, start, stop, text_profile,
+        was_started,
     },
     regions::{map, unmap},
     thread::prepare,

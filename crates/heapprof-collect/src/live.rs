@@ -547,7 +547,9 @@ mod tests {
                         let _changing = access::lock().lock();
                         access::share(table.owners());
                     }
+                    table.acquire_all();
                     table.disown();
+                    table.release_all();
                     std::thread::sleep(std::time::Duration::from_micros(50));
                 }
             });

@@ -45,6 +45,8 @@ pub(crate) fn touched(module: &Module) {
     if modules::unload_epoch() == 0 {
         return;
     }
+    // A handler that ends the process dumps, and that takes this lock too.
+    let mask = sys::block_signals();
     CLOSED.with(|closed| {
         let here = |c: &Closed| c.end > module.start && c.start < module.end;
         if !closed.iter().any(here) {
@@ -59,6 +61,7 @@ pub(crate) fn touched(module: &Module) {
             GENERATION.fetch_add(1, Ordering::AcqRel);
         }
     });
+    sys::restore_signals(mask);
 }
 
 /// Marks what is no longer mapped as closed; where each such mapping lay.

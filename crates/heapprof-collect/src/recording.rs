@@ -4,6 +4,7 @@ mod clock;
 mod fork;
 
 use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use crate::apart::{self, guarded};
@@ -62,6 +63,8 @@ static EXEC: AtomicI64 = AtomicI64::new(i64::MIN);
 static EXEC_THREAD: AtomicI32 = AtomicI32::new(0);
 /// How long an exec may take. Within this time it is not taken for one that failed.
 const EXEC_TAKES: i64 = 500_000_000;
+/// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0 before.
+static RAISED: AtomicI64 = AtomicI64::new(0);
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
@@ -149,13 +152,24 @@ pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error>
             Error::Busy
         });
     }
-    apart::apart(|| {
-        // A handler that ended or left the dump half-way would leave its locks behind.
-        let mask = sys::block_signals();
+    // A handler that ended or left the dump half-way would leave its locks behind.
+    guarded(|| {
         let result = dump_held(reason, path);
-        sys::restore_signals(mask);
+        // What nobody asked for may come when there is something else to do.
+        let is_put_off = reason.is_automatic() && matches!(result, Err(Error::Busy));
+        if let Some(tell) = TELL.get().filter(|_| !is_put_off) {
+            tell(&result);
+        }
         result
     })
+}
+
+/// Who is told what became of each dump.
+static TELL: OnceLock<fn(&Result<CString, Error>)> = OnceLock::new();
+
+/// Tells `tell` what becomes of every dump, from wherever it is made, with signals blocked. Once.
+pub fn on_dump(tell: fn(&Result<CString, Error>)) {
+    let _ = TELL.set(tell);
 }
 
 fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
@@ -256,29 +270,26 @@ fn unwritten(error: &Error) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// The profile as it is now, gzipped; empty when nothing was started.
+/// The profile as it is now, gzipped; empty when nothing was started, or without memory.
 pub fn profile(reason: Reason) -> Vec<u8> {
     render(|file| snapshot::write_profile(reason, file).map(drop))
 }
 
-/// The profile as it is now in gperftools' text form.
+/// The same in gperftools' text form.
 pub fn text_profile() -> Vec<u8> {
     render(text::write)
 }
 
 fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    apart::apart(|| {
-        let mask = sys::block_signals();
-        {
-            let _held = DUMPING.lock();
-            stack_switch::on_own_stack(|| {
-                if arena::reserve(snapshot::memory_needed()) {
-                    let _ = write(&mut bytes);
-                }
-            });
-        }
-        sys::restore_signals(mask);
+    guarded(|| {
+        let _held = DUMPING.lock();
+        stack_switch::on_own_stack(|| {
+            let possible = was_started() && arena::reserve(snapshot::memory_needed());
+            if possible && write(&mut bytes).is_err() {
+                bytes.clear();
+            }
+        });
     });
     bytes
 }
@@ -331,6 +342,13 @@ pub fn end_from_signal(signal: i32) {
     }
     RAISE.store(signal, Ordering::Release);
     if apart::is_apart() {
+        // An event takes microseconds. One that does not end has a handler that jumped out of it.
+        const PATIENCE: i64 = 200_000_000;
+        let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        let first = RAISED.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_err_and(|first| now - first > PATIENCE) {
+            raise_default(signal);
+        }
         trigger::ask(Reason::Terminated);
         return;
     }

@@ -165,10 +165,7 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
         .map(|mapping| add_mapping(&mut builder, mapping))
         .collect();
     let mut locations = ByAddress::default();
-    let cut = builder.frame(&[FrameText {
-        name: "[truncated]",
-        ..FrameText::default()
-    }]);
+    let mut cut = None;
     let sums = sums();
     describe(&mut builder, reason, exact, &sums);
     let mut left = sums.iter().enumerate();
@@ -194,7 +191,12 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
                 };
                 newer.extend(frames[..frames.len() - same].iter().map(|&pc| {
                     if pc == CUT {
-                        return cut;
+                        return *cut.get_or_insert_with(|| {
+                            builder.frame(&[FrameText {
+                                name: "[truncated]",
+                                ..FrameText::default()
+                            }])
+                        });
                     }
                     // The call, not what comes after it.
                     let address = pc - 1;

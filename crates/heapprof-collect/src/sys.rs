@@ -1,6 +1,7 @@
 //! The kernel's calls, made directly: libc's wrappers set errno, which belongs to the program.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
@@ -114,6 +115,13 @@ pub(crate) fn yield_now() {
     unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// Whether this process has the thread that the kernel knows by this number.
+pub(crate) fn is_thread(number: i32) -> bool {
+    let args = [process_id() as usize, number as usize, 0, 0, 0, 0];
+    // SAFETY: no signal is sent.
+    unsafe { call(libc::SYS_tgkill, args) == 0 }
+}
+
 /// Sleeps a moment.
 pub(crate) fn nap() {
     sleep(50_000);
@@ -192,12 +200,12 @@ pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
 }
 
 /// Sleeps until `word` is no longer `expected`, or for no reason at all.
-pub fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32) {
+pub fn futex_wait(word: &AtomicU32, expected: u32) {
     wait(word, expected, std::ptr::null());
 }
 
 /// As [`futex_wait`], for so many nanoseconds at most.
-pub(crate) fn futex_wait_for(word: &std::sync::atomic::AtomicU32, expected: u32, nanoseconds: i64) {
+pub(crate) fn futex_wait_for(word: &AtomicU32, expected: u32, nanoseconds: i64) {
     let time = libc::timespec {
         tv_sec: nanoseconds / 1_000_000_000,
         tv_nsec: nanoseconds % 1_000_000_000,
@@ -205,7 +213,7 @@ pub(crate) fn futex_wait_for(word: &std::sync::atomic::AtomicU32, expected: u32,
     wait(word, expected, &raw const time);
 }
 
-fn wait(word: &std::sync::atomic::AtomicU32, expected: u32, most: *const libc::timespec) {
+fn wait(word: &AtomicU32, expected: u32, most: *const libc::timespec) {
     const WAIT_PRIVATE: usize = 128;
     let (at, most) = (word.as_ptr() as usize, most as usize);
     let args = [at, WAIT_PRIVATE, expected as usize, most, 0, 0];
@@ -214,7 +222,7 @@ fn wait(word: &std::sync::atomic::AtomicU32, expected: u32, most: *const libc::t
 }
 
 /// Wakes one sleeper on `word`.
-pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
+pub fn futex_wake(word: &AtomicU32) {
     const WAKE_PRIVATE: usize = 129;
     // SAFETY: the word outlives the call.
     unsafe {
@@ -413,12 +421,17 @@ pub(crate) fn read_lines(path: &CStr, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// From now on the calling thread has no open files, and opens its own; false where the kernel can't do that (before 5.9).
-pub(crate) fn leave_files() -> bool {
+/// From now on the calling thread has no open files but stderr, and opens its own; not where the kernel can't do that
+/// (before 5.9).
+pub(crate) fn leave_files() {
     const UNSHARE: usize = 1 << 1;
-    let all = [0, u32::MAX as usize, UNSHARE, 0, 0, 0];
+    let behind = [3, u32::MAX as usize, UNSHARE, 0, 0, 0];
     // SAFETY: the table that is emptied is a new one of this thread's.
-    unsafe { call(libc::SYS_close_range, all) == 0 }
+    unsafe {
+        if call(libc::SYS_close_range, behind) == 0 {
+            call(libc::SYS_close_range, [0, 1, 0, 0, 0, 0]);
+        }
+    }
 }
 
 /// Renames a file; the error is an errno.
@@ -484,8 +497,27 @@ pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
 }
 
-/// Blocks all signals of this thread; what was blocked before, for [`restore_signals`].
+/// Whether the program shut itself in: nothing of ours makes a system call any more.
+static SHUT_IN: AtomicBool = AtomicBool::new(false);
+
+/// Says that any system call of ours may be the program's end from now on.
+pub fn shut_in() {
+    SHUT_IN.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`shut_in`] was called.
+pub fn is_shut_in() -> bool {
+    SHUT_IN.load(Ordering::Relaxed)
+}
+
+/// No mask of a thread's: two signals can't be blocked.
+const NOT_BLOCKED: u64 = u64::MAX;
+
+/// Blocks all signals of this thread, unless the program is shut in; what was blocked before, for [`restore_signals`].
 pub fn block_signals() -> u64 {
+    if is_shut_in() {
+        return NOT_BLOCKED;
+    }
     // Not libc's own for new identities: the thread that changes them waits for all others to take it.
     const SETXID: u64 = 1 << 32;
     let (all, mut before) = (!SETXID, 0u64);
@@ -504,6 +536,9 @@ pub fn block_signals() -> u64 {
 
 /// Puts back the mask that [`block_signals`] found.
 pub fn restore_signals(before: u64) {
+    if before == NOT_BLOCKED {
+        return;
+    }
     let args = [
         libc::SIG_SETMASK as usize,
         &raw const before as usize,

@@ -102,10 +102,10 @@ pub(crate) fn rearm() {
 /// Lets allocations look at the clock, where no thread of ours can.
 pub(crate) fn count_time_inline(triggers: &Triggers) {
     if let Some(interval) = triggers.interval {
-        DEADLINE.store(
-            now().saturating_add(interval.as_millis() as i64),
-            Ordering::Relaxed,
-        );
+        let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
+        // The greatest number says that nobody counts.
+        let deadline = now().saturating_add(interval).min(i64::MAX - 1);
+        DEADLINE.store(deadline, Ordering::Relaxed);
     }
 }
 

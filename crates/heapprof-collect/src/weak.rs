@@ -27,7 +27,8 @@ global_asm!(
 #[repr(C)]
 struct Weak {
     dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
-    single_threaded: Option<&'static u8>,
+    /// A byte that glibc writes; null without it.
+    single_threaded: *const u8,
     lock_streams: Option<unsafe extern "C" fn()>,
     unlock_streams: Option<unsafe extern "C" fn()>,
     reset_streams: Option<unsafe extern "C" fn()>,
@@ -95,9 +96,7 @@ pub(crate) fn streams(what: Streams) {
 pub(crate) fn single_threaded() -> bool {
     // SAFETY: glibc's variable lives as long as the process; it is a byte, read volatile for others write it.
     unsafe {
-        match WEAK.single_threaded {
-            Some(byte) => std::ptr::from_ref(byte).read_volatile() != 0,
-            None => false,
-        }
+        let byte = WEAK.single_threaded;
+        !byte.is_null() && byte.read_volatile() != 0
     }
 }

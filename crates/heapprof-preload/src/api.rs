@@ -2,11 +2,12 @@
 
 use std::ffi::{c_char, c_int, c_ulong};
 
+use heapprof_collect::sys::is_shut_in;
 use heapprof_collect::{self as collect, Format, LONGEST_PERIOD, Mode, Options, Output, Reason};
 
 use crate::real::real;
-use crate::say::{misunderstood, status, text};
-use crate::{environment, mapped};
+use crate::say::{misunderstood, say, status, text};
+use crate::{end, environment, mapped};
 
 /// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation when
 /// `period` is 0, else one in so many bytes. What was recorded before is forgotten. 0, or an errno.
@@ -20,10 +21,10 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     if period > LONGEST_PERIOD {
         return libc::EINVAL;
     }
-    if crate::end::is_shut_in() {
+    if is_shut_in() {
         return libc::EPERM;
     }
-    collect::apart(|| {
+    collect::guarded(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(output) }.unwrap_or_default().to_vec();
         let parent = Some(collect::sys::parent_id());
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
 /// Ends the recording. What it recorded can still be dumped.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_stop() {
-    collect::stop();
+    end::stop();
 }
 
 /// Whether allocations are being recorded.
@@ -61,10 +62,10 @@ pub extern "C" fn heapprof_is_running() -> c_int {
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
     let path = unsafe { text(path) };
-    if crate::end::is_shut_in() {
+    if is_shut_in() {
         return libc::EPERM;
     }
-    collect::apart(|| status(collect::dump_named(Reason::Request, path)))
+    collect::guarded(|| status(collect::dump_named(Reason::Request, path)))
 }
 
 /// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null without memory.
@@ -74,10 +75,10 @@ pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
 }
 
 fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
-    if crate::end::is_shut_in() {
+    if is_shut_in() {
         return std::ptr::null_mut();
     }
-    collect::apart(|| {
+    collect::guarded(|| {
         let bytes = make();
         // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final zero.
         unsafe {
@@ -97,10 +98,10 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
 /// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals of its variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
-    if collect::is_running() || crate::end::is_shut_in() {
+    if collect::is_running() || is_shut_in() {
         return;
     }
-    collect::apart(|| {
+    collect::guarded(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(prefix) }.unwrap_or_default().to_vec();
         let setup = match environment::gperftools() {
@@ -118,13 +119,16 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
             ..Output::default()
         };
         let (mode, format) = (Mode::Exact, Format::Text);
-        collect::start(Options {
+        let started = collect::start(Options {
             mode,
             format,
             triggers: setup.triggers,
             output,
             ..Options::default()
         });
+        if !started {
+            say(&[b"heapprof: HeapProfilerStart: there is no memory for it"]);
+        }
     });
 }
 
@@ -137,15 +141,15 @@ pub extern "C" fn IsHeapProfilerRunning() -> c_int {
 /// gperftools: ends the recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn HeapProfilerStop() {
-    collect::stop();
+    end::stop();
 }
 
 /// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is for its log, and we write none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // tcmalloc, if it is there, calls this once more when the program has ended.
-    if collect::is_running() && !crate::end::has_ended() {
-        collect::apart(|| status(collect::dump(Reason::Request)));
+    if collect::is_running() && !end::has_ended() {
+        collect::guarded(|| status(collect::dump(Reason::Request)));
     }
 }
 

@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
+use heapprof_collect::sys::is_shut_in;
 use heapprof_collect::{self as collect, Reason};
 
 use crate::hook::announced;
 use crate::real::{ALIGNED_ALLOC, Behind};
-use crate::say;
 
 /// How far the last dump is.
 static ENDED: AtomicU8 = AtomicU8::new(NOT);
@@ -17,10 +17,9 @@ const NOT: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
-/// Dumps, and says so if that was asked for.
 fn dump(reason: Reason) {
-    // Apart to the end: the path is freed by our allocator, whose lock a signal that dumps must not find taken.
-    collect::apart(|| say::report(&collect::dump(reason)));
+    // The path is freed by our allocator, whose lock a signal that dumps must not find taken.
+    collect::guarded(|| drop(collect::dump(reason)));
 }
 
 /// Whether the last dump was made, or is being made.
@@ -65,8 +64,32 @@ fn wait() {
     }
 }
 
+/// Whether `record` waits for a profile at the end, even of a recording that the program stopped itself.
+static RECORDED: AtomicBool = AtomicBool::new(false);
+/// Whether the program stopped it.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Says that `record` waits for a profile.
+pub fn be_recorded() {
+    RECORDED.store(true, Ordering::Relaxed);
+}
+
+/// The program ends the recording. What it recorded can still be dumped.
+pub fn stop() {
+    if collect::is_running() {
+        STOPPED.store(RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    collect::stop();
+}
+
+/// Whether this image's end has a dump.
+fn is_due() -> bool {
+    let is_there = collect::is_running() || STOPPED.load(Ordering::Relaxed) && !is_shut_in();
+    is_there && collect::is_own_process()
+}
+
 fn last_dump() {
-    if collect::is_running() && collect::is_own_process() {
+    if is_due() {
         let mask = collect::sys::block_signals();
         once(|| {
             dump(Reason::Exit);
@@ -74,14 +97,6 @@ fn last_dump() {
         });
         collect::sys::restore_signals(mask);
     }
-}
-
-/// Whether the program shut itself in: nothing of ours makes a system call any more.
-static SHUT_IN: AtomicBool = AtomicBool::new(false);
-
-/// Whether [`shut_in`] was called.
-pub fn is_shut_in() -> bool {
-    SHUT_IN.load(Ordering::Relaxed)
 }
 
 /// The last dump before the program makes it impossible, and the end of the recording.
@@ -92,8 +107,8 @@ pub fn shut_in() {
         DONE
     });
     collect::stop();
-    SHUT_IN.store(true, Ordering::Relaxed);
     collect::sys::restore_signals(mask);
+    collect::sys::shut_in();
 }
 
 /// The program's end by a signal whose handler this is called from, with all signals blocked.
@@ -138,8 +153,7 @@ static ABORTING: AtomicBool = AtomicBool::new(false);
 /// The program's end by an abort of this thread, perhaps libc's own (a damaged heap, a smashed stack), which calls no abort
 /// of ours. It may stand in the middle of an event, in the allocator behind us, where nothing of ours is held.
 pub fn by_abort(signal: c_int) {
-    if !ABORTING.swap(false, Ordering::AcqRel) && collect::is_running() && collect::is_own_process()
-    {
+    if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
         once(|| {
             dump(Reason::Terminated);
             DONE
@@ -251,13 +265,14 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     ENDED.store(NOT, Ordering::Relaxed);
+    STOPPED.store(false, Ordering::Relaxed);
     ABORTING.store(false, Ordering::Relaxed);
     collect::after_fork_in_child();
 }
 
 /// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
 unsafe extern "C" fn before_exec() {
-    if collect::is_running() && collect::is_own_process() {
+    if is_due() {
         dump(Reason::Exec);
     }
 }

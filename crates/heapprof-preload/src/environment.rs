@@ -62,23 +62,32 @@ pub fn is_there() -> bool {
     !variables().is_null()
 }
 
-fn get(name: &CStr) -> Option<&'static [u8]> {
+/// Where the value of a variable begins: in the program's own memory, which is writable.
+fn value_of(name: &CStr) -> Option<*mut u8> {
     let mut at = variables();
     loop {
         // SAFETY: the block is an array of strings that ends with null; the program does not change it while the
         // library starts.
-        let variable = unsafe { at.as_ref()?.as_ref() }?;
+        let variable = unsafe { at.as_ref() }.filter(|text| !text.is_null())?;
         // SAFETY: as above.
-        let text = unsafe { CStr::from_ptr(variable) }.to_bytes();
+        let text = unsafe { CStr::from_ptr(*variable) }.to_bytes();
         let value = text
             .strip_prefix(name.to_bytes())
             .and_then(|rest| rest.strip_prefix(b"="));
         if let Some(value) = value {
-            return (!value.is_empty()).then_some(value);
+            // SAFETY: inside the string, or at its end.
+            return Some(unsafe { variable.cast_mut().add(text.len() - value.len()) }.cast());
         }
         // SAFETY: not at the end yet.
         at = unsafe { at.add(1) };
     }
+}
+
+/// The value of a variable that has one.
+fn get(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the rest of a string that stays.
+    let value = unsafe { CStr::from_ptr(value_of(name)?.cast()) }.to_bytes();
+    (!value.is_empty()).then_some(value)
 }
 
 fn parsed<T>(name: &'static CStr, form: &Form<T>) -> Result<Option<T>, Misunderstood> {
@@ -116,6 +125,9 @@ const LETTER: Form<bool> = Form {
     expected: "1 or 0",
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
+
+/// gperftools' name for where dumps go.
+const PREFIX: &CStr = c"HEAPPROFILE";
 
 /// What gperftools' variables say of a recording, however it is started.
 #[derive(Clone, Copy)]
@@ -171,9 +183,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.parent = parsed(c"HEAPPROF_RECORD", &PROCESS)?;
         recorded = options.output.parent.is_some();
         options.output.list = get(c"HEAPPROF_LIST").unwrap_or_default().to_vec();
-    } else if let Some(prefix) = get(c"HEAPPROFILE") {
+    } else if get(PREFIX).is_some() {
         let setup = gperftools()?;
-        options = from_prefix(prefix, setup.triggers)?;
+        options = from_prefix(setup.triggers)?;
         mmap = setup.mmap;
         if found_signal.is_none() {
             found_signal = parsed(c"HEAPPROFILESIGNAL", &SIGNAL)?;
@@ -205,43 +217,45 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     }))
 }
 
-/// Whether a recorded process handed `value` on to this one. As gperftools does: the first character's upper bit
+/// Whether a recorded process handed the variable on to this one. As gperftools does: the first character's upper bit
 /// tells children that they are not the first process.
-fn inherited(value: &'static [u8]) -> bool {
-    let marked = value[0] & 0x80 != 0;
-    if !marked {
-        // SAFETY: the string is the program's environment, which is writable; only its first byte changes.
-        unsafe { value.as_ptr().cast_mut().write(value[0] | 0x80) };
+fn inherited(name: &CStr) -> bool {
+    let Some(first) = value_of(name) else {
+        return false;
+    };
+    // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The end of an empty string stays.
+    unsafe {
+        let byte = first.read();
+        if byte != 0 {
+            first.write(byte | 0x80);
+        }
+        byte & 0x80 != 0
     }
-    marked
 }
 
 /// Whether children are recorded. Where they are not, the output learns whether this is the first process.
 fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
     const NAME: &CStr = c"HEAPPROF_FOLLOW";
-    let Some(value) = get(NAME) else {
-        return Ok(true);
-    };
-    if value[0] & 0x80 != 0 {
+    if get(NAME).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
     }
     let follow = yes(NAME, true)?;
     // `record` and a gperftools setup tell it by other means.
-    if !follow && output.parent.is_none() && !output.numbered_prefix && !inherited(value) {
+    if !follow && output.parent.is_none() && !output.numbered_prefix && !inherited(NAME) {
         output.parent = Some(heapprof_collect::sys::parent_id());
     }
     Ok(follow)
 }
 
 /// gperftools' way to begin: every allocation, in its text, into files of this prefix.
-fn from_prefix(prefix: &'static [u8], triggers: Triggers) -> Result<Options, Misunderstood> {
+fn from_prefix(triggers: Triggers) -> Result<Options, Misunderstood> {
     let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
     let (always_id, removes_earlier) = (
         answer(c"HEAPPROFILE_USE_PID", false)?,
         answer(c"HEAP_PROFILE_CLEANUP", true)?,
     );
-    let is_child = inherited(prefix);
-    let mut pattern = prefix.to_vec();
+    let is_child = inherited(PREFIX);
+    let mut pattern = get(PREFIX).unwrap_or_default().to_vec();
     pattern[0] &= 0x7f;
     Ok(Options {
         mode: Mode::Exact,

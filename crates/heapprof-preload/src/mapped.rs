@@ -15,7 +15,7 @@ pub fn enable(enabled: bool) {
 }
 
 fn counted() -> bool {
-    ENABLED.load(Ordering::Relaxed) && !collect::is_apart()
+    ENABLED.load(Ordering::Relaxed) && collect::is_running() && !collect::is_apart()
 }
 
 static MMAP: Behind = Behind::new(c"mmap");

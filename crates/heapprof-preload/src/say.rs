@@ -1,18 +1,10 @@
 //! What the library says, in a line on stderr, where it was asked to or can't do what it was asked for; and to C, by errno.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect as collect;
 
 use crate::environment;
-
-static VERBOSE: AtomicBool = AtomicBool::new(false);
-
-/// Whether dumps are told of.
-pub fn be_verbose(verbose: bool) {
-    VERBOSE.store(verbose, Ordering::Relaxed);
-}
 
 /// Says which variable stands in the way.
 pub fn misunderstood(wrong: &environment::Misunderstood) {
@@ -32,11 +24,8 @@ pub fn say(parts: &[&[u8]]) {
     collect::sys::write_to(2, &line);
 }
 
-/// Says what became of a dump, if that was asked for.
+/// Says what became of a dump.
 pub fn report(result: &Result<CString, collect::Error>) {
-    if !VERBOSE.load(Ordering::Relaxed) {
-        return;
-    }
     match result {
         Ok(path) => say(&[b"heapprof: wrote ", path.to_bytes()]),
         Err(error) => say(&[b"heapprof: ", error.to_string().as_bytes()]),
@@ -45,7 +34,6 @@ pub fn report(result: &Result<CString, collect::Error>) {
 
 /// The library's own errno convention: 0, or what went wrong.
 pub fn status(result: Result<CString, collect::Error>) -> c_int {
-    report(&result);
     match result {
         Ok(_) => 0,
         Err(collect::Error::Write(_, errno)) => errno,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use heapprof_collect as collect;
 
-use crate::say::{self, misunderstood, say};
+use crate::say::{misunderstood, report, say};
 use crate::{end, environment, identity, mapped, real, sandbox, signals};
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
@@ -86,7 +86,9 @@ fn record() {
             return;
         }
     };
-    say::be_verbose(asked.verbose);
+    if asked.verbose {
+        collect::on_dump(report);
+    }
     let other_malloc = real::defined_elsewhere(c"malloc");
     if other_malloc && asked.verbose {
         say(&[b"heapprof: this program brings its own malloc, in front of the hooks; use heapprof-alloc in it"]);
@@ -99,8 +101,8 @@ fn record() {
     mapped::enable(asked.mmap);
     // What heapprof_start goes by when it is given no output.
     collect::set_default(asked.options.clone());
-    if asked.start {
-        collect::start(asked.options);
+    if asked.start && !collect::start(asked.options) {
+        say(&[b"heapprof: not recording: there is no memory for it, or the period is too long"]);
     }
     if let Some(signal) = asked.signal
         && !signals::dump_on(signal)
@@ -109,6 +111,7 @@ fn record() {
         say(&[b"heapprof: the program handles the dump signal itself; not taken"]);
     }
     if asked.recorded {
+        end::be_recorded();
         signals::catch_ends();
     }
 }

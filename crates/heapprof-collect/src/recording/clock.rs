@@ -4,7 +4,7 @@
 //! before such calls the thread ends ([`end`]). And each dump is made by a thread without the program's open files, for the
 //! program may close all numbers that it does not know, and open its own files by them.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use super::{Error, OPTIONS, dump, is_running};
 use crate::options::Triggers;
@@ -14,8 +14,13 @@ use crate::{apart, status, sys, trigger};
 static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
 /// Which thread is the current one; the others end. They wait on it.
 static ROUND: AtomicU32 = AtomicU32::new(0);
-/// The current one's `pthread_t`, until somebody takes it to wait for its end.
+/// The last one's `pthread_t`, until somebody takes it to wait for its end.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's numbers of that thread and of the last one that made a dump for it: libc takes a thread for ended a little
+/// before the kernel does.
+static NUMBERS: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
+const CLOCK: usize = 0;
+const DUMPER: usize = 1;
 /// How many threads are about to wait for its end.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 /// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for this thread.
@@ -34,29 +39,40 @@ pub(super) fn start(triggers: &Triggers) {
         // It goes on with the new interval.
         return;
     }
+    if let Some(earlier) = take() {
+        // SAFETY: nobody else waits for it. It was told to end.
+        unsafe { libc::pthread_detach(earlier as libc::pthread_t) };
+    }
     let round = ROUND.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
     let thread = spawn(clock, round as usize);
     if let Some(thread) = thread {
         THREAD.store(thread, Ordering::SeqCst);
     }
-    // Whoever dismissed it before it had a name did not wait for it.
+    // Whoever ended it before it had a name did not wait for it.
     if thread.is_none() || ROUND.load(Ordering::SeqCst) != round {
         stop();
         trigger::count_time_inline(triggers);
     }
 }
 
-/// Ends the clock, if one runs.
+/// Tells the clock to end, if one runs. It is still there when this returns.
 pub(super) fn stop() {
-    if let Some(thread) = dismiss() {
-        // SAFETY: nobody else waits for it.
-        unsafe { libc::pthread_detach(thread as libc::pthread_t) };
+    if INTERVAL_MS.swap(0, Ordering::SeqCst) != 0 {
+        ROUND.fetch_add(1, Ordering::SeqCst);
+        sys::futex_wake(&ROUND);
     }
+}
+
+/// The clock's thread, for whoever is the first to ask.
+fn take() -> Option<usize> {
+    let thread = THREAD.swap(0, Ordering::SeqCst);
+    (thread != 0).then_some(thread)
 }
 
 /// In a forked child, which has no such thread. One made here would surprise it.
 pub(super) fn forked(triggers: Option<Triggers>) {
     THREAD.store(0, Ordering::Relaxed);
+    NUMBERS.iter().for_each(|n| n.store(0, Ordering::Relaxed));
     ENDING.store(0, Ordering::Relaxed);
     if INTERVAL_MS.swap(0, Ordering::Relaxed) != 0
         && let Some(triggers) = triggers
@@ -68,16 +84,18 @@ pub(super) fn forked(triggers: Option<Triggers>) {
 /// Ends the clock's thread and waits until it is gone; from now on the program's allocations look at the clock.
 pub fn end() {
     // Nothing is asked of the kernel where there is no clock.
-    if INTERVAL_MS.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
+    if THREAD.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
         || !super::is_own_process()
     {
         return;
     }
     apart::guarded(|| {
         ENDING.fetch_add(1, Ordering::AcqRel);
+        let ran = INTERVAL_MS.load(Ordering::Acquire) != 0;
+        stop();
         // SAFETY: it only tells.
         let own = unsafe { libc::pthread_self() } as usize;
-        if let Some(thread) = dismiss().filter(|&thread| thread != own) {
+        if let Some(thread) = take().filter(|&thread| thread != own) {
             // Not pthread_join, where the program's thread could be cancelled.
             // SAFETY: nobody else waits for it.
             while unsafe {
@@ -86,9 +104,15 @@ pub fn end() {
             {
                 sys::nap();
             }
-            if let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
-                trigger::count_time_inline(&triggers);
+            for number in &NUMBERS {
+                let number = number.swap(0, Ordering::AcqRel);
+                while number != 0 && sys::is_thread(number) {
+                    sys::nap();
+                }
             }
+        }
+        if ran && let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
+            trigger::count_time_inline(&triggers);
         }
         ENDING.fetch_sub(1, Ordering::AcqRel);
         // Another thread that got to it first.
@@ -96,15 +120,6 @@ pub fn end() {
             sys::nap();
         }
     });
-}
-
-/// Tells the clock's thread to end; which one it is, for whoever is the first to ask.
-fn dismiss() -> Option<usize> {
-    INTERVAL_MS.store(0, Ordering::Relaxed);
-    ROUND.fetch_add(1, Ordering::SeqCst);
-    sys::futex_wake(&ROUND);
-    let thread = THREAD.swap(0, Ordering::SeqCst);
-    (thread != 0).then_some(thread)
 }
 
 type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
@@ -134,6 +149,7 @@ fn spawn(main: Main, argument: usize) -> Option<usize> {
 extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
     let round = round.addr() as u32;
     apart::apart(|| {
+        NUMBERS[CLOCK].store(sys::thread_id(), Ordering::Release);
         let process = sys::process_id();
         let (mut slept, mut unlooked) = (0, 0);
         while ROUND.load(Ordering::Relaxed) == round {
@@ -175,6 +191,7 @@ fn is_too_early() -> bool {
 
 extern "C" fn make_with_own_files(_: *mut libc::c_void) -> *mut libc::c_void {
     apart::apart(|| {
+        NUMBERS[DUMPER].store(sys::thread_id(), Ordering::Release);
         sys::leave_files();
         std::ptr::without_provenance_mut(usize::from(make()))
     })

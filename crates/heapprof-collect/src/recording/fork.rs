@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::{DEFAULT, DUMPING, EXEC, NAMING, OPTIONS, PROCESS_ID, RAISE, clock, go_on};
+use super::{DEFAULT, DUMPING, EXEC, NAMING, OPTIONS, PROCESS_ID, RAISE, RAISED, clock, go_on};
 use crate::dropped::{self, DROPPED};
 use crate::lock::{self, Lock};
 use crate::output::Naming;
 use crate::weak::{self, Streams, single_threaded};
-use crate::{access, arena, mappings, modules, sys, thread, trigger, walk};
+use crate::{access, arena, mappings, modules, snapshot, sys, thread, trigger, walk};
 use crate::{apart, begin, engine, mode};
 
 fn fork_locks() -> impl Iterator<Item = &'static Lock> {
@@ -132,6 +132,7 @@ pub fn after_fork_in_parent() {
 pub fn after_fork_in_child() {
     trigger::forget();
     RAISE.store(0, Ordering::Release);
+    RAISED.store(0, Ordering::Release);
     EXEC.store(i64::MIN, Ordering::Relaxed);
     go_on();
     if !engine::is_held() {
@@ -155,6 +156,7 @@ pub fn after_fork_in_child() {
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     if !torn {
         begin::rebase();
+        snapshot::begin();
     }
     NAMING.with(Naming::forked);
     let (triggers, follow) = OPTIONS
