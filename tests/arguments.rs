@@ -79,3 +79,103 @@ fn a_closed_standard_output_is_an_error() {
     let echo = shell("record -o e.pb.gz -- /bin/echo x >&-");
     assert_eq!(echo.status.code(), Some(1), "{echo:?}");
 }
+
+/// What users typed by analogy, and what they are told.
+#[test]
+fn near_misses_are_told_what_was_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    in_use(folder, "a.pb.gz", &[("main", &[1])]);
+    let program = |name: &str| {
+        std::fs::write(folder.join(name), "#!/bin/sh\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.join(name), executable).unwrap();
+    };
+    program("shop");
+    std::fs::write(folder.join("plain"), "").unwrap();
+    for (args, code, says) in [
+        (
+            &["list", "a.pb.gz", "main"][..],
+            2,
+            "a.pb.gz: is a file; REGEX stands before the profile",
+        ),
+        (
+            &["peek", "a.pb.gz", "main"],
+            2,
+            "a.pb.gz: is a file; REGEX stands before the profile",
+        ),
+        (
+            &["top", "-o", "no/x", "a.pb.gz"],
+            2,
+            "no: there is no such folder; make it first",
+        ),
+        (
+            &["symbolize", "--debug-dir", "plain", "a.pb.gz"],
+            2,
+            "plain: is no folder",
+        ),
+        (&["record", "shop"], 127, "./shop is one in this folder"),
+        (
+            &["record", "./shop 1000"],
+            127,
+            "without quotes ./shop 1000 is a program and its arguments",
+        ),
+        (
+            &["record", "A=1", "./shop"],
+            127,
+            "set A in front of heapprof, or by env",
+        ),
+        (&["record", "."], 126, ".: is a folder, not a program"),
+        (
+            &["record", "-o", "-", "true"],
+            2,
+            "-o -: a recording writes files",
+        ),
+        (
+            &["record", "-o", "plain", "true"],
+            2,
+            "plain: is there already and is no folder",
+        ),
+        (
+            &["leaks", "--fail-if", "inuse_space > 0", "a.pb.gz"],
+            2,
+            "objects",
+        ),
+    ] {
+        let run = run(folder, args);
+        assert_eq!(run.code, code, "{args:?}: {}", run.err);
+        assert!(run.err.contains(says), "{args:?}: {}", run.err);
+        assert_eq!(run.err.lines().count(), 1, "{args:?}: {}", run.err);
+    }
+}
+
+/// gperftools' dumps have types without a prefix: their objects were shown as bytes. And their values may be estimates.
+#[test]
+fn text_dumps_say_what_their_values_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let line = "     3:     3000 [     3:     3000] @";
+    let text = format!("heap profile: {line} heapprofile\n{line} 0x55bcf3925203\n");
+    let sampled = "# sampled, one in 524288 bytes; values are estimates\n";
+    std::fs::write(folder.join("a.heap"), &text).unwrap();
+    std::fs::write(folder.join("s.heap"), text + sampled).unwrap();
+    let failed = run(
+        folder,
+        &["leaks", "--fail-if", "inuse_objects > 0", "a.heap"],
+    );
+    assert!(
+        failed.err.ends_with("on inuse_objects: 3\n"),
+        "{}",
+        failed.err
+    );
+    let exact = run(folder, &["top", "a.heap"]).out;
+    assert!(!exact.contains("estimated"), "{exact}");
+    let sampled = run(folder, &["top", "s.heap"]).out;
+    assert!(
+        sampled.contains("estimated from samples, one every 512KiB"),
+        "{sampled}"
+    );
+    let info = run(folder, &["info", "s.heap"]).out;
+    assert!(info.contains("the values are estimates already"), "{info}");
+    assert!(!info.contains("every allocation"), "{info}");
+}

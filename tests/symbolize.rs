@@ -324,7 +324,7 @@ fn adjusted_forced_and_below_a_sysroot() {
 /// A damaged header is no reason to ask for terabytes.
 #[test]
 fn compressed_sections_get_no_memory_on_their_word() {
-    if !have(&["gcc", "readelf", "nm"]) {
+    if !have(&["gcc", "readelf", "nm", "objcopy", "xz"]) {
         return;
     }
     let built = build(C, "gcc -g -O2 -gz");
@@ -345,6 +345,16 @@ fn compressed_sections_get_no_memory_on_their_word() {
         "{says}"
     );
     assert_eq!(source(&summary), Some(Source::SymbolTable));
+
+    // 300 MB in a section of some 45 kB.
+    built.run("truncate -s 300000000 zeros");
+    built.run("xz -0 zeros");
+    built.run("strip program");
+    built.run("objcopy --add-section .gnu_debugdata=zeros.xz program");
+    let profile = built.profile(&[0x1000]);
+    let (_, summary) = symbolized(profile, &Options::default());
+    let says = summary.files[0].warnings[0].to_string();
+    assert!(says.ends_with("inflates to more than 256 MiB"), "{says}");
 }
 
 #[test]

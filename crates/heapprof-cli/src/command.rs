@@ -24,9 +24,10 @@ mod traces;
 mod tree;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use heapprof_analysis::{Query, Question, Session, Source, Types};
 use heapprof_report::Style;
 use regex::Regex;
@@ -174,7 +175,13 @@ pub(crate) fn statements(session: &Session) -> String {
 }
 
 /// A regular expression given as an argument.
-pub(crate) fn regex(text: &str) -> Result<Regex> {
+pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
+    if let [first] = profiles
+        && Path::new(text).is_file()
+        && !Path::new(first).exists()
+    {
+        bail!("{text}: is a file; REGEX stands before the profile: {first} {text}");
+    }
     Regex::new(text)
         .map_err(|error| anyhow::anyhow!("{text:?}: {}", heapprof_analysis::regex_error(&error)))
 }

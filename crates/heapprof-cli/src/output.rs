@@ -52,6 +52,12 @@ pub(crate) fn write(
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    if !folder.exists() {
+        bail!(
+            "{}: there is no such folder; make it first",
+            folder.display()
+        );
+    }
     let name = path.file_name().with_context(named)?.to_string_lossy();
     let prefix = format!(".{name}.");
     let mut builder = tempfile::Builder::new();

@@ -69,7 +69,7 @@ fn cache() -> Result<PathBuf> {
     let home = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     let shared = PathBuf::from(format!("/tmp/heapprof-{}", user.as_raw()));
     // Programs of root may become another user, who must still be able to read the library.
-    let preferred = match user.is_root() && std::env::var_os("XDG_CACHE_HOME").is_none() {
+    let preferred = match user.is_root() && set("XDG_CACHE_HOME").is_none() {
         true => Some(PathBuf::from("/var/cache/heapprof")),
         false => home.map(|home| home.join("heapprof")),
     };

@@ -250,7 +250,10 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
     let mut line = format!(
         "{} {} {} {} {} {} ",
         sys::process_id(),
-        u8::from(reason.ends_program()),
+        match reason {
+            Reason::Exec => 2,
+            reason => u8::from(reason.ends_program()),
+        },
         u8::from(mode::is_exact()),
         totals.in_use,
         totals.peak,

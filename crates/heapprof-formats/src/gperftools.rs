@@ -43,6 +43,7 @@ pub(crate) fn samples(
     while lines.advance()? {
         let line = lines.trimmed();
         if line.is_empty() || line[0] == b'#' {
+            kind.note(line, &mut profile);
             continue;
         }
         if mapped_files::begins(line) || ends(line) {

@@ -24,6 +24,8 @@ pub(crate) struct Kind {
     /// Bytes between two samples: 1 when nothing is sampled, 0 when it is not said.
     pub(crate) period: i64,
     is_sampled: bool,
+    /// Whether notes in comments count, which pprof does not read.
+    reads_notes: bool,
     /// Whether allocations beside those in use are told apart.
     has_allocations: bool,
     /// Of what is in use and of what was allocated.
@@ -58,14 +60,28 @@ impl Kind {
             unsamplers: [unsampler.clone(), unsampler],
             period,
             is_sampled,
+            reads_notes: !options.as_pprof,
             has_allocations: name.starts_with(b"heap") && header.has_allocations(),
             name: String::from_utf8_lossy(name).into_owned(),
         })
     }
 
+    /// Reads a comment: heapprof's own files say in one that their values are estimates.
+    pub(crate) fn note(&mut self, line: &[u8], profile: &mut Profile) {
+        let period = line
+            .strip_prefix(b"# sampled, one in ")
+            .and_then(|rest| rest.strip_suffix(b" bytes; values are estimates"))
+            .and_then(value);
+        if let Some(period) = period.filter(|_| self.reads_notes && self.name == "heapprofile") {
+            self.period = period;
+            profile.period = period;
+        }
+    }
+
     /// How its values are unsampled, for people.
     pub(crate) fn rule(&self) -> Cow<'static, str> {
         match (&self.name[..], self.is_sampled, self.period) {
+            ("heapprofile", _, 2..) => "none, the values are estimates already".into(),
             ("heapprofile", ..) => "none, every allocation was counted".into(),
             (_, false, _) => "none, nothing was sampled".into(),
             (name, _, 0) => format!("none, {name} does not say its period").into(),

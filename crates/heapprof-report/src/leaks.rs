@@ -54,9 +54,12 @@ pub fn leaks(
 
 /// A rule that broke, in words.
 pub fn leaks_broken_line(broken: &Broken, leaks: &Leaks) -> String {
-    let own = leaks.types.iter().find(|t| t.r#type == broken.subject);
-    let unit = own.map_or(&leaks.header.sample_type.unit, |t| &t.unit);
-    let measure = Measure::new(unit, None).unwrap_or_else(|_| Measure::raw());
+    let [objects, space] = &leaks.types;
+    let own = match broken.subject.ends_with("objects") {
+        true => objects,
+        false => space,
+    };
+    let measure = Measure::new(&own.unit, None).unwrap_or_else(|_| Measure::raw());
     let value = measure.show(broken.change.after);
     format!("{} on {}: {value}", broken.rule, broken.subject)
 }

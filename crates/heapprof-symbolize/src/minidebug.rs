@@ -1,32 +1,23 @@
 //! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, itself an ELF file in xz.
 
-use std::io::{self, Write};
+use std::io::Read;
+
+use lzma_rust2::XzReader;
 
 /// What a symbol table may take; libraries of 200 MB have tables of a few.
-const LARGEST: usize = 256 << 20;
+const LARGEST: u64 = 256 << 20;
+/// What its dictionary may take; xz's best compression takes 64 MiB.
+const DICTIONARY_KIB: u32 = 65 << 10;
 
 /// The ELF file in the section.
 pub(crate) fn inflate(section: &[u8]) -> Result<Vec<u8>, String> {
-    let mut output = Bounded(Vec::new());
-    let mut input = io::BufReader::new(section);
-    match lzma_rs::xz_decompress(&mut input, &mut output) {
-        Ok(()) => Ok(output.0),
-        Err(error) => Err(format!(".gnu_debugdata: {error}")),
-    }
-}
-
-struct Bounded(Vec<u8>);
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LARGEST {
-            return Err(io::Error::other("inflates to more than 256 MiB"));
+    let mut output = Vec::new();
+    let input = XzReader::new_mem_limit(section, true, DICTIONARY_KIB);
+    match input.take(LARGEST + 1).read_to_end(&mut output) {
+        Ok(_) if output.len() as u64 > LARGEST => {
+            Err(".gnu_debugdata: inflates to more than 256 MiB".to_string())
         }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        Ok(_) => Ok(output),
+        Err(error) => Err(format!(".gnu_debugdata: {error}")),
     }
 }

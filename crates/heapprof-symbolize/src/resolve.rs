@@ -92,7 +92,10 @@ pub(crate) fn resolve(
     summary.resolved = questions.iter().filter(named).count();
     if summary.resolved == 0 && summary.warnings.is_empty() {
         let file = summary.name.clone();
-        summary.warnings.push(Warning::NoSymbols { file });
+        let debug_file = summary.debug_file.clone();
+        summary
+            .warnings
+            .push(Warning::NoSymbols { file, debug_file });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What became of each file: which source answered, how much was found, and what stood in the way.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use heapprof_profile::MappingIndex;
 
@@ -135,12 +135,19 @@ pub enum Warning {
         missing: String,
     },
     /// The file was accepted, but says nothing about the addresses asked.
-    #[error(
-        "{file}: has no symbols for these addresses, and no debug file was found; install its debug \
-package, or name a folder with --debug-dir"
-    )]
+    #[error("{file}: has no symbols for these addresses, {}", beside(debug_file.as_deref()))]
     NoSymbols {
         /// The file's name in the profile.
         file: String,
+        /// Its debug file, if one was found.
+        debug_file: Option<PathBuf>,
     },
+}
+
+/// What the debug file had to say, or what to do for one.
+fn beside(debug_file: Option<&Path>) -> String {
+    match debug_file {
+        Some(file) => format!("nor has its debug file {}", file.display()),
+        None => "and no debug file was found; install its debug package, or name a folder with --debug-dir".to_string(),
+    }
 }

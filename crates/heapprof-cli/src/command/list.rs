@@ -13,7 +13,7 @@ use crate::args::ListArgs;
 use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
-    let wanted = regex(&args.regex)?;
+    let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let asked = args.question.query();
     if asked.granularity != Granularity::Functions {
         bail!("list shows lines of functions; --granularity has no say here");

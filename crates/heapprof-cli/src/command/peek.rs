@@ -7,7 +7,7 @@ use super::{Shared, regex};
 use crate::args::MatchArgs;
 
 pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
-    let wanted = regex(&args.regex)?;
+    let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let query = Query {
         sort: args.sort.sort,
         limit: shared.limit(&args.limit, &args.report),

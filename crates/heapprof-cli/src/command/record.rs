@@ -6,13 +6,14 @@ mod program;
 mod written;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::args::RecordArgs;
 use crate::args::record::Answer;
@@ -27,17 +28,12 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }
     let library = preload::library()?;
     let pattern = pattern(args.output.as_deref())?;
-    // Each process of the recording adds its profiles to this file.
-    let list = tempfile::NamedTempFile::new().context("no temporary file can be made")?;
-    // The program may become another user.
-    list.as_file()
-        .set_permissions(std::fs::Permissions::from_mode(0o666))
-        .context("the list of profiles")?;
+    let mut list = List::new().context("no temporary file can be made")?;
     let start = |words: &[&OsStr], preloaded| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&args.command[1..]);
         if preloaded {
-            environment(&mut command, args, &library, &pattern, list.path());
+            environment(&mut command, args, &library, &pattern, list.file.path());
         }
         child::run(&mut command, args.on_signal)
     };
@@ -57,10 +53,41 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
             return Ok(ExitCode::from(code));
         }
     };
-    let list = std::fs::read(list.path()).unwrap_or_default();
-    let (written, failed) = written::read(&list);
+    let (written, failed) = written::read(&list.read().context("the list of profiles")?);
     outcome::report(written, &failed, &ended, !args.no_symbolize);
     Ok(ExitCode::from(ended.code))
+}
+
+/// The file that each process of the recording adds its profiles to.
+struct List {
+    file: NamedTempFile,
+    /// The program may become another user, who may write to the file; others do not find it.
+    _folder: TempDir,
+}
+
+impl List {
+    fn new() -> std::io::Result<Self> {
+        let only = std::fs::Permissions::from_mode;
+        let folder = tempfile::Builder::new()
+            .permissions(only(0o711))
+            .tempdir()?;
+        let file = NamedTempFile::new_in(folder.path())?;
+        // Whatever the umask is.
+        std::fs::set_permissions(folder.path(), only(0o711))?;
+        file.as_file().set_permissions(only(0o666))?;
+        Ok(Self {
+            file,
+            _folder: folder,
+        })
+    }
+
+    /// What is in it, even if the program took its name away.
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        self.file.as_file_mut().rewind()?;
+        self.file.as_file_mut().read_to_end(&mut content)?;
+        Ok(content)
+    }
 }
 
 /// The file pattern that OUT stands for, absolute. Folders are made.
@@ -71,8 +98,19 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
         return Ok(escaped(&here()?).join(DEFAULT).into());
     };
     let bytes = output.as_os_str().as_bytes();
+    if bytes == b"-" {
+        bail!(
+            "-o -: a recording writes files, not to standard output; name one that ends in .pb.gz, or a folder"
+        );
+    }
     let is_file = bytes.ends_with(b".pb.gz") || bytes.contains(&b'%');
     if !is_file || bytes.ends_with(b"/") || output.is_dir() {
+        if output.exists() && !output.is_dir() {
+            bail!(
+                "{}: is there already and is no folder; name another folder, or a file that ends in .pb.gz",
+                output.display()
+            );
+        }
         std::fs::create_dir_all(output)
             .with_context(|| format!("{}: cannot be made", output.display()))?;
         let folder =
@@ -153,5 +191,4 @@ fn environment(
     if let Some(signal) = args.on_signal {
         command.env("HEAPPROF_SIGNAL", signal.to_string());
     }
-    let _ = std::io::stderr().flush();
 }

@@ -18,7 +18,11 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {
         if !folder.is_dir() {
-            bail!("{}: there is no such folder", folder.display());
+            let what = match folder.exists() {
+                true => "is no folder",
+                false => "there is no such folder",
+            };
+            bail!("{}: {what}", folder.display());
         }
     }
     let (source, format) = shared.sources.read_with_format(&args.file)?;

@@ -100,7 +100,7 @@ fn local(profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
                     "Local symbolization failed for {file}: there is no such file, nor a debug file \
 with its build id; PPROF_BINARY_PATH names folders to look in"
                 ),
-                Warning::NoSymbols { file } => format!(
+                Warning::NoSymbols { file, .. } => format!(
                     "Local symbolization failed for {file}: it has no symbols for these addresses"
                 ),
                 other => format!("Local symbolization: {other}"),

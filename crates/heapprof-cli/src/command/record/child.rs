@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
@@ -55,9 +56,11 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             }
         }
     });
-    let status = child.wait();
+    // Its number stays its own until it is waited for: nobody else is sent a signal.
+    let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), only_look) {}
     has_ended.store(true, Ordering::Release);
-    let status = status?;
+    let status = child.wait()?;
     let signal = status.signal();
     let code = status.code().or(signal.map(|s| 128 + s)).unwrap_or(1);
     Ok(Ended {

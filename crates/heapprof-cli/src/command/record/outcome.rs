@@ -45,11 +45,17 @@ pub(super) fn report(
     if written.len() > 1 {
         line += &format!(" ({})", others(&written, main));
     }
-    let question = match main.in_use < main.peak / 10 {
+    // What a script starts may be what was meant.
+    let largest = largest(&written).filter(|one| one.peak / 2 > main.peak);
+    let next = largest.unwrap_or(main);
+    let question = match next.in_use < next.peak / 10 {
         true => "-t peak_space ",
         false => "",
     };
-    line += &format!("; next: heapprof top {question}{}", quoted(&path));
+    line += &format!(
+        "; next: heapprof top {question}{}",
+        quoted(&shown(&next.path))
+    );
     messages::note(&line);
     if let Some(addresses) = addresses {
         messages::note(&addresses);
@@ -63,7 +69,7 @@ pub(super) fn report(
             None => {}
         }
     }
-    if let Some(why) = not_the_last(ended, left_own, main.is_last) {
+    if let Some(why) = not_the_last(ended, left_own, main) {
         messages::note(&why);
     }
 }
@@ -96,8 +102,7 @@ fn name_all(written: &[Written], main: &Written) -> Option<String> {
 fn others(written: &[Written], main: &Written) -> String {
     let n = written.len() - 1;
     let mut text = format!("and {n} more profile{}", plural(n));
-    let largest = written.iter().max_by_key(|one| one.peak);
-    if let Some(largest) = largest.filter(|one| one.peak > main.peak) {
+    if let Some(largest) = largest(written).filter(|one| one.peak > main.peak) {
         text += &format!(
             ", the largest {} with a peak of {}{}",
             shown(&largest.path),
@@ -108,8 +113,12 @@ fn others(written: &[Written], main: &Written) -> String {
     text
 }
 
+fn largest(written: &[Written]) -> Option<&Written> {
+    written.iter().max_by_key(|one| one.peak)
+}
+
 /// Why the profile is not the one that the program would have written at its end, if it is not.
-fn not_the_last(ended: &Ended, left_own: bool, is_last: bool) -> Option<String> {
+fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String> {
     let how = match ended.signal {
         Some(signal) => format!("was ended by signal {signal}"),
         None => "ended".to_string(),
@@ -119,7 +128,14 @@ fn not_the_last(ended: &Ended, left_own: bool, is_last: bool) -> Option<String> 
             "the program {how} and left no profile of its own; this is one of a child's"
         ));
     }
-    (ended.signal.is_some() && !is_last).then(|| {
+    if main.is_before_exec {
+        return Some(
+            "the program became another one by exec, which left no profile (static, setuid, of another C library, or \
+             started with an environment of its own); this is of what it was before"
+                .to_string(),
+        );
+    }
+    (!main.is_last).then(|| {
         format!("the program {how} without a last profile; this is the last one it wrote before")
     })
 }
@@ -196,8 +212,9 @@ fn summary(main: &Written) -> String {
         },
     );
     format!(
-        "{about}{} in use at the end, peak {about}{}, {} {kind}{}",
+        "{about}{} in use {}, peak {about}{}, {} {kind}{}",
         bytes(main.in_use),
+        if main.is_last { "at the end" } else { "then" },
         bytes(main.peak),
         main.stacks,
         plural(main.stacks)

@@ -107,11 +107,34 @@ pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     error.raw_os_error() == Some(libc::ENOEXEC) && read.is_ok() && !line.contains(&0)
 }
 
+/// What a name that is no program's was probably meant to be.
+fn hint(program: &OsStr) -> Option<String> {
+    let name = program.to_str()?;
+    if let Some((first, _)) = name.split_once(' ')
+        && find(OsStr::new(first)).is_some()
+    {
+        return Some(format!(
+            "without quotes {name} is a program and its arguments"
+        ));
+    }
+    if let Some((variable, _)) = name.split_once('=').filter(|(n, _)| !n.contains('/')) {
+        return Some(format!("set {variable} in front of heapprof, or by env"));
+    }
+    let is_here = !name.contains('/') && Path::new(name).is_file();
+    is_here.then(|| format!("./{name} is one in this folder"))
+}
+
 /// Why the program was not started, and the exit code that a shell has for it.
 pub(super) fn why_not(program: &OsStr, found: Option<&Path>, error: &io::Error) -> (String, u8) {
     let name = program.display();
     if error.kind() != io::ErrorKind::NotFound {
-        return (format!("{name}: {error}"), 126);
+        return match Path::new(program).is_dir() {
+            true => (format!("{name}: is a folder, not a program"), 126),
+            false => (format!("{name}: {error}"), 126),
+        };
+    }
+    if let Some(hint) = hint(program) {
+        return (format!("{name}: there is no such program; {hint}"), 127);
     }
     let looked = found.map(inspect);
     let missing = looked.and_then(|l| {

@@ -12,6 +12,8 @@ pub(super) struct Written {
     pub(super) process: u32,
     /// Whether it was written as the process ended.
     pub(super) is_last: bool,
+    /// Whether it was written as the process became another program.
+    pub(super) is_before_exec: bool,
     /// Whether every allocation is in it.
     pub(super) is_exact: bool,
     /// Bytes in use at that moment, and at the peak.
@@ -96,12 +98,13 @@ fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
             .parse::<i64>()
             .ok()
     };
-    let (process, is_last, is_exact) = (number()?, number()?, number()?);
+    let (process, when, is_exact) = (number()?, number()?, number()?);
     let (in_use, peak, stacks) = (number()?, number()?, number()?);
     let path = fields.next()?;
     let written = Written {
         process: process.try_into().ok()?,
-        is_last: is_last != 0,
+        is_last: when == 1,
+        is_before_exec: when == 2,
         is_exact: is_exact != 0,
         in_use,
         peak,
