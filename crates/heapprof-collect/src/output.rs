@@ -7,6 +7,21 @@ use crate::options::{Format, Output};
 use crate::reason::Reason;
 use crate::sys::{self, File};
 
+impl Output {
+    /// A folder stands for files of default names in it.
+    pub(crate) fn look_into_folder(&mut self) {
+        if self.numbered_prefix || self.pattern.is_empty() {
+            return;
+        }
+        let is_folder =
+            |path: &CString| File::open(path, libc::O_PATH | libc::O_DIRECTORY, 0).is_ok();
+        if self.pattern.ends_with(b"/") || CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p))
+        {
+            self.pattern.extend_from_slice(b"/heapprof.%e.%p.pb.gz");
+        }
+    }
+}
+
 /// What a process knows about the names of its dumps.
 pub(crate) struct Naming {
     /// Whether this is the process that the recording was started for.

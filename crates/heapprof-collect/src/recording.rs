@@ -70,7 +70,7 @@ static RAISE: AtomicI32 = AtomicI32::new(0);
 
 /// Begins a recording. An earlier one is forgotten. False when there is no memory for it, when a thread is held up in
 /// the middle of an event, or when the period is longer than [`LONGEST_PERIOD`].
-pub fn start(options: Options) -> bool {
+pub fn start(mut options: Options) -> bool {
     if options.period > LONGEST_PERIOD {
         return false;
     }
@@ -82,6 +82,7 @@ pub fn start(options: Options) -> bool {
         thread::prepare();
         access::prepare();
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
+        options.output.look_into_folder();
         NAMING.with(|naming| naming.prepare(&options.output, options.format));
         let (mode, period, triggers) = (options.mode, options.period, options.triggers);
         OPTIONS.with(|o| *o = Some(options));

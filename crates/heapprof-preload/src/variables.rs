@@ -23,7 +23,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_OUTPUT",
         "path",
-        "Records, and writes there. `%p` is the process id, `%e` the program's name, `%n` the number of the dump; with none of them each process inserts its id (under `heapprof record` all but the first), and dumps before the last their number. A relative path is taken from the folder the program starts in.",
+        "Records, and writes there. `%p` is the process id, `%e` the program's name, `%n` the number of the dump; with none of them each process inserts its id (under `heapprof record` and with HEAPPROF_FOLLOW=no all but the first), and dumps before the last their number. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative path is taken from the folder the program starts in. Where no file appears, HEAPPROF_VERBOSE says why.",
     ),
     variable(
         "HEAPPROF_MODE",
@@ -68,7 +68,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_MMAP",
         "`yes` or `no`",
-        "Counts what the program maps itself (mmap, mremap, munmap) as allocations.",
+        "Counts what the program maps itself (mmap, mremap, munmap) as allocations: address space, touched or not.",
     ),
     variable(
         "HEAPPROF_FORMAT",
@@ -78,7 +78,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_VERBOSE",
         "`yes` or `no`",
-        "Says on stderr what was written where; nothing is said unless `yes`.",
+        "Says on stderr what became of each dump: where it was written, or why not; nothing is said unless `yes`.",
     ),
     variable(
         "HEAPPROF_RECORD",
