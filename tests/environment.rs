@@ -51,10 +51,13 @@ fn the_page_shows_the_table() {
 
 #[test]
 fn the_table_holds_what_the_library_reads() {
-    let read = regex::Regex::new(r#"c"(HEAP[A-Z_]*)""#).unwrap();
+    let read = regex::Regex::new(r#""(HEAP[A-Z_]*)""#).unwrap();
     let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir(root().join("crates/heapprof-preload/src")).unwrap() {
-        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    for file in [
+        "heapprof-preload/src/environment.rs",
+        "heapprof-collect/src/setting.rs",
+    ] {
+        let text = std::fs::read_to_string(root().join("crates").join(file)).unwrap();
         found.extend(read.captures_iter(&text).map(|c| c[1].to_string()));
     }
     let table: BTreeSet<String> = VARIABLES.iter().map(|v| v.name.to_string()).collect();

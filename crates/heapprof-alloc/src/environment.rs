@@ -3,63 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use heapprof_collect::{Options, setting};
-
-/// An environment variable that [`start_from_environment`](crate::start_from_environment) obeys.
-#[derive(Clone, Copy, Debug)]
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
-    /// What it may be set to.
-    pub expected: &'static str,
-    read: fn(&str, &mut Options) -> Option<()>,
-}
-
-/// A variable with a value that is not understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misunderstood {
-    /// The variable's name.
-    pub name: &'static str,
-    /// What it may be set to.
-    pub expected: &'static str,
-}
-
-impl std::fmt::Display for Misunderstood {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: expected {}", self.name, self.expected)
-    }
-}
-
-impl std::error::Error for Misunderstood {}
-
-/// A variable of the form `$form`, and where its value goes.
-macro_rules! variable {
-    ($name:literal, $form:ident, |$to:ident, $value:ident| $set:expr) => {
-        Variable {
-            name: $name,
-            expected: setting::$form.expected,
-            read: |text, $to| {
-                let $value = (setting::$form.read)(text)?;
-                $set;
-                Some(())
-            },
-        }
-    };
-}
-
-/// The variables besides `HEAPPROF_OUTPUT`, which is a path pattern and must be set for the others to matter.
-pub const VARIABLES: &[Variable] = &[
-    variable!("HEAPPROF_MODE", MODE, |to, mode| to.mode = mode),
-    variable!("HEAPPROF_PERIOD", PERIOD, |to, period| to.period = period),
-    variable!("HEAPPROF_FORMAT", FORMAT, |to, format| to.format = format),
-    variable!("HEAPPROF_INTERVAL", TIME, |to, time| to.triggers.interval =
-        Some(time)),
-    variable!("HEAPPROF_GROWTH", SIZE, |to, size| to.triggers.growth =
-        Some(size).filter(|&b| b > 0)),
-    variable!("HEAPPROF_PEAK", ANSWER, |to, yes| to.triggers.peak = yes),
-    variable!("HEAPPROF_FOLLOW", ANSWER, |to, yes| to.follow_children =
-        yes),
-];
+use heapprof_collect::Options;
+use heapprof_collect::setting::{self, Misunderstood};
 
 /// The options that the variables give; `None` when they ask for nothing, or ask the preloaded library.
 pub(crate) fn read(
@@ -76,18 +21,7 @@ pub(crate) fn read(
     }
     let mut options = Options::default();
     options.output.pattern = pattern.into_vec();
-    for variable in VARIABLES {
-        let Some(value) = get(variable.name) else {
-            continue;
-        };
-        let understood = value.to_str().map(str::trim);
-        understood
-            .and_then(|text| (variable.read)(text, &mut options))
-            .ok_or(Misunderstood {
-                name: variable.name,
-                expected: variable.expected,
-            })?;
-    }
+    setting::obey(|name| get(name).map(OsString::into_vec), &mut options)?;
     Ok(Some(options))
 }
 
@@ -99,6 +33,7 @@ fn contains(list: &[u8], name: &[u8]) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use heapprof_collect::setting::VARIABLES;
     use heapprof_collect::{Format, Mode};
 
     use super::*;

@@ -33,9 +33,9 @@ mod recording;
 
 pub use crate::{
     allocator::HeapProf,
-    environment::{Misunderstood, VARIABLES, Variable},
     recording::{
         dump, dump_at_exit, dump_to, is_running, profile, start, start_from_environment, stop,
     },
 };
+pub use heapprof_collect::setting::{Misunderstood, VARIABLES, Variable};
 pub use heapprof_collect::{DEFAULT_PERIOD, Error, Format, Mode, Options, Output, Triggers};

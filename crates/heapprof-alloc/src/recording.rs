@@ -4,9 +4,10 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use heapprof_collect::setting::Misunderstood;
 use heapprof_collect::{self as collect, Error, Options, Reason};
 
-use crate::environment::{self, Misunderstood};
+use crate::environment;
 use crate::process;
 
 /// Begins to record what the allocator is asked for from now on. What an earlier recording found is forgotten.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::mode::Mode;
-use crate::options::{Format, LONGEST_PERIOD};
+use crate::options::{Format, LONGEST_PERIOD, Options};
 
 /// A setting's form: what to say is expected, and how to read it.
 pub struct Form<T> {
@@ -60,6 +60,104 @@ pub const TIME: Form<Duration> = Form {
     expected: "a time such as 10, 500ms or 2m",
     read: time,
 };
+
+/// An environment variable that every collector obeys, preloaded or linked.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may be set to.
+    pub expected: &'static str,
+    read: fn(&str, &mut Options) -> Option<()>,
+}
+
+/// A variable with a value that is not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misunderstood {
+    /// The variable's name.
+    pub name: &'static str,
+    /// What it may be set to.
+    pub expected: &'static str,
+}
+
+impl std::fmt::Display for Misunderstood {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: expected {}", self.name, self.expected)
+    }
+}
+
+impl std::error::Error for Misunderstood {}
+
+/// A variable of the form `$form`, and where its value goes.
+macro_rules! variable {
+    ($name:literal, $form:ident, |$to:ident, $value:ident| $set:expr) => {
+        Variable {
+            name: $name,
+            expected: $form.expected,
+            read: |text, $to| {
+                let $value = ($form.read)(text)?;
+                $set;
+                Some(())
+            },
+        }
+    };
+}
+
+/// The variables besides `HEAPPROF_OUTPUT`, which is a path pattern and must be set for the others to matter.
+pub const VARIABLES: &[Variable] = &[
+    variable!("HEAPPROF_MODE", MODE, |to, mode| to.mode = mode),
+    variable!("HEAPPROF_PERIOD", PERIOD, |to, period| to.period = period),
+    variable!("HEAPPROF_FORMAT", FORMAT, |to, format| to.format = format),
+    variable!("HEAPPROF_INTERVAL", TIME, |to, time| to.triggers.interval =
+        Some(time)),
+    variable!("HEAPPROF_GROWTH", SIZE, |to, size| to.triggers.growth =
+        Some(size).filter(|&b| b > 0)),
+    variable!("HEAPPROF_PEAK", ANSWER, |to, yes| to.triggers.peak = yes),
+    variable!("HEAPPROF_FOLLOW", ANSWER, |to, yes| to.follow_children =
+        yes),
+];
+
+/// Sets what the variables say; `get` has their values, as bytes.
+///
+/// # Errors
+/// The first variable that is not understood.
+pub fn obey<T: AsRef<[u8]>>(
+    get: impl Fn(&'static str) -> Option<T>,
+    options: &mut Options,
+) -> Result<(), Misunderstood> {
+    for variable in VARIABLES {
+        if let Some(value) = get(variable.name) {
+            let text = text(value.as_ref());
+            text.and_then(|text| (variable.read)(text, options))
+                .ok_or(Misunderstood {
+                    name: variable.name,
+                    expected: variable.expected,
+                })?;
+        }
+    }
+    Ok(())
+}
+
+/// The value of a variable of the form `form`, if it has one.
+///
+/// # Errors
+/// It is not understood.
+pub fn parse<T>(
+    name: &'static str,
+    value: Option<&[u8]>,
+    form: &Form<T>,
+) -> Result<Option<T>, Misunderstood> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    let read = text(value).and_then(form.read);
+    let expected = form.expected;
+    read.map(Some).ok_or(Misunderstood { name, expected })
+}
+
+fn text(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().map(str::trim)
+}
 
 /// The leading number of `text`, and the unit behind it.
 fn number_and_unit(text: &str) -> (&str, &str) {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use heapprof_collect::setting::{self, Form};
+use heapprof_collect::setting::{self, Form, Misunderstood};
 use heapprof_collect::{Format, Mode, Options, Output, Triggers};
 
 /// What the environment asks for.
@@ -16,13 +16,6 @@ pub struct Asked {
     pub verbose: bool,
     /// Under `heapprof record`: ends by signals are caught.
     pub recorded: bool,
-}
-
-/// A variable with a value that is not understood.
-#[derive(Clone, Copy)]
-pub struct Misunderstood {
-    pub name: &'static CStr,
-    pub expected: &'static str,
 }
 
 unsafe extern "C" {
@@ -63,7 +56,7 @@ pub fn is_there() -> bool {
 }
 
 /// Where the value of a variable begins: in the program's own memory, which is writable.
-fn value_of(name: &CStr) -> Option<*mut u8> {
+fn value_of(name: &str) -> Option<*mut u8> {
     let mut at = variables();
     loop {
         // SAFETY: the block is an array of strings that ends with null; the program does not change it while the
@@ -72,7 +65,7 @@ fn value_of(name: &CStr) -> Option<*mut u8> {
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(*variable) }.to_bytes();
         let value = text
-            .strip_prefix(name.to_bytes())
+            .strip_prefix(name.as_bytes())
             .and_then(|rest| rest.strip_prefix(b"="));
         if let Some(value) = value {
             // SAFETY: inside the string, or at its end.
@@ -84,23 +77,17 @@ fn value_of(name: &CStr) -> Option<*mut u8> {
 }
 
 /// The value of a variable that has one.
-fn get(name: &CStr) -> Option<&'static [u8]> {
+fn get(name: &str) -> Option<&'static [u8]> {
     // SAFETY: the rest of a string that stays.
     let value = unsafe { CStr::from_ptr(value_of(name)?.cast()) }.to_bytes();
     (!value.is_empty()).then_some(value)
 }
 
-fn parsed<T>(name: &'static CStr, form: &Form<T>) -> Result<Option<T>, Misunderstood> {
-    let Some(value) = get(name) else {
-        return Ok(None);
-    };
-    let text = std::str::from_utf8(value).ok().map(str::trim);
-    let expected = form.expected;
-    let value = text.and_then(form.read);
-    value.map(Some).ok_or(Misunderstood { name, expected })
+fn parsed<T>(name: &'static str, form: &Form<T>) -> Result<Option<T>, Misunderstood> {
+    setting::parse(name, get(name), form)
 }
 
-fn yes(name: &'static CStr, default: bool) -> Result<bool, Misunderstood> {
+fn yes(name: &'static str, default: bool) -> Result<bool, Misunderstood> {
     Ok(parsed(name, &setting::ANSWER)?.unwrap_or(default))
 }
 
@@ -127,7 +114,7 @@ const LETTER: Form<bool> = Form {
 };
 
 /// gperftools' name for where dumps go.
-const PREFIX: &CStr = c"HEAPPROFILE";
+const PREFIX: &str = "HEAPPROFILE";
 
 /// What gperftools' variables say of a recording, however it is started.
 #[derive(Clone, Copy)]
@@ -158,16 +145,16 @@ fn read_gperftools() -> Result<Gperftools, Misunderstood> {
         Ok(positive(asked.or(default)))
     };
     let Gperftools { triggers, mmap } = gperftools()?;
-    let seconds = parsed(c"HEAP_PROFILE_TIME_INTERVAL", &SECONDS)?;
+    let seconds = parsed("HEAP_PROFILE_TIME_INTERVAL", &SECONDS)?;
     Ok(Gperftools {
         triggers: Triggers {
             interval: positive(seconds).map(Duration::from_secs),
-            allocated: size(c"HEAP_PROFILE_ALLOCATION_INTERVAL", triggers.allocated)?,
-            freed: size(c"HEAP_PROFILE_DEALLOCATION_INTERVAL", triggers.freed)?,
-            peak_growth: size(c"HEAP_PROFILE_INUSE_INTERVAL", triggers.peak_growth)?,
+            allocated: size("HEAP_PROFILE_ALLOCATION_INTERVAL", triggers.allocated)?,
+            freed: size("HEAP_PROFILE_DEALLOCATION_INTERVAL", triggers.freed)?,
+            peak_growth: size("HEAP_PROFILE_INUSE_INTERVAL", triggers.peak_growth)?,
             ..triggers
         },
-        mmap: parsed(c"HEAP_PROFILE_MMAP", &LETTER)?.unwrap_or(mmap),
+        mmap: parsed("HEAP_PROFILE_MMAP", &LETTER)?.unwrap_or(mmap),
     })
 }
 
@@ -176,42 +163,31 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let _ = GPERFTOOLS.set(read_gperftools());
     let mut options = Options::default();
     let mut mmap = false;
-    let mut found_signal = parsed(c"HEAPPROF_SIGNAL", &SIGNAL)?;
+    let mut found_signal = parsed("HEAPPROF_SIGNAL", &SIGNAL)?;
     let mut recorded = false;
-    if let Some(pattern) = get(c"HEAPPROF_OUTPUT") {
+    if let Some(pattern) = get("HEAPPROF_OUTPUT") {
         options.output.pattern = pattern.to_vec();
-        options.output.parent = parsed(c"HEAPPROF_RECORD", &PROCESS)?;
+        options.output.parent = parsed("HEAPPROF_RECORD", &PROCESS)?;
         recorded = options.output.parent.is_some();
-        options.output.list = get(c"HEAPPROF_LIST").unwrap_or_default().to_vec();
+        options.output.list = get("HEAPPROF_LIST").unwrap_or_default().to_vec();
     } else if get(PREFIX).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;
         mmap = setup.mmap;
         if found_signal.is_none() {
-            found_signal = parsed(c"HEAPPROFILESIGNAL", &SIGNAL)?;
+            found_signal = parsed("HEAPPROFILESIGNAL", &SIGNAL)?;
         }
     } else {
         return Ok(None);
     }
-    if let Some(mode) = parsed(c"HEAPPROF_MODE", &setting::MODE)? {
-        options.mode = mode;
-    }
-    if let Some(format) = parsed(c"HEAPPROF_FORMAT", &setting::FORMAT)? {
-        options.format = format;
-    }
-    if let Some(period) = parsed(c"HEAPPROF_PERIOD", &setting::PERIOD)? {
-        options.period = period;
-    }
-    let triggers = &mut options.triggers;
-    triggers.interval = parsed(c"HEAPPROF_INTERVAL", &setting::TIME)?.or(triggers.interval);
-    triggers.growth = positive(parsed(c"HEAPPROF_GROWTH", &setting::SIZE)?);
-    triggers.peak = yes(c"HEAPPROF_PEAK", false)?;
+    // Whether children are followed stands there in a form that they see too.
+    setting::obey(|name| get(name).filter(|_| name != FOLLOW), &mut options)?;
     options.follow_children = follow(&mut options.output)?;
     Ok(Some(Asked {
-        start: yes(c"HEAPPROF_START", true)?,
+        start: yes("HEAPPROF_START", true)?,
         signal: found_signal,
-        mmap: yes(c"HEAPPROF_MMAP", mmap)?,
-        verbose: yes(c"HEAPPROF_VERBOSE", false)?,
+        mmap: yes("HEAPPROF_MMAP", mmap)?,
+        verbose: yes("HEAPPROF_VERBOSE", false)?,
         recorded,
         options,
     }))
@@ -219,7 +195,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
 
 /// Whether a recorded process handed the variable on to this one. As gperftools does: the first character's upper bit
 /// tells children that they are not the first process.
-fn inherited(name: &CStr) -> bool {
+fn inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
     };
@@ -233,15 +209,16 @@ fn inherited(name: &CStr) -> bool {
     }
 }
 
+const FOLLOW: &str = "HEAPPROF_FOLLOW";
+
 /// Whether children are recorded. Where they are not, the output learns whether this is the first process.
 fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
-    const NAME: &CStr = c"HEAPPROF_FOLLOW";
-    if get(NAME).is_some_and(|value| value[0] & 0x80 != 0) {
+    if get(FOLLOW).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
     }
-    let follow = yes(NAME, true)?;
+    let follow = yes(FOLLOW, true)?;
     // `record` and a gperftools setup tell it by other means.
-    if !follow && output.parent.is_none() && !output.numbered_prefix && !inherited(NAME) {
+    if !follow && output.parent.is_none() && !output.numbered_prefix && !inherited(FOLLOW) {
         output.parent = Some(heapprof_collect::sys::parent_id());
     }
     Ok(follow)
@@ -251,8 +228,8 @@ fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
 fn from_prefix(triggers: Triggers) -> Result<Options, Misunderstood> {
     let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
     let (always_id, removes_earlier) = (
-        answer(c"HEAPPROFILE_USE_PID", false)?,
-        answer(c"HEAP_PROFILE_CLEANUP", true)?,
+        answer("HEAPPROFILE_USE_PID", false)?,
+        answer("HEAP_PROFILE_CLEANUP", true)?,
     );
     let is_child = inherited(PREFIX);
     let mut pattern = get(PREFIX).unwrap_or_default().to_vec();

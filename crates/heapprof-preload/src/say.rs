@@ -3,14 +3,13 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use heapprof_collect as collect;
-
-use crate::environment;
+use heapprof_collect::setting::Misunderstood;
 
 /// Says which variable stands in the way.
-pub fn misunderstood(wrong: &environment::Misunderstood) {
+pub fn misunderstood(wrong: &Misunderstood) {
     say(&[
         b"heapprof: ",
-        wrong.name.to_bytes(),
+        wrong.name.as_bytes(),
         b": expected ",
         wrong.expected.as_bytes(),
         b"; not recording",
