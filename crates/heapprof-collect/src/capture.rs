@@ -92,6 +92,15 @@ pub(crate) enum Captured {
     Unrecorded,
 }
 
+/// Why a stack is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GiveUp {
+    /// It is not the thread's own, leads through a frame without a simple rule, or to memory that is not its.
+    Elsewhere,
+    /// It has more frames than the record.
+    TooDeep,
+}
+
 fn term(pc: u64, index: usize) -> u64 {
     let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -144,36 +153,55 @@ impl Record {
     }
 
     fn find_changes(&mut self, frame: Frame) -> Captured {
+        match self.walk_to_what_holds(frame) {
+            Ok(captured) => captured,
+            Err(why) => {
+                if why == GiveUp::TooDeep {
+                    self.too_deep = frame.slot;
+                }
+                // Whoever asks next would take the record for the stack that is walked now.
+                self.forget();
+                Captured::Unrecorded
+            }
+        }
+    }
+
+    /// Whether `frame` is where the record may be used: on the thread's own stack, and no deeper than was too deep.
+    #[inline(always)]
+    fn look_at(&mut self, frame: Frame) -> Result<(), GiveUp> {
         if self.epoch != modules::unload_epoch() {
             self.epoch = modules::unload_epoch();
             self.forget();
         }
-        if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
-            // The record must go: whoever asks next would take its stack for the one that is walked now.
-            if self.bounds.end != 0 {
-                return self.give_up();
+        let is_outside = |bounds: Bounds| frame.slot < bounds.start || frame.slot >= bounds.end;
+        if is_outside(self.bounds) {
+            if self.bounds.end == 0 {
+                let local = crate::tls::current() as usize;
+                self.bounds = own_stack::find(frame.slot, local);
             }
-            let local = crate::tls::current() as usize;
-            self.bounds = own_stack::find(frame.slot, local);
-            if frame.slot < self.bounds.start || frame.slot >= self.bounds.end {
-                return self.give_up();
+            if is_outside(self.bounds) {
+                return Err(GiveUp::Elsewhere);
             }
         }
         if frame.slot <= self.too_deep {
-            return self.give_up();
+            return Err(GiveUp::Elsewhere);
         }
         self.too_deep = 0;
+        Ok(())
+    }
+
+    /// Unwinds until it meets a recorded frame under which nothing changed.
+    #[inline(always)]
+    fn walk_to_what_holds(&mut self, frame: Frame) -> Result<Captured, GiveUp> {
+        self.look_at(frame)?;
         let mut memory = Direct(Bounds {
             start: frame.slot,
             end: self.bounds.end,
         });
-        let Some(pc) = memory.read(frame.slot) else {
-            return self.give_up();
-        };
         let mut cursor = Cursor {
             slot: frame.slot,
             bp: frame.bp,
-            pc,
+            pc: memory.read(frame.slot).ok_or(GiveUp::Elsewhere)?,
         };
         let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
         let before = self.hash;
@@ -188,50 +216,23 @@ impl Record {
                 && patience > 0
                 && self.fits(keep - 1, cursor)
             {
-                match self.verify(keep) {
-                    None => break,
-                    Some(broken) => {
-                        patience -= 1;
-                        // The frames newer than the broken one hold; they are carried over.
-                        let mut bp = cursor.bp;
-                        for i in (broken + 1..keep).rev() {
-                            if fresh == REMEMBERED {
-                                return self.give_up_at(frame);
-                            }
-                            let held = Cursor {
-                                slot: self.slot[i],
-                                bp,
-                                pc: self.pc[i] as usize,
-                            };
-                            self.fresh[fresh] = (held, self.rule[i]);
-                            fresh += 1;
-                            match walk::step(&mut memory, held, self.rule[i]) {
-                                Some(caller) => bp = caller.bp,
-                                None => return self.give_up(),
-                            }
-                        }
-                        let slot = self.slot[broken];
-                        let Some(pc) = memory.read(slot) else {
-                            return self.give_up();
-                        };
-                        cursor = Cursor { slot, bp, pc };
-                        keep = broken;
-                        if pc == 0 {
-                            (keep, end) = (0, Some(slot));
-                            break;
-                        }
-                    }
+                let Some(broken) = self.verify(keep) else {
+                    break;
+                };
+                patience -= 1;
+                let newer = broken + 1..keep;
+                cursor = self.carry_over(newer, cursor.bp, &mut fresh, &mut memory)?;
+                keep = broken;
+                if cursor.pc == 0 {
+                    (keep, end) = (0, Some(cursor.slot));
+                    break;
                 }
             }
             let rule = walk::rule(cursor.pc);
-            if fresh == REMEMBERED {
-                return self.give_up_at(frame);
-            }
             if rule.kind() == Kind::Complex {
-                return self.give_up();
+                return Err(GiveUp::Elsewhere);
             }
-            self.fresh[fresh] = (cursor, rule);
-            fresh += 1;
+            self.add(&mut fresh, cursor, rule)?;
             match walk::step(&mut memory, cursor, rule) {
                 Some(caller) => cursor = caller,
                 None => {
@@ -242,31 +243,51 @@ impl Record {
         }
         self.steady = keep == self.len && fresh == 0 && self.hash == before && self.len > 0;
         if self.steady {
-            return Captured::Same;
+            return Ok(Captured::Same);
         }
         self.stack = None;
         if keep + fresh > REMEMBERED {
-            return self.give_up_at(frame);
+            return Err(GiveUp::TooDeep);
         }
         self.replace(keep, fresh, end);
-        Captured::Recorded
+        Ok(Captured::Recorded)
+    }
+
+    /// Takes over the recorded frames above a broken one, for they hold; the broken one as it is now. `bp` is the newest one's.
+    #[inline(always)]
+    fn carry_over(
+        &mut self,
+        frames: std::ops::Range<usize>,
+        mut bp: usize,
+        fresh: &mut usize,
+        memory: &mut Direct,
+    ) -> Result<Cursor, GiveUp> {
+        let broken = frames.start - 1;
+        for i in frames.rev() {
+            let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
+            let held = Cursor { slot, bp, pc };
+            self.add(fresh, held, rule)?;
+            bp = walk::step(memory, held, rule).ok_or(GiveUp::Elsewhere)?.bp;
+        }
+        let slot = self.slot[broken];
+        let pc = memory.read(slot).ok_or(GiveUp::Elsewhere)?;
+        Ok(Cursor { slot, bp, pc })
+    }
+
+    /// One more frame that the record will have.
+    #[inline(always)]
+    fn add(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) -> Result<(), GiveUp> {
+        if *fresh == REMEMBERED {
+            return Err(GiveUp::TooDeep);
+        }
+        self.fresh[*fresh] = (cursor, rule);
+        *fresh += 1;
+        Ok(())
     }
 
     fn forget(&mut self) {
         (self.len, self.checks, self.hash) = (0, 0, 0);
         (self.steady, self.shared, self.stack) = (false, 0, None);
-    }
-
-    /// Gives up, for the stack is too deep.
-    #[cold]
-    fn give_up_at(&mut self, frame: Frame) -> Captured {
-        self.too_deep = frame.slot;
-        self.give_up()
-    }
-
-    fn give_up(&mut self) -> Captured {
-        self.forget();
-        Captured::Unrecorded
     }
 
     #[inline]

@@ -337,14 +337,9 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// An allocation.
-    #[inline]
-    pub(crate) fn allocated(&mut self, address: usize) {
-        self.note(address);
-    }
-
+    /// An event: an allocation's address, or 0.
     #[inline(always)]
-    fn note(&mut self, address: usize) {
+    pub(crate) fn note(&mut self, address: usize) {
         self.address[self.next % TEMPORARY] = address;
         self.brief[self.next % TEMPORARY] = (address >> 4) as u32;
         self.next = self.next.wrapping_add(1);

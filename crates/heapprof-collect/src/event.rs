@@ -225,7 +225,7 @@ fn record<const EXACT: bool>(
         not_as_expected::<EXACT>(state, own, inserted, block);
     }
     if EXACT && inserted.is_ok() {
-        own.recent.allocated(address as usize);
+        own.recent.note(address as usize);
     }
     report::<EXACT>(own, ALLOCATED, weight);
 }

@@ -1,7 +1,7 @@
 //! Where an allocation is called from, for callers that are Rust functions and not hooks in assembly.
 
 use crate::apart;
-use crate::walk::{self, Cursor, Direct};
+use crate::walk::{self, Bounds, Cursor, Direct, Foreign};
 
 /// Where the program called: the hook's return address, and rbp.
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +42,17 @@ impl Frame {
             bp,
             pc: pc + 1,
         };
-        // The frame is this thread's current one: all of it, and what lies above it, is there.
-        let mut memory = Direct(crate::walk::Bounds {
+        // The page that the stack pointer is on is there; of others only the kernel knows.
+        let mut page = Direct(Bounds {
             start: sp,
-            end: sp.saturating_add(1 << 20),
+            end: (sp | 4095).wrapping_add(1),
         });
         // A rule that is not known yet may take memory: from the allocator that asks for this frame.
-        let caller = apart::apart(|| walk::step(&mut memory, cursor, walk::rule(cursor.pc)));
+        let caller = apart::apart(|| {
+            let rule = walk::rule(cursor.pc);
+            walk::step(&mut page, cursor, rule)
+                .or_else(|| walk::step(&mut Foreign::new(), cursor, rule))
+        });
         match caller {
             Some(caller) => Self {
                 slot: caller.slot,

@@ -24,6 +24,7 @@ mod known;
 mod live;
 mod lock;
 mod mappings;
+mod maps;
 mod mode;
 mod modules;
 mod options;

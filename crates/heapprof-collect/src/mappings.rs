@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::image::Image;
 use crate::lock::Locked;
+use crate::maps;
 use crate::modules::{self, Module};
 use crate::sys;
 
@@ -146,7 +147,7 @@ pub(crate) fn memory_needed() -> usize {
     let closed = CLOSED.with(|closed| closed.len() * 3 * size_of::<Closed>());
     // What is new: each line is parsed, kept and copied, in lists that double.
     let mut lines = 0;
-    sys::read_lines(c"/proc/thread-self/maps", |line| {
+    maps::lines::<8192>(|line| {
         if line.contains(&b'x') {
             lines += 6 * size_of::<Mapping>() + 3 * line.len();
         }
@@ -157,13 +158,13 @@ pub(crate) fn memory_needed() -> usize {
 /// The executable mappings of files.
 fn code() -> Vec<Mapping> {
     let mut all = Vec::new();
-    sys::read_lines(c"/proc/thread-self/maps", |line| add_code(&mut all, line));
+    maps::lines::<8192>(|line| add_code(&mut all, line));
     all
 }
 
 /// Adds the executable mapping of a file that a line of /proc/thread-self/maps tells of, if it does.
 fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
-    let Some((start, end, rest)) = range(line) else {
+    let Some((start, end, rest)) = maps::range(line) else {
         return;
     };
     // perms offset dev inode path
@@ -178,7 +179,7 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         return;
     }
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    let (offset, _) = hex(offset);
+    let (offset, _) = maps::hex(offset);
     // Neighbours that continue each other in the file are one mapping.
     if let Some(last) = all.last_mut()
         && last.end == start
@@ -203,25 +204,6 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
 fn behind_number(text: &[u8]) -> &[u8] {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     text[digits..].trim_ascii_start()
-}
-
-fn hex(text: &[u8]) -> (usize, usize) {
-    let mut value = 0usize;
-    for (i, byte) in text.iter().enumerate() {
-        match (*byte as char).to_digit(16) {
-            Some(digit) => value = value << 4 | digit as usize,
-            None => return (value, i),
-        }
-    }
-    (value, text.len())
-}
-
-/// `start-end rest`.
-fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
-    let (start, n) = hex(line);
-    let rest = line.get(n..)?.strip_prefix(b"-")?;
-    let (end, n) = hex(rest);
-    Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where a thread's own stack lies, as the kernel says.
 
-use crate::sys::{self, File};
 use crate::walk::Bounds;
+use crate::{maps, sys};
 
 /// This thread's own stack, empty when it can't be found. Allocates nothing.
 ///
@@ -9,44 +9,22 @@ use crate::walk::Bounds;
 /// as if it were there. `slot` is where it is now; `local` is in its static thread-local storage, which libc puts above the
 /// stack of every thread but the main one.
 pub(crate) fn find(slot: usize, local: usize) -> Bounds {
-    let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
-        return Bounds::default();
-    };
     let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
-    // A line is read as start-end, then skipped to its end, keeping its last bytes for "[stack]".
-    let (mut buf, mut value, mut start, mut end) = ([0u8; 512], 0usize, 0, 0);
-    let (mut field, mut tail) = (0, [0u8; 7]);
-    loop {
-        let n = file.read(&mut buf);
-        if n == 0 {
-            break;
+    // A small buffer: this is on the way of a thread's first allocation, on whatever stack that comes.
+    maps::lines::<512>(|line| {
+        let Some((start, end, _)) = maps::range(line) else {
+            return;
+        };
+        if line.ends_with(b"[stack]") {
+            // It may grow at any time.
+            main = Bounds {
+                start: grown(end),
+                end,
+            };
+        } else if start <= local && local < end {
+            below_local = Bounds { start, end: local };
         }
-        for &byte in &buf[..n] {
-            match (byte, field) {
-                (b'\n', _) => {
-                    if &tail == b"[stack]" {
-                        // It may grow at any time.
-                        main = Bounds {
-                            start: grown(end),
-                            end,
-                        };
-                    } else if start <= local && local < end {
-                        below_local = Bounds { start, end: local };
-                    }
-                    (field, value) = (0, 0);
-                }
-                (b'-', 0) => (field, start, value) = (1, value, 0),
-                (b' ', 1) => (field, end) = (2, value),
-                (_, 0 | 1) => {
-                    value = value << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize
-                }
-                _ => {
-                    tail.copy_within(1.., 0);
-                    tail[6] = byte;
-                }
-            }
-        }
-    }
+    });
     let holds = |bounds: &Bounds| bounds.start <= slot && slot < bounds.end;
     match (holds(&below_local), holds(&main)) {
         (true, _) => below_local,

@@ -1,19 +1,15 @@
 //! Dumps run on a stack of their own: the program's may be small, or a signal's.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-use crate::sys;
-
-#[cfg(target_arch = "x86_64")]
-const SIZE: usize = 1 << 20;
-
 /// Runs `work` on the dump stack. One caller at a time: whoever dumps holds the lock of dumps.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    const SIZE: usize = 1 << 20;
     static STACK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
     let mut stack = STACK.load(Ordering::Relaxed);
     if stack.is_null() {
-        stack = sys::map(SIZE);
+        stack = crate::sys::map(SIZE);
         STACK.store(stack, Ordering::Relaxed);
     }
     if stack.is_null() {
@@ -45,7 +41,5 @@ pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
 /// Elsewhere the thread's own stack has to do.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
-    let _: (AtomicPtr<u8>, Ordering, fn(usize) -> *mut u8) =
-        (AtomicPtr::default(), Ordering::Relaxed, sys::map);
     work();
 }

@@ -393,34 +393,6 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
     }
 }
 
-/// The lines of a file such as /proc/self/maps, which may have a hundred thousand, one by one and without allocating. Of a longer
-/// line than any path makes, `each` gets the parts.
-pub(crate) fn read_lines(path: &CStr, mut each: impl FnMut(&[u8])) {
-    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
-        return;
-    };
-    let (mut buffer, mut filled) = ([0; 8192], 0);
-    loop {
-        let n = file.read(&mut buffer[filled..]);
-        filled += n;
-        let mut done = 0;
-        while let Some(len) = buffer[done..filled].iter().position(|&b| b == b'\n') {
-            each(&buffer[done..done + len]);
-            done += len + 1;
-        }
-        let is_end = n == 0;
-        if (is_end || done == 0 && filled == buffer.len()) && done < filled {
-            each(&buffer[done..filled]);
-            done = filled;
-        }
-        if is_end {
-            return;
-        }
-        buffer.copy_within(done..filled, 0);
-        filled -= done;
-    }
-}
-
 /// From now on the calling thread has no open files but stderr, and opens its own; not where the kernel can't do that
 /// (before 5.9).
 pub(crate) fn leave_files() {

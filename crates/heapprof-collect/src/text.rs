@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use crate::capture::CUT;
 use crate::engine::STACKS;
 use crate::snapshot::{self, Sums};
-use crate::{mode, sys};
+use crate::{maps, mode};
 
 /// Writes the profile as text.
 pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
@@ -53,7 +53,7 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
     }
     write!(writer, "\nMAPPED_LIBRARIES:\n")?;
     let mut result = Ok(());
-    sys::read_lines(c"/proc/thread-self/maps", |line| {
+    maps::lines::<8192>(|line| {
         if result.is_ok() {
             result = writer
                 .write_all(line)

@@ -96,20 +96,19 @@ fn is_in_place(signal: c_int) -> bool {
         end_signal as *const c_void,
         abort_signal as *const c_void,
     ];
-    // SAFETY: a valid structure to write to.
-    unsafe {
-        let mut now: libc::sigaction = std::mem::zeroed();
-        __sigaction(signal, std::ptr::null(), &raw mut now) == 0
-            && ours.contains(&(now.sa_sigaction as *const c_void))
-    }
+    handler_of(signal).is_some_and(|now| ours.contains(&(now as *const c_void)))
 }
 
 fn is_default(signal: c_int) -> bool {
+    handler_of(signal) == Some(libc::SIG_DFL)
+}
+
+/// The handler that the kernel knows.
+fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     // SAFETY: a valid structure to write to.
     unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        __sigaction(signal, std::ptr::null(), &raw mut old) == 0
-            && old.sa_sigaction == libc::SIG_DFL
+        let mut now: libc::sigaction = std::mem::zeroed();
+        (__sigaction(signal, std::ptr::null(), &raw mut now) == 0).then_some(now.sa_sigaction)
     }
 }
 

@@ -177,7 +177,6 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         let Ok(name) = symbol.name() else {
             continue;
         };
-        // Symbols of shared libraries carry their version in the symbol table: malloc@GLIBC_2.2.5.
         if let Some((_, known)) = SANITIZERS.iter().find(|(function, _)| name == *function) {
             sanitizer = Some(*known);
         }

@@ -1,6 +1,6 @@
 //! Symbol tables: the function around an address when there is no debug information.
 
-use object::{Object, ObjectSymbol, SymbolIndex, SymbolKind};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, SymbolIndex, SymbolKind};
 
 use crate::elf::Elf;
 
@@ -107,12 +107,20 @@ impl Symbols {
 }
 
 fn name<'a>(elf: &Elf<'a>, index: SymbolIndex, is_dynamic: bool) -> Option<&'a str> {
-    use object::ObjectSymbolTable;
+    symbol(elf, index, is_dynamic)?.name().ok()
+}
+
+/// The symbol of `.symtab`, or of `.dynsym`.
+fn symbol<'e, 'a>(
+    elf: &'e Elf<'a>,
+    index: SymbolIndex,
+    is_dynamic: bool,
+) -> Option<impl ObjectSymbol<'a> + use<'e, 'a>> {
     let table = match is_dynamic {
         false => elf.object.symbol_table(),
         true => elf.object.dynamic_symbol_table(),
     };
-    table?.symbol_by_index(index).ok()?.name().ok()
+    table?.symbol_by_index(index).ok()
 }
 
 /// Not a section's or an assembler's mark (`$x`, `.L1`).
@@ -126,13 +134,7 @@ fn rank(
     index: SymbolIndex,
     is_dynamic: bool,
 ) -> (bool, u8, std::cmp::Reverse<(usize, String)>) {
-    use object::ObjectSymbolTable;
-    let table = match is_dynamic {
-        false => elf.object.symbol_table(),
-        true => elf.object.dynamic_symbol_table(),
-    };
-    let symbol = table.and_then(|table| table.symbol_by_index(index).ok());
-    let Some(symbol) = symbol else {
+    let Some(symbol) = symbol(elf, index, is_dynamic) else {
         return (false, 0, std::cmp::Reverse((0, String::new())));
     };
     let name = symbol.name().unwrap_or_default();
