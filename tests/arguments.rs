@@ -107,7 +107,7 @@ fn near_misses_are_told_what_was_meant() {
         (
             &["top", "-o", "no/x", "a.pb.gz"],
             2,
-            "no: there is no such folder; make it first",
+            "no/x: cannot be written: there is no folder no; make it first",
         ),
         (
             &["symbolize", "--debug-dir", "plain", "a.pb.gz"],

@@ -54,7 +54,8 @@ pub(crate) fn write(
     };
     if !folder.exists() {
         bail!(
-            "{}: there is no such folder; make it first",
+            "{}: there is no folder {}; make it first",
+            named(),
             folder.display()
         );
     }
