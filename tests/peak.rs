@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use crate::built::have;
 use crate::expectations::Sums;
 use crate::harness::command;
 use crate::programs::build;
@@ -179,4 +180,77 @@ fn all_values_equal_a_replay() {
         })
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Threads that hold a block each and rise and fall together, on many stacks: what is in use at the end is no more than the
+/// peak, and that no less than what the program itself saw.
+#[test]
+fn threads_that_go_on_during_a_dump() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static atomic_long live, most;
+__attribute__((noinline)) static void fill(unsigned depth, unsigned path);
+__attribute__((noinline)) static void odd(unsigned depth, unsigned path) { fill(depth, path); __asm__(""); }
+__attribute__((noinline)) static void even(unsigned depth, unsigned path) { fill(depth, path); __asm__(""); }
+static void fill(unsigned depth, unsigned path) {
+    if (depth == 0) free(realloc(malloc(8), 16));
+    else if (path & 1) odd(depth - 1, path >> 1);
+    else even(depth - 1, path >> 1);
+    __asm__("");
+}
+static void *work(void *unused) {
+    for (unsigned i = 0;; i++) {
+        long size = 50000 + i % 7 * 10000;
+        void *volatile block = malloc(size);
+        long now = atomic_fetch_add(&live, size) + size;
+        long before = atomic_load(&most);
+        while (now > before && !atomic_compare_exchange_weak(&most, &before, now)) {}
+        atomic_fetch_sub(&live, size);
+        free(block);
+    }
+}
+int main(void) {
+    for (unsigned path = 0; path < 4096; path++) fill(12, path);
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        pthread_create(&thread, 0, work, 0);
+    }
+    usleep(100000);
+    printf("%ld\n", atomic_load(&most));
+    fflush(stdout);
+}
+"#;
+    let built = crate::built::build(source, "gcc -O1 -pthread");
+    for round in 0..8 {
+        let output = command(built.folder.path())
+            .args([
+                "record",
+                "--exact",
+                "--no-symbolize",
+                "-o",
+                "out.pb.gz",
+                "./program",
+            ])
+            .output()
+            .unwrap();
+        let most = String::from_utf8_lossy(&output.stdout);
+        let most: i64 = most.trim().parse().unwrap();
+        let total = Sums::of(&read(&built.path("out.pb.gz")));
+        let (in_use, peak) = (total.total("inuse_space"), total.total("peak_space"));
+        assert!(
+            in_use <= peak,
+            "round {round}: {in_use} in use, peak {peak}"
+        );
+        assert!(
+            most <= peak,
+            "round {round}: {most} were in use, peak {peak}"
+        );
+    }
 }

@@ -41,13 +41,18 @@ pub(crate) fn lock() -> &'static Lock {
 /// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks only.
 #[inline(always)]
 pub(crate) fn open(state: &ThreadState) -> Option<Access> {
-    state.inside.store(true, Ordering::Relaxed);
-    // The kernel's barrier makes this order hold on the processor too.
-    compiler_fence(Ordering::SeqCst);
-    // No recording begins from here to `close`: it would wait for this thread.
-    if state.recording.get() != mode::recording() {
+    loop {
+        state.inside.store(true, Ordering::Relaxed);
+        // The kernel's barrier makes this order hold on the processor too.
+        compiler_fence(Ordering::SeqCst);
+        // No recording begins from here to `close`: it would wait for this thread.
+        if state.recording.get() == mode::gate() {
+            break;
+        }
         close(state);
-        return None;
+        if !waited_for_gate(state) {
+            return None;
+        }
     }
     if single_threaded() {
         return Some(Access::Alone);
@@ -64,6 +69,36 @@ pub(crate) fn open(state: &ThreadState) -> Option<Access> {
         }
     }
     Some(PROCESS.shared_access())
+}
+
+/// Waits while the books are to stay closed; false when they are another recording's.
+#[cold]
+fn waited_for_gate(state: &ThreadState) -> bool {
+    let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    while state.recording.get() == mode::recording() {
+        if !mode::is_paused() {
+            return true;
+        }
+        if sys::nanoseconds(libc::CLOCK_MONOTONIC) - since > lock::patience()
+            || lock::is_abandoned()
+        {
+            // Whoever paused them is held up, or in another process.
+            mode::resume();
+        }
+        sys::nap();
+    }
+    false
+}
+
+/// Runs `work` while no thread has the books open, but for those that are held up in there.
+pub(crate) fn at_rest(work: impl FnOnce()) {
+    if single_threaded() {
+        return work();
+    }
+    mode::pause();
+    wait_for_all();
+    work();
+    mode::resume();
 }
 
 /// Closes the books.
@@ -86,7 +121,8 @@ fn be_strict(state: &ThreadState) -> Access {
     if let Some(_changing) = CHANGING.lock_in_time() {
         collect_budgets();
     } else {
-        PROCESS.strict.store(true, Ordering::SeqCst);
+        PROCESS.be_strict();
+        PROCESS.budgets_are_in();
     }
     reopen(state)
 }
@@ -101,7 +137,7 @@ pub(crate) fn allocated(
 ) -> Counted {
     loop {
         match PROCESS.allocated(&state.budget, cell, weight, *access) {
-            Counted::NotRelaxed => *access = be_strict(state),
+            Counted::NotYet => *access = be_strict(state),
             counted => return counted,
         }
         if *access == Access::Overtaken {
@@ -112,9 +148,8 @@ pub(crate) fn allocated(
 
 /// Takes all budgets back, for fork and for a new recording. The caller holds [`lock()`].
 pub(crate) fn collect_budgets() {
-    PROCESS.strict.store(true, Ordering::SeqCst);
-    if !HAS_BARRIER.load(Ordering::Relaxed) {
-        // None was given out.
+    if PROCESS.be_strict() {
+        // None was given out since they were all taken back.
         return;
     }
     barrier();
@@ -124,6 +159,7 @@ pub(crate) fn collect_budgets() {
             PROCESS.give_back(state.budget.replace(0));
         }
     }
+    PROCESS.budgets_are_in();
 }
 
 /// Makes what this thread stored visible to all others, and what they stored to it, in the order of their programs.

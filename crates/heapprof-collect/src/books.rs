@@ -2,6 +2,7 @@
 
 use crate::apart::guarded;
 use crate::counters::{Counted, PROCESS, Weight};
+use crate::dropped::{DROPPED, count};
 use crate::engine::{self, state_of};
 use crate::event::stack;
 use crate::frame::Frame;
@@ -61,7 +62,10 @@ impl Books<'_> {
         if counted == Counted::Alarm {
             trigger::alarm();
         }
-        (counted != Counted::Overtaken).then_some(stack)
+        if counted == Counted::HeldUp {
+            count(&DROPPED.held_up);
+        }
+        matches!(counted, Counted::Quietly | Counted::Alarm).then_some(stack)
     }
 
     /// Counts the end of `bytes` of such allocations, and of `objects` of them (fewer than none, if one fell in two).
@@ -75,7 +79,7 @@ impl Books<'_> {
             let Some(access) = access::open(self.state) else {
                 return;
             };
-            PROCESS.freed(
+            let counted = PROCESS.freed(
                 &self.state.budget,
                 cell,
                 Weight {
@@ -85,6 +89,9 @@ impl Books<'_> {
                 access,
             );
             access::close(self.state);
+            if !counted {
+                count(&DROPPED.held_up);
+            }
         }
     }
 }

@@ -6,6 +6,8 @@
 use std::cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use crate::lock::Spin;
+
 /// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
 #[repr(C, align(64))]
 pub(crate) struct Cell {
@@ -37,7 +39,9 @@ pub(crate) enum Counted {
     /// It is counted, and the alarm rings.
     Alarm,
     /// It is not, for that takes that everybody counts event by event.
-    NotRelaxed,
+    NotYet,
+    /// It is not, for whoever counts just now is held up.
+    HeldUp,
     /// It is not: its recording is over.
     Overtaken,
 }
@@ -129,8 +133,12 @@ pub(crate) struct Process {
     epoch: AtomicU64,
     /// In use at which the engine is to be told.
     pub(crate) alarm: AtomicI64,
-    /// Whether `in_use` is exact, with no budget given out.
-    pub(crate) strict: AtomicBool,
+    /// Whether events are counted one by one from now on, and nobody takes a budget.
+    strict: AtomicBool,
+    /// Whether `in_use` is exact, with no budget given out. Without that there is no new peak.
+    is_exact: AtomicBool,
+    /// Held by each event that is counted by itself: a peak is that of all stacks at one moment.
+    counting: Spin,
 }
 
 pub(crate) static PROCESS: Process = Process::new();
@@ -149,7 +157,25 @@ impl Process {
             epoch: AtomicU64::new(0),
             alarm: AtomicI64::new(i64::MAX),
             strict: AtomicBool::new(true),
+            is_exact: AtomicBool::new(true),
+            counting: Spin::new(),
         }
+    }
+
+    /// Takes no more budgets; whether none is out.
+    pub(crate) fn be_strict(&self) -> bool {
+        self.strict.store(true, Ordering::SeqCst);
+        self.is_exact.load(Ordering::SeqCst)
+    }
+
+    /// Says that no budget is out any more.
+    pub(crate) fn budgets_are_in(&self) {
+        self.is_exact.store(true, Ordering::SeqCst);
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn lock(&self) -> &Spin {
+        &self.counting
     }
 
     /// How the books are open to a thread that shares them.
@@ -170,8 +196,10 @@ impl Process {
             .peak
             .load(Ordering::Relaxed)
             .min(self.alarm.load(Ordering::Relaxed));
-        if !rising && in_use + 4 * BUDGET < limit {
-            self.strict.store(false, Ordering::Relaxed);
+        if !rising && in_use + 4 * BUDGET < limit && self.counting.acquire_in_time() {
+            self.is_exact.store(false, Ordering::SeqCst);
+            self.strict.store(false, Ordering::SeqCst);
+            self.counting.release();
         }
     }
 
@@ -216,46 +244,40 @@ impl Process {
         let bytes = weight.bytes as i64;
         if access == Access::Relaxed {
             if !self.spend(kept, bytes) {
-                return Counted::NotRelaxed;
+                return Counted::NotYet;
             }
             cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
             cell.allocated.add(weight);
             return Counted::Quietly;
         }
-        let mut epoch = self.epoch.load(Ordering::Acquire);
-        let now;
-        if access == Access::Alone {
-            now = self.in_use.load(Ordering::Relaxed) + bytes;
-            self.in_use.store(now, Ordering::Relaxed);
-            if now > self.peak.load(Ordering::Relaxed) {
-                self.peak.store(now, Ordering::Relaxed);
-                epoch |= 1;
-                self.epoch.store(epoch, Ordering::Relaxed);
-            }
+        let shared = access != Access::Alone;
+        if shared && !self.counting.acquire_in_time() {
+            return Counted::HeldUp;
+        }
+        // Budgets that are out would make a peak where there is none.
+        if shared && !self.is_exact.load(Ordering::Acquire) {
+            self.counting.release();
+            return Counted::NotYet;
+        }
+        let now = if shared {
+            // One that is held up may still give a budget back.
+            self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes
         } else {
-            now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
-            epoch = self.epoch.load(Ordering::Acquire);
-            if now > self.peak.load(Ordering::Relaxed) {
-                // Others count in budgets since this thread looked: it may be none.
-                if !self.strict.load(Ordering::Relaxed) {
-                    self.in_use.fetch_sub(bytes, Ordering::AcqRel);
-                    return Counted::NotRelaxed;
-                }
-                self.peak.fetch_max(now, Ordering::AcqRel);
-                if epoch & 1 == 0 {
-                    let rising = epoch + 1;
-                    let _ = self.epoch.compare_exchange(
-                        epoch,
-                        rising,
-                        Ordering::AcqRel,
-                        Ordering::Acquire,
-                    );
-                    epoch = self.epoch.load(Ordering::Acquire);
-                }
-            }
+            let now = self.in_use.load(Ordering::Relaxed) + bytes;
+            self.in_use.store(now, Ordering::Relaxed);
+            now
+        };
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        if now > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(now, Ordering::Relaxed);
+            epoch |= 1;
+            self.epoch.store(epoch, Ordering::Relaxed);
         }
         cell.settle(epoch >> 1);
         cell.allocated.add(weight);
+        if shared {
+            self.counting.release();
+        }
         if now > self.alarm.load(Ordering::Relaxed) {
             Counted::Alarm
         } else {
@@ -263,40 +285,13 @@ impl Process {
         }
     }
 
-    /// Ends a rise to a new peak, if there is one; the epoch after it.
-    #[inline(always)]
-    fn end_rise(&self, mut epoch: u64) -> u64 {
-        while epoch & 1 == 1 {
-            let next = epoch + 1;
-            match self
-                .epoch
-                .compare_exchange(epoch, next, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) => epoch = next,
-                Err(now) => epoch = now,
-            }
-        }
-        epoch
-    }
-
-    /// Counts a free.
+    /// Counts a free; whether it did, for whoever counts just now may be held up.
     #[inline]
-    pub(crate) fn freed(&self, kept: &Budget, cell: &Cell, weight: Weight, access: Access) {
+    pub(crate) fn freed(&self, kept: &Budget, cell: &Cell, weight: Weight, access: Access) -> bool {
         let bytes = weight.bytes as i64;
-        let mut epoch = self.epoch.load(Ordering::Acquire);
         match access {
-            Access::Alone => {
-                self.in_use.store(
-                    self.in_use.load(Ordering::Relaxed) - bytes,
-                    Ordering::Relaxed,
-                );
-                if epoch & 1 == 1 {
-                    epoch += 1;
-                    self.epoch.store(epoch, Ordering::Relaxed);
-                }
-            }
+            // Nothing rises while there are budgets.
             Access::Relaxed => {
-                epoch = self.end_rise(epoch);
                 let budget = kept.get() + bytes;
                 if budget > 2 * BUDGET {
                     self.in_use.fetch_sub(budget - BUDGET, Ordering::AcqRel);
@@ -304,16 +299,36 @@ impl Process {
                 } else {
                     kept.set(budget);
                 }
+                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.freed.add(weight);
             }
             // Whoever was overtaken counts nothing any more.
-            Access::Overtaken => return,
-            Access::Strict => {
-                self.in_use.fetch_sub(bytes, Ordering::AcqRel);
-                epoch = self.end_rise(self.epoch.load(Ordering::Acquire));
+            Access::Overtaken => {}
+            Access::Alone | Access::Strict => {
+                let shared = access == Access::Strict;
+                if shared && !self.counting.acquire_in_time() {
+                    return false;
+                }
+                if shared {
+                    // Others may still give budgets back.
+                    self.in_use.fetch_sub(bytes, Ordering::AcqRel);
+                } else {
+                    let now = self.in_use.load(Ordering::Relaxed) - bytes;
+                    self.in_use.store(now, Ordering::Relaxed);
+                }
+                let mut epoch = self.epoch.load(Ordering::Relaxed);
+                if epoch & 1 == 1 {
+                    epoch += 1;
+                    self.epoch.store(epoch, Ordering::Relaxed);
+                }
+                cell.settle(epoch >> 1);
+                cell.freed.add(weight);
+                if shared {
+                    self.counting.release();
+                }
             }
         }
-        cell.settle(epoch >> 1);
-        cell.freed.add(weight);
+        true
     }
 
     /// Starts the peak anew from what is in use now, after the cells were.

@@ -17,6 +17,10 @@ pub enum Mode {
 static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
 /// Which recording this is, from 1.
 static RECORDING: AtomicU64 = AtomicU64::new(0);
+/// The recording whose books may be opened: [`RECORDING`], or [`PAUSED`].
+static GATE: AtomicU64 = AtomicU64::new(0);
+/// No recording's number: nobody opens the books.
+const PAUSED: u64 = u64::MAX;
 static PERIOD: AtomicU64 = AtomicU64::new(1);
 /// The mode now.
 #[inline]
@@ -49,7 +53,29 @@ pub(crate) fn recording() -> u64 {
 /// [`begin`].
 pub(crate) fn next() {
     stop();
-    RECORDING.fetch_add(1, Ordering::SeqCst);
+    let next = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
+    GATE.store(next, Ordering::SeqCst);
+}
+
+/// Which recording's books may be opened; another number than any recording's while they are to stay closed.
+#[inline]
+pub(crate) fn gate() -> u64 {
+    GATE.load(Ordering::Acquire)
+}
+
+/// Nobody opens the books until [`resume`].
+pub(crate) fn pause() {
+    GATE.store(PAUSED, Ordering::SeqCst);
+}
+
+/// Whether the books are to stay closed for a moment.
+pub(crate) fn is_paused() -> bool {
+    gate() == PAUSED
+}
+
+/// The books may be opened again.
+pub(crate) fn resume() {
+    GATE.store(recording(), Ordering::SeqCst);
 }
 
 /// Records from now on. A period of 1 is every allocation.

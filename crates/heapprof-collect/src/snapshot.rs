@@ -17,7 +17,7 @@ use crate::engine::{LIVE, STACKS};
 use crate::mappings::{self, Mapping};
 use crate::reason::Reason;
 use crate::sampler::{BYTE_BITS, OBJECT_BITS};
-use crate::{mode, output, status, sys, thread, walk};
+use crate::{access, mode, output, status, sys, thread, walk};
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -67,28 +67,24 @@ pub(crate) fn sums() -> Vec<Sums> {
     let add = |to: &mut [i64; 2], what: [i64; 2]| {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
-    // Frees first: one whose allocation was seen is never without it.
-    for state in thread::all() {
-        for (stack, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: cells are mapped for good and made of atomics.
-            if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
-                add(&mut sum.freed, cell.freed.get());
+    // All of one moment, or what is in use would be what was allocated meanwhile.
+    access::at_rest(|| {
+        sums.resize(STACKS.len() as usize, Sums::default());
+        for state in thread::all() {
+            for (stack, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: cells are mapped for good and made of atomics.
+                if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
+                    add(&mut sum.allocated, cell.allocated.get());
+                    add(&mut sum.freed, cell.freed.get());
+                    add(&mut sum.peak, cell.peak(&PROCESS));
+                }
+                // SAFETY: as above.
+                if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
+                    add(&mut sum.temporary, temporary.0.get());
+                }
             }
         }
-    }
-    for state in thread::all() {
-        for (stack, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: as above.
-            if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
-                add(&mut sum.allocated, cell.allocated.get());
-                add(&mut sum.peak, cell.peak(&PROCESS));
-            }
-            // SAFETY: as above.
-            if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
-                add(&mut sum.temporary, temporary.0.get());
-            }
-        }
-    }
+    });
     if !mode::is_exact() {
         let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
         let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::{DEFAULT, DUMPING, EXEC, NAMING, OPTIONS, PROCESS_ID, RAISE, RAISED, clock, go_on};
+use crate::counters::PROCESS;
 use crate::dropped::{self, DROPPED};
 use crate::lock::{self, Lock};
 use crate::output::Naming;
@@ -67,6 +68,8 @@ fn acquire_for_fork() -> bool {
 /// whoever holds the locks.
 static FORK_MASK: AtomicU64 = AtomicU64::new(0);
 static FORK_STREAMS: AtomicBool = AtomicBool::new(false);
+/// Whether it holds the lock of the sums.
+static FORK_COUNTING: AtomicBool = AtomicBool::new(false);
 
 /// Before fork: no lock of ours is held by a thread that the child will not have, or the child is told that it is torn.
 pub fn before_fork() {
@@ -91,6 +94,9 @@ pub fn before_fork() {
         // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
         whole = single_threaded() || access::share(engine::LIVE.owners());
         whole = engine::LIVE.acquire_all() && whole;
+        let counting = PROCESS.lock().acquire_for_fork();
+        FORK_COUNTING.store(counting, Ordering::Relaxed);
+        whole &= counting;
     }
     TORN.store(!whole, Ordering::Relaxed);
     if !whole {
@@ -105,6 +111,9 @@ fn let_go() -> (u64, bool) {
         FORK_STREAMS.load(Ordering::Relaxed),
     );
     engine::LIVE.release_all();
+    if FORK_COUNTING.swap(false, Ordering::Relaxed) {
+        PROCESS.lock().release();
+    }
     lock::set_forking(false);
     let held = FORK_HELD.load(Ordering::Relaxed);
     for (i, lock) in fork_locks().enumerate() {
@@ -135,6 +144,7 @@ pub fn after_fork_in_child() {
     RAISED.store(0, Ordering::Release);
     EXEC.store(i64::MIN, Ordering::Relaxed);
     go_on();
+    mode::resume();
     if !engine::is_held() {
         // What the handler interrupted may be half written, and threads that are no longer there may hold locks.
         thread::forget_other_threads();
