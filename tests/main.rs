@@ -46,6 +46,7 @@ mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
 // Command lines that can't be read.
+mod unnoticed;
 mod usage;
 // Options, arguments and standard streams that did something else.
 mod arguments;

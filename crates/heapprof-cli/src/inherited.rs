@@ -7,8 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether SIGPIPE was ignored when this process began.
-static IGNORED: AtomicBool = AtomicBool::new(false);
+/// Signals that std or we need otherwise: a child that nobody is told of can't be waited for.
+const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
+/// Whether they were ignored when this process began.
+static IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Which of the three standard streams were closed then.
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -18,13 +20,15 @@ static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static BEFORE_MAIN: extern "C" fn() = look;
 
 extern "C" fn look() {
-    // SAFETY: the structure is the one that sigaction fills; nothing is changed.
-    let ignored = unsafe {
-        let mut now: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut now) == 0
-            && now.sa_sigaction == libc::SIG_IGN
-    };
-    IGNORED.store(ignored, Ordering::Relaxed);
+    for (signal, ignored) in CHANGED.into_iter().zip(&IGNORED) {
+        // SAFETY: the structure is the one that sigaction fills; nothing is changed.
+        let is_ignored = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
+                && now.sa_sigaction == libc::SIG_IGN
+        };
+        ignored.store(is_ignored, Ordering::Relaxed);
+    }
     for (fd, closed) in (0..).zip(&CLOSED) {
         // SAFETY: asks for flags, and changes nothing.
         let is_closed = unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1;
@@ -39,7 +43,11 @@ pub(crate) fn has_stdout() -> bool {
 
 /// Has the program begin as this process did.
 pub(crate) fn pass_on(command: &mut Command) {
-    let ignored = IGNORED.load(Ordering::Relaxed);
+    let ignored: [bool; 2] = std::array::from_fn(|i| IGNORED[i].load(Ordering::Relaxed));
+    if ignored[1] {
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
     // SAFETY: the sets are valid, and nothing is blocked or unblocked.
     let (mask, none_blocked) = unsafe {
         let mut mask: libc::sigset_t = std::mem::zeroed();
@@ -50,7 +58,7 @@ pub(crate) fn pass_on(command: &mut Command) {
         )
     };
     let closed: [bool; 3] = std::array::from_fn(|fd| CLOSED[fd].load(Ordering::Relaxed));
-    if !ignored && none_blocked && closed == [false; 3] {
+    if ignored == [false; 2] && none_blocked && closed == [false; 3] {
         // std starts it as it was, and in a quicker way.
         return;
     }
@@ -58,8 +66,8 @@ pub(crate) fn pass_on(command: &mut Command) {
     // a copy of the closure's own. What is closed there is std's /dev/null.
     unsafe {
         command.pre_exec(move || {
-            if ignored {
-                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            for (signal, _) in CHANGED.into_iter().zip(ignored).filter(|(_, is)| *is) {
+                libc::signal(signal, libc::SIG_IGN);
             }
             for fd in (0..)
                 .zip(closed)

@@ -3,8 +3,9 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::live::LiveTable;
-use crate::mode;
+use crate::mode::{self, Mode};
 use crate::stacks::Stacks;
+use crate::sys;
 use crate::thread::{self, ThreadState};
 use crate::tls::{self, Block, QUIET};
 use crate::trigger;
@@ -20,6 +21,23 @@ pub(crate) fn hold_apart() {
         (*block).held = (*block).countdown;
         (*block).forking = true;
         enter(block);
+    }
+}
+
+/// In a forked child, between [`hold_apart`] and [`end_apart`]: what is drawn from here on is not what its parent and its brothers
+/// draw, whose errors would add up.
+pub(crate) fn draw_anew() {
+    // SAFETY: the block is this thread's own, and in no event.
+    unsafe {
+        let block = tls::current();
+        if let Some(state) = thread::of(block).as_ref() {
+            let random = &mut state.own().random;
+            random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
+            if mode::now() == Mode::Sampled {
+                // As good as what was left of the last one: it does not depend on how much has passed.
+                (*block).held = random.interval(mode::period());
+            }
+        }
     }
 }
 

@@ -25,6 +25,11 @@ pub(crate) fn set_forking(forking: bool) {
     FORKING.store(forking, Ordering::SeqCst);
 }
 
+/// Whether a thread that forks holds the locks.
+pub(crate) fn is_forking() -> bool {
+    FORKING.load(Ordering::SeqCst)
+}
+
 /// In a child that has one thread: from now on every lock is as good as free.
 pub(crate) fn abandon() {
     ABANDONED.store(true, Ordering::SeqCst);
@@ -111,6 +116,24 @@ impl Lock {
     #[inline]
     pub(crate) fn lock_in_time(&self) -> Option<Guard<'_>> {
         (take(&self.0) || wait_a_while(&self.0)).then(|| Guard(self))
+    }
+
+    /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds): that one may wait for malloc's own
+    /// lock, and this thread hold it, in whose midst a signal came.
+    pub(crate) fn lock_past_fork(&self, patience: i64) -> Option<Guard<'_>> {
+        let mut since = None;
+        while !take_if_free(&self.0) && !is_abandoned() {
+            if is_forking() {
+                let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+                if now - *since.get_or_insert(now) >= patience {
+                    return None;
+                }
+            } else {
+                since = None;
+            }
+            sys::nap();
+        }
+        Some(Guard(self))
     }
 
     /// Takes the lock for fork, unless it is held for seconds.

@@ -226,10 +226,22 @@ pub(crate) fn write(
     path: &CStr,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), i32> {
+    if sys::is_special(path) {
+        // A device or a pipe can't be replaced, only written to. A pipe that nobody reads from is an error.
+        let file = File::open(path, libc::O_WRONLY | libc::O_NONBLOCK, 0)?;
+        file.wait_for_room();
+        let mut file = BufWriter::with_capacity(64 << 10, file);
+        let filled = fill(&mut file).and_then(|()| file.flush());
+        let (file, _) = file.into_parts();
+        drop(file);
+        return filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO));
+    }
     let mut beside = path.to_bytes().to_vec();
-    beside.extend_from_slice(format!(".{}.tmp", sys::process_id()).as_bytes());
+    // Processes of several namespaces may have the same number.
+    let now = sys::nanoseconds(libc::CLOCK_REALTIME) as u32;
+    beside.extend_from_slice(format!(".{}-{now:08x}.tmp", sys::process_id()).as_bytes());
     let beside = CString::new(beside).map_err(|_| libc::EINVAL)?;
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
     let file = File::open(&beside, flags, 0o666)?;
     let mut file = BufWriter::with_capacity(64 << 10, file);
     let filled = fill(&mut file).and_then(|()| file.flush());

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use crate::apart::{self, guarded};
-use crate::lock::{self, Lock, Locked};
+use crate::lock::{self, Guard, Lock, Locked};
 use crate::mode::{self, Mode};
 use crate::options::{Format, LONGEST_PERIOD, Options};
 use crate::output::{self, Naming};
 use crate::reason::Reason;
 use crate::snapshot::Totals;
-pub use clock::end as end_clock;
+pub use clock::{end as end_clock, hold as hold_clock, let_go as let_clock_go};
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 
 use crate::{access, arena, begin, snapshot, stack_switch, sys, text, thread, trigger};
@@ -155,14 +155,66 @@ pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error>
     }
     // A handler that ended or left the dump half-way would leave its locks behind.
     guarded(|| {
-        let result = dump_held(reason, path);
-        // What nobody asked for may come when there is something else to do.
-        let is_put_off = reason.is_automatic() && matches!(result, Err(Error::Busy));
-        if let Some(tell) = TELL.get().filter(|_| !is_put_off) {
-            tell(&result);
-        }
-        result
+        let held = hold(reason, lock::patience());
+        held.map_or(Err(Error::Busy), |_held| make(reason, path))
     })
+}
+
+/// What became of a dump that nobody wants to know the path of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dumped {
+    /// It is written.
+    Written,
+    /// It is not.
+    Failed,
+    /// It is not, but should be once another thread's fork is over.
+    Later,
+}
+
+/// Writes a dump for its own sake, also from a signal's handler. A thread that forks is waited for as long as `patience` says, in
+/// nanoseconds.
+fn dump_only(reason: Reason, patience: i64) -> Dumped {
+    if !is_own_process() {
+        return Dumped::Failed;
+    }
+    guarded(|| {
+        let Some(_held) = hold(reason, patience) else {
+            // Who ends waits for anything but a fork.
+            return match reason.is_last() || lock::is_forking() {
+                true => Dumped::Later,
+                false => Dumped::Failed,
+            };
+        };
+        // The path is freed while forks wait: they take the allocator's lock as well.
+        match make(reason, None).is_ok() {
+            true => Dumped::Written,
+            false => Dumped::Failed,
+        }
+    })
+}
+
+/// As [`dump`], where nobody wants to know the path.
+pub fn dump_at_end(reason: Reason) {
+    dump_only(reason, lock::patience());
+}
+
+/// The right to dump.
+fn hold(reason: Reason, patience: i64) -> Option<Guard<'static>> {
+    match reason.is_last() {
+        true => DUMPING.lock_past_fork(patience),
+        false => DUMPING.try_lock(),
+    }
+}
+
+/// Makes a dump, and tells of it. The caller [`hold`]s.
+fn make(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    let result = make_in_silence(reason, path);
+    // What nobody asked for may come when there is something else to do.
+    let is_put_off = reason.is_automatic() && matches!(result, Err(Error::Busy));
+    if let Some(tell) = TELL.get().filter(|_| !is_put_off) {
+        tell(&result);
+    }
+    result
 }
 
 /// Who is told what became of each dump.
@@ -173,15 +225,7 @@ pub fn on_dump(tell: fn(&Result<CString, Error>)) {
     let _ = TELL.set(tell);
 }
 
-fn dump_held(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
-    let held = if reason.is_last() {
-        Some(DUMPING.lock())
-    } else {
-        DUMPING.try_lock()
-    };
-    let Some(_held) = held else {
-        return Err(Error::Busy);
-    };
+fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let is_end = reason.ends_program();
     if ENDED.fetch_or(is_end, Ordering::AcqRel) && !reason.is_last() && reason != Reason::Request {
         // What is still running has its last profile already.
@@ -301,11 +345,21 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
 /// Does what was asked for in the middle of an event.
 fn do_pending(reason: Reason) {
     let mask = sys::block_signals();
-    if dump(reason).is_err() {
+    let became = match lock::is_forking() {
+        true => Dumped::Later,
+        false => dump_only(reason, 0),
+    };
+    match became {
+        Dumped::Written => {}
         // The limits that asked were switched off.
-        trigger::rearm();
+        Dumped::Failed => trigger::rearm(),
+        // By whoever forks, or who comes next.
+        Dumped::Later => trigger::ask(reason),
     }
     sys::restore_signals(mask);
+    if became == Dumped::Later || reason != Reason::Terminated {
+        return;
+    }
     // A signal asked: its own work.
     let signal = RAISE.swap(0, Ordering::AcqRel);
     if signal != 0 {
@@ -315,24 +369,24 @@ fn do_pending(reason: Reason) {
 
 /// Ends the program, but in the middle of no other thread's dump.
 fn end_by(signal: i32) {
-    let _dumping = DUMPING.lock();
+    let _dumping = DUMPING.lock_past_fork(lock::patience());
     raise_default(signal);
 }
 
-/// Dumps at once if this thread is not inside the collector, else just after.
-fn dump_or_ask(reason: Reason) {
-    if apart::is_apart() {
+/// Dumps at once, or has it done just after what is under way: an event of this thread, or another one's fork. For handlers.
+fn dump_or_ask(reason: Reason) -> bool {
+    let later = apart::is_apart() || lock::is_forking() || dump_only(reason, 0) == Dumped::Later;
+    if later {
         trigger::ask(reason);
-    } else {
-        let _ = dump(reason);
     }
+    !later
 }
 
 /// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock of the program's.
 pub fn dump_from_signal() {
     let mask = sys::block_signals();
     if is_own_process() && is_running() {
-        dump_or_ask(Reason::Signal);
+        let _ = dump_or_ask(Reason::Signal);
     }
     sys::restore_signals(mask);
 }
@@ -353,11 +407,10 @@ pub fn end_from_signal(signal: i32) {
         if first.is_err_and(|first| now - first > PATIENCE) {
             raise_default(signal);
         }
-        trigger::ask(Reason::Terminated);
-        return;
     }
-    let _ = dump(Reason::Terminated);
-    end_by(signal);
+    if dump_or_ask(Reason::Terminated) {
+        end_by(signal);
+    }
 }
 
 /// Lets a signal do what it does by default: mostly, end the process.

@@ -45,14 +45,55 @@ impl Random {
 
     /// Bytes until the next sample, `period` on average.
     pub(crate) fn interval(&mut self, period: u64) -> u64 {
-        // In (0, 1]: never the logarithm of zero.
-        let u = ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        (-ln(u) * period as f64) as u64
+        let random = self.next() >> 11;
+        let mut interval = 0;
+        undisturbed(&mut || interval = exponential(random, period));
+        interval
     }
 }
 
 /// What a sampled allocation of `size` bytes stands for.
 pub(crate) fn weight(size: u64, period: u64) -> Weight {
+    let mut weight = Weight {
+        objects: 0,
+        bytes: 0,
+    };
+    undisturbed(&mut || weight = weigh(size, period));
+    weight
+}
+
+/// Calculates by the rules that every program starts with, and leaves the program's own: it may round otherwise, trap what is not exact,
+/// or look afterwards whether something was not.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn undisturbed(calculate: &mut dyn FnMut()) {
+    let (mut kept, usual) = (0u32, 0x1f80u32);
+    // SAFETY: the register is read, set to what it is at a program's start, and set back; what is calculated is behind a call.
+    unsafe {
+        std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut kept, options(nostack));
+        std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const usual, options(nostack));
+    }
+    calculate();
+    // SAFETY: as above.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const kept, options(nostack)) };
+}
+
+/// Elsewhere by the program's.
+#[cfg(not(target_arch = "x86_64"))]
+fn undisturbed(calculate: &mut dyn FnMut()) {
+    calculate();
+}
+
+/// Bytes until the next sample, of 53 random bits.
+#[inline(never)]
+fn exponential(random: u64, period: u64) -> u64 {
+    // In (0, 1]: never the logarithm of zero.
+    let u = (random + 1) as f64 / (1u64 << 53) as f64;
+    (-ln(u) * period as f64) as u64
+}
+
+#[inline(never)]
+fn weigh(size: u64, period: u64) -> Weight {
     let p = one_minus_exp_minus((size as f64 + 1.0) / period as f64);
     let round = |x: f64| (x + 0.5) as u64;
     Weight {

@@ -29,3 +29,12 @@ pub(crate) fn is_deserted() -> bool {
     // The ended main thread is counted until the process ends.
     ended && line(b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n.trim_ascii()))
 }
+
+/// The exit code of the main thread, which has ended: 0 where libc ended it.
+pub(crate) fn code_of_main_thread() -> u8 {
+    let text = sys::read_file(c"/proc/self/stat");
+    // The last field is a wait status; the program's name, in front, may hold anything.
+    let last = text.trim_ascii().rsplit(|&b| b == b' ').next();
+    let status = last.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u32>().ok());
+    (status.unwrap_or(0) >> 8) as u8
+}

@@ -274,8 +274,34 @@ impl File {
         if fd < 0 {
             Err(-fd as i32)
         } else {
-            Ok(Self(fd as i32))
+            Ok(Self(fd as i32).out_of_the_way())
         }
+    }
+
+    /// The same file by a number that the program does not come to: it may close all that it does not know, go on using one
+    /// that it closed, and have its own files at once where ours was.
+    fn out_of_the_way(self) -> Self {
+        const FIRST: usize = 200;
+        let args = [
+            self.0 as usize,
+            libc::F_DUPFD_CLOEXEC as usize,
+            FIRST,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the file is ours. The kernel refuses a number beyond the process's limit.
+        match unsafe { call(libc::SYS_fcntl, args) } {
+            high if high >= 0 => Self(high as i32),
+            _ => self,
+        }
+    }
+
+    /// From now on writes wait for room, in a file that was opened without waiting.
+    pub(crate) fn wait_for_room(&self) {
+        let args = [self.0 as usize, libc::F_SETFL as usize, 0, 0, 0, 0];
+        // SAFETY: the file is ours.
+        unsafe { call(libc::SYS_fcntl, args) };
     }
 
     /// Reads what comes next; 0 at the end and on errors.
@@ -404,6 +430,21 @@ pub(crate) fn leave_files() {
             call(libc::SYS_close_range, [0, 1, 0, 0, 0, 0]);
         }
     }
+}
+
+/// Whether there is something at a path that is neither a file nor a folder: a device, a pipe, a socket, or a link to one.
+pub(crate) fn is_special(path: &CStr) -> bool {
+    // SAFETY: the path ends in a zero byte, and the kernel writes no more than its structure.
+    let kind = unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        let (at, to) = (libc::AT_FDCWD as usize, &raw mut found as usize);
+        let args = [at, path.as_ptr() as usize, to, 0, 0, 0];
+        if call(libc::SYS_newfstatat, args) < 0 {
+            return false;
+        }
+        found.st_mode & libc::S_IFMT
+    };
+    !matches!(kind, libc::S_IFREG | libc::S_IFDIR)
 }
 
 /// Renames a file; the error is an errno.

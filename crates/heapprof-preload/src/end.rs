@@ -18,8 +18,7 @@ const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
 fn dump(reason: Reason) {
-    // The path is freed by our allocator, whose lock a signal that dumps must not find taken.
-    collect::guarded(|| drop(collect::dump(reason)));
+    collect::dump_at_end(reason);
 }
 
 /// Whether the last dump was made, or is being made.
@@ -227,6 +226,7 @@ pub fn prepare() {
         &ASSERT_FAIL,
         &DAEMON,
         &DLCLOSE,
+        &REGISTER_ATFORK,
         &EXIT,
         &ALIGNED_ALLOC,
     ];
@@ -249,6 +249,25 @@ pub fn register() {
             __cxa_atexit(at_exit, none, none);
         }
         libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+    }
+}
+
+/// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait for the library's locks there,
+/// with ours not taken yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __register_atfork(
+    prepare: *const c_void,
+    parent: *const c_void,
+    child: *const c_void,
+    dso: *mut c_void,
+) -> c_int {
+    type RegisterAtfork =
+        unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
+    crate::start::begin_early();
+    // SAFETY: libc's own, with what it was called with.
+    unsafe {
+        let real = REGISTER_ATFORK.or_missing();
+        std::mem::transmute::<*const c_void, RegisterAtfork>(real)(prepare, parent, child, dso)
     }
 }
 
@@ -293,6 +312,7 @@ static DAEMON: Behind = Behind::new(c"daemon");
 static EXIT: Behind = Behind::new(c"_exit");
 static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
 static DLCLOSE: Behind = Behind::new(c"dlclose");
+static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
 
 /// daemon: libc's ends this process by an exit of its own, and its child goes on.
 #[unsafe(no_mangle)]

@@ -30,7 +30,7 @@ unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     }
 }
 
-/// Before syscall, for the numbers that may install a filter.
+/// Before syscall, for the numbers that may install a filter, and those that a process with two threads may be denied.
 unsafe extern "C" fn before_syscall(
     number: libc::c_long,
     first: usize,
@@ -48,6 +48,7 @@ unsafe extern "C" fn before_syscall(
         }
         // SAFETY: it reads its arguments.
         libc::SYS_prctl => unsafe { before_prctl(first as c_int, second, third) },
+        libc::SYS_unshare | libc::SYS_setns => collect::end_clock(),
         _ => {}
     }
 }
@@ -76,7 +77,7 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
 
 announced!(prctl, before_prctl, BEHIND, 1);
 
-/// syscall, which futexes of whole runtimes come by: a few comparisons, for all but two numbers.
+/// syscall, which futexes of whole runtimes come by: a few comparisons, for all but four numbers.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() -> isize {
@@ -85,6 +86,10 @@ pub unsafe extern "C" fn syscall() -> isize {
         "cmp rdi, {seccomp}",
         "je 2f",
         "cmp rdi, {prctl}",
+        "je 2f",
+        "cmp rdi, {unshare}",
+        "je 2f",
+        "cmp rdi, {setns}",
         "je 2f",
         "mov r11, qword ptr [rip + {table} + {at} + {found}]",
         "test r11, r11",
@@ -95,6 +100,8 @@ pub unsafe extern "C" fn syscall() -> isize {
         ".cfi_endproc",
         seccomp = const libc::SYS_seccomp,
         prctl = const libc::SYS_prctl,
+        unshare = const libc::SYS_unshare,
+        setns = const libc::SYS_setns,
         table = sym BEHIND,
         at = const SYSCALL * size_of::<Behind>(),
         found = const Behind::FOUND,

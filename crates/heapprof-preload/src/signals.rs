@@ -157,7 +157,8 @@ pub unsafe extern "C" fn sigaction(
     // SAFETY: sigaction's contract: null, or valid structures.
     unsafe {
         let bit = bit(signal);
-        if WANTED.load(Ordering::Acquire) & bit == 0 {
+        // A vfork child has handlers of its own, and this memory with its parent.
+        if WANTED.load(Ordering::Acquire) & bit == 0 || !collect::is_own_process() {
             return passed_on(signal, new, old);
         }
         let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
@@ -185,12 +186,14 @@ pub unsafe extern "C" fn sigaction(
 static SIGACTION: Behind = Behind::new(c"sigaction");
 static SIGNAL: Behind = Behind::new(c"signal");
 static SYSV_SIGNAL: Behind = Behind::new(c"__sysv_signal");
+static SIGINTERRUPT: Behind = Behind::new(c"siginterrupt");
 
 /// Looks up what stands behind ours. At the start.
 pub fn prepare() {
     SIGACTION.find();
     SIGNAL.find();
     SYSV_SIGNAL.find();
+    SIGINTERRUPT.find();
 }
 
 /// signal and its like, by way of sigaction for the signals that we want.
@@ -219,7 +222,28 @@ unsafe fn set(real: &Behind, signal: c_int, handler: usize, flags: c_int) -> usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     // SAFETY: signal's contract.
-    unsafe { set(&SIGNAL, signal, handler, libc::SA_RESTART) }
+    let interrupts = INTERRUPT.load(Ordering::Relaxed) & bit(signal) != 0;
+    let flags = if interrupts { 0 } else { libc::SA_RESTART };
+    // SAFETY: signal's contract.
+    unsafe { set(&SIGNAL, signal, handler, flags) }
+}
+
+/// The signals whose handlers, set by `signal`, interrupt system calls.
+static INTERRUPT: AtomicU64 = AtomicU64::new(0);
+
+/// siginterrupt: libc's own signal asks what it said.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
+    type Siginterrupt = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    match interrupt {
+        0 => INTERRUPT.fetch_and(!bit(signal), Ordering::Relaxed),
+        _ => INTERRUPT.fetch_or(bit(signal), Ordering::Relaxed),
+    };
+    // SAFETY: libc's own.
+    unsafe {
+        let real = SIGINTERRUPT.or_missing();
+        std::mem::transmute::<*const c_void, Siginterrupt>(real)(signal, interrupt)
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -25,6 +25,12 @@ pub fn at_first_allocation(caller: *const c_void) {
     if collect::is_apart() {
         return;
     }
+    // It may come from a function that chooses another one while the loader binds them.
+    collect::hold_clock();
+    begin_once(caller);
+}
+
+fn begin_once(caller: *const c_void) {
     collect::apart(|| {
         // The allocator behind us must be known before anything is passed on to it.
         real::find();
@@ -47,7 +53,16 @@ pub fn at_first_allocation(caller: *const c_void) {
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    at_first_allocation(constructor as *const c_void);
+    begin_early();
+}
+
+/// Begins where the program does not allocate.
+pub fn begin_early() {
+    if collect::is_apart() {
+        return;
+    }
+    begin_once(begin_early as *const c_void);
+    collect::let_clock_go();
     if !is_secure() {
         end::register();
     }

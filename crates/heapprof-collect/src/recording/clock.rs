@@ -4,7 +4,7 @@
 //! before such calls the thread ends ([`end`]). And each dump is made by a thread without the program's open files, for the
 //! program may close all numbers that it does not know, and open its own files by them.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use super::{Error, OPTIONS, dump, is_running};
 use crate::options::Triggers;
@@ -26,6 +26,26 @@ static ENDING: AtomicU32 = AtomicU32::new(0);
 /// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for this thread.
 const SLICE: u32 = 100;
 
+/// Whether there can be no threads yet.
+static HELD: AtomicBool = AtomicBool::new(false);
+
+/// The loader is still at work: there can be no threads until [`let_go`].
+pub fn hold() {
+    HELD.store(true, Ordering::Relaxed);
+}
+
+/// There can be threads from now on.
+pub fn let_go() {
+    if HELD.swap(false, Ordering::Relaxed) && is_running() {
+        apart::guarded(|| {
+            if let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
+                trigger::stop_counting();
+                start(&triggers);
+            }
+        });
+    }
+}
+
 /// Dumps on the interval of these triggers from now on, if they have one.
 pub(super) fn start(triggers: &Triggers) {
     let Some(interval) = triggers.interval else {
@@ -35,6 +55,10 @@ pub(super) fn start(triggers: &Triggers) {
     let ms = u32::try_from(interval.as_millis())
         .unwrap_or(u32::MAX)
         .max(1);
+    if HELD.load(Ordering::Relaxed) {
+        trigger::count_time_inline(triggers);
+        return;
+    }
     if INTERVAL_MS.swap(ms, Ordering::Relaxed) != 0 {
         // It goes on with the new interval.
         return;
@@ -161,9 +185,15 @@ extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
             if unlooked >= SLICE {
                 unlooked = 0;
                 if status::is_deserted() {
-                    // The main thread is gone and so are all others: without us the process would have ended.
-                    // SAFETY: what libc does when the last thread ends.
-                    unsafe { libc::exit(0) };
+                    // All others are gone: without us the process would have ended.
+                    let code = status::code_of_main_thread();
+                    if code != 0 {
+                        // By a bare system call: the last thread's code is the process's.
+                        // SAFETY: it ends this thread, of which nothing is needed any more.
+                        unsafe { sys::call(libc::SYS_exit, [usize::from(code), 0, 0, 0, 0, 0]) };
+                    }
+                    // libc calls exit after this one, where it ended the others.
+                    break;
                 }
             }
             if slept >= ms && ROUND.load(Ordering::Relaxed) == round {

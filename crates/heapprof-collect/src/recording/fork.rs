@@ -165,6 +165,7 @@ pub fn after_fork_in_child() {
     access::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     if !torn {
+        engine::draw_anew();
         begin::rebase();
         snapshot::begin();
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, getpid, getsid, kill_process, waitid,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
@@ -49,7 +51,9 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             }
             // A terminal sends what its keys mean to all of its process group, so the program has got it already.
             let by_kernel = info.si_code == libc::SI_KERNEL;
-            if !(by_kernel && is_in_our_group(pid))
+            // Of a hangup the kernel tells the session's leader alone.
+            let is_for_all = by_kernel && !(info.si_signo == SIGHUP && leads_session());
+            if !(is_for_all && is_in_our_group(pid))
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
                 let _ = kill_process(pid, signal);
@@ -68,6 +72,10 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
         signal,
         process,
     })
+}
+
+fn leads_session() -> bool {
+    getsid(None).is_ok_and(|session| session == getpid())
 }
 
 fn is_in_our_group(process: Pid) -> bool {

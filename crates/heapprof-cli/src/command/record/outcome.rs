@@ -24,8 +24,8 @@ pub(super) fn report(
     for failed in failed {
         messages::note(&failed.text());
     }
-    // An exec that failed takes its profile back.
-    written.retain(|one| one.path.exists());
+    // An exec that failed takes its profile back. What went into a pipe is there no more.
+    written.retain(|one| one.path.is_file());
     let left_own = written.iter().any(|one| one.process == ended.process);
     // The last is not always the latest: what it waits for may go on meanwhile.
     let of_main = |one: &&Written| one.process == ended.process;

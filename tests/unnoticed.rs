@@ -1,0 +1,252 @@
+//! What a recorded program must not notice, each found by an attack: small programs, bare and recorded in both modes.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::built::{build, have};
+use crate::harness::command;
+
+/// Output and exit code of a command that may take no longer than a minute.
+fn ends(mut command: Command) -> (String, Option<i32>) {
+    command.stdout(std::process::Stdio::piped());
+    let (mut child, begin) = (command.spawn().unwrap(), Instant::now());
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("{command:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text, output.status.code())
+}
+
+/// Runs a program bare and recorded, with more options, several times.
+fn unnoticed(folder: &Path, program: &Path, options: &[&str], rounds: usize) {
+    let bare = ends(Command::new(program));
+    for mode in [&["--exact"][..], &["--period", "512KiB"]] {
+        for _ in 0..rounds {
+            let mut command = command(folder);
+            command.args(["record", "--no-symbolize", "-o", "out/"]);
+            command.args(mode).args(options).arg("--").arg(program);
+            command.stderr(std::process::Stdio::null());
+            assert_eq!(ends(command), bare, "{mode:?}");
+        }
+    }
+}
+
+fn check(source: &str, compiler: &str, options: &[&str], rounds: usize) {
+    if have(&["gcc"]) {
+        let built = build(source, compiler);
+        unnoticed(built.folder.path(), &built.program, options, rounds);
+    }
+}
+
+/// Its handlers run before ours, which then waited for a thread that waited for its lock.
+#[test]
+fn fork_handlers_of_a_library_s_constructor() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let library = r"
+#include <pthread.h>
+#include <stdlib.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void before(void) { pthread_mutex_lock(&lock); }
+static void after(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void begin(void) { pthread_atfork(before, after, after); }
+void work(void) {
+    pthread_mutex_lock(&lock);
+    free(realloc(malloc(100), 2000));
+    pthread_mutex_unlock(&lock);
+}
+";
+    let program = r"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+void work(void);
+static void *loop(void *unused) { for (;;) work(); }
+int main(void) {
+    pthread_t thread;
+    for (int i = 0; i < 2; i++) pthread_create(&thread, 0, loop, 0);
+    for (int i = 0; i < 200; i++) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        waitpid(child, 0, 0);
+    }
+}
+";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("work.c"), library).unwrap();
+    let so = folder.path().join("libwork.so");
+    let made = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&so, &folder.path().join("work.c")])
+        .status();
+    assert!(made.unwrap().success());
+    let there = folder.path().display();
+    let built = build(
+        program,
+        &format!("gcc -L{there} -Wl,-rpath,{there} -Wl,--no-as-needed -lwork -pthread"),
+    );
+    unnoticed(
+        built.folder.path(),
+        &built.program,
+        &["--follow-children", "no"],
+        2,
+    );
+}
+
+/// The handler's thread may stand in malloc, whose lock the thread that forks waits for with ours in its hands.
+#[test]
+fn signals_that_dump_or_end_beside_forks() {
+    let source = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *work(void *unused) { for (;;) free(realloc(malloc(3000), 90000)); }
+static void *forks(void *unused) {
+    for (;;) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        waitpid(child, 0, 0);
+    }
+}
+int main(int argc, char **argv) {
+    pthread_t thread[3];
+    pthread_create(thread, 0, work, 0);
+    pthread_create(thread + 1, 0, work, 0);
+    pthread_create(thread + 2, 0, forks, 0);
+    for (int i = 0; i < 60; i++) {
+        usleep(3000);
+        pthread_kill(thread[i % 2], SIGURG);
+    }
+    puts("before");
+    fflush(stdout);
+    pthread_kill(thread[0], SIGTERM);
+    sleep(30);
+}
+"#;
+    // SIGURG does nothing in a program that nobody records.
+    let options = ["--follow-children", "no", "--on-signal", "URG"];
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(source, "gcc -O1 -pthread");
+    let folder = built.folder.path();
+    for mode in [&["--exact"][..], &["--period", "512KiB"]] {
+        for _ in 0..5 {
+            let mut command = command(folder);
+            command.args(["record", "--no-symbolize", "-o", "end.pb.gz"]);
+            command
+                .args(mode)
+                .args(options)
+                .arg("--")
+                .arg(&built.program);
+            command.stderr(std::process::Stdio::null());
+            assert_eq!(
+                ends(command),
+                ("before\n".to_string(), Some(143)),
+                "{mode:?}"
+            );
+            let last = folder.join("end.pb.gz");
+            assert!(last.is_file(), "no last profile");
+            std::fs::remove_file(last).unwrap();
+        }
+    }
+}
+
+/// Sampling calculates; the program may trap what is not exact, round otherwise, or look at the flags.
+#[test]
+fn floating_point_is_the_program_s() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <fenv.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    feclearexcept(FE_ALL_EXCEPT);
+    for (int i = 0; i < 3000; i++) free(malloc(5000));
+    printf("%d\n", fetestexcept(FE_ALL_EXCEPT));
+    feenableexcept(FE_INEXACT | FE_UNDERFLOW);
+    fesetround(FE_UPWARD);
+    for (int i = 0; i < 3000; i++) free(malloc(5000));
+    printf("%d\n", fegetround());
+}
+"#;
+    check(source, "gcc -O1 -Wl,--no-as-needed -lm", &[], 1);
+}
+
+/// What `siginterrupt` says holds for `signal`; a thread of ours changes no exit code and no namespace.
+#[test]
+fn signals_codes_and_namespaces() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void handler(int signal) { }
+int main(void) {
+    int ends[2];
+    char byte;
+    free(malloc(1000));
+    signal(SIGCHLD, SIG_IGN);
+    siginterrupt(SIGTERM, 1);
+    signal(SIGTERM, handler);
+    if (pipe(ends)) return 1;
+    pid_t parent = getpid();
+    if (fork() == 0) {
+        usleep(100000);
+        kill(parent, SIGTERM);
+        _exit(0);
+    }
+    errno = 0;
+    long got = read(ends[0], &byte, 1);
+    printf("%ld %d\n", got, errno == EINTR);
+    printf("%ld\n", syscall(SYS_unshare, CLONE_FS | CLONE_SIGHAND | CLONE_VM));
+    fflush(stdout);
+    syscall(SYS_exit, 7);
+}
+"#;
+    check(source, "gcc -O1", &["--interval", "10s"], 2);
+}
+
+/// Devices and pipes are written to; what a dump's name leads to is not replaced.
+#[test]
+fn a_dump_into_a_pipe() {
+    if !have(&["gcc", "mkfifo"]) {
+        return;
+    }
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    int nobody = dump("pipe");
+    FILE *reader = popen("head -c 2 pipe | od -An -tx1", "r");
+    char text[20] = "";
+    int done;
+    while ((done = dump("pipe")) != 0) {}
+    fgets(text, sizeof text, reader);
+    printf("%d %d%s", nobody != 0, done, text);
+}
+"#;
+    let built = build(source, "gcc -O1 -Wl,--no-as-needed -ldl");
+    built.run("mkfifo pipe");
+    let mut command = command(built.folder.path());
+    command.args(["record", "--exact", "--follow-children", "no", "./program"]);
+    let (text, code) = ends(command);
+    assert_eq!((text.as_str(), code), ("1 0 1f 8b\n", Some(0)));
+}
