@@ -28,6 +28,11 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
+    /// Events that the books lack although nothing in the program stood in the way.
+    pub(crate) fn lost(&self) -> u64 {
+        self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
+    }
+
     /// Nothing was dropped yet, of a recording that begins. What became of children is the process's own.
     pub(crate) fn clear(&self) {
         let of_recording = [

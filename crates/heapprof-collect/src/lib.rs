@@ -18,6 +18,7 @@ mod dropped;
 mod engine;
 mod event;
 mod filter;
+mod floating_point;
 mod frame;
 mod image;
 mod known;

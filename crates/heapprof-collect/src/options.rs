@@ -41,7 +41,7 @@ pub struct Output {
     /// Process that started the recording; its child is the main process.
     pub parent: Option<i32>,
     /// File to which each dump adds an entry, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether
-    /// it is exact, bytes in use, peak bytes, stacks, path; or `!`, errno and path, or `!` and a text.
+    /// it is exact, bytes in use, peak bytes, stacks, events lost, path; or `!`, errno and path, or `!` and a text.
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use crate::apart::{self, guarded};
+use crate::dropped::DROPPED;
 use crate::lock::{self, Guard, Lock, Locked};
 use crate::mode::{self, Mode};
 use crate::options::{Format, LONGEST_PERIOD, Options};
@@ -293,7 +294,7 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
 /// What the list of dumps says of one, so that nobody has to read it for that.
 fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
     let mut line = format!(
-        "{} {} {} {} {} {} ",
+        "{} {} {} {} {} {} {} ",
         sys::process_id(),
         match reason {
             Reason::Exec => 2,
@@ -303,6 +304,7 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
         totals.in_use,
         totals.peak,
         totals.stacks,
+        DROPPED.lost(),
     )
     .into_bytes();
     line.extend_from_slice(path.to_bytes());

@@ -5,6 +5,7 @@
 //! what keeps stacks of mixed sizes unbiased (jemalloc, doc_internal/PROFILING_INTERNALS.md).
 
 use crate::counters::Weight;
+use crate::floating_point::undisturbed;
 use crate::{mode, sys};
 
 /// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
@@ -60,28 +61,6 @@ pub(crate) fn weight(size: u64, period: u64) -> Weight {
     };
     undisturbed(&mut || weight = weigh(size, period));
     weight
-}
-
-/// Calculates by the rules that every program starts with, and leaves the program's own: it may round otherwise, trap what is not exact,
-/// or look afterwards whether something was not.
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-fn undisturbed(calculate: &mut dyn FnMut()) {
-    let (mut kept, usual) = (0u32, 0x1f80u32);
-    // SAFETY: the register is read, set to what it is at a program's start, and set back; what is calculated is behind a call.
-    unsafe {
-        std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut kept, options(nostack));
-        std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const usual, options(nostack));
-    }
-    calculate();
-    // SAFETY: as above.
-    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const kept, options(nostack)) };
-}
-
-/// Elsewhere by the program's.
-#[cfg(not(target_arch = "x86_64"))]
-fn undisturbed(calculate: &mut dyn FnMut()) {
-    calculate();
 }
 
 /// Bytes until the next sample, of 53 random bits.

@@ -226,7 +226,6 @@ pub fn prepare() {
         &ASSERT_FAIL,
         &DAEMON,
         &DLCLOSE,
-        &REGISTER_ATFORK,
         &EXIT,
         &ALIGNED_ALLOC,
     ];
@@ -249,25 +248,6 @@ pub fn register() {
             __cxa_atexit(at_exit, none, none);
         }
         libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
-    }
-}
-
-/// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait for the library's locks there,
-/// with ours not taken yet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __register_atfork(
-    prepare: *const c_void,
-    parent: *const c_void,
-    child: *const c_void,
-    dso: *mut c_void,
-) -> c_int {
-    type RegisterAtfork =
-        unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
-    crate::start::begin_early();
-    // SAFETY: libc's own, with what it was called with.
-    unsafe {
-        let real = REGISTER_ATFORK.or_missing();
-        std::mem::transmute::<*const c_void, RegisterAtfork>(real)(prepare, parent, child, dso)
     }
 }
 
@@ -312,7 +292,6 @@ static DAEMON: Behind = Behind::new(c"daemon");
 static EXIT: Behind = Behind::new(c"_exit");
 static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
 static DLCLOSE: Behind = Behind::new(c"dlclose");
-static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
 
 /// daemon: libc's ends this process by an exit of its own, and its child goes on.
 #[unsafe(no_mangle)]

@@ -11,6 +11,7 @@ mod end;
 mod environment;
 mod family;
 mod fast_path;
+mod fork;
 mod hook;
 mod identity;
 mod mapped;

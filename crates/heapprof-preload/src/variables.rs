@@ -88,7 +88,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_LIST",
         "path",
-        "Set by `heapprof record`: a file that gets an entry for each dump, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in use, peak bytes, stacks, path; or for one that was not written `!`, its errno and its path.",
+        "Set by `heapprof record`: a file that gets an entry for each dump, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in use, peak bytes, stacks, events lost, path; or for one that was not written `!`, its errno and its path.",
     ),
     variable(
         "HEAPPROFILE",

@@ -60,7 +60,13 @@ pub(super) fn report(
     if let Some(addresses) = addresses {
         messages::note(&addresses);
     }
-    if main.stacks == 0 {
+    if main.lost > 0 {
+        messages::note(&format!(
+            "{} allocations and frees could not be recorded, so the numbers are too low or too high; heapprof info {} says why",
+            main.lost,
+            quoted(&path)
+        ));
+    } else if main.stacks == 0 {
         match own_allocator(main) {
             Some(reason) => messages::note(&reason),
             None if written.iter().all(|one| one.stacks == 0) && !main.is_exact => messages::note(

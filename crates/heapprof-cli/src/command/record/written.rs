@@ -21,6 +21,8 @@ pub(super) struct Written {
     pub(super) peak: i64,
     /// Stacks that have a value.
     pub(super) stacks: usize,
+    /// Events that could not be recorded.
+    pub(super) lost: u64,
     pub(super) path: PathBuf,
 }
 
@@ -91,7 +93,7 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
 
 /// An entry's path as it stands there, and the entry.
 fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
-    let mut fields = entry.splitn(7, |&b| b == b' ');
+    let mut fields = entry.splitn(8, |&b| b == b' ');
     let mut number = || {
         std::str::from_utf8(fields.next()?)
             .ok()?
@@ -99,7 +101,7 @@ fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
             .ok()
     };
     let (process, when, is_exact) = (number()?, number()?, number()?);
-    let (in_use, peak, stacks) = (number()?, number()?, number()?);
+    let (in_use, peak, stacks, lost) = (number()?, number()?, number()?, number()?);
     let path = fields.next()?;
     let written = Written {
         process: process.try_into().ok()?,
@@ -109,6 +111,7 @@ fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
         in_use,
         peak,
         stacks: stacks.try_into().ok()?,
+        lost: lost.try_into().ok()?,
         path: OsStr::from_bytes(path).into(),
     };
     Some((path, written))
@@ -121,15 +124,15 @@ mod tests {
     #[test]
     fn a_name_written_twice_is_what_it_was_the_last_time() {
         let list = [
-            "7 0 1 10 20 2 /tmp/a\nb.pb.gz",
+            "7 0 1 10 20 2 0 /tmp/a\nb.pb.gz",
             "!28 /tmp/c d",
             "!no room",
-            "8 1 0 1 1 1 /tmp/c.pb.gz",
+            "8 1 0 1 1 1 0 /tmp/c.pb.gz",
             "!no room",
             "junk",
             "!28 /tmp/d",
             "!13 /tmp/e",
-            "7 1 1 0 30 3 /tmp/a\nb.pb.gz",
+            "7 1 1 0 30 3 0 /tmp/a\nb.pb.gz",
         ];
         let list = list.join("\0");
         let (written, failed) = read(list.as_bytes());

@@ -1,0 +1,27 @@
+//! Fork handlers of the program's libraries: they are registered behind ours.
+
+use std::ffi::{c_int, c_void};
+
+use crate::real::Behind;
+use crate::start;
+
+static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
+
+/// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait for the library's locks there,
+/// with ours not taken yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __register_atfork(
+    prepare: *const c_void,
+    parent: *const c_void,
+    child: *const c_void,
+    dso: *mut c_void,
+) -> c_int {
+    type RegisterAtfork =
+        unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
+    start::begin_early();
+    // SAFETY: libc's own, with what it was called with.
+    unsafe {
+        let real = REGISTER_ATFORK.or_missing();
+        std::mem::transmute::<*const c_void, RegisterAtfork>(real)(prepare, parent, child, dso)
+    }
+}
