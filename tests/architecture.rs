@@ -82,7 +82,6 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "live",
             "lock",
             "modules",
-            "output",
             "own_stack",
             "probe_table",
             "recording",

@@ -23,15 +23,25 @@ fn ends(mut command: Command) -> (String, Option<i32>) {
     (text, output.status.code())
 }
 
+/// Both modes, as options.
+const MODES: [&[&str]; 2] = [&["--exact"], &["--period", "512KiB"]];
+
+/// A recording of a program, with its output where the last options say.
+fn recorded(folder: &Path, program: &Path, mode: &[&str], options: &[&str]) -> Command {
+    let mut command = command(folder);
+    command.args(["record", "--no-symbolize"]).args(mode);
+    command.args(options).arg("--").arg(program);
+    command.stderr(std::process::Stdio::null());
+    command
+}
+
 /// Runs a program bare and recorded, with more options, several times.
 fn unnoticed(folder: &Path, program: &Path, options: &[&str], rounds: usize) {
     let bare = ends(Command::new(program));
-    for mode in [&["--exact"][..], &["--period", "512KiB"]] {
+    let options = [&["-o", "out/"], options].concat();
+    for mode in MODES {
         for _ in 0..rounds {
-            let mut command = command(folder);
-            command.args(["record", "--no-symbolize", "-o", "out/"]);
-            command.args(mode).args(options).arg("--").arg(program);
-            command.stderr(std::process::Stdio::null());
+            let command = recorded(folder, program, mode, &options);
             assert_eq!(ends(command), bare, "{mode:?}");
         }
     }
@@ -133,23 +143,23 @@ int main(int argc, char **argv) {
     sleep(30);
 }
 "#;
-    // SIGURG does nothing in a program that nobody records.
-    let options = ["--follow-children", "no", "--on-signal", "URG"];
     if !have(&["gcc"]) {
         return;
     }
     let built = build(source, "gcc -O1 -pthread");
     let folder = built.folder.path();
-    for mode in [&["--exact"][..], &["--period", "512KiB"]] {
+    // SIGURG does nothing in a program that nobody records.
+    let options = [
+        "--follow-children",
+        "no",
+        "--on-signal",
+        "URG",
+        "-o",
+        "end.pb.gz",
+    ];
+    for mode in MODES {
         for _ in 0..5 {
-            let mut command = command(folder);
-            command.args(["record", "--no-symbolize", "-o", "end.pb.gz"]);
-            command
-                .args(mode)
-                .args(options)
-                .arg("--")
-                .arg(&built.program);
-            command.stderr(std::process::Stdio::null());
+            let command = recorded(folder, &built.program, mode, &options);
             assert_eq!(
                 ends(command),
                 ("before\n".to_string(), Some(143)),

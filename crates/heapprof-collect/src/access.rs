@@ -309,7 +309,8 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool
 /// Waits until no thread has the books open that opened them before; false when one keeps them.
 pub(crate) fn wait_for_all() -> bool {
     barrier();
-    thread::all().all(wait_for)
+    // For all of them, also behind one that keeps them.
+    thread::all().filter(|state| !wait_for(state)).count() == 0
 }
 
 /// Waits until a thread has no books open; false when that takes so long that it must be held up by something else.

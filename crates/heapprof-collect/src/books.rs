@@ -2,7 +2,6 @@
 
 use crate::apart::guarded;
 use crate::counters::{Counted, PROCESS, Weight};
-use crate::dropped::{DROPPED, count};
 use crate::engine::{self, state_of};
 use crate::event::stack;
 use crate::frame::Frame;
@@ -62,10 +61,7 @@ impl Books<'_> {
         if counted == Counted::Alarm {
             trigger::alarm();
         }
-        if counted == Counted::HeldUp {
-            count(&DROPPED.held_up);
-        }
-        matches!(counted, Counted::Quietly | Counted::Alarm).then_some(stack)
+        counted.is_counted().then_some(stack)
     }
 
     /// Counts the end of `bytes` of such allocations, and of `objects` of them (fewer than none, if one fell in two).
@@ -79,7 +75,7 @@ impl Books<'_> {
             let Some(access) = access::open(self.state) else {
                 return;
             };
-            let counted = PROCESS.freed(
+            PROCESS.freed(
                 &self.state.budget,
                 cell,
                 Weight {
@@ -89,9 +85,6 @@ impl Books<'_> {
                 access,
             );
             access::close(self.state);
-            if !counted {
-                count(&DROPPED.held_up);
-            }
         }
     }
 }

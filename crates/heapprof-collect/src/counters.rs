@@ -6,6 +6,7 @@
 use std::cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use crate::dropped::{DROPPED, count};
 use crate::lock::Spin;
 
 /// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
@@ -40,7 +41,7 @@ pub(crate) enum Counted {
     Alarm,
     /// It is not, for that takes that everybody counts event by event.
     NotYet,
-    /// It is not, for whoever counts just now is held up.
+    /// It is dropped, for whoever counts just now is held up.
     HeldUp,
     /// It is not: its recording is over.
     Overtaken,
@@ -91,6 +92,14 @@ impl Sum {
     }
 }
 
+impl Counted {
+    /// Whether the allocation is in the books.
+    #[inline(always)]
+    pub(crate) fn is_counted(self) -> bool {
+        matches!(self, Self::Quietly | Self::Alarm)
+    }
+}
+
 impl Cell {
     pub(crate) fn is_untouched(&self) -> bool {
         self.allocated.get() == [0, 0] && self.freed.get() == [0, 0]
@@ -105,7 +114,7 @@ impl Cell {
     }
 
     /// Before a change: keeps the value of the last peak, if the heap has fallen from one since the last change.
-    #[inline]
+    #[inline(always)]
     fn settle(&self, fall: u64) {
         if self.fall.load(Ordering::Relaxed) != fall {
             self.at_peak.set(self.in_use());
@@ -242,31 +251,47 @@ impl Process {
         access: Access,
     ) -> Counted {
         let bytes = weight.bytes as i64;
-        if access == Access::Relaxed {
-            if !self.spend(kept, bytes) {
-                return Counted::NotYet;
+        match access {
+            Access::Alone => {
+                let now = self.in_use.load(Ordering::Relaxed) + bytes;
+                self.in_use.store(now, Ordering::Relaxed);
+                self.rise(now, cell, weight)
             }
-            cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
-            cell.allocated.add(weight);
-            return Counted::Quietly;
+            Access::Relaxed => {
+                if !self.spend(kept, bytes) {
+                    return Counted::NotYet;
+                }
+                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.allocated.add(weight);
+                Counted::Quietly
+            }
+            Access::Strict => self.allocated_strictly(cell, weight),
+            Access::Overtaken => Counted::Overtaken,
         }
-        let shared = access != Access::Alone;
-        if shared && !self.counting.acquire_in_time() {
+    }
+
+    #[inline(never)]
+    fn allocated_strictly(&self, cell: &Cell, weight: Weight) -> Counted {
+        if !self.counting.acquire_in_time() {
+            count(&DROPPED.held_up);
             return Counted::HeldUp;
         }
         // Budgets that are out would make a peak where there is none.
-        if shared && !self.is_exact.load(Ordering::Acquire) {
-            self.counting.release();
-            return Counted::NotYet;
-        }
-        let now = if shared {
+        let counted = if self.is_exact.load(Ordering::Acquire) {
             // One that is held up may still give a budget back.
-            self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes
+            let bytes = weight.bytes as i64;
+            let now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
+            self.rise(now, cell, weight)
         } else {
-            let now = self.in_use.load(Ordering::Relaxed) + bytes;
-            self.in_use.store(now, Ordering::Relaxed);
-            now
+            Counted::NotYet
         };
+        self.counting.release();
+        counted
+    }
+
+    /// Counts an allocation after which `now` bytes are in use.
+    #[inline(always)]
+    fn rise(&self, now: i64, cell: &Cell, weight: Weight) -> Counted {
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         if now > self.peak.load(Ordering::Relaxed) {
             self.peak.store(now, Ordering::Relaxed);
@@ -275,9 +300,6 @@ impl Process {
         }
         cell.settle(epoch >> 1);
         cell.allocated.add(weight);
-        if shared {
-            self.counting.release();
-        }
         if now > self.alarm.load(Ordering::Relaxed) {
             Counted::Alarm
         } else {
@@ -285,11 +307,16 @@ impl Process {
         }
     }
 
-    /// Counts a free; whether it did, for whoever counts just now may be held up.
-    #[inline]
-    pub(crate) fn freed(&self, kept: &Budget, cell: &Cell, weight: Weight, access: Access) -> bool {
+    /// Counts a free.
+    #[inline(always)]
+    pub(crate) fn freed(&self, kept: &Budget, cell: &Cell, weight: Weight, access: Access) {
         let bytes = weight.bytes as i64;
         match access {
+            Access::Alone => {
+                let now = self.in_use.load(Ordering::Relaxed) - bytes;
+                self.in_use.store(now, Ordering::Relaxed);
+                self.fall(cell, weight);
+            }
             // Nothing rises while there are budgets.
             Access::Relaxed => {
                 let budget = kept.get() + bytes;
@@ -302,33 +329,33 @@ impl Process {
                 cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
                 cell.freed.add(weight);
             }
+            Access::Strict => self.freed_strictly(cell, weight),
             // Whoever was overtaken counts nothing any more.
             Access::Overtaken => {}
-            Access::Alone | Access::Strict => {
-                let shared = access == Access::Strict;
-                if shared && !self.counting.acquire_in_time() {
-                    return false;
-                }
-                if shared {
-                    // Others may still give budgets back.
-                    self.in_use.fetch_sub(bytes, Ordering::AcqRel);
-                } else {
-                    let now = self.in_use.load(Ordering::Relaxed) - bytes;
-                    self.in_use.store(now, Ordering::Relaxed);
-                }
-                let mut epoch = self.epoch.load(Ordering::Relaxed);
-                if epoch & 1 == 1 {
-                    epoch += 1;
-                    self.epoch.store(epoch, Ordering::Relaxed);
-                }
-                cell.settle(epoch >> 1);
-                cell.freed.add(weight);
-                if shared {
-                    self.counting.release();
-                }
-            }
         }
-        true
+    }
+
+    #[inline(never)]
+    fn freed_strictly(&self, cell: &Cell, weight: Weight) {
+        if !self.counting.acquire_in_time() {
+            count(&DROPPED.held_up);
+            return;
+        }
+        // Others may still give budgets back.
+        self.in_use.fetch_sub(weight.bytes as i64, Ordering::AcqRel);
+        self.fall(cell, weight);
+        self.counting.release();
+    }
+
+    #[inline(always)]
+    fn fall(&self, cell: &Cell, weight: Weight) {
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        if epoch & 1 == 1 {
+            epoch += 1;
+            self.epoch.store(epoch, Ordering::Relaxed);
+        }
+        cell.settle(epoch >> 1);
+        cell.freed.add(weight);
     }
 
     /// Starts the peak anew from what is in use now, after the cells were.
@@ -361,7 +388,7 @@ impl Recent {
     }
 
     /// A free: whether what is freed was among the last few events.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn freed(&mut self, address: usize) -> bool {
         let brief = (address >> 4) as u32;
         let found = self

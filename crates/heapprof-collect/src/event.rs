@@ -209,14 +209,9 @@ fn record<const EXACT: bool>(
         return;
     };
     let counted = access::allocated(state, cell, weight, &mut access);
-    match counted {
-        Counted::Overtaken => return,
-        Counted::HeldUp => {
-            access::close(state);
-            count(&DROPPED.held_up);
-            return;
-        }
-        _ => {}
+    if !counted.is_counted() {
+        access::close(state);
+        return;
     }
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
     // A block that was known at this address is in the filter.
@@ -311,11 +306,7 @@ fn settle<const EXACT: bool>(
 fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Access) {
     // SAFETY: as in `record`.
     match unsafe { state.cells.touch(block.stack as usize).as_ref() } {
-        Some(cell) => {
-            if !PROCESS.freed(&state.budget, cell, weight, access) {
-                count(&DROPPED.held_up);
-            }
-        }
+        Some(cell) => PROCESS.freed(&state.budget, cell, weight, access),
         None => count(&DROPPED.no_memory),
     }
 }

@@ -44,11 +44,13 @@ impl Image {
             starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
         let mut notes = headers.all().filter(|header| header.kind == libc::PT_NOTE);
         notes.find_map(|notes| {
-            let id = build_id(headers.bias.wrapping_add(notes.address), notes.len)?;
-            Some(Self {
+            let mut image = Self {
                 start: headers.start,
-                ..id
-            })
+                ..Self::UNKNOWN
+            };
+            let notes_at = headers.bias.wrapping_add(notes.address);
+            image.len = build_id(notes_at, notes.len, &mut image.bytes)?;
+            Some(image)
         })
     }
 }
@@ -129,8 +131,8 @@ impl Headers {
     }
 }
 
-/// The build id among the notes at `at`.
-fn build_id(mut at: usize, len: usize) -> Option<Image> {
+/// Reads the build id among the notes at `at` into `id`; its length.
+fn build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
     let end = at.checked_add(len)?;
     while at.checked_add(12)? <= end {
         let sizes = word(at)?;
@@ -139,10 +141,8 @@ fn build_id(mut at: usize, len: usize) -> Option<Image> {
         let is_gnu =
             name == 4 && word(at.checked_add(12)?)? as u32 == u32::from_le_bytes(*b"GNU\0");
         let desc_at = at.checked_add(12 + name.next_multiple_of(4))?;
-        if kind == 3 && is_gnu && desc <= LONGEST {
-            let mut id = Image::UNKNOWN;
-            id.len = sys::read_memory(desc_at, &mut id.bytes[..desc]);
-            return (id.len == desc).then_some(id);
+        if kind == 3 && is_gnu && desc <= id.len() {
+            return (sys::read_memory(desc_at, &mut id[..desc]) == desc).then_some(desc);
         }
         at = desc_at.checked_add(desc.next_multiple_of(4))?;
     }

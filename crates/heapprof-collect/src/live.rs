@@ -375,7 +375,7 @@ impl Table {
         unsafe { self.entry.add(i & self.mask) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, key: u64, start: usize, block: Block) -> Result<Option<Block>, Full> {
         if key > KEY || block.size >> (32 + 64 - KEY_BITS) != 0 {
             return Err(Full);

@@ -192,7 +192,7 @@ fn exists(path: &[u8]) -> bool {
 /// Name of the running program's file.
 pub(crate) fn program() -> Vec<u8> {
     let mut buf = [0u8; 4096];
-    let path = readlink(c"/proc/thread-self/exe", &mut buf);
+    let path = sys::read_link(c"/proc/thread-self/exe", &mut buf);
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
     if name.is_empty() {
@@ -202,23 +202,9 @@ pub(crate) fn program() -> Vec<u8> {
     }
 }
 
-fn readlink<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
-    let args = [
-        libc::AT_FDCWD as usize,
-        path.as_ptr() as usize,
-        buf.as_mut_ptr() as usize,
-        buf.len(),
-        0,
-        0,
-    ];
-    // SAFETY: the kernel writes at most `buf.len()` bytes.
-    let n = unsafe { sys::call(libc::SYS_readlinkat, args) };
-    &buf[..n.max(0) as usize]
-}
-
 fn working_folder() -> Vec<u8> {
     let mut buf = [0u8; 4096];
-    readlink(c"/proc/thread-self/cwd", &mut buf).to_vec()
+    sys::read_link(c"/proc/thread-self/cwd", &mut buf).to_vec()
 }
 
 /// Writes a file beside its place and moves it there when it is whole; the error is an errno.
@@ -230,11 +216,7 @@ pub(crate) fn write(
         // A device or a pipe can't be replaced, only written to. A pipe that nobody reads from is an error.
         let file = File::open(path, libc::O_WRONLY | libc::O_NONBLOCK, 0)?;
         file.wait_for_room();
-        let mut file = BufWriter::with_capacity(64 << 10, file);
-        let filled = fill(&mut file).and_then(|()| file.flush());
-        let (file, _) = file.into_parts();
-        drop(file);
-        return filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO));
+        return fill_up(file, fill);
     }
     let mut beside = path.to_bytes().to_vec();
     // Processes of several namespaces may have the same number.
@@ -243,18 +225,24 @@ pub(crate) fn write(
     let beside = CString::new(beside).map_err(|_| libc::EINVAL)?;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
     let file = File::open(&beside, flags, 0o666)?;
+    let done = fill_up(file, fill).and_then(|()| sys::rename(&beside, path));
+    if done.is_err() {
+        sys::unlink(&beside);
+    }
+    done
+}
+
+/// Has `fill` write to a file, and closes it.
+fn fill_up(
+    file: File,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), i32> {
     let mut file = BufWriter::with_capacity(64 << 10, file);
     let filled = fill(&mut file).and_then(|()| file.flush());
     // What is left in a failed writer's buffer must not be tried again.
     let (file, _) = file.into_parts();
     drop(file);
-    let done = filled
-        .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
-        .and_then(|()| sys::rename(&beside, path));
-    if done.is_err() {
-        sys::unlink(&beside);
-    }
-    done
+    filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold anything else.

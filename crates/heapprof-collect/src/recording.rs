@@ -347,10 +347,7 @@ fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) ->
 /// Does what was asked for in the middle of an event.
 fn do_pending(reason: Reason) {
     let mask = sys::block_signals();
-    let became = match lock::is_forking() {
-        true => Dumped::Later,
-        false => dump_only(reason, 0),
-    };
+    let became = dump_only(reason, 0);
     match became {
         Dumped::Written => {}
         // The limits that asked were switched off.
@@ -377,7 +374,7 @@ fn end_by(signal: i32) {
 
 /// Dumps at once, or has it done just after what is under way: an event of this thread, or another one's fork. For handlers.
 fn dump_or_ask(reason: Reason) -> bool {
-    let later = apart::is_apart() || lock::is_forking() || dump_only(reason, 0) == Dumped::Later;
+    let later = apart::is_apart() || dump_only(reason, 0) == Dumped::Later;
     if later {
         trigger::ask(reason);
     }
@@ -388,7 +385,7 @@ fn dump_or_ask(reason: Reason) -> bool {
 pub fn dump_from_signal() {
     let mask = sys::block_signals();
     if is_own_process() && is_running() {
-        let _ = dump_or_ask(Reason::Signal);
+        dump_or_ask(Reason::Signal);
     }
     sys::restore_signals(mask);
 }

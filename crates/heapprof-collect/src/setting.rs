@@ -127,12 +127,8 @@ pub fn obey<T: AsRef<[u8]>>(
 ) -> Result<(), Misunderstood> {
     for variable in VARIABLES {
         if let Some(value) = get(variable.name) {
-            let text = text(value.as_ref());
-            text.and_then(|text| (variable.read)(text, options))
-                .ok_or(Misunderstood {
-                    name: variable.name,
-                    expected: variable.expected,
-                })?;
+            let set = |text: &str| (variable.read)(text, options);
+            understood(variable.name, variable.expected, value.as_ref(), set)?;
         }
     }
     Ok(())
@@ -147,16 +143,19 @@ pub fn parse<T>(
     value: Option<&[u8]>,
     form: &Form<T>,
 ) -> Result<Option<T>, Misunderstood> {
-    let Some(value) = value else {
-        return Ok(None);
-    };
-    let read = text(value).and_then(form.read);
-    let expected = form.expected;
-    read.map(Some).ok_or(Misunderstood { name, expected })
+    let read = |value| understood(name, form.expected, value, form.read);
+    value.map(read).transpose()
 }
 
-fn text(value: &[u8]) -> Option<&str> {
-    std::str::from_utf8(value).ok().map(str::trim)
+/// What `read` makes of a variable's value.
+fn understood<T>(
+    name: &'static str,
+    expected: &'static str,
+    value: &[u8],
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, Misunderstood> {
+    let text = std::str::from_utf8(value).ok().map(str::trim);
+    text.and_then(read).ok_or(Misunderstood { name, expected })
 }
 
 /// The leading number of `text`, and the unit behind it.

@@ -432,6 +432,15 @@ pub(crate) fn leave_files() {
     }
 }
 
+/// Where a link leads to, as far as there is room; empty where there is none.
+pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
+    let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
+    let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
+    // SAFETY: the path ends in a zero byte, and the kernel writes no more than there is room for.
+    let n = unsafe { call(libc::SYS_readlinkat, args) };
+    &buf[..n.max(0) as usize]
+}
+
 /// Whether there is something at a path that is neither a file nor a folder: a device, a pipe, a socket, or a link to one.
 pub(crate) fn is_special(path: &CStr) -> bool {
     // SAFETY: the path ends in a zero byte, and the kernel writes no more than its structure.

@@ -1,6 +1,5 @@
 //! Whether a filter of system calls that the program is about to install would kill it for a dump: a child tries.
 
-use std::ffi::CStr;
 use std::sync::atomic::AtomicU32;
 
 use crate::sys::{self, File, call};
@@ -55,17 +54,9 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
 
 /// Whether the next child is the first process of a namespace of its own, which ends with that process.
 fn makes_first_process() -> bool {
-    leads_to(c"/proc/thread-self/ns/pid") != leads_to(c"/proc/thread-self/ns/pid_for_children")
-}
-
-/// Where a link leads to, all zero where there is none.
-fn leads_to(link: &CStr) -> [u8; 64] {
-    let mut text = [0u8; 64];
-    let at = libc::AT_FDCWD as usize;
-    let (link, to) = (link.as_ptr() as usize, text.as_mut_ptr() as usize);
-    // SAFETY: the path ends in a zero byte, and the kernel writes no more than there is room for.
-    unsafe { call(libc::SYS_readlinkat, [at, link, to, text.len(), 0, 0]) };
-    text
+    let (mut own, mut children) = ([0; 64], [0; 64]);
+    sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
+        != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
 }
 
 /// Makes the calls of dumps and events, by the functions that make them there, where they do nothing here. What is opened,
@@ -86,7 +77,8 @@ fn try_all() {
     if let Ok(file) = File::open(c"/dev/null", to_write, 0o666) {
         let _ = file.write_all(b"x");
     }
-    leads_to(none);
+    sys::read_link(none, &mut buffer);
+    sys::is_special(none);
     let _ = sys::rename(none, none);
     sys::unlink(none);
     let mapped = sys::map(8192);

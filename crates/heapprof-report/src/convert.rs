@@ -166,16 +166,12 @@ pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
         .map(|location| names(profile, location))
         .collect();
     for i in 0..samples.len() {
-        let mut stack = String::new();
-        for (depth, location) in samples.stack(i).iter().rev().enumerate() {
-            if depth > 0 {
-                stack.push(';');
-            }
-            stack.push_str(&names[location.index()]);
-        }
-        if samples.stack(i).is_empty() {
-            stack.push_str(EMPTY_STACK);
-        }
+        let frames = samples.stack(i).iter().rev();
+        let frames: Vec<&str> = frames.map(|l| names[l.index()].as_str()).collect();
+        let stack = match frames.is_empty() {
+            true => EMPTY_STACK.to_string(),
+            false => frames.join(";"),
+        };
         let labels = match labels(profile, i) {
             Value::Object(map) if map.is_empty() => String::new(),
             labels => labels.to_string(),

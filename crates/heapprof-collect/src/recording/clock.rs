@@ -38,12 +38,17 @@ pub fn hold() {
 pub fn let_go() {
     if HELD.swap(false, Ordering::Relaxed) && is_running() {
         apart::guarded(|| {
-            if let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
+            if let Some(triggers) = triggers() {
                 trigger::stop_counting();
                 start(&triggers);
             }
         });
     }
+}
+
+/// What the recording dumps on.
+fn triggers() -> Option<Triggers> {
+    OPTIONS.with(|o| o.as_ref().map(|o| o.triggers))
 }
 
 /// Dumps on the interval of these triggers from now on, if they have one.
@@ -135,7 +140,7 @@ pub fn end() {
                 }
             }
         }
-        if ran && let Some(triggers) = OPTIONS.with(|o| o.as_ref().map(|o| o.triggers)) {
+        if ran && let Some(triggers) = triggers() {
             trigger::count_time_inline(&triggers);
         }
         ENDING.fetch_sub(1, Ordering::AcqRel);
