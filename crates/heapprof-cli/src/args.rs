@@ -2,7 +2,9 @@
 
 mod drop_in;
 mod files;
+pub(crate) mod jeprof_options;
 mod leaks;
+pub(crate) mod pprof_flags;
 pub(crate) mod record;
 mod store;
 
@@ -13,7 +15,7 @@ use heapprof_analysis::{Filters, Granularity, Query, Sort};
 use heapprof_formats::Values;
 use heapprof_report::Format;
 
-pub(crate) use drop_in::{DropInArgs, help_of};
+pub(crate) use drop_in::{DropInArgs, Kind, help_of};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use record::RecordArgs;
@@ -160,10 +162,10 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
     /// pprof's flags, pprof's output, byte for byte
-    #[command(disable_help_flag = true, after_help = crate::pprof::help())]
+    #[command(disable_help_flag = true, after_help = pprof_flags::help())]
     Pprof(DropInArgs),
     /// jeprof's options, its numbers and its text
-    #[command(disable_help_flag = true, after_help = crate::jeprof::help())]
+    #[command(disable_help_flag = true, after_help = jeprof_options::help())]
     Jeprof(DropInArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(

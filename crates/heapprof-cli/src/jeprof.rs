@@ -16,31 +16,27 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
 use heapprof_report::jeprof::{self, Measure};
 
+use crate::args::jeprof_options::Fate;
+use crate::args::{Kind, help_of};
 use crate::source::Sources;
 use crate::{messages, output, pprof};
-use options::{Fate, Kind, Typed};
+use options::Typed;
 use parts::Parts;
-pub(crate) use reading::{as_jeprof_sees_it, call_unnamed_by_number};
+use reading::{as_jeprof_sees_it, call_unnamed_by_number};
 use stacks::Stacks;
 
-/// The help of `heapprof jeprof`, behind its usage.
-pub(crate) fn help() -> String {
-    format!(
-        "PROGRAM is the executable; profiles that name it, or hold symbols, need none. Several profiles are added up.\n\n\
-{}\nExit code: 0 done, 2 it could not be done.\n\n\
-Example: heapprof jeprof --text --cum profile.pb.gz",
-        options::help()
-    )
-}
+/// How jeprof reads profiles.
+const READER: pprof::Reader = pprof::Reader {
+    seen: as_jeprof_sees_it,
+    name_the_rest: call_unnamed_by_number,
+};
 
 /// Does what the command line says.
 pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
     let typed = Typed::parse(args)
         .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;
     if typed.on("help") {
-        output::write(None, |out| {
-            Ok(out.write_all(crate::args::help_of("jeprof").as_bytes())?)
-        })?;
+        output::write(None, |out| Ok(out.write_all(help_of("jeprof").as_bytes())?))?;
         return Ok(ExitCode::SUCCESS);
     }
     if typed.on("version") {
@@ -70,8 +66,9 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
 /// The output that is asked for.
 fn format(typed: &Typed) -> Result<&'static str> {
     let mut outputs = Vec::new();
-    for (name, _, fate) in typed.given() {
-        match fate {
+    for option in typed.given() {
+        let name = option.name;
+        match option.fate {
             Fate::Output => outputs.push(name),
             Fate::Instead(instead) => bail!("--{name}: {instead}"),
             Fate::NoSay => messages::note(&format!("--{name} has no say here")),
@@ -104,9 +101,10 @@ fn flags(typed: &Typed, format: &str) -> Vec<String> {
         "list" => vec![format!("-list={}", typed.text("list"))],
         other => vec![format!("-{other}")],
     };
-    for (name, kind, fate) in typed.given() {
+    for option in typed.given() {
+        let name = option.name;
         let value = typed.text(name);
-        match (fate, kind) {
+        match (option.fate, option.kind) {
             (Fate::Passed, Kind::Bool) => flags.push(format!("-{name}")),
             (Fate::Passed, _) => flags.push(format!("-{name}={value}")),
             // For pictures, which filter and sort as pprof does.
@@ -151,7 +149,7 @@ fn flags(typed: &Typed, format: &str) -> Vec<String> {
 
 /// `--text` and `--collapsed`.
 fn print(sources: &Sources, flags: &[String], typed: &Typed, format: &str) -> Result<()> {
-    let loaded = pprof::load_for_jeprof(sources, flags)?;
+    let loaded = pprof::load_all_frames(sources, flags, READER)?;
     let measure = measure(&loaded.profile, loaded.column, typed);
     let wanted = typed.text("thread");
     let mut stacks = Stacks::new(loaded.profile)?;

@@ -16,7 +16,6 @@ mod report;
 mod saved;
 mod sources;
 mod symbols;
-mod table;
 
 use std::process::ExitCode;
 
@@ -29,16 +28,6 @@ use crate::source::Sources;
 use crate::{messages, output};
 use config::Config;
 use flags::{Typed, Wrong};
-
-/// The help of `heapprof pprof`, behind its usage.
-pub(crate) fn help() -> String {
-    format!(
-        "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. BINARY is the program, where \
-the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 it could not be done.\n\n\
-Example: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
-        table::help()
-    )
-}
 
 /// Does what the command line says.
 pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
@@ -66,22 +55,28 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `heapprof jeprof` makes its rows of.
+pub(crate) use load::Reader;
+
+/// A profile with all its frames, and what it is to be reported by.
 pub(crate) struct Loaded {
     pub(crate) profile: Profile,
     /// Position of the sample type.
     pub(crate) column: usize,
 }
 
-/// The profile that pprof's flags ask for, with no frame dropped and whole names, before filters.
-pub(crate) fn load_for_jeprof(sources: &Sources, flags: &[String]) -> Result<Loaded> {
+/// The profile that pprof's flags ask for as another tool reads it, with no frame dropped and whole names, before filters.
+pub(crate) fn load_all_frames(
+    sources: &Sources,
+    flags: &[String],
+    reader: Reader,
+) -> Result<Loaded> {
     let typed = match Typed::parse(flags) {
         Ok(typed) => typed,
         Err(Wrong::Because(why)) => bail!("{why}"),
         Err(Wrong::Help) => bail!("no profile source specified"),
     };
     let config = Config::new(typed)?;
-    let profile = load::load(sources, &config, load::Keep::AllFrames)?;
+    let profile = load::load(sources, &config, load::Keep::AllFrames(reader))?;
     let column = report::column(&profile, &config.sample_index)?;
     Ok(Loaded { profile, column })
 }

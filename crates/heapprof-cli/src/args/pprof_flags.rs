@@ -1,23 +1,10 @@
 //! Every flag of pprof in one table: its name, what it takes, its default, its help.
 
-/// What a flag takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing; `-flag=false` turns it off.
-    Bool,
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
-    /// A text.
-    Text,
-    /// A regular expression that a format is about.
-    Regex,
-}
+use super::drop_in::Kind;
 
 /// Where a flag stands in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub(crate) enum Group {
     /// Output formats: at most one.
     Format,
     /// Formats that heapprof does something else for.
@@ -38,14 +25,14 @@ pub(super) enum Group {
 
 /// A flag.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flag {
+pub(crate) struct Flag {
     /// Without its dash.
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
     /// As it would be typed.
-    pub(super) default: &'static str,
-    pub(super) group: Group,
-    pub(super) help: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) group: Group,
+    pub(crate) help: &'static str,
 }
 
 const fn flag(
@@ -69,7 +56,7 @@ use Kind::{Bool, Float, Int, Regex, Text};
 
 /// All of them.
 #[rustfmt::skip]
-pub(super) const FLAGS: &[Flag] = &[
+const FLAGS: &[Flag] = &[
     flag(Format, Bool, "top", "false", "Functions by their values"),
     flag(Format, Bool, "text", "false", "The same as -top"),
     flag(Format, Bool, "tree", "false", "Each function with its callers and callees"),
@@ -164,12 +151,12 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 /// The flag of this name.
-pub(super) fn find(name: &str) -> Option<&'static Flag> {
+pub(crate) fn find(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.name == name)
 }
 
 /// The flags of a group.
-pub(super) fn of(group: Group) -> impl Iterator<Item = &'static Flag> {
+pub(crate) fn of(group: Group) -> impl Iterator<Item = &'static Flag> {
     FLAGS.iter().filter(move |flag| flag.group == group)
 }
 
@@ -184,20 +171,23 @@ const GROUPS: [(Group, &str); 8] = [
     (Elsewhere, "What to use instead"),
 ];
 
+/// The help of `heapprof pprof`, behind its usage.
+pub(super) fn help() -> String {
+    format!(
+        "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. BINARY is the program, where \
+the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 it could not be done.\n\n\
+Example: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
+        flags()
+    )
+}
+
 /// All flags with their help, a line each.
-pub(crate) fn help() -> String {
+fn flags() -> String {
     let mut text = String::new();
     for (group, title) in GROUPS {
         text += &format!("{title}:\n");
         for flag in of(group) {
-            let value = match flag.kind {
-                Bool => "",
-                Int => "=N",
-                Float => "=X",
-                Text => "=TEXT",
-                Regex => "=REGEX",
-            };
-            let name = format!("-{}{value}", flag.name);
+            let name = format!("-{}{}", flag.name, flag.kind.value());
             text += &format!("  {name:<22} {}\n", flag.help);
         }
         text.push('\n');
@@ -220,7 +210,7 @@ mod tests {
                 Text | Regex => {}
             }
             assert!(
-                help().contains(&format!("  -{}", flag.name)),
+                flags().contains(&format!("  -{}", flag.name)),
                 "{}",
                 flag.name
             );

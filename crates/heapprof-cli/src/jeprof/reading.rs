@@ -16,7 +16,7 @@ pub(super) const NO_FILE: &str = "?";
 pub(super) const UNKNOWN_FILE: &str = "??";
 
 /// The profile of a file as jeprof reads it.
-pub(crate) fn as_jeprof_sees_it(reading: Reading) -> Profile {
+pub(super) fn as_jeprof_sees_it(reading: Reading) -> Profile {
     let mut profile = reading.profile;
     match reading.format {
         Format::Pprof => reshape::drop_empty_labels(&mut profile),
@@ -93,7 +93,7 @@ fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) 
 
 /// Calls addresses by their number that the files which are here have no symbol for. An address in no file is taken
 /// for one of the program, the first mapping.
-pub(crate) fn call_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
+pub(super) fn call_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
     call_by_number(profile, UNKNOWN_FILE, |location| {
         let mapping = location.mapping.map_or(0, |m| m.index());
         is_here.get(mapping).is_some_and(|&is_here| is_here)

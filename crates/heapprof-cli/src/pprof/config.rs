@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
 use super::flags::Typed;
-use super::table::{Group, Kind, of};
+use crate::args::Kind;
+use crate::args::pprof_flags::{Group, of};
 use crate::messages;
 
 /// A request that can be met.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::table::{Flag, Kind, find};
+use crate::args::Kind;
+use crate::args::pprof_flags::{Flag, find};
 
 /// What was typed: values of the flags that were, and the words behind them.
 #[derive(Debug, Default)]

@@ -7,7 +7,6 @@ use heapprof_report::pprof::{convertible, scale};
 
 use super::config::Config;
 use super::{binaries, remote, saved, symbols};
-use crate::jeprof::as_jeprof_sees_it;
 use crate::messages;
 use crate::source::{Seen, Sources, as_pprof_sees_it, say_warnings};
 
@@ -27,15 +26,23 @@ const CHUNK: usize = 128;
 pub(super) enum Keep {
     /// What the flags and the profile say.
     AsAsked,
-    /// All, read as jeprof reads them, with whole names.
-    AllFrames,
+    /// All, as another tool reads them, with whole names.
+    AllFrames(Reader),
+}
+
+/// How another tool reads profiles.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader {
+    pub(crate) seen: Seen,
+    /// Names the addresses that have no symbol. It is told of each mapping whether its file is here.
+    pub(crate) name_the_rest: fn(&mut Profile, &[bool]),
 }
 
 /// The profile of all sources, ready to be filtered.
 pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Profile> {
     let seen: Seen = match keep {
         Keep::AsAsked => as_pprof_sees_it,
-        Keep::AllFrames => as_jeprof_sees_it,
+        Keep::AllFrames(reader) => reader.seen,
     };
     let (mut profile, mut save) = all(sources, &config.sources, "source", config, seen)?;
     if let Some(base) = &config.base {
@@ -50,13 +57,15 @@ pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Pro
         base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
         profile = merged(vec![profile, base])?;
     }
-    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames) {
+    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
         profile.drop_frames = StringId::EMPTY;
         profile.keep_frames = StringId::EMPTY;
     }
     match keep {
         Keep::AsAsked => symbols::symbolize(&mut profile, config.flags.text("symbolize")),
-        Keep::AllFrames => symbols::symbolize_locally(&mut profile),
+        Keep::AllFrames(reader) => {
+            symbols::symbolize_locally(&mut profile, reader.name_the_rest);
+        }
     }
     if let Err(why) = reshape::drop_uninteresting(&mut profile) {
         messages::note(&format!(

@@ -4,7 +4,6 @@ use heapprof_profile::Profile;
 use heapprof_symbolize::{NameStyle, Options, Warning, simplify_names, symbolize as look_up};
 
 use super::binaries::search_path;
-use crate::jeprof::call_unnamed_by_number;
 use crate::messages;
 
 /// What `-symbolize` asks for.
@@ -26,11 +25,11 @@ pub(super) fn symbolize(profile: &mut Profile, mode: &str) {
     simplify_names(profile, mode.style, if mode.force { 0 } else { known });
 }
 
-/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess. What has no name
-/// in a file that is here gets its number for one.
-pub(super) fn symbolize_locally(profile: &mut Profile) {
+/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess. `name_the_rest` sees
+/// to what has no name then.
+pub(super) fn symbolize_locally(profile: &mut Profile, name_the_rest: fn(&mut Profile, &[bool])) {
     let is_here = local(profile, false, true);
-    call_unnamed_by_number(profile, &is_here);
+    name_the_rest(profile, &is_here);
     simplify_names(profile, NameStyle::Full, 0);
 }
 
