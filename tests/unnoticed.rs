@@ -231,6 +231,49 @@ int main(void) {
     check(source, "gcc -O1", &["--interval", "10s"], 2);
 }
 
+/// Whichever of libc's functions asks, a signal that only we catch is at its default.
+#[test]
+fn handlers_that_are_ours_are_not_shown() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+typedef void (*handler_t)(int);
+extern handler_t bsd_signal(int, handler_t), sysv_signal(int, handler_t);
+static void handler(int signal) { }
+static handler_t (*const ways[])(int, handler_t) = {signal, bsd_signal, ssignal, sysv_signal, sigset};
+static void sets(handler_t (*way)(int, handler_t), int signal) {
+    printf("%d", way(signal, SIG_DFL) == SIG_DFL);
+    printf("%d", way(signal, handler) == SIG_DFL);
+    printf("%d", way(signal, SIG_IGN) == handler);
+    printf("%d", way(signal, SIG_DFL) == SIG_IGN);
+    printf("%d\n", way(signal, SIG_DFL) == SIG_DFL);
+}
+int main(void) {
+    for (int i = 0; i < 5; i++) {
+        sets(ways[i], SIGTERM);
+        sets(ways[i], SIGUSR2);
+    }
+    printf("%d", sigset(SIGINT, SIG_HOLD) == SIG_DFL);
+    printf("%d", sigset(SIGINT, SIG_HOLD) == SIG_HOLD);
+    printf("%d\n", sigset(SIGINT, SIG_DFL) == SIG_HOLD);
+    printf("%d\n", sigset(1000, SIG_DFL) == SIG_ERR);
+    fflush(stdout);
+    if (fork() == 0) {
+        sigset(SIGTERM, SIG_DFL);
+        kill(getpid(), SIGTERM);
+        pause();
+    }
+    int status;
+    wait(&status);
+    printf("%d\n", WTERMSIG(status));
+}
+"#;
+    check(source, "gcc -O1", &[], 2);
+}
+
 /// Devices and pipes are written to; what a dump's name leads to is not replaced.
 #[test]
 fn a_dump_into_a_pipe() {

@@ -68,6 +68,7 @@ pub(crate) struct Record {
     check: [Check; 2 * REMEMBERED],
     /// What [`walk`](Self::walk) found.
     kept: [u64; 2 * KEPT + 1],
+    foreign: Foreign,
     /// Frames found anew, leaf first.
     fresh: [(Cursor, Rule); REMEMBERED],
     known: Known,
@@ -533,16 +534,17 @@ impl Record {
     /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
     #[cold]
     pub(crate) fn walk(&mut self, frame: Frame) -> &[u64] {
-        let kept = &mut self.kept;
-        let bounds = Bounds {
-            start: frame.slot,
-            end: self.bounds.end,
-        };
         let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
+        let (kept, foreign) = (&mut self.kept, &mut self.foreign);
         let len = if own {
-            whole::walk(&mut Mixed(Direct(bounds), Foreign::new()), frame, kept)
+            let bounds = Bounds {
+                start: frame.slot,
+                end: self.bounds.end,
+            };
+            let elsewhere = foreign.begin_elsewhere();
+            whole::walk(&mut Mixed(Direct(bounds), elsewhere), frame, kept)
         } else {
-            whole::walk(&mut Foreign::new(), frame, kept)
+            whole::walk(foreign.begin(frame.slot), frame, kept)
         };
         &self.kept[..len]
     }

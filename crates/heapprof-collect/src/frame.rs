@@ -1,7 +1,7 @@
 //! Where an allocation is called from, for callers that are Rust functions and not hooks in assembly.
 
 use crate::apart;
-use crate::walk::{self, Bounds, Cursor, Direct, Foreign};
+use crate::walk::{self, Bounds, Checked, Cursor, Direct};
 
 /// Where the program called: the hook's return address, and rbp.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +50,7 @@ impl Frame {
         // A rule that is not known yet may take memory: from the allocator that asks for this frame.
         let caller = apart::apart(|| {
             let rule = walk::rule(cursor.pc);
-            walk::step(&mut page, cursor, rule)
-                .or_else(|| walk::step(&mut Foreign::new(), cursor, rule))
+            walk::step(&mut page, cursor, rule).or_else(|| walk::step(&mut Checked, cursor, rule))
         });
         match caller {
             Some(caller) => Self {

@@ -490,14 +490,31 @@ pub fn error_text(errno: i32) -> &'static str {
     }
 }
 
-/// Copies memory of this process that may not be there; how many bytes could be read.
+/// Copies memory of this process that may not be there; how many bytes could be read, up to the first page that is not there,
+/// and no more than eight pages' parts.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
+    const PAGE: usize = 4096;
+    // The kernel copies a part as a whole or not at all.
+    let mut parts = [[0usize; 2]; 8];
+    let (mut from, mut left, mut count) = (at, buf.len(), 0);
+    for part in &mut parts {
+        let len = left.min(PAGE - from % PAGE);
+        if len == 0 {
+            break;
+        }
+        *part = [from, len];
+        (from, left, count) = (from.wrapping_add(len), left - len, count + 1);
+    }
     let local = [buf.as_mut_ptr() as usize, buf.len()];
-    let remote = [at, buf.len()];
     let pid = process_id() as usize;
-    let (local, remote) = (local.as_ptr() as usize, remote.as_ptr() as usize);
-    // SAFETY: the kernel checks `at`, and writes only into `buf`.
-    let n = unsafe { call(libc::SYS_process_vm_readv, [pid, local, 1, remote, 1, 0]) };
+    let (local, remote) = (local.as_ptr() as usize, parts.as_ptr() as usize);
+    // SAFETY: the kernel checks each part, and writes only into `buf`.
+    let n = unsafe {
+        call(
+            libc::SYS_process_vm_readv,
+            [pid, local, 1, remote, count, 0],
+        )
+    };
     n.max(0) as usize
 }
 

@@ -87,37 +87,92 @@ impl Memory for Direct {
     }
 }
 
-/// A stack of unknown extent (coroutine, signal stack): copied by the kernel, which checks.
+/// A stack of unknown extent (coroutine, signal stack): the page that it is on is there, the others are copied by the
+/// kernel, which checks. All zero is a new one.
+///
+/// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk looked at.
 pub(crate) struct Foreign {
+    page: Direct,
     at: usize,
     len: usize,
-    copy: [u8; 1024],
+    /// The oldest word that this walk looked at.
+    furthest: usize,
+    /// How far the last walk looked.
+    reach: usize,
+    copy: [u8; ROOM],
 }
 
+const ROOM: usize = 16 << 10;
+/// At least as much is copied.
+const LEAST: usize = 1 << 10;
+/// Saved registers lie below a return address, and mostly this close.
+const BELOW: usize = 64;
+
 impl Foreign {
-    pub(crate) fn new() -> Self {
-        Self {
-            at: 0,
-            len: 0,
-            copy: [0; 1024],
+    /// Begins a walk from the frame at `slot`, which is live, or none.
+    pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
+        if slot < PAGE {
+            return self.begin_elsewhere();
         }
+        self.reach = self.furthest.saturating_sub(self.page.0.start);
+        let start = slot & !(PAGE - 1);
+        self.page = Direct(Bounds {
+            start,
+            end: start.wrapping_add(PAGE),
+        });
+        // What was copied before may have changed.
+        (self.len, self.furthest) = (0, 0);
+        self
+    }
+
+    /// Begins a walk that looks here only where it must.
+    pub(crate) fn begin_elsewhere(&mut self) -> &mut Self {
+        self.page = Direct(Bounds::default());
+        (self.len, self.furthest, self.reach) = (0, 0, 0);
+        self
+    }
+
+    fn fill(&mut self, at: usize) {
+        let end = self.page.0.start.saturating_add(self.reach + BELOW);
+        let len = end.saturating_sub(at).clamp(LEAST, ROOM);
+        self.at = at;
+        self.len = sys::read_memory(at, &mut self.copy[..len]);
+    }
+
+    #[inline]
+    fn copied(&self, at: usize) -> Option<usize> {
+        let from = at.checked_sub(self.at)?;
+        let bytes = self.copy[..self.len].get(from..from.checked_add(8)?)?;
+        Some(usize::from_ne_bytes(bytes.try_into().ok()?))
     }
 }
 
 impl Memory for Foreign {
+    #[inline]
     fn read(&mut self, at: usize) -> Option<usize> {
-        if at < self.at || at.checked_add(8)? > self.at + self.len {
-            // Up to the next page: the one after it may not be there.
-            let len = (4096 - at % 4096).min(self.copy.len());
-            self.len = sys::read_memory(at, &mut self.copy[..len]);
-            self.at = at;
-            if self.len < 8 {
-                self.len = 0;
-                return None;
-            }
+        if let Some(word) = self.page.read(at) {
+            return Some(word);
         }
-        let bytes = self.copy.get(at - self.at..at - self.at + 8)?;
-        Some(usize::from_ne_bytes(bytes.try_into().ok()?))
+        self.furthest = self.furthest.max(at);
+        self.copied(at).or_else(|| {
+            self.fill(at.saturating_sub(BELOW));
+            if self.len < BELOW + 8 {
+                self.fill(at);
+            }
+            self.copied(at)
+        })
+    }
+}
+
+const PAGE: usize = 4096;
+
+/// Word by word, each checked by the kernel.
+pub(crate) struct Checked;
+
+impl Memory for Checked {
+    fn read(&mut self, at: usize) -> Option<usize> {
+        let mut word = [0; 8];
+        (sys::read_memory(at, &mut word) == word.len()).then(|| usize::from_ne_bytes(word))
     }
 }
 
@@ -177,4 +232,59 @@ fn step_complex(memory: &mut impl Memory, cursor: Cursor) -> Option<Cursor> {
         bp: caller.bp,
         pc: caller.pc,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of words that tell their place, with one behind them that can't be read.
+    fn guarded(pages: usize) -> usize {
+        let len = pages * PAGE;
+        let start = sys::map(len + PAGE);
+        assert!(!start.is_null());
+        // SAFETY: a new mapping, of which nothing uses the last page.
+        unsafe {
+            assert_eq!(
+                libc::mprotect(start.add(len).cast(), PAGE, libc::PROT_NONE),
+                0
+            );
+            for at in (0..len).step_by(8) {
+                start.add(at).cast::<usize>().write(at);
+            }
+        }
+        start as usize
+    }
+
+    #[test]
+    fn a_foreign_stack_is_read_to_its_end() {
+        // SAFETY: all zero is a new one.
+        let mut foreign = unsafe { Box::<Foreign>::new_zeroed().assume_init() };
+        let pages = 7;
+        let start = guarded(pages);
+        let end = pages * PAGE;
+        for first in [0, 8, 4000, PAGE, end - 8] {
+            for step in [8, 24, 1000, 4096, 20_000] {
+                let memory = foreign.begin(start + first);
+                for at in (first..end).step_by(step) {
+                    assert_eq!(memory.read(start + at), Some(at), "{first} {step}");
+                    let saved = at.saturating_sub(16);
+                    assert_eq!(memory.read(start + saved), Some(saved), "{first} {step}");
+                }
+                for at in [end - 7, end, end + 8] {
+                    assert_eq!(memory.read(start + at), None, "{first} {step}: {at}");
+                }
+                for at in [0, 8, usize::MAX - 7, usize::MAX] {
+                    assert_eq!(memory.read(at), None);
+                }
+            }
+        }
+        // Another walk sees what has changed since.
+        let last = (start + end - 8) as *mut usize;
+        // SAFETY: the mapping above.
+        unsafe { last.write(1) };
+        assert_eq!(foreign.begin(start).read(last as usize), Some(1));
+        assert_eq!(foreign.begin_elsewhere().read(last as usize), Some(1));
+        assert_eq!(foreign.begin(0).read(0), None);
+    }
 }

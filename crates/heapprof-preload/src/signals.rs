@@ -89,14 +89,18 @@ fn install(signal: c_int) -> bool {
     done
 }
 
-/// Whether our handler is in place: sigset and others of libc's functions do not come by here.
+/// Whether our handler is in place: sigignore and others of libc's functions do not come by here.
 fn is_in_place(signal: c_int) -> bool {
-    let ours = [
+    handler_of(signal).is_some_and(is_ours)
+}
+
+fn is_ours(handler: libc::sighandler_t) -> bool {
+    [
         dump_signal as *const c_void,
         end_signal as *const c_void,
         abort_signal as *const c_void,
-    ];
-    handler_of(signal).is_some_and(|now| ours.contains(&(now as *const c_void)))
+    ]
+    .contains(&(handler as *const c_void))
 }
 
 fn is_default(signal: c_int) -> bool {
@@ -187,6 +191,7 @@ static SIGACTION: Behind = Behind::new(c"sigaction");
 static SIGNAL: Behind = Behind::new(c"signal");
 static SYSV_SIGNAL: Behind = Behind::new(c"__sysv_signal");
 static SIGINTERRUPT: Behind = Behind::new(c"siginterrupt");
+static SIGSET: Behind = Behind::new(c"sigset");
 
 /// Looks up what stands behind ours. At the start.
 pub fn prepare() {
@@ -194,6 +199,7 @@ pub fn prepare() {
     SIGNAL.find();
     SYSV_SIGNAL.find();
     SIGINTERRUPT.find();
+    SIGSET.find();
 }
 
 /// signal and its like, by way of sigaction for the signals that we want.
@@ -256,5 +262,47 @@ pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: usize) -> usize {
             handler,
             libc::SA_RESETHAND | libc::SA_NODEFER,
         )
+    }
+}
+
+/// [`signal`] by glibc's other names for it, and `__sysv_signal` by its own.
+mod aliases {
+    use std::ffi::c_int;
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn bsd_signal(signal: c_int, handler: usize) -> usize {
+        // SAFETY: signal's contract.
+        unsafe { super::signal(signal, handler) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn ssignal(signal: c_int, handler: usize) -> usize {
+        // SAFETY: signal's contract.
+        unsafe { super::signal(signal, handler) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sysv_signal(signal: c_int, handler: usize) -> usize {
+        // SAFETY: signal's contract.
+        unsafe { super::__sysv_signal(signal, handler) }
+    }
+}
+
+/// sigset: libc's own, which looks at the signal's mask, too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
+    type Sigset = unsafe extern "C" fn(c_int, usize) -> usize;
+    // SAFETY: libc's own.
+    let before = unsafe {
+        let real = SIGSET.or_missing();
+        std::mem::transmute::<*const c_void, Sigset>(real)(signal, handler)
+    };
+    if handler == libc::SIG_DFL && WANTED.load(Ordering::Acquire) & bit(signal) != 0 {
+        install(signal);
+    }
+    if is_ours(before) {
+        libc::SIG_DFL
+    } else {
+        before
     }
 }

@@ -5,9 +5,9 @@ use crate::frame::Frame;
 use crate::walk::{self, Cursor, Direct, Foreign, Memory};
 
 /// The thread's own stack where possible, else checked by the kernel: a signal frame leads elsewhere.
-pub(super) struct Mixed(pub(super) Direct, pub(super) Foreign);
+pub(super) struct Mixed<'a>(pub(super) Direct, pub(super) &'a mut Foreign);
 
-impl Memory for Mixed {
+impl Memory for Mixed<'_> {
     fn read(&mut self, at: usize) -> Option<usize> {
         self.0.read(at).or_else(|| self.1.read(at))
     }
