@@ -90,6 +90,8 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "stack_switch",
             "stacks",
             "sys",
+            "sys/file",
+            "sys/memory",
             "thread",
             "tls",
             "trial",

@@ -1,10 +1,17 @@
 //! The kernel's calls, made directly: libc's wrappers set errno, which belongs to the program.
 
-use std::ffi::CStr;
+mod file;
+mod memory;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
+
+pub use file::{File, error_text, read_file, rename, unlink, write_to};
+pub(crate) use file::{is_special, leave_files, read_link, take_back};
+pub(crate) use memory::{LARGE, discard, hint, is_mostly_resident, map_dense, wipe_on_fork};
+pub use memory::{map, read_memory, remap, unmap};
 
 /// One system call.
 ///
@@ -41,52 +48,6 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
         } else {
             result as isize
         }
-    }
-}
-
-/// Fresh zeroed private memory; null when the kernel refuses.
-pub fn map(len: usize) -> *mut u8 {
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a new anonymous mapping touches no memory that exists.
-    let at = unsafe { call(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]) };
-    if (-4095..0).contains(&at) {
-        return std::ptr::null_mut();
-    }
-    // Shown in /proc/PID/maps as [anon:heapprof], so that ours can be told from the program's.
-    const PR_SET_VMA: usize = 0x5356_4d41;
-    let name = c"heapprof".as_ptr() as usize;
-    // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
-    unsafe { call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]) };
-    at as *mut u8
-}
-
-/// Gives back what [`map`] gave.
-///
-/// # Safety
-/// `at..at+len` came from [`map`] and nothing refers to it any more.
-pub unsafe fn unmap(at: *mut u8, len: usize) {
-    // SAFETY: as the caller vouches.
-    unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
-}
-
-/// Moves a mapping of ours to a new length; null when the kernel refuses.
-///
-/// # Safety
-/// As for [`unmap`].
-pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
-    let may_move = libc::MREMAP_MAYMOVE as usize;
-    // SAFETY: as the caller vouches.
-    let at = unsafe {
-        call(
-            libc::SYS_mremap,
-            [at as usize, len, new_len, may_move, 0, 0],
-        )
-    };
-    if (-4095..0).contains(&at) {
-        std::ptr::null_mut()
-    } else {
-        at as *mut u8
     }
 }
 
@@ -132,71 +93,6 @@ pub fn sleep(nanoseconds: u64) {
     let time = [0, nanoseconds];
     // SAFETY: the time is valid.
     unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
-}
-
-/// Gives the pages behind part of a mapping of ours back; the addresses stay.
-///
-/// # Safety
-/// As for [`unmap`].
-pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
-    let args = [at as usize, len, libc::MADV_DONTNEED as usize, 0, 0, 0];
-    // SAFETY: as the caller vouches.
-    unsafe { call(libc::SYS_madvise, args) };
-}
-
-/// The size of a large page.
-pub(crate) const LARGE: usize = 2 << 20;
-
-/// As [`map`], for tables that will be filled: from [`LARGE`] on with large pages if the kernel has any, which take fewer
-/// faults and misses in the TLB.
-pub(crate) fn map_dense(len: usize) -> *mut u8 {
-    if len < LARGE {
-        return map(len);
-    }
-    let len = len.next_multiple_of(4096);
-    let mapped = map(len + LARGE);
-    if mapped.is_null() {
-        return map(len);
-    }
-    let before = mapped.addr().next_multiple_of(LARGE) - mapped.addr();
-    // SAFETY: both ends are parts of the mapping that nobody knows of.
-    unsafe {
-        let start = mapped.add(before);
-        if before != 0 {
-            unmap(mapped, before);
-        }
-        unmap(start.add(len), LARGE - before);
-        // A wish, no more.
-        let wish = [start as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0];
-        call(libc::SYS_madvise, wish);
-        start
-    }
-}
-
-/// Whether at least half of the pages of a mapping are in memory.
-pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
-    let mut pages = [0u8; 512];
-    let step = pages.len() * 4096;
-    let (mut resident, mut all) = (0, 0);
-    for from in (0..len).step_by(step) {
-        let part = (len - from).min(step);
-        let args = [
-            at as usize + from,
-            part,
-            pages.as_mut_ptr() as usize,
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: the kernel writes a byte a page, and there is room for as many.
-        if unsafe { call(libc::SYS_mincore, args) } != 0 {
-            return false;
-        }
-        let told = &pages[..part.div_ceil(4096)];
-        resident += told.iter().filter(|&&page| page & 1 == 1).count();
-        all += told.len();
-    }
-    resident * 2 >= all
 }
 
 /// Sleeps until `word` is no longer `expected`, or for no reason at all.
@@ -256,268 +152,6 @@ pub fn parent_id() -> i32 {
     unsafe { call(libc::SYS_getppid, [0; 6]) as i32 }
 }
 
-/// An open file that closes itself.
-pub struct File(i32);
-
-impl File {
-    /// Opens `path`; the error is an errno.
-    pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
-        let flags = (flags | libc::O_CLOEXEC) as usize;
-        let at = libc::AT_FDCWD as usize;
-        // SAFETY: the path ends in a zero byte.
-        let fd = unsafe {
-            call(
-                libc::SYS_openat,
-                [at, path.as_ptr() as usize, flags, mode as usize, 0, 0],
-            )
-        };
-        if fd < 0 {
-            Err(-fd as i32)
-        } else {
-            Ok(Self(fd as i32).out_of_the_way())
-        }
-    }
-
-    /// The same file by a number that the program does not come to: it may close all that it does not know, go on using one
-    /// that it closed, and have its own files at once where ours was.
-    fn out_of_the_way(self) -> Self {
-        const FIRST: usize = 200;
-        let args = [
-            self.0 as usize,
-            libc::F_DUPFD_CLOEXEC as usize,
-            FIRST,
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: the file is ours. The kernel refuses a number beyond the process's limit.
-        match unsafe { call(libc::SYS_fcntl, args) } {
-            high if high >= 0 => Self(high as i32),
-            _ => self,
-        }
-    }
-
-    /// From now on writes wait for room, in a file that was opened without waiting.
-    pub(crate) fn wait_for_room(&self) {
-        let args = [self.0 as usize, libc::F_SETFL as usize, 0, 0, 0, 0];
-        // SAFETY: the file is ours.
-        unsafe { call(libc::SYS_fcntl, args) };
-    }
-
-    /// Reads what comes next; 0 at the end and on errors.
-    pub fn read(&self, buf: &mut [u8]) -> usize {
-        loop {
-            // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
-            let n = unsafe {
-                let args = [
-                    self.0 as usize,
-                    buf.as_mut_ptr() as usize,
-                    buf.len(),
-                    0,
-                    0,
-                    0,
-                ];
-                call(libc::SYS_read, args)
-            };
-            if n != -libc::EINTR as isize {
-                return n.max(0) as usize;
-            }
-        }
-    }
-
-    /// Writes all of `bytes`; the error is an errno.
-    pub fn write_all(&self, mut bytes: &[u8]) -> Result<(), i32> {
-        while !bytes.is_empty() {
-            // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
-            let n = unsafe {
-                let args = [
-                    self.0 as usize,
-                    bytes.as_ptr() as usize,
-                    bytes.len(),
-                    0,
-                    0,
-                    0,
-                ];
-                call(libc::SYS_write, args)
-            };
-            match n {
-                0 => return Err(libc::EIO),
-                n if n > 0 => bytes = &bytes[n as usize..],
-                n if n == -libc::EINTR as isize => {}
-                n => {
-                    take_back(-n as i32);
-                    return Err(-n as i32);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::io::Write for File {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        File::write_all(self, bytes).map_err(std::io::Error::from_raw_os_error)?;
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we write.
-pub(crate) fn take_back(errno: i32) {
-    let signal = match errno {
-        libc::EFBIG => libc::SIGXFSZ,
-        libc::EPIPE => libc::SIGPIPE,
-        _ => return,
-    };
-    let (set, no_wait) = (1u64 << (signal - 1), [0u64; 2]);
-    let args = [
-        &raw const set as usize,
-        0,
-        no_wait.as_ptr() as usize,
-        8,
-        0,
-        0,
-    ];
-    // SAFETY: set and time are valid; without a pending signal it answers EAGAIN at once.
-    unsafe { call(libc::SYS_rt_sigtimedwait, args) };
-}
-
-/// Writes to a descriptor of the program's, once.
-pub fn write_to(fd: i32, bytes: &[u8]) {
-    // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
-    unsafe {
-        call(
-            libc::SYS_write,
-            [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
-        )
-    };
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor is ours.
-        unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
-    }
-}
-
-/// All of a small file such as those under /proc.
-pub fn read_file(path: &CStr) -> Vec<u8> {
-    let mut all = Vec::new();
-    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
-        return all;
-    };
-    loop {
-        let len = all.len();
-        all.resize(len + 16384, 0);
-        let n = file.read(&mut all[len..]);
-        all.truncate(len + n);
-        if n == 0 {
-            return all;
-        }
-    }
-}
-
-/// From now on the calling thread has no open files but stderr, and opens its own; not where the kernel can't do that
-/// (before 5.9).
-pub(crate) fn leave_files() {
-    const UNSHARE: usize = 1 << 1;
-    let behind = [3, u32::MAX as usize, UNSHARE, 0, 0, 0];
-    // SAFETY: the table that is emptied is a new one of this thread's.
-    unsafe {
-        if call(libc::SYS_close_range, behind) == 0 {
-            call(libc::SYS_close_range, [0, 1, 0, 0, 0, 0]);
-        }
-    }
-}
-
-/// Where a link leads to, as far as there is room; empty where there is none.
-pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
-    let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
-    let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
-    // SAFETY: the path ends in a zero byte, and the kernel writes no more than there is room for.
-    let n = unsafe { call(libc::SYS_readlinkat, args) };
-    &buf[..n.max(0) as usize]
-}
-
-/// Whether there is something at a path that is neither a file nor a folder: a device, a pipe, a socket, or a link to one.
-pub(crate) fn is_special(path: &CStr) -> bool {
-    // SAFETY: the path ends in a zero byte, and the kernel writes no more than its structure.
-    let kind = unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        let (at, to) = (libc::AT_FDCWD as usize, &raw mut found as usize);
-        let args = [at, path.as_ptr() as usize, to, 0, 0, 0];
-        if call(libc::SYS_newfstatat, args) < 0 {
-            return false;
-        }
-        found.st_mode & libc::S_IFMT
-    };
-    !matches!(kind, libc::S_IFREG | libc::S_IFDIR)
-}
-
-/// Renames a file; the error is an errno.
-pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
-    let at = libc::AT_FDCWD as usize;
-    // SAFETY: both paths end in a zero byte.
-    let n = unsafe {
-        let args = [at, from.as_ptr() as usize, at, to.as_ptr() as usize, 0, 0];
-        call(libc::SYS_renameat2, args)
-    };
-    if n < 0 { Err(-n as i32) } else { Ok(()) }
-}
-
-/// Removes a file, if it is there; whether it was.
-pub fn unlink(path: &CStr) -> bool {
-    let at = libc::AT_FDCWD as usize;
-    // SAFETY: the path ends in a zero byte.
-    unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) == 0 }
-}
-
-/// What an errno means, for those that a file which can't be written has.
-pub fn error_text(errno: i32) -> &'static str {
-    match errno {
-        libc::EACCES | libc::EPERM => "not permitted",
-        libc::EDQUOT | libc::ENOSPC => "no space left",
-        libc::EFBIG => "file too large",
-        libc::EISDIR => "is a folder",
-        libc::EMFILE | libc::ENFILE => "too many open files",
-        libc::ENAMETOOLONG => "name too long",
-        libc::ENOENT => "no such folder",
-        libc::ENOTDIR => "not a folder",
-        libc::EROFS => "read-only file system",
-        _ => "cannot be written",
-    }
-}
-
-/// Copies memory of this process that may not be there; how many bytes could be read, up to the first page that is not there,
-/// and no more than eight pages' parts.
-pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
-    const PAGE: usize = 4096;
-    // The kernel copies a part as a whole or not at all.
-    let mut parts = [[0usize; 2]; 8];
-    let (mut from, mut left, mut count) = (at, buf.len(), 0);
-    for part in &mut parts {
-        let len = left.min(PAGE - from % PAGE);
-        if len == 0 {
-            break;
-        }
-        *part = [from, len];
-        (from, left, count) = (from.wrapping_add(len), left - len, count + 1);
-    }
-    let local = [buf.as_mut_ptr() as usize, buf.len()];
-    let pid = process_id() as usize;
-    let (local, remote) = (local.as_ptr() as usize, parts.as_ptr() as usize);
-    // SAFETY: the kernel checks each part, and writes only into `buf`.
-    let n = unsafe {
-        call(
-            libc::SYS_process_vm_readv,
-            [pid, local, 1, remote, count, 0],
-        )
-    };
-    n.max(0) as usize
-}
-
 /// The calling thread's id.
 pub fn thread_id() -> i32 {
     // SAFETY: without arguments, it only tells.
@@ -527,13 +161,6 @@ pub fn thread_id() -> i32 {
 /// Whether this is the thread that the process began with, or that forked it.
 pub(crate) fn is_main_thread() -> bool {
     thread_id() == process_id()
-}
-
-/// Has the kernel give children of this process zeroes in place of a mapping's content; whether it will.
-pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
-    const WIPE_ON_FORK: usize = 18;
-    // SAFETY: advice about our own mapping.
-    unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
 }
 
 /// Whether the program shut itself in: nothing of ours makes a system call any more.
@@ -588,16 +215,4 @@ pub fn restore_signals(before: u64) {
     ];
     // SAFETY: the mask is 8 bytes, as the kernel's is.
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
-}
-
-/// Asks for a cache line ahead of its use.
-#[inline(always)]
-pub(crate) fn hint(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is allowed.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }

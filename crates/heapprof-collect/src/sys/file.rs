@@ -1,0 +1,239 @@
+//! Files of the collector's own, beside the program's.
+
+use std::ffi::CStr;
+
+use super::call;
+
+/// An open file that closes itself.
+pub struct File(i32);
+
+impl File {
+    /// Opens `path`; the error is an errno.
+    pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
+        let flags = (flags | libc::O_CLOEXEC) as usize;
+        let at = libc::AT_FDCWD as usize;
+        // SAFETY: the path ends in a zero byte.
+        let fd = unsafe {
+            call(
+                libc::SYS_openat,
+                [at, path.as_ptr() as usize, flags, mode as usize, 0, 0],
+            )
+        };
+        if fd < 0 {
+            Err(-fd as i32)
+        } else {
+            Ok(Self(fd as i32).out_of_the_way())
+        }
+    }
+
+    /// The same file by a number that the program does not come to: it may close all that it does not know, go on using one
+    /// that it closed, and have its own files at once where ours was.
+    fn out_of_the_way(self) -> Self {
+        const FIRST: usize = 200;
+        let args = [
+            self.0 as usize,
+            libc::F_DUPFD_CLOEXEC as usize,
+            FIRST,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the file is ours. The kernel refuses a number beyond the process's limit.
+        match unsafe { call(libc::SYS_fcntl, args) } {
+            high if high >= 0 => Self(high as i32),
+            _ => self,
+        }
+    }
+
+    /// From now on writes wait for room, in a file that was opened without waiting.
+    pub(crate) fn wait_for_room(&self) {
+        let args = [self.0 as usize, libc::F_SETFL as usize, 0, 0, 0, 0];
+        // SAFETY: the file is ours.
+        unsafe { call(libc::SYS_fcntl, args) };
+    }
+
+    /// Reads what comes next; 0 at the end and on errors.
+    pub fn read(&self, buf: &mut [u8]) -> usize {
+        loop {
+            // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
+            let n = unsafe {
+                let args = [
+                    self.0 as usize,
+                    buf.as_mut_ptr() as usize,
+                    buf.len(),
+                    0,
+                    0,
+                    0,
+                ];
+                call(libc::SYS_read, args)
+            };
+            if n != -libc::EINTR as isize {
+                return n.max(0) as usize;
+            }
+        }
+    }
+
+    /// Writes all of `bytes`; the error is an errno.
+    pub fn write_all(&self, mut bytes: &[u8]) -> Result<(), i32> {
+        while !bytes.is_empty() {
+            // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
+            let n = unsafe {
+                let args = [
+                    self.0 as usize,
+                    bytes.as_ptr() as usize,
+                    bytes.len(),
+                    0,
+                    0,
+                    0,
+                ];
+                call(libc::SYS_write, args)
+            };
+            match n {
+                0 => return Err(libc::EIO),
+                n if n > 0 => bytes = &bytes[n as usize..],
+                n if n == -libc::EINTR as isize => {}
+                n => {
+                    take_back(-n as i32);
+                    return Err(-n as i32);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::io::Write for File {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        File::write_all(self, bytes).map_err(std::io::Error::from_raw_os_error)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we write.
+pub(crate) fn take_back(errno: i32) {
+    let signal = match errno {
+        libc::EFBIG => libc::SIGXFSZ,
+        libc::EPIPE => libc::SIGPIPE,
+        _ => return,
+    };
+    let (set, no_wait) = (1u64 << (signal - 1), [0u64; 2]);
+    let args = [
+        &raw const set as usize,
+        0,
+        no_wait.as_ptr() as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: set and time are valid; without a pending signal it answers EAGAIN at once.
+    unsafe { call(libc::SYS_rt_sigtimedwait, args) };
+}
+
+/// Writes to a descriptor of the program's, once.
+pub fn write_to(fd: i32, bytes: &[u8]) {
+    // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
+    unsafe {
+        call(
+            libc::SYS_write,
+            [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+        )
+    };
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours.
+        unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// All of a small file such as those under /proc.
+pub fn read_file(path: &CStr) -> Vec<u8> {
+    let mut all = Vec::new();
+    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
+        return all;
+    };
+    loop {
+        let len = all.len();
+        all.resize(len + 16384, 0);
+        let n = file.read(&mut all[len..]);
+        all.truncate(len + n);
+        if n == 0 {
+            return all;
+        }
+    }
+}
+
+/// From now on the calling thread has no open files but stderr, and opens its own; not where the kernel can't do that
+/// (before 5.9).
+pub(crate) fn leave_files() {
+    const UNSHARE: usize = 1 << 1;
+    let behind = [3, u32::MAX as usize, UNSHARE, 0, 0, 0];
+    // SAFETY: the table that is emptied is a new one of this thread's.
+    unsafe {
+        if call(libc::SYS_close_range, behind) == 0 {
+            call(libc::SYS_close_range, [0, 1, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// Where a link leads to, as far as there is room; empty where there is none.
+pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
+    let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
+    let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
+    // SAFETY: the path ends in a zero byte, and the kernel writes no more than there is room for.
+    let n = unsafe { call(libc::SYS_readlinkat, args) };
+    &buf[..n.max(0) as usize]
+}
+
+/// Whether there is something at a path that is neither a file nor a folder: a device, a pipe, a socket, or a link to one.
+pub(crate) fn is_special(path: &CStr) -> bool {
+    // SAFETY: the path ends in a zero byte, and the kernel writes no more than its structure.
+    let kind = unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        let (at, to) = (libc::AT_FDCWD as usize, &raw mut found as usize);
+        let args = [at, path.as_ptr() as usize, to, 0, 0, 0];
+        if call(libc::SYS_newfstatat, args) < 0 {
+            return false;
+        }
+        found.st_mode & libc::S_IFMT
+    };
+    !matches!(kind, libc::S_IFREG | libc::S_IFDIR)
+}
+
+/// Renames a file; the error is an errno.
+pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: both paths end in a zero byte.
+    let n = unsafe {
+        let args = [at, from.as_ptr() as usize, at, to.as_ptr() as usize, 0, 0];
+        call(libc::SYS_renameat2, args)
+    };
+    if n < 0 { Err(-n as i32) } else { Ok(()) }
+}
+
+/// Removes a file, if it is there; whether it was.
+pub fn unlink(path: &CStr) -> bool {
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: the path ends in a zero byte.
+    unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) == 0 }
+}
+
+/// What an errno means, for those that a file which can't be written has.
+pub fn error_text(errno: i32) -> &'static str {
+    match errno {
+        libc::EACCES | libc::EPERM => "not permitted",
+        libc::EDQUOT | libc::ENOSPC => "no space left",
+        libc::EFBIG => "file too large",
+        libc::EISDIR => "is a folder",
+        libc::EMFILE | libc::ENFILE => "too many open files",
+        libc::ENAMETOOLONG => "name too long",
+        libc::ENOENT => "no such folder",
+        libc::ENOTDIR => "not a folder",
+        libc::EROFS => "read-only file system",
+        _ => "cannot be written",
+    }
+}

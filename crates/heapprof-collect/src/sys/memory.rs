@@ -1,0 +1,161 @@
+//! Mappings, and memory that may not be there.
+
+use super::{call, process_id};
+
+/// Fresh zeroed private memory; null when the kernel refuses.
+pub fn map(len: usize) -> *mut u8 {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new anonymous mapping touches no memory that exists.
+    let at = unsafe { call(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]) };
+    if (-4095..0).contains(&at) {
+        return std::ptr::null_mut();
+    }
+    // Shown in /proc/PID/maps as [anon:heapprof], so that ours can be told from the program's.
+    const PR_SET_VMA: usize = 0x5356_4d41;
+    let name = c"heapprof".as_ptr() as usize;
+    // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
+    unsafe { call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]) };
+    at as *mut u8
+}
+
+/// Gives back what [`map`] gave.
+///
+/// # Safety
+/// `at..at+len` came from [`map`] and nothing refers to it any more.
+pub unsafe fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
+}
+
+/// Moves a mapping of ours to a new length; null when the kernel refuses.
+///
+/// # Safety
+/// As for [`unmap`].
+pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
+    let may_move = libc::MREMAP_MAYMOVE as usize;
+    // SAFETY: as the caller vouches.
+    let at = unsafe {
+        call(
+            libc::SYS_mremap,
+            [at as usize, len, new_len, may_move, 0, 0],
+        )
+    };
+    if (-4095..0).contains(&at) {
+        std::ptr::null_mut()
+    } else {
+        at as *mut u8
+    }
+}
+
+/// Gives the pages behind part of a mapping of ours back; the addresses stay.
+///
+/// # Safety
+/// As for [`unmap`].
+pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
+    let args = [at as usize, len, libc::MADV_DONTNEED as usize, 0, 0, 0];
+    // SAFETY: as the caller vouches.
+    unsafe { call(libc::SYS_madvise, args) };
+}
+
+/// The size of a large page.
+pub(crate) const LARGE: usize = 2 << 20;
+
+/// As [`map`], for tables that will be filled: from [`LARGE`] on with large pages if the kernel has any, which take fewer
+/// faults and misses in the TLB.
+pub(crate) fn map_dense(len: usize) -> *mut u8 {
+    if len < LARGE {
+        return map(len);
+    }
+    let len = len.next_multiple_of(4096);
+    let mapped = map(len + LARGE);
+    if mapped.is_null() {
+        return map(len);
+    }
+    let before = mapped.addr().next_multiple_of(LARGE) - mapped.addr();
+    // SAFETY: both ends are parts of the mapping that nobody knows of.
+    unsafe {
+        let start = mapped.add(before);
+        if before != 0 {
+            unmap(mapped, before);
+        }
+        unmap(start.add(len), LARGE - before);
+        // A wish, no more.
+        let wish = [start as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0];
+        call(libc::SYS_madvise, wish);
+        start
+    }
+}
+
+/// Whether at least half of the pages of a mapping are in memory.
+pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
+    let mut pages = [0u8; 512];
+    let step = pages.len() * 4096;
+    let (mut resident, mut all) = (0, 0);
+    for from in (0..len).step_by(step) {
+        let part = (len - from).min(step);
+        let args = [
+            at as usize + from,
+            part,
+            pages.as_mut_ptr() as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes a byte a page, and there is room for as many.
+        if unsafe { call(libc::SYS_mincore, args) } != 0 {
+            return false;
+        }
+        let told = &pages[..part.div_ceil(4096)];
+        resident += told.iter().filter(|&&page| page & 1 == 1).count();
+        all += told.len();
+    }
+    resident * 2 >= all
+}
+
+/// Copies memory of this process that may not be there; how many bytes could be read, up to the first page that is not there,
+/// and no more than eight pages' parts.
+pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
+    const PAGE: usize = 4096;
+    // The kernel copies a part as a whole or not at all.
+    let mut parts = [[0usize; 2]; 8];
+    let (mut from, mut left, mut count) = (at, buf.len(), 0);
+    for part in &mut parts {
+        let len = left.min(PAGE - from % PAGE);
+        if len == 0 {
+            break;
+        }
+        *part = [from, len];
+        (from, left, count) = (from.wrapping_add(len), left - len, count + 1);
+    }
+    let local = [buf.as_mut_ptr() as usize, buf.len()];
+    let pid = process_id() as usize;
+    let (local, remote) = (local.as_ptr() as usize, parts.as_ptr() as usize);
+    // SAFETY: the kernel checks each part, and writes only into `buf`.
+    let n = unsafe {
+        call(
+            libc::SYS_process_vm_readv,
+            [pid, local, 1, remote, count, 0],
+        )
+    };
+    n.max(0) as usize
+}
+
+/// Has the kernel give children of this process zeroes in place of a mapping's content; whether it will.
+pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
+    const WIPE_ON_FORK: usize = 18;
+    // SAFETY: advice about our own mapping.
+    unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
+}
+
+/// Asks for a cache line ahead of its use.
+#[inline(always)]
+pub(crate) fn hint(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is allowed.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
