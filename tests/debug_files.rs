@@ -1,8 +1,10 @@
 //! Debug files: found wherever tools put them, split, packed and shared; those of another build refused.
 
+use heapprof_profile::decode;
 use heapprof_symbolize::{Options, Source, Warning};
 
 use crate::built::{Built, C, CXX, build, have, is_here, source, symbolized, told};
+use crate::harness::run;
 
 #[test]
 fn debug_files_are_found_where_tools_put_them() {
@@ -198,4 +200,66 @@ fn files_of_another_build_are_refused_by_name() {
     let [Warning::Checksum { .. }] = summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
+}
+
+/// However the linker lays segments out: code may begin at the mapping's first byte, in a page that the file shares, or with headers.
+#[test]
+fn a_debug_file_alone_names_any_layout() {
+    if !have(&["gcc", "objcopy"]) {
+        return;
+    }
+    let layouts = [
+        ("", "gcc"),
+        ("-Wl,-z,noseparate-code", "gcc"),
+        ("-fuse-ld=gold", "ld.gold"),
+        ("-fuse-ld=lld", "ld.lld"),
+        ("-fuse-ld=mold", "mold"),
+    ];
+    // More than a page of code, so that a wrong page has names, too.
+    let filling = "z += n; z ^= 3; z *= n;".repeat(200);
+    let text = format!(
+        "#include <stdlib.h>\nvolatile int z; void *volatile sink;\n\
+         __attribute__((noinline)) void first(int n) {{ {filling} sink = malloc(1000); z++; }}\n\
+         __attribute__((noinline)) void second(int n) {{ {filling} sink = malloc(2000); z++; }}\n\
+         int main(int argc, char **argv) {{ first(argc); second(argc); return 0; }}\n"
+    );
+    for (flag, linker) in layouts {
+        if !is_here(linker) {
+            continue;
+        }
+        let built = build(&text, &format!("gcc -O1 -g {flag}"));
+        let words = "record --exact --no-symbolize -o p.pb.gz ./program";
+        let words: Vec<&str> = words.split(' ').collect();
+        assert_eq!(run(built.folder.path(), &words).code, 0);
+        let decoded = || decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap();
+        let options = built.options("symbols");
+        let (whole, _) = symbolized(decoded(), &options);
+        built.run("objcopy --only-keep-debug program symbols/program.debug");
+        built.run("rm program");
+        let (alone, summary) = symbolized(decoded(), &options);
+        assert_eq!(told(&alone), told(&whole), "{flag}: {summary:?}");
+        assert!(
+            told(&whole).iter().any(|names| names.contains("second")),
+            "{flag}"
+        );
+    }
+}
+
+/// Without a build id nothing tells that a file is not the one that ran, but that the kernel says so.
+#[test]
+fn a_program_that_was_replaced_while_it_ran_is_not_used() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let text = "#include <stdlib.h>\nint main(int argc, char **argv) { void *volatile p = malloc(1000); return system(argv[1]); }";
+    let built = build(text, "gcc -O1 -g -Wl,--build-id=none");
+    built.run("cp program other");
+    for (command, named) in [("true", true), ("mv other program", false)] {
+        let words = ["record", "--exact", "-o", "p.pb.gz", "./program", command];
+        assert_eq!(run(built.folder.path(), &words).code, 0);
+        let profile = decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap();
+        let functions = profile.function.iter();
+        let has_main = functions.map(|f| profile.text(f.name)).any(|n| n == "main");
+        assert_eq!(has_main, named, "{command}");
+    }
 }

@@ -68,3 +68,31 @@ int main() { char *p = a::f(1); KEEP(p); p = b::h(2); KEEP(p); p = b::hidden(3);
         assert!(!names.contains(&"operator()"), "{compile}: {names:?}");
     }
 }
+
+/// gcc puts a function's body apart from its declaration, which is where its namespace is.
+#[test]
+fn lambdas_of_functions_that_are_defined_apart() {
+    if !have(&["g++"]) {
+        return;
+    }
+    let text = r#"
+#include <cstdlib>
+void *volatile sink;
+#define F void f(int n) { auto l = [&](int q) { return malloc(q + 1000); }; sink = l(n); }
+#define ALONE __attribute__((noinline))
+namespace red { static ALONE F }
+namespace blue { static ALONE F }
+namespace { struct K { ALONE F }; }
+int main(int argc, char **) { red::f(argc); blue::f(argc); K().f(argc); }
+"#;
+    let built = build(text, "g++ -O1 -g");
+    let words = ["record", "--exact", "-o", "p.pb.gz", "./program"];
+    assert_eq!(harness::run(built.folder.path(), &words).code, 0);
+    let top = harness::run(built.folder.path(), &["top", "p.pb.gz"]).out;
+    for name in ["red::f", "blue::f", "(anonymous namespace)::K::f"] {
+        assert!(
+            top.contains(&format!("  {name}::{{lambda}}::operator()")),
+            "{name}: {top}"
+        );
+    }
+}

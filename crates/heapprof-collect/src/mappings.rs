@@ -16,6 +16,8 @@ pub(crate) struct Mapping {
     pub(crate) end: usize,
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
+    /// Whether the file there is another one by now, or none.
+    pub(crate) deleted: bool,
     pub(crate) image: Image,
     /// The last generation in which it was there.
     pub(crate) last: u32,
@@ -107,6 +109,7 @@ pub(crate) fn remember() {
             };
             if let Some(old) = known.iter_mut().find(|m| !m.closed && same(m)) {
                 old.last = generation;
+                old.deleted = mapping.deleted;
                 continue;
             }
             let image = Image::of(mapping.start, mapping.offset);
@@ -178,7 +181,8 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
     if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
         return;
     }
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let intact = path.strip_suffix(b" (deleted)");
+    let (path, deleted) = (intact.unwrap_or(path), intact.is_some());
     let (offset, _) = maps::hex(offset);
     // Neighbours that continue each other in the file are one mapping.
     if let Some(last) = all.last_mut()
@@ -194,6 +198,7 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         end,
         offset: offset as u64,
         path: path.into(),
+        deleted,
         image: Image::UNKNOWN,
         last: 0,
         closed: false,

@@ -215,7 +215,12 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
 }
 
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
-    let filename = builder.text(&String::from_utf8_lossy(&mapping.path));
+    let mut filename = String::from_utf8_lossy(&mapping.path).into_owned();
+    if mapping.deleted && !mapping.image.has_build_id() {
+        // As the kernel says it: nothing else tells that what is there now is another file.
+        filename.push_str(" (deleted)");
+    }
+    let filename = builder.text(&filename);
     let hex: String = mapping
         .image
         .build_id()

@@ -20,10 +20,14 @@ pub(crate) struct Elf<'a> {
 /// zlib can't pack tighter than this, and nobody's debug information does. Memory is taken as claimed.
 const MOST_PACKED: u64 = 1032;
 
+/// zstd packs a few repeated bytes tighter; so much is no harm.
+const ALWAYS_TAKEN: u64 = 64 << 20;
+
 /// The part of a mapping that addresses depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) memory_start: u64,
+    pub(crate) memory_limit: u64,
     pub(crate) file_offset: u64,
 }
 
@@ -73,7 +77,8 @@ impl<'a> Elf<'a> {
         };
         let packed = section.compressed_data().map_err(|e| e.to_string())?;
         let is_packed = packed.format != CompressionFormat::None;
-        if is_packed && packed.uncompressed_size / MOST_PACKED > packed.data.len() as u64 {
+        let most = MOST_PACKED.saturating_mul(packed.data.len() as u64);
+        if is_packed && packed.uncompressed_size > most.max(ALWAYS_TAKEN) {
             return Err(format!(
                 "claims to inflate to {} bytes",
                 packed.uncompressed_size
@@ -170,21 +175,25 @@ struct Segment {
     executable: bool,
 }
 
-/// A debug file alone: objcopy leaves its segments without bytes, so their file offsets say nothing. A loader
-/// maps each segment from the page it begins in, and the mapping tells which segment that was.
+/// A debug file alone: objcopy leaves its segments without bytes (but for headers and notes), so their file offsets say nothing. A
+/// loader maps each segment from the page it begins in, and the mapping tells which segment that was.
 fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option<u64> {
     const PAGE: u64 = 4096;
-    let segment = match place.file_offset {
-        0 => segments.iter().min_by_key(|s| s.address)?,
-        _ => {
-            let mut code = segments.iter().filter(|s| s.executable);
-            let only = code.next()?;
-            code.next().is_none().then_some(only)?
-        }
-    };
-    if segments.iter().any(|s| s.executable && s.file_size > 0) {
+    let mut code = segments.iter().filter(|s| s.executable);
+    let only = code.next()?;
+    if code.next().is_some() || only.file_size >= only.size {
         return None;
     }
+    let lowest = segments.iter().min_by_key(|s| s.address)?;
+    // From the file's beginning it is the segment of code where linkers put that first or pack it tightly, or all of the file: the
+    // mapping is as long as one of these.
+    let pages = (only.size + only.address % PAGE).next_multiple_of(PAGE);
+    let mapped = place.memory_limit.saturating_sub(place.memory_start);
+    let segment = if place.file_offset == 0 && mapped > pages {
+        lowest
+    } else {
+        only
+    };
     let found = address
         .checked_sub(place.memory_start)?
         .checked_add(segment.address & !(PAGE - 1))?;

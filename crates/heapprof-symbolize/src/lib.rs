@@ -186,6 +186,7 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
             location: i,
             place: Place {
                 memory_start: table.memory_start,
+                memory_limit: table.memory_limit,
                 file_offset: table.file_offset,
             },
             address: location.address.wrapping_add_signed(options.adjust),
@@ -197,7 +198,8 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
 /// Not `[vdso]`, `[heap]`, `//anon`, `/memfd:…` and the like, which no file stands behind.
 fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
-    !name.is_empty() && !made.iter().any(|start| name.starts_with(start))
+    let is_made = made.iter().any(|start| name.starts_with(start));
+    !name.is_empty() && (!is_made || name.starts_with("/dev/shm/"))
 }
 
 /// A build id as bytes; what is not written in hex can't be compared with.

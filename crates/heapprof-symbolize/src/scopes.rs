@@ -94,8 +94,16 @@ impl<'a> Scopes<'a> {
             is_external |= matches!(external, Some(AttributeValue::Flag(true)));
             declared = spot;
         }
+        let (scope, in_namespace) = self.around(&declared, name, 0)?;
+        // What a namespace exports without a linker's name is C's.
+        let is_c = in_namespace && is_external;
+        (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
+    }
+
+    /// What stands around an entry that is called `name`, and whether the innermost is a namespace.
+    fn around(&self, declared: &Spot<'_, 'a>, name: &str, depth: usize) -> Option<(String, bool)> {
         let (mut scope, mut in_namespace) = (String::new(), false);
-        for at in self.path(&declared)? {
+        for at in self.path(declared)? {
             let around = declared.beside(at);
             let entry = around.entry()?;
             let part = around.text(&entry, gimli::DW_AT_name);
@@ -110,10 +118,15 @@ impl<'a> Scopes<'a> {
                     _ => "(anonymous)".into(),
                 }),
                 gimli::DW_TAG_subprogram => {
-                    let (linker, plain) = self.names(around);
+                    let (linker, plain) = self.names(around.clone());
                     if let Some(whole) = linker.and_then(|name| demangle(&name)) {
                         scope = whole;
                         continue;
+                    }
+                    // A function may be defined apart from its scope, which is around its declaration.
+                    let declaration = self.origins(around).last()?;
+                    if declaration.at != at && depth < DEEPEST {
+                        scope = self.around(&declaration, &plain.clone()?, depth + 1)?.0;
                     }
                     plain?
                 }
@@ -124,9 +137,7 @@ impl<'a> Scopes<'a> {
             }
             scope.push_str(&part);
         }
-        // What a namespace exports without a linker's name is C's.
-        let is_c = in_namespace && is_external;
-        (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
+        Some((scope, in_namespace))
     }
 
     /// An entry, and those that it and they refer to for what they do not say themselves.
