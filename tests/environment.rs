@@ -180,7 +180,10 @@ fn what_was_not_written_is_listed_by_errno() {
     let status = preloaded("true")
         .env("HEAPPROF_OUTPUT", &output)
         .env("HEAPPROF_LIST", &list)
-        .env("HEAPPROF_RECORD", std::process::id().to_string())
+        .env(
+            "HEAPPROF_RECORD",
+            format!("{}:{:010}", std::process::id(), 0),
+        )
         .status();
     assert!(status.unwrap().success());
     let listed = std::fs::read_to_string(&list).unwrap();

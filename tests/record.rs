@@ -493,3 +493,63 @@ int main(void) { return outer(100) == 103 && outer(7) == 10 ? 0 : 1; }
         assert_eq!(err.contains("--debug-dir DIR p.pb.gz"), said, "{err}");
     }
 }
+
+/// An alarm that is set before the exec of record is the program's; a pipe is no program; a sanitizer's runtime is not put second.
+#[test]
+fn what_comes_to_record_in_place_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    if have(&["perl", "mkfifo"]) {
+        let mut command = Command::new("perl");
+        command
+            .args(["-e", "alarm 1; exec @ARGV"])
+            .arg(heapprof())
+            .args(["record", "-o", "p.pb.gz", "sleep", "60"])
+            .current_dir(folder.path());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(142), "{output:?}");
+        let mut mkfifo = Command::new("mkfifo");
+        mkfifo
+            .args(["-m", "755", "pipe"])
+            .current_dir(folder.path());
+        assert!(mkfifo.status().unwrap().success());
+        let piped = run(folder.path(), &["record", "-o", "p.pb.gz", "./pipe"]);
+        assert_eq!(piped.code, 126, "{}", piped.err);
+    }
+    let output = command(folder.path())
+        .args(["record", "-o", "p.pb.gz", "true"])
+        .env("LD_PRELOAD", "/usr/lib/libasan.so.8")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && said.contains("libasan.so.8"),
+        "{said}"
+    );
+}
+
+/// An orphan whose parent is `record` by then is not the program.
+#[test]
+fn orphans_have_profiles_of_their_own() {
+    if !have(&["unshare"]) {
+        return;
+    }
+    let script = "(sh -c 'sleep .2; exec sleep .1' &); sleep .6; exit 3";
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["-rpf", "--mount-proc"])
+        .arg(heapprof())
+        .args(["record", "--exact", "-o", "p.pb.gz", "sh", "-c", script])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(3) && said.contains("unshare") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let info = run(folder.path(), &["info", "p.pb.gz"]).out;
+    assert!(!info.contains("sleep"), "{info}");
+    let orphan = run(folder.path(), &["info", "p.4.pb.gz"]);
+    assert_eq!(orphan.code, 0, "{} {}", orphan.err, said);
+}

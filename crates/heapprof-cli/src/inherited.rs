@@ -5,12 +5,12 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Signals that std or we need otherwise: a child that nobody is told of can't be waited for.
 const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
-/// Whether they were ignored when this process began.
-static IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// Signals that were ignored when this process began, a bit each.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Which of the three standard streams were closed then.
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -20,20 +20,25 @@ static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static BEFORE_MAIN: extern "C" fn() = look;
 
 extern "C" fn look() {
-    for (signal, ignored) in CHANGED.into_iter().zip(&IGNORED) {
+    for signal in 1..=64 {
         // SAFETY: the structure is the one that sigaction fills; nothing is changed.
         let is_ignored = unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
                 && now.sa_sigaction == libc::SIG_IGN
         };
-        ignored.store(is_ignored, Ordering::Relaxed);
+        IGNORED.fetch_or(u64::from(is_ignored) << (signal - 1), Ordering::Relaxed);
     }
     for (fd, closed) in (0..).zip(&CLOSED) {
         // SAFETY: asks for flags, and changes nothing.
         let is_closed = unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1;
         closed.store(is_closed, Ordering::Relaxed);
     }
+}
+
+/// Whether a signal was ignored when this process began.
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    IGNORED.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
 }
 
 /// Whether there was a standard output when this process began.
@@ -43,7 +48,7 @@ pub(crate) fn has_stdout() -> bool {
 
 /// Has the program begin as this process did.
 pub(crate) fn pass_on(command: &mut Command) {
-    let ignored: [bool; 2] = std::array::from_fn(|i| IGNORED[i].load(Ordering::Relaxed));
+    let ignored = CHANGED.map(is_ignored);
     if ignored[1] {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

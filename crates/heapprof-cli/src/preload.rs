@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::StatVfsMountFlags;
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
@@ -55,7 +56,19 @@ fn make(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
-        .create(folder)
+        .create(folder)?;
+    // Whatever root's umask is: a program may become another user, who loads the library, too.
+    let mode = std::fs::metadata(folder)?.mode();
+    if rustix::process::getuid().is_root() && mode & 0o755 != 0o755 {
+        let opened = std::fs::Permissions::from_mode(mode & 0o7777 | 0o755);
+        std::fs::set_permissions(folder, opened)?;
+    }
+    Ok(())
+}
+
+/// Whether the loader may map code from there.
+fn may_run(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|fs| !fs.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 /// A folder of this user's that the loader can name: LD_PRELOAD has no way to write a space or a colon.
@@ -77,12 +90,14 @@ fn cache() -> Result<PathBuf> {
         let nameable = folder
             .to_str()
             .is_some_and(|p| !p.contains([' ', ':', '\n', '\t', '$']));
-        if nameable && make(&folder).is_ok() && is_ours(&folder, user.as_raw()) {
+        if nameable && make(&folder).is_ok() && is_ours(&folder, user.as_raw()) && may_run(&folder)
+        {
             return Ok(folder);
         }
     }
     bail!(
-        "no folder for libheapprof.so can be written; set XDG_CACHE_HOME to one whose path has no space or colon"
+        "no folder for libheapprof.so can be written, or programs may not run what is there; set XDG_CACHE_HOME to one \
+whose path has no space or colon, on a file system without noexec"
     )
 }
 

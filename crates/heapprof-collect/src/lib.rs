@@ -52,6 +52,7 @@ mod unload;
 mod walk;
 mod weak;
 
+pub use crate::output::working_folder;
 pub use crate::{
     apart::{apart, guarded, is_apart},
     engine::charge,

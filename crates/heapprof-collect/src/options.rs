@@ -38,6 +38,8 @@ pub struct Output {
     /// of them the process that `parent` started writes its last dump there, all others beside it.
     /// Empty: nowhere.
     pub pattern: Vec<u8>,
+    /// Where a relative pattern begins, if not in the folder that the process is in when the recording starts.
+    pub folder: Option<Vec<u8>>,
     /// Process that started the recording; its child is the main process.
     pub parent: Option<i32>,
     /// File to which each dump adds an entry, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether

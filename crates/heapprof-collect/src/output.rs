@@ -17,6 +17,12 @@ impl Output {
             |path: &CString| File::open(path, libc::O_PATH | libc::O_DIRECTORY, 0).is_ok();
         if self.pattern.ends_with(b"/") || CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p))
         {
+            let folder = std::mem::take(&mut self.pattern);
+            for byte in folder {
+                // The folder is there by this name.
+                self.pattern.extend((byte == b'%').then_some(b'%'));
+                self.pattern.push(byte);
+            }
             self.pattern.extend_from_slice(b"/heapprof.%e.%p.pb.gz");
         }
     }
@@ -51,12 +57,13 @@ impl Naming {
             .parent
             .is_some_and(|parent| parent == sys::parent_id());
         self.program = program();
-        self.folder = working_folder();
+        self.folder = output.folder.clone().unwrap_or_else(working_folder);
         // gperftools goes on counting where a program starts again.
         if !output.numbered_prefix {
             self.count = 0;
         }
-        if output.removes_earlier && self.is_main {
+        // Not what this run itself has written.
+        if output.removes_earlier && self.is_main && self.count == 0 {
             self.remove_earlier(output, format);
         }
     }
@@ -202,10 +209,18 @@ pub(crate) fn program() -> Vec<u8> {
     }
 }
 
-fn working_folder() -> Vec<u8> {
+/// The folder that the process is in.
+pub fn working_folder() -> Vec<u8> {
     let mut buf = [0u8; 4096];
-    sys::read_link(c"/proc/thread-self/cwd", &mut buf).to_vec()
+    match sys::read_link(c"/proc/thread-self/cwd", &mut buf) {
+        // Without /proc.
+        [] => sys::working_folder(&mut buf).to_vec(),
+        path => path.to_vec(),
+    }
 }
+
+/// Bytes that a file's name may have.
+const LONGEST_NAME: usize = 255;
 
 /// Writes a file beside its place and moves it there when it is whole; the error is an errno.
 pub(crate) fn write(
@@ -219,6 +234,12 @@ pub(crate) fn write(
         return fill_up(file, fill);
     }
     let mut beside = path.to_bytes().to_vec();
+    // A name may be as long as can be; this one is longer by 23 and more.
+    let name = beside
+        .iter()
+        .rposition(|&b| b == b'/')
+        .map_or(0, |at| at + 1);
+    beside.truncate(name + LONGEST_NAME - 40);
     // Processes of several namespaces may have the same number.
     let now = sys::nanoseconds(libc::CLOCK_REALTIME) as u32;
     beside.extend_from_slice(format!(".{}-{now:08x}.tmp", sys::process_id()).as_bytes());

@@ -78,6 +78,7 @@ fn try_all() {
         let _ = file.write_all(b"x");
     }
     sys::read_link(none, &mut buffer);
+    sys::working_folder(&mut buffer);
     sys::is_special(none);
     let _ = sys::rename(none, none);
     sys::unlink(none);

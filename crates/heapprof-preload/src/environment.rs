@@ -99,9 +99,13 @@ const SIGNAL: Form<i32> = Form {
     expected: "a signal number",
     read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
 };
-const PROCESS: Form<i32> = Form {
-    expected: "a process id",
-    read: |text| text.parse().ok(),
+/// `record`'s process id, and the program's own: zeros until it knows that.
+const PROCESSES: Form<(i32, i32)> = Form {
+    expected: "two process ids",
+    read: |text| {
+        let (record, program) = text.split_once(':')?;
+        Some((record.parse().ok()?, program.parse().ok()?))
+    },
 };
 const SECONDS: Form<u64> = Form {
     expected: "seconds",
@@ -167,8 +171,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let mut recorded = false;
     if let Some(pattern) = get("HEAPPROF_OUTPUT") {
         options.output.pattern = pattern.to_vec();
-        options.output.parent = parsed("HEAPPROF_RECORD", &PROCESS)?;
-        recorded = options.output.parent.is_some();
+        let processes = parsed(RECORD, &PROCESSES)?;
+        recorded = processes.is_some();
+        options.output.parent = processes.map(parent_of_program);
         options.output.list = get("HEAPPROF_LIST").unwrap_or_default().to_vec();
     } else if get(PREFIX).is_some() {
         let setup = gperftools()?;
@@ -180,6 +185,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     } else {
         return Ok(None);
     }
+    // The program may be somewhere else when it starts again by itself.
+    options.output.folder = Some(heapprof_collect::working_folder());
     // Whether children are followed stands there in a form that they see too.
     setting::obey(|name| get(name).filter(|_| name != FOLLOW), &mut options)?;
     options.follow_children = follow(&mut options.output)?;
@@ -206,6 +213,38 @@ fn inherited(name: &str) -> bool {
             first.write(byte | 0x80);
         }
         byte & 0x80 != 0
+    }
+}
+
+const RECORD: &str = "HEAPPROF_RECORD";
+
+/// The parent of the program that `record` started, which is this process's if it is that program: the first to come here, and
+/// what it becomes by exec. An orphan may have the same parent.
+fn parent_of_program((record, program): (i32, i32)) -> i32 {
+    const NOBODY: i32 = -1;
+    let own = heapprof_collect::sys::process_id();
+    let parent = heapprof_collect::sys::parent_id();
+    if program == 0 && parent == record {
+        be_program(own);
+        return parent;
+    }
+    if program == own { parent } else { NOBODY }
+}
+
+/// Leaves this process's id where what it starts finds it.
+fn be_program(own: i32) {
+    let digits = format!("{own:010}");
+    let length = get(RECORD).map_or(0, <[u8]>::len);
+    let Some(at) = length.checked_sub(digits.len()) else {
+        return;
+    };
+    if let Some(value) = value_of(RECORD) {
+        // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The value keeps its length.
+        unsafe {
+            value
+                .add(at)
+                .copy_from_nonoverlapping(digits.as_ptr(), digits.len())
+        };
     }
 }
 

@@ -82,8 +82,8 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "HEAPPROF_RECORD",
-        "process id",
-        "Set by `heapprof record`: its own process. Its child writes the plain output name, and SIGTERM, SIGINT and SIGABRT end with a dump.",
+        "two process ids",
+        "Set by `heapprof record`: its own process, and zeros in which the program leaves its own. That one writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.",
     ),
     variable(
         "HEAPPROF_LIST",

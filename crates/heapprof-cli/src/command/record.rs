@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use signal_hook::consts::SIGINT;
+use signal_hook::low_level::emulate_default_handler;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::args::RecordArgs;
@@ -26,6 +28,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if let Some(path) = &found {
         preloaded = program::look_at(program, path)?;
     }
+    program::look_at_preloads()?;
     let library = preload::library()?;
     let pattern = pattern(args.output.as_deref())?;
     let mut list = List::new().context("no temporary file can be made")?;
@@ -54,7 +57,17 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
         }
     };
     let (written, failed) = written::read(&list.read().context("the list of profiles")?);
+    if !list.file.path().exists() {
+        messages::note(&format!(
+            "{}: was taken away while the program ran: there may be profiles that are not told of here, without names",
+            list.file.path().display()
+        ));
+    }
     outcome::report(written, &failed, &ended, !args.no_symbolize);
+    if ended.by_key {
+        // A shell ends its loop or script where Ctrl-C ended the program, not where one exits with 130.
+        let _ = emulate_default_handler(SIGINT);
+    }
     Ok(ExitCode::from(ended.code))
 }
 
@@ -169,7 +182,10 @@ fn environment(
         .env("LD_PRELOAD", preload)
         .env("HEAPPROF_OUTPUT", pattern)
         .env("HEAPPROF_LIST", list)
-        .env("HEAPPROF_RECORD", std::process::id().to_string())
+        .env(
+            "HEAPPROF_RECORD",
+            format!("{}:{:010}", std::process::id(), 0),
+        )
         .env(
             "HEAPPROF_MODE",
             if args.exact { "exact" } else { "sampled" },

@@ -180,6 +180,16 @@ pub(crate) fn leave_files() {
     }
 }
 
+/// The folder that the process is in, as the kernel says; empty where it does not.
+pub(crate) fn working_folder(buf: &mut [u8]) -> &[u8] {
+    let args = [buf.as_mut_ptr() as usize, buf.len(), 0, 0, 0, 0];
+    // SAFETY: the kernel writes no more than there is room for.
+    let n = unsafe { call(libc::SYS_getcwd, args) };
+    // It counts the final zero.
+    let path = &buf[..(n.max(1) - 1) as usize];
+    if path.starts_with(b"/") { path } else { &[] }
+}
+
 /// Where a link leads to, as far as there is room; empty where there is none.
 pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
     let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);

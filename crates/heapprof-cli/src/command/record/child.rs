@@ -1,20 +1,27 @@
-//! The recorded program as a child process: signals that are meant for it reach it once, and its end is told in a
-//! shell's way.
+//! The recorded program as a child process: signals that are meant for it reach it once, it stops and goes on with us,
+//! and its end is told in a shell's way.
+//!
+//! There is no thread for it: where none can be made, a program is recorded as well.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, getpid, getsid, kill_process, waitid,
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid, kill_process,
+    kill_process_group, wait,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+    SIGVTALRM, SIGXCPU,
+};
+use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
-use signal_hook::low_level::emulate_default_handler;
 
 use crate::inherited;
 
@@ -24,54 +31,110 @@ pub(super) struct Ended {
     pub(super) code: u8,
     /// The signal that ended it.
     pub(super) signal: Option<i32>,
+    /// Whether that was Ctrl-C, which came to us, too.
+    pub(super) by_key: bool,
     /// Its process id.
     pub(super) process: u32,
 }
 
+/// Signals that end a process and may be meant for the program when they come to us.
+const PASSED_ON: [i32; 13] = [
+    SIGINT,
+    SIGQUIT,
+    SIGTERM,
+    SIGHUP,
+    SIGUSR1,
+    SIGUSR2,
+    SIGALRM,
+    SIGVTALRM,
+    SIGPROF,
+    SIGIO,
+    SIGXCPU,
+    libc::SIGSTKFLT,
+    libc::SIGPWR,
+];
+
 /// Runs the program to its end. `more` is a signal that it wants besides those that are always passed on.
 pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended> {
     // Ctrl-C is for the program; we wait for what it does about it. What was ignored stays so, for the child too.
-    let ignored = ignored();
-    let taken = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
-    let taken = taken.into_iter().chain(more);
-    let taken = taken.filter(|s| ignored & 1 << (s - 1) == 0);
+    let taken = PASSED_ON.into_iter().chain(more);
+    let taken: Vec<i32> = taken.filter(|&s| !inherited::is_ignored(s)).collect();
     inherited::pass_on(command);
-    let mut signals = SignalsInfo::<WithRawSiginfo>::new(taken)?;
-    let mut child = command.spawn()?;
-    let process = child.id();
-    let pid = Pid::from_child(&child);
-    let has_ended = Arc::new(AtomicBool::new(false));
-    let over = Arc::clone(&has_ended);
-    // Goes on to the end of this process: what comes after the program's end is meant for us.
-    std::thread::spawn(move || {
-        for info in signals.forever() {
-            if over.load(Ordering::Acquire) {
-                let _ = emulate_default_handler(info.si_signo);
-                continue;
-            }
+    let all = taken.iter().copied().chain([SIGCHLD]);
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new(all)?;
+    let child = command.spawn()?;
+    let (process, pid) = (child.id(), Pid::from_child(&child));
+    let mut interrupted = false;
+    let status = loop {
+        if let Some(status) = end_of(pid)? {
+            break status;
+        }
+        for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
             // A terminal sends what its keys mean to all of its process group, so the program has got it already.
-            let by_kernel = info.si_code == libc::SI_KERNEL;
+            let is_key = matches!(info.si_signo, SIGINT | SIGQUIT | SIGHUP);
+            let by_kernel = is_key && info.si_code == libc::SI_KERNEL;
             // Of a hangup the kernel tells the session's leader alone.
             let is_for_all = by_kernel && !(info.si_signo == SIGHUP && leads_session());
+            interrupted |= is_for_all && info.si_signo == SIGINT;
             if !(is_for_all && is_in_our_group(pid))
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
                 let _ = kill_process(pid, signal);
             }
         }
-    });
-    // Its number stays its own until it is waited for: nobody else is sent a signal.
-    let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), only_look) {}
-    has_ended.store(true, Ordering::Release);
-    let status = child.wait()?;
-    let signal = status.signal();
-    let code = status.code().or(signal.map(|s| 128 + s)).unwrap_or(1);
+    };
+    // Of a signal that ended the program a copy may still be on its way to us. The second one is meant for us.
+    for signal in taken {
+        let came = Arc::new(AtomicBool::new(false));
+        if flag::register_conditional_default(signal, Arc::clone(&came)).is_ok() {
+            flag::register(signal, came)?;
+        }
+    }
+    let signal = status.terminating_signal();
+    let code = status.exit_status().or(signal.map(|s| 128 + s));
     Ok(Ended {
-        code: code as u8,
+        code: code.unwrap_or(1) as u8,
         signal,
+        by_key: interrupted && signal == Some(SIGINT),
         process,
     })
+}
+
+/// How the program ended, if it has. Other children are what fell to us as the first process of a namespace.
+fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
+    loop {
+        match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((process, _))) if process != program => {}
+            Ok(Some((_, status))) if status.stopped() => stop_too(program),
+            Ok(Some((_, status))) => return Ok(Some(status)),
+            Ok(None) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whoever waits at the terminal for a program that stopped waits for us.
+fn stop_too(program: Pid) {
+    // Ctrl-Z stops us, too, and whoever has the program go on does so for us; it may have done it by now.
+    std::thread::sleep(Duration::from_millis(20));
+    let stat = std::fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    if !state.is_some_and(|state| state.starts_with('T')) {
+        return;
+    }
+    let Ok(group) = getpgid(Some(program)) else {
+        return;
+    };
+    let foreground = std::fs::File::open("/dev/tty").map(tcgetpgrp);
+    let ours = [group, getpgrp()];
+    if !matches!(foreground, Ok(Ok(group)) if ours.contains(&group)) {
+        return;
+    }
+    let _ = kill_process(getpid(), Signal::STOP);
+    if group != getpgrp() {
+        let _ = kill_process_group(group, Signal::CONT);
+    }
 }
 
 fn leads_session() -> bool {
@@ -80,12 +143,4 @@ fn leads_session() -> bool {
 
 fn is_in_our_group(process: Pid) -> bool {
     getpgid(Some(process)).is_ok_and(|group| group == getpgrp())
-}
-
-/// Signals that are ignored, as a mask.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
-        .unwrap_or(0)
 }

@@ -25,14 +25,23 @@ pub(super) fn report(
         messages::note(&failed.text());
     }
     // An exec that failed takes its profile back. What went into a pipe is there no more.
+    let piped = written
+        .iter()
+        .find(|one| one.path.exists() && !one.path.is_file());
+    let piped = piped.map(|one| one.path.clone());
     written.retain(|one| one.path.is_file());
     let left_own = written.iter().any(|one| one.process == ended.process);
     // The last is not always the latest: what it waits for may go on meanwhile.
     let of_main = |one: &&Written| one.process == ended.process;
     let own = written.iter().filter(of_main).max_by_key(|one| one.is_last);
     let Some(main) = own.or(written.first()) else {
-        if failed.is_empty() {
-            messages::note(&nothing(ended));
+        match piped {
+            Some(path) => messages::note(&format!(
+                "{}: the profile was written into it; its addresses have no names",
+                path.display()
+            )),
+            None if failed.is_empty() => messages::note(&nothing(ended)),
+            None => {}
         }
         return;
     };
@@ -75,7 +84,10 @@ pub(super) fn report(
             None => {}
         }
     }
-    if let Some(why) = not_the_last(ended, left_own, main) {
+    // What could not be written may have been the last one.
+    if failed.is_empty()
+        && let Some(why) = not_the_last(ended, left_own, main)
+    {
         messages::note(&why);
     }
 }

@@ -31,6 +31,10 @@ pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
 
 /// Says what of the program stands in the way of preloading; whether it is worth trying.
 pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
+    if !path.is_file() {
+        // A pipe would wait for somebody to write; whoever runs it is told that it can't be run.
+        return Ok(true);
+    }
     let looked = inspect(path);
     let name = if looked.file == path {
         program.display().to_string()
@@ -75,6 +79,26 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
     Ok(preloaded)
 }
 
+/// Refuses what the user preloads that must be the first library itself.
+pub(super) fn look_at_preloads() -> Result<()> {
+    const RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
+    let preloads = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let preloads = preloads.to_string_lossy();
+    for library in preloads.split([':', ' ']) {
+        let name = library.rsplit('/').next().unwrap_or_default();
+        let is = |runtime: &&str| {
+            name.starts_with(&format!("lib{runtime}."))
+                || name.starts_with(&format!("libclang_rt.{runtime}"))
+        };
+        if RUNTIMES.iter().any(is) {
+            bail!(
+                "LD_PRELOAD: {library} replaces malloc and must be the first library; record without it"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// What gives a program more rights than its user has, and how it is recorded nevertheless.
 fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     const AS_OWNER: &str = "record it as its owner";
@@ -100,11 +124,14 @@ fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
 
 /// Whether a shell would run the file that the kernel did not: a script without a first line that says who does.
 pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
+    if error.raw_os_error() != Some(libc::ENOEXEC) {
+        return false;
+    }
     let mut start = Vec::new();
     let read = std::fs::File::open(file).and_then(|f| f.take(256).read_to_end(&mut start));
     // As shells tell a script from a damaged program.
     let line = start.split(|&b| b == b'\n').next().unwrap_or_default();
-    error.raw_os_error() == Some(libc::ENOEXEC) && read.is_ok() && !line.contains(&0)
+    read.is_ok() && !line.contains(&0)
 }
 
 /// What a name that is no program's was probably meant to be.
