@@ -48,6 +48,35 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     Some(own)
 }
 
+/// The collector's own allocations do not fail for want of the program's memory, and never end the program.
+#[test]
+fn dumps_of_a_program_without_memory() {
+    for (name, cargo) in [
+        ("alloc_short", &[][..]),
+        ("alloc_short.release", &["--release"]),
+    ] {
+        let program = build("alloc_short", name, cargo, &[]).expect("alloc_short builds");
+        for road in ["none", "dump", "profile", "peak", "growth", "interval"] {
+            let folder = tempfile::tempdir().unwrap();
+            let run = Command::new(&program)
+                .args([road, "last.pb.gz"])
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert!(run.status.success() && said.is_empty(), "{road}: {said}");
+            for entry in std::fs::read_dir(folder.path()).unwrap() {
+                let path = entry.unwrap().path();
+                let profile = decode(&*std::fs::read(&path).unwrap());
+                assert!(profile.is_ok(), "{road}: {}", path.display());
+            }
+            let last = folder.path().join("last.pb.gz");
+            let profile = decode(&*std::fs::read(last).unwrap()).unwrap();
+            assert!(!profile.samples.is_empty(), "{road}");
+        }
+    }
+}
+
 fn counted(name: &str, cargo: &[&str], flags: &[&str]) -> PathBuf {
     build("alloc_counted", name, cargo, flags).expect("alloc_counted builds")
 }

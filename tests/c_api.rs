@@ -415,3 +415,75 @@ int main(void) {
         );
     }
 }
+
+/// heapprof_start's path is a path, whatever setup the environment has, and no start takes away what this run has written.
+#[test]
+fn a_path_of_its_own_beside_gperftools_prefix() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+int main(void) {
+    int (*start)(const char *, unsigned long) = (int (*)(const char *, unsigned long))dlsym(RTLD_DEFAULT, "heapprof_start");
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    if (dump(0) || dump(0) || start(0, 0) || dump(0) || start("y.%p.%n.pb.gz", 0)) return 1;
+    return dump(0);
+}
+"#;
+    let built = build(source, "gcc");
+    let earlier = built.path("y.0001.heap");
+    std::fs::write(&earlier, "of an earlier run").unwrap();
+    let mut program = preloaded(&built.program);
+    program
+        .current_dir(built.folder.path())
+        .env("HEAPPROFILE", "x");
+    assert!(program.status().unwrap().success());
+    for number in 1..4 {
+        assert!(
+            built.path(&format!("x.{number:04}.heap")).exists(),
+            "{number}"
+        );
+    }
+    assert!(earlier.exists());
+    let names = std::fs::read_dir(built.folder.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().path());
+    let own: Vec<_> = names
+        .filter(|p| p.to_string_lossy().ends_with(".pb.gz"))
+        .collect();
+    assert_eq!(own.len(), 2, "{own:?}");
+    for path in own {
+        heapprof_profile::decode(std::fs::File::open(path).unwrap()).unwrap();
+    }
+}
+
+/// A program that is linked with one copy and recorded with another has one, which obeys it.
+#[test]
+fn a_linked_program_is_recorded_once() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flags = linked(folder.path());
+    let source = r#"
+#include <heapprof.h>
+#include <stdlib.h>
+static void *volatile kept;
+__attribute__((noinline)) static void before(void) { kept = malloc(12345); }
+__attribute__((noinline)) static void after(void) { kept = malloc(54321); }
+int main(void) { before(); heapprof_stop(); after(); return heapprof_is_running(); }
+"#;
+    let file = folder.path().join("once.c");
+    std::fs::write(&file, source).unwrap();
+    let compile = format!("gcc -O1 -g -o once once.c {flags}").replace("$ORIGIN", "'$ORIGIN'");
+    let status = std::process::Command::new("sh")
+        .args(["-c", &compile])
+        .current_dir(folder.path())
+        .status();
+    assert!(status.unwrap().success(), "{compile}");
+    let words = ["record", "--exact", "-o", "once.pb.gz", "./once"];
+    let recorded = crate::harness::run(folder.path(), &words);
+    assert_eq!(recorded.code, 0, "{}", recorded.err);
+    let top = crate::harness::run(folder.path(), &["top", "once.pb.gz"]).out;
+    assert!(top.contains("before") && !top.contains("after"), "{top}");
+}

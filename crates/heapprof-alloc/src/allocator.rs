@@ -80,6 +80,27 @@ fn released(block: *mut u8) {
     collect::release(block);
 }
 
+/// The collector's own allocations do not fail for want of the program's memory: std would abort the program.
+#[cold]
+#[inline(never)]
+fn missing(layout: Layout) -> *mut u8 {
+    if collect::is_apart() {
+        collect::arena::spare(layout)
+    } else {
+        std::ptr::null_mut()
+    }
+}
+
+/// The block as it is, or one for the collector in its place.
+#[inline(always)]
+fn given(block: *mut u8, layout: Layout) -> *mut u8 {
+    if block.is_null() {
+        missing(layout)
+    } else {
+        block
+    }
+}
+
 // `Frame::caller` is the caller of the function that it stands in, so it stands in each of them, and none is inlined:
 // the compiler would put them into the program's functions, which would be missing in their own stacks.
 // SAFETY: every block is the allocator's behind, asked for and given back with the layouts that came.
@@ -89,7 +110,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         // SAFETY: the caller's contract, passed on.
         let real = || unsafe { self.behind.alloc(layout) };
         if !chosen(layout.size()) {
-            return real();
+            return given(real(), layout);
         }
         allocated(layout.size(), Frame::caller(), real)
     }
@@ -99,13 +120,26 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         // SAFETY: as above.
         let real = || unsafe { self.behind.alloc_zeroed(layout) };
         if !chosen(layout.size()) {
-            return real();
+            let block = real();
+            if !block.is_null() {
+                return block;
+            }
+            let spare = missing(layout);
+            if !spare.is_null() {
+                // SAFETY: as large as asked for.
+                unsafe { spare.write_bytes(0, layout.size()) };
+            }
+            return spare;
         }
         allocated(layout.size(), Frame::caller(), real)
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if collect::arena::is_spare(block) {
+            // SAFETY: of this layout, and left.
+            return unsafe { collect::arena::free_spare(block, layout) };
+        }
         if collect::may_hold(block as usize) && !collect::is_apart() {
             released(block);
         }
@@ -117,20 +151,49 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         let real = || unsafe { self.behind.realloc(block, layout, size) };
+        // Of the collector's own blocks some may be spare ones, or have to become one.
+        let quietly = || match collect::arena::is_spare(block) {
+            // SAFETY: as above.
+            true => unsafe { self.move_to_spare(block, layout, size) },
+            false => match real() {
+                // SAFETY: as above: the block is as it was.
+                none if none.is_null() => unsafe { self.move_to_spare(block, layout, size) },
+                moved => moved,
+            },
+        };
         if collect::mode() == Mode::Off {
-            return real();
+            return quietly();
         }
         if !collect::may_hold(block as usize) {
             // The old block is in no table, so there is a new one only.
             return if chosen(size) {
                 allocated(size, Frame::caller(), real)
             } else {
-                real()
+                quietly()
             };
         }
         if collect::is_apart() {
-            return real();
+            return quietly();
         }
         reallocated(block, size, Frame::caller(), real)
+    }
+}
+
+impl<A: GlobalAlloc> HeapProf<A> {
+    /// A block of the collector's own goes where there is memory; null if it is the program's.
+    ///
+    /// # Safety
+    /// As of `realloc`.
+    #[cold]
+    unsafe fn move_to_spare(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's contract, passed on: both blocks are as large as is copied.
+        unsafe {
+            let new = missing(Layout::from_size_align_unchecked(size, layout.align()));
+            if !new.is_null() {
+                new.copy_from_nonoverlapping(block, size.min(layout.size()));
+                self.dealloc(block, layout);
+            }
+            new
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use heapprof_collect::setting::Misunderstood;
-use heapprof_collect::{self as collect, Error, Options, Reason};
+use heapprof_collect::{self as collect, Error, Mode, Options, Reason};
 
 use crate::environment;
 use crate::process;
@@ -13,16 +13,16 @@ use crate::process;
 /// Begins to record what the allocator is asked for from now on. What an earlier recording found is forgotten.
 ///
 /// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found. False when there is no memory for it,
-/// a thread is held up in the middle of an allocation, or the period is above 1 TiB: nothing is recorded then.
+/// a thread is held up in the middle of an allocation, the period is above 1 TiB, or the mode is off: nothing begins then.
 pub fn start(mut options: Options) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = collect::sys::parent_id();
     options.output.parent.get_or_insert(parent);
-    collect::apart(process::watch_forks);
-    collect::start(options)
+    begin(options)
 }
 
-/// Begins to record if the variable `HEAPPROF_OUTPUT` is set, as [`VARIABLES`](crate::VARIABLES) say; whether it did.
+/// Begins to record if the variable `HEAPPROF_OUTPUT` is set, as [`VARIABLES`](crate::VARIABLES) say; whether it did. A name
+/// without `%` gets the process's id, for other programs may have the same variable.
 ///
 /// Under `heapprof record`, or with `libheapprof.so` preloaded, it does not: that one records, and would be
 /// sent to the same files.
@@ -31,12 +31,19 @@ pub fn start(mut options: Options) -> bool {
 /// A variable that is not understood. Nothing is recorded then.
 pub fn start_from_environment() -> Result<bool, Misunderstood> {
     let options = environment::read(|name| std::env::var_os(name))?;
-    Ok(options.is_some_and(start))
+    Ok(options.is_some_and(begin))
 }
 
-/// Ends the recording. Dumps still show what it found until then, and what is freed later counts as in use.
+fn begin(options: Options) -> bool {
+    collect::apart(process::watch_forks);
+    options.mode != Mode::Off && collect::start(options)
+}
+
+/// Ends the recording. Dumps still show what it found until then, and what is freed later counts as in use. No thread of this
+/// crate is left when it returns.
 pub fn stop() {
     collect::stop();
+    collect::end_clock();
 }
 
 /// Whether allocations are being recorded.
@@ -48,7 +55,8 @@ pub fn is_running() -> bool {
 /// Writes a profile to where the recording's [`Output`](crate::Output) says; its path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread is dumping, or the file can't be written.
+/// There is no recording, it has no output, another thread is dumping, the file can't be written, or there is no memory (for
+/// the path alone, perhaps: the file is there then).
 pub fn dump() -> Result<PathBuf, Error> {
     written(|| collect::dump(Reason::Request))
 }
@@ -63,14 +71,14 @@ pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
 }
 
 /// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with. Empty
-/// when nothing was ever recorded.
+/// when nothing was ever recorded, or there is no memory for it.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !collect::was_started() {
         return Vec::new();
     }
     let bytes = collect::apart(|| collect::profile(Reason::Request));
-    handed_over(bytes, |bytes| bytes.to_vec())
+    handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
 /// Asks for a last dump when the process exits: by `exit`, which is also how `main` ends. Not when it aborts,
@@ -82,9 +90,16 @@ pub fn dump_at_exit() {
 
 fn written(dump: impl FnOnce() -> Result<CString, Error>) -> Result<PathBuf, Error> {
     let path = collect::apart(dump)?;
-    Ok(handed_over(path, |path| {
-        OsString::from_vec(path.to_bytes().to_vec()).into()
-    }))
+    let own = handed_over(path, |path| copied(path.to_bytes()));
+    Ok(OsString::from_vec(own.ok_or(Error::NoMemory)?).into())
+}
+
+/// `None` without memory.
+fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).ok()?;
+    copy.extend_from_slice(bytes);
+    Some(copy)
 }
 
 /// What the collector made, as the program's own: it counts as allocated by the program, and its free is known.

@@ -4,6 +4,7 @@
 //! with free lists; from 32 KiB on each block is a mapping of its own and goes back when freed.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::lock::Locked;
 use crate::sys;
@@ -19,6 +20,12 @@ struct Lists {
     reserve: *mut u8,
     reserve_left: usize,
     reserve_len: usize,
+    /// How many spare blocks are in use.
+    spare_blocks: usize,
+    /// Start and length of the ranges that they are made of.
+    spare: [(usize, usize); 64],
+    /// The same of earlier reserves that still hold some.
+    earlier: [(usize, usize); 16],
 }
 
 // SAFETY: reached under its lock only.
@@ -37,7 +44,13 @@ static LISTS: Locked<Lists> = Locked::new(Lists {
     reserve: std::ptr::null_mut(),
     reserve_left: 0,
     reserve_len: 0,
+    spare_blocks: 0,
+    spare: [(0, 0); 64],
+    earlier: [(0, 0); 16],
 });
+
+/// Whether there are spare blocks.
+static SPARE: AtomicBool = AtomicBool::new(false);
 
 impl Lists {
     /// Pages from the kernel, else from the reserve.
@@ -51,9 +64,58 @@ impl Lists {
         unsafe { self.reserve.add(self.reserve_left) }
     }
 
+    /// A piece of the reserve: the first that is large enough.
+    fn spare(&mut self, layout: Layout) -> *mut u8 {
+        let size = spare_size(layout);
+        for i in 0..self.spare.len() {
+            let (start, len) = self.spare[i];
+            let skip = start.next_multiple_of(layout.align()) - start;
+            if len < skip + size {
+                continue;
+            }
+            self.spare[i] = (start + skip + size, len - skip - size);
+            self.add_spare(start, skip);
+            self.spare_blocks += 1;
+            return std::ptr::with_exposed_provenance_mut(start + skip);
+        }
+        std::ptr::null_mut()
+    }
+
+    /// Adds a range to those that spare blocks are made of, if there is room to know it.
+    fn add_spare(&mut self, mut start: usize, mut len: usize) {
+        if len == 0 {
+            return;
+        }
+        for range in &mut self.spare {
+            if range.1 > 0 && (range.0 + range.1 == start || start + len == range.0) {
+                (start, len) = (start.min(range.0), len + range.1);
+                *range = (0, 0);
+            }
+        }
+        if let Some(free) = self.spare.iter_mut().find(|(_, len)| *len == 0) {
+            *free = (start, len);
+        }
+    }
+
+    /// Takes a spare block back.
+    fn take_back(&mut self, block: *mut u8, layout: Layout) {
+        self.spare_blocks -= 1;
+        if self.spare_blocks > 0 {
+            return self.add_spare(block.addr(), spare_size(layout));
+        }
+        for (start, len) in std::mem::take(&mut self.earlier) {
+            if len > 0 {
+                // SAFETY: an earlier reserve, of which nothing is in use.
+                unsafe { sys::unmap(std::ptr::with_exposed_provenance_mut(start), len) };
+            }
+        }
+        self.spare.fill((0, 0));
+        self.add_spare(self.reserve.addr(), self.reserve_len);
+    }
+
     fn is_reserve(&self, block: *mut u8) -> bool {
-        let start = self.reserve.addr();
-        start <= block.addr() && block.addr() < start + self.reserve_len
+        let holds = |(start, len): (usize, usize)| block.addr().wrapping_sub(start) < len;
+        holds((self.reserve.addr(), self.reserve_len)) || self.earlier.into_iter().any(holds)
     }
 }
 
@@ -63,20 +125,64 @@ impl Lists {
 pub(crate) fn reserve(len: usize) -> bool {
     let len = pages(len);
     LISTS.with(|lists| {
-        if lists.reserve_left >= len {
+        let spare = lists.spare.iter().map(|(_, len)| *len).max();
+        if lists.reserve_left >= len && spare >= Some(len) {
             return true;
         }
         let new = sys::map(len);
         if new.is_null() {
             return false;
         }
-        if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
-            // SAFETY: nothing was ever taken from the old one.
-            unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
+        if lists.spare_blocks > 0 {
+            let Some(free) = lists.earlier.iter_mut().find(|(_, len)| *len == 0) else {
+                // SAFETY: nobody knows of the new one yet.
+                unsafe { sys::unmap(new, len) };
+                return false;
+            };
+            *free = (lists.reserve.addr(), lists.reserve_len);
+        } else {
+            if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
+                // SAFETY: nothing is in use of the old one.
+                unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
+            }
+            lists.spare.fill((0, 0));
         }
+        lists.add_spare(new.expose_provenance(), len);
         (lists.reserve, lists.reserve_left, lists.reserve_len) = (new, len, len);
         true
     })
+}
+
+/// Memory for an allocation of the collector's own that another allocator has none for: a piece of what was set aside. Null when
+/// that is used up.
+#[cold]
+pub fn spare(layout: Layout) -> *mut u8 {
+    if layout.align() > PAGE {
+        return std::ptr::null_mut();
+    }
+    LISTS.with(|lists| {
+        let block = lists.spare(layout);
+        SPARE.store(lists.spare_blocks > 0, Ordering::Relaxed);
+        block
+    })
+}
+
+/// Whether a block is one that [`spare`] gave.
+#[inline(always)]
+pub fn is_spare(block: *mut u8) -> bool {
+    SPARE.load(Ordering::Relaxed) && LISTS.with(|lists| lists.is_reserve(block))
+}
+
+/// Takes one back.
+///
+/// # Safety
+/// [`spare`] gave it, for this layout, and nobody uses it any more.
+#[cold]
+pub unsafe fn free_spare(block: *mut u8, layout: Layout) {
+    LISTS.with(|lists| {
+        lists.take_back(block, layout);
+        SPARE.store(lists.spare_blocks > 0, Ordering::Relaxed);
+    });
 }
 
 /// The lock that fork must hold.
@@ -91,6 +197,11 @@ fn class(layout: Layout) -> Option<usize> {
         .max(1 << SMALLEST)
         .next_power_of_two();
     (size <= LARGEST).then(|| (size.ilog2() - SMALLEST) as usize)
+}
+
+/// How much of the reserve a spare block takes.
+fn spare_size(layout: Layout) -> usize {
+    layout.size().next_multiple_of(64)
 }
 
 fn pages(size: usize) -> usize {
@@ -177,6 +288,45 @@ unsafe impl GlobalAlloc for Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spare_blocks_are_of_the_reserve_and_come_back() {
+        let layout = |size: usize, align| Layout::from_size_align(size, align).unwrap();
+        let len = 1 << 20;
+        assert!(reserve(len));
+        for round in 0..3 {
+            let mut all = Vec::new();
+            let mut total = 0;
+            for i in 0.. {
+                let layout = layout(1 + i * 1237 % 50_000, 1 << (i % 10));
+                let block = spare(layout);
+                if block.is_null() {
+                    break;
+                }
+                assert!(is_spare(block) && block.addr().is_multiple_of(layout.align()));
+                // SAFETY: as large as asked for.
+                unsafe { block.write_bytes(i as u8, layout.size()) };
+                total += layout.size();
+                all.push((block, layout));
+                if i % 5 == 0 {
+                    let (block, layout) = all.swap_remove(i * 7 % all.len());
+                    // SAFETY: given above, and left.
+                    unsafe { free_spare(block, layout) };
+                }
+            }
+            assert!(total > len / 2, "{round}: {total}");
+            all.sort_unstable_by_key(|(block, _)| block.addr());
+            for pair in all.windows(2) {
+                assert!(pair[0].0.addr() + pair[0].1.size() <= pair[1].0.addr());
+            }
+            for (block, layout) in all {
+                // SAFETY: as above.
+                unsafe { free_spare(block, layout) };
+                assert!(is_spare(block) == SPARE.load(Ordering::Relaxed));
+            }
+        }
+        assert!(!is_spare(std::ptr::null_mut()) && spare(layout(1, 2 * PAGE)).is_null());
+    }
 
     #[test]
     fn blocks_are_aligned_disjoint_and_reused() {

@@ -30,10 +30,15 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
         let parent = Some(collect::sys::parent_id());
         let mut options = collect::default_options().unwrap_or_default();
         if !pattern.is_empty() {
+            if options.output.numbered_prefix {
+                // gperftools' text is for its own names.
+                options.format = Format::Pprof;
+            }
             options.output = Output {
                 pattern,
                 parent,
-                ..options.output
+                list: options.output.list,
+                ..Output::default()
             };
         }
         let started = collect::start(Options {
@@ -112,9 +117,11 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
             mapped::enable(true);
         }
         let parent = Some(collect::sys::parent_id());
+        let recorded = collect::default_options().unwrap_or_default();
         let output = Output {
             pattern,
             parent,
+            list: recorded.output.list,
             numbered_prefix: true,
             ..Output::default()
         };
