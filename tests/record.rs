@@ -142,6 +142,8 @@ fn ignored_and_blocked_signals_stay_so() {
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)",
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)",
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGUSR1])",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))",
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
     ] {
         let bare = shown(signals, &[]);
         assert!(bare.contains("SigBlk:"), "{bare}");

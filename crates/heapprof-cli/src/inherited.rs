@@ -62,6 +62,13 @@ pub(crate) fn pass_on(command: &mut Command) {
             (1..=64).all(|s| libc::sigismember(&raw const mask, s) != 1),
         )
     };
+    // We wait for the word of a child's end, even where that is blocked for the program.
+    // SAFETY: the set is valid, and this thread's mask is our own.
+    unsafe {
+        let mut child: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut child, libc::SIGCHLD);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const child, std::ptr::null_mut());
+    }
     let closed: [bool; 3] = std::array::from_fn(|fd| CLOSED[fd].load(Ordering::Relaxed));
     if ignored == [false; 2] && none_blocked && closed == [false; 3] {
         // std starts it as it was, and in a quicker way.
