@@ -161,7 +161,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
                 moved => moved,
             },
         };
-        if collect::mode() == Mode::Off {
+        if collect::mode() == Mode::Off || collect::arena::is_spare(block) {
             return quietly();
         }
         if !collect::may_hold(block as usize) {
@@ -188,7 +188,8 @@ impl<A: GlobalAlloc> HeapProf<A> {
     unsafe fn move_to_spare(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's contract, passed on: both blocks are as large as is copied.
         unsafe {
-            let new = missing(Layout::from_size_align_unchecked(size, layout.align()));
+            let grown = Layout::from_size_align_unchecked(size, layout.align());
+            let new = given(self.behind.alloc(grown), grown);
             if !new.is_null() {
                 new.copy_from_nonoverlapping(block, size.min(layout.size()));
                 self.dealloc(block, layout);

@@ -89,9 +89,19 @@ pub fn dump_at_exit() {
 }
 
 fn written(dump: impl FnOnce() -> Result<CString, Error>) -> Result<PathBuf, Error> {
-    let path = collect::apart(dump)?;
+    let path = collect::apart(dump).map_err(own_error)?;
     let own = handed_over(path, |path| copied(path.to_bytes()));
     Ok(OsString::from_vec(own.ok_or(Error::NoMemory)?).into())
+}
+
+/// An error with a path of the program's own.
+fn own_error(error: Error) -> Error {
+    let Error::Write(path, errno) = error else {
+        return error;
+    };
+    let own = handed_over(path, |path| copied(path.as_bytes()));
+    let own = own.and_then(|path| String::from_utf8(path).ok());
+    own.map_or(Error::NoMemory, |path| Error::Write(path, errno))
 }
 
 /// `None` without memory.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
@@ -57,11 +57,15 @@ fn make(folder: &Path) -> std::io::Result<()> {
         .recursive(true)
         .mode(0o755)
         .create(folder)?;
-    // Whatever root's umask is: a program may become another user, who loads the library, too.
-    let mode = std::fs::metadata(folder)?.mode();
-    if rustix::process::getuid().is_root() && mode & 0o755 != 0o755 {
-        let opened = std::fs::Permissions::from_mode(mode & 0o7777 | 0o755);
-        std::fs::set_permissions(folder, opened)?;
+    // Whatever root's umask is: a program may become another user, who loads the library, too. Not through another's link.
+    let user = rustix::process::getuid();
+    if user.is_root() && is_ours(folder, user.as_raw()) {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(folder, flags, Mode::empty())?;
+        let mode = rustix::fs::fstat(&opened)?.st_mode;
+        if mode & 0o755 != 0o755 {
+            rustix::fs::fchmod(&opened, Mode::from_raw_mode(mode & 0o7777 | 0o755))?;
+        }
     }
     Ok(())
 }

@@ -134,7 +134,9 @@ pub(crate) fn reserve(len: usize) -> bool {
             return false;
         }
         if lists.spare_blocks > 0 {
-            let Some(free) = lists.earlier.iter_mut().find(|(_, len)| *len == 0) else {
+            let is_full = lists.spare.iter().all(|(_, len)| *len > 0);
+            let mut earlier = lists.earlier.iter_mut();
+            let Some(free) = earlier.find(|(_, len)| *len == 0 && !is_full) else {
                 // SAFETY: nobody knows of the new one yet.
                 unsafe { sys::unmap(new, len) };
                 return false;

@@ -15,16 +15,17 @@ impl Output {
         }
         let is_folder =
             |path: &CString| File::open(path, libc::O_PATH | libc::O_DIRECTORY, 0).is_ok();
-        if self.pattern.ends_with(b"/") || CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p))
-        {
+        if CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p)) {
             let folder = std::mem::take(&mut self.pattern);
             for byte in folder {
                 // The folder is there by this name.
                 self.pattern.extend((byte == b'%').then_some(b'%'));
                 self.pattern.push(byte);
             }
-            self.pattern.extend_from_slice(b"/heapprof.%e.%p.pb.gz");
+        } else if !self.pattern.ends_with(b"/") {
+            return;
         }
+        self.pattern.extend_from_slice(b"/heapprof.%e.%p.pb.gz");
     }
 }
 

@@ -297,7 +297,9 @@ pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
         let real = SIGSET.or_missing();
         std::mem::transmute::<*const c_void, Sigset>(real)(signal, handler)
     };
-    if handler == libc::SIG_DFL && WANTED.load(Ordering::Acquire) & bit(signal) != 0 {
+    // A vfork child has handlers of its own, and this memory with its parent.
+    let is_wanted = WANTED.load(Ordering::Acquire) & bit(signal) != 0;
+    if handler == libc::SIG_DFL && is_wanted && collect::is_own_process() {
         install(signal);
     }
     if is_ours(before) {

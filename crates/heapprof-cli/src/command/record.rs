@@ -64,6 +64,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
         ));
     }
     outcome::report(written, &failed, &ended, !args.no_symbolize);
+    drop(list);
     if ended.by_key {
         // A shell ends its loop or script where Ctrl-C ended the program, not where one exits with 130.
         let _ = emulate_default_handler(SIGINT);

@@ -83,6 +83,10 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             }
         }
     };
+    // What came together with the end.
+    interrupted |= signals
+        .pending()
+        .any(|info| info.si_signo == SIGINT && info.si_code == libc::SI_KERNEL);
     // Of a signal that ended the program a copy may still be on its way to us. The second one is meant for us.
     for signal in taken {
         let came = Arc::new(AtomicBool::new(false));
@@ -128,13 +132,18 @@ fn stop_too(program: Pid) {
     };
     let foreground = std::fs::File::open("/dev/tty").map(tcgetpgrp);
     let ours = [group, getpgrp()];
-    if !matches!(foreground, Ok(Ok(group)) if ours.contains(&group)) {
+    if !leads_job() || !matches!(foreground, Ok(Ok(group)) if ours.contains(&group)) {
         return;
     }
     let _ = kill_process(getpid(), Signal::STOP);
     if group != getpgrp() {
         let _ = kill_process_group(group, Signal::CONT);
     }
+}
+
+/// Whether a shell made a job of us, which it waits for and has go on as a whole; a script's program is in the script's group.
+fn leads_job() -> bool {
+    getpgrp() == getpid()
 }
 
 fn leads_session() -> bool {
