@@ -1,6 +1,6 @@
 //! Debug files: found wherever tools put them, split, packed and shared; those of another build refused.
 
-use heapprof_profile::decode;
+use heapprof_profile::{Profile, decode};
 use heapprof_symbolize::{Options, Source, Warning};
 
 use crate::built::{Built, C, CXX, build, have, is_here, source, symbolized, told};
@@ -202,6 +202,11 @@ fn files_of_another_build_are_refused_by_name() {
     };
 }
 
+/// The profile that `record` left.
+fn recorded(built: &Built) -> Profile {
+    decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap()
+}
+
 /// However the linker lays segments out: code may begin at the mapping's first byte, in a page that the file shares, or with headers.
 #[test]
 fn a_debug_file_alone_names_any_layout() {
@@ -231,12 +236,11 @@ fn a_debug_file_alone_names_any_layout() {
         let words = "record --exact --no-symbolize -o p.pb.gz ./program";
         let words: Vec<&str> = words.split(' ').collect();
         assert_eq!(run(built.folder.path(), &words).code, 0);
-        let decoded = || decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap();
         let options = built.options("symbols");
-        let (whole, _) = symbolized(decoded(), &options);
+        let (whole, _) = symbolized(recorded(&built), &options);
         built.run("objcopy --only-keep-debug program symbols/program.debug");
         built.run("rm program");
-        let (alone, summary) = symbolized(decoded(), &options);
+        let (alone, summary) = symbolized(recorded(&built), &options);
         assert_eq!(told(&alone), told(&whole), "{flag}: {summary:?}");
         assert!(
             told(&whole).iter().any(|names| names.contains("second")),
@@ -257,7 +261,7 @@ fn a_program_that_was_replaced_while_it_ran_is_not_used() {
     for (command, named) in [("true", true), ("mv other program", false)] {
         let words = ["record", "--exact", "-o", "p.pb.gz", "./program", command];
         assert_eq!(run(built.folder.path(), &words).code, 0);
-        let profile = decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap();
+        let profile = recorded(&built);
         let functions = profile.function.iter();
         let has_main = functions.map(|f| profile.text(f.name)).any(|n| n == "main");
         assert_eq!(has_main, named, "{command}");

@@ -151,17 +151,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         let real = || unsafe { self.behind.realloc(block, layout, size) };
-        // Of the collector's own blocks some may be spare ones, or have to become one.
-        let quietly = || match collect::arena::is_spare(block) {
-            // SAFETY: as above.
-            true => unsafe { self.move_to_spare(block, layout, size) },
-            false => match real() {
-                // SAFETY: as above: the block is as it was.
-                none if none.is_null() => unsafe { self.move_to_spare(block, layout, size) },
-                moved => moved,
-            },
+        // SAFETY: as above; the block is as it was.
+        let moved = || unsafe { self.moved(block, layout, size) };
+        if collect::arena::is_spare(block) {
+            return moved();
+        }
+        let quietly = || match real() {
+            none if none.is_null() => moved(),
+            grown => grown,
         };
-        if collect::mode() == Mode::Off || collect::arena::is_spare(block) {
+        if collect::mode() == Mode::Off {
             return quietly();
         }
         if !collect::may_hold(block as usize) {
@@ -185,7 +184,7 @@ impl<A: GlobalAlloc> HeapProf<A> {
     /// # Safety
     /// As of `realloc`.
     #[cold]
-    unsafe fn move_to_spare(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    unsafe fn moved(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's contract, passed on: both blocks are as large as is copied.
         unsafe {
             let grown = Layout::from_size_align_unchecked(size, layout.align());

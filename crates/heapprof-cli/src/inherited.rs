@@ -5,12 +5,12 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that std or we need otherwise: a child that nobody is told of can't be waited for.
 const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
-/// Signals that were ignored when this process began, a bit each.
-static IGNORED: AtomicU64 = AtomicU64::new(0);
+/// Whether they were ignored when this process began.
+static IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Which of the three standard streams were closed then.
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -20,14 +20,8 @@ static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static BEFORE_MAIN: extern "C" fn() = look;
 
 extern "C" fn look() {
-    for signal in 1..=64 {
-        // SAFETY: the structure is the one that sigaction fills; nothing is changed.
-        let is_ignored = unsafe {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
-                && now.sa_sigaction == libc::SIG_IGN
-        };
-        IGNORED.fetch_or(u64::from(is_ignored) << (signal - 1), Ordering::Relaxed);
+    for (signal, ignored) in CHANGED.into_iter().zip(&IGNORED) {
+        ignored.store(is_ignored_now(signal), Ordering::Relaxed);
     }
     for (fd, closed) in (0..).zip(&CLOSED) {
         // SAFETY: asks for flags, and changes nothing.
@@ -36,9 +30,21 @@ extern "C" fn look() {
     }
 }
 
-/// Whether a signal was ignored when this process began.
+/// Whether a signal was ignored when this process began. Before we take any.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
-    IGNORED.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
+    match CHANGED.iter().position(|&changed| changed == signal) {
+        Some(i) => IGNORED[i].load(Ordering::Relaxed),
+        None => is_ignored_now(signal),
+    }
+}
+
+fn is_ignored_now(signal: libc::c_int) -> bool {
+    // SAFETY: the structure is the one that sigaction fills; nothing is changed.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// Whether there was a standard output when this process began.

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::lock::Locked;
-use crate::sys;
+use crate::sys::{self, PAGE};
 
 /// The allocator.
 pub struct Arena;
@@ -35,7 +35,6 @@ const SMALLEST: u32 = 4;
 const LARGEST: usize = 32 << 10;
 const CLASSES: usize = (LARGEST.ilog2() - SMALLEST + 1) as usize;
 const CHUNK: usize = 128 << 10;
-const PAGE: usize = 4096;
 
 static LISTS: Locked<Lists> = Locked::new(Lists {
     free: [std::ptr::null_mut(); CLASSES],

@@ -4,7 +4,7 @@ use crate::cfi::{self, Registers};
 use crate::modules;
 use crate::probe_table::ProbeTable;
 use crate::rule::{Kind, Rule};
-use crate::sys;
+use crate::sys::{self, PAGE};
 
 /// Rules by return address (an interrupted pc stands in as pc + 1).
 static RULES: ProbeTable = ProbeTable::new();
@@ -133,7 +133,11 @@ impl Foreign {
     }
 
     fn fill(&mut self, at: usize) {
-        let end = self.page.0.start.saturating_add(self.reach + BELOW);
+        let end = self
+            .page
+            .0
+            .start
+            .saturating_add(self.reach.saturating_add(BELOW));
         let len = end.saturating_sub(at).clamp(LEAST, ROOM);
         self.at = at;
         self.len = sys::read_memory(at, &mut self.copy[..len]);
@@ -163,8 +167,6 @@ impl Memory for Foreign {
         })
     }
 }
-
-const PAGE: usize = 4096;
 
 /// Word by word, each checked by the kernel.
 pub(crate) struct Checked;

@@ -26,20 +26,14 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     }
     collect::guarded(|| {
         // SAFETY: the caller's contract.
-        let pattern = unsafe { text(output) }.unwrap_or_default().to_vec();
-        let parent = Some(collect::sys::parent_id());
+        let pattern = unsafe { text(output) }.unwrap_or_default();
         let mut options = collect::default_options().unwrap_or_default();
         if !pattern.is_empty() {
             if options.output.numbered_prefix {
                 // gperftools' text is for its own names.
                 options.format = Format::Pprof;
             }
-            options.output = Output {
-                pattern,
-                parent,
-                list: options.output.list,
-                ..Output::default()
-            };
+            options.output = own_output(pattern);
         }
         let started = collect::start(Options {
             mode,
@@ -48,6 +42,16 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
         });
         if started { 0 } else { libc::EBUSY }
     })
+}
+
+/// Where a recording of this process's own goes; `record` is told of its dumps, too.
+fn own_output(pattern: &[u8]) -> Output {
+    Output {
+        pattern: pattern.to_vec(),
+        parent: Some(collect::sys::parent_id()),
+        list: collect::default_options().unwrap_or_default().output.list,
+        ..Output::default()
+    }
 }
 
 /// Ends the recording. What it recorded can still be dumped.
@@ -108,7 +112,7 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     }
     collect::guarded(|| {
         // SAFETY: the caller's contract.
-        let pattern = unsafe { text(prefix) }.unwrap_or_default().to_vec();
+        let prefix = unsafe { text(prefix) }.unwrap_or_default();
         let setup = match environment::gperftools() {
             Ok(setup) => setup,
             Err(wrong) => return misunderstood(&wrong),
@@ -116,14 +120,9 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
         if setup.mmap {
             mapped::enable(true);
         }
-        let parent = Some(collect::sys::parent_id());
-        let recorded = collect::default_options().unwrap_or_default();
         let output = Output {
-            pattern,
-            parent,
-            list: recorded.output.list,
             numbered_prefix: true,
-            ..Output::default()
+            ..own_output(prefix)
         };
         let (mode, format) = (Mode::Exact, Format::Text);
         let started = collect::start(Options {

@@ -151,6 +151,12 @@ pub fn give_back() {
     }
 }
 
+/// Whether the signal is ours where the program leaves it at its default. A vfork child has handlers of its own, and this memory
+/// with its parent.
+fn is_to_be_ours(signal: c_int) -> bool {
+    WANTED.load(Ordering::Acquire) & bit(signal) != 0 && collect::is_own_process()
+}
+
 /// sigaction, with our handlers looking like the default that they stand for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
@@ -161,8 +167,7 @@ pub unsafe extern "C" fn sigaction(
     // SAFETY: sigaction's contract: null, or valid structures.
     unsafe {
         let bit = bit(signal);
-        // A vfork child has handlers of its own, and this memory with its parent.
-        if WANTED.load(Ordering::Acquire) & bit == 0 || !collect::is_own_process() {
+        if !is_to_be_ours(signal) {
             return passed_on(signal, new, old);
         }
         let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
@@ -297,9 +302,7 @@ pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
         let real = SIGSET.or_missing();
         std::mem::transmute::<*const c_void, Sigset>(real)(signal, handler)
     };
-    // A vfork child has handlers of its own, and this memory with its parent.
-    let is_wanted = WANTED.load(Ordering::Acquire) & bit(signal) != 0;
-    if handler == libc::SIG_DFL && is_wanted && collect::is_own_process() {
+    if handler == libc::SIG_DFL && is_to_be_ours(signal) {
         install(signal);
     }
     if is_ours(before) {

@@ -94,50 +94,54 @@ impl<'a> Scopes<'a> {
             is_external |= matches!(external, Some(AttributeValue::Flag(true)));
             declared = spot;
         }
-        let (scope, in_namespace) = self.around(&declared, name, 0)?;
+        let (scope, in_namespace) = self.around(declared, name)?;
         // What a namespace exports without a linker's name is C's.
         let is_c = in_namespace && is_external;
         (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
     }
 
     /// What stands around an entry that is called `name`, and whether the innermost is a namespace.
-    fn around(&self, declared: &Spot<'_, 'a>, name: &str, depth: usize) -> Option<(String, bool)> {
-        let (mut scope, mut in_namespace) = (String::new(), false);
-        for at in self.path(declared)? {
-            let around = declared.beside(at);
-            let entry = around.entry()?;
-            let part = around.text(&entry, gimli::DW_AT_name);
-            in_namespace = entry.tag() == gimli::DW_TAG_namespace;
-            let part = match entry.tag() {
-                gimli::DW_TAG_namespace => part.unwrap_or("(anonymous namespace)".into()),
-                gimli::DW_TAG_class_type
-                | gimli::DW_TAG_structure_type
-                | gimli::DW_TAG_union_type
-                | gimli::DW_TAG_enumeration_type => part.unwrap_or_else(|| match name {
-                    "operator()" => "{lambda}".into(),
-                    _ => "(anonymous)".into(),
-                }),
-                gimli::DW_TAG_subprogram => {
-                    let (linker, plain) = self.names(around.clone());
-                    if let Some(whole) = linker.and_then(|name| demangle(&name)) {
-                        scope = whole;
-                        continue;
+    fn around(&self, mut declared: Spot<'_, 'a>, name: &str) -> Option<(String, bool)> {
+        let mut name = name.to_string();
+        let (mut inside_out, mut in_namespace) = (Vec::new(), None);
+        'declarations: for _ in 0..DEEPEST {
+            for at in self.path(&declared)?.into_iter().rev() {
+                let around = declared.beside(at);
+                let entry = around.entry()?;
+                let part = around.text(&entry, gimli::DW_AT_name);
+                in_namespace.get_or_insert(entry.tag() == gimli::DW_TAG_namespace);
+                inside_out.push(match entry.tag() {
+                    gimli::DW_TAG_namespace => part.unwrap_or("(anonymous namespace)".into()),
+                    gimli::DW_TAG_class_type
+                    | gimli::DW_TAG_structure_type
+                    | gimli::DW_TAG_union_type
+                    | gimli::DW_TAG_enumeration_type => part.unwrap_or_else(|| match &*name {
+                        "operator()" => "{lambda}".into(),
+                        _ => "(anonymous)".into(),
+                    }),
+                    gimli::DW_TAG_subprogram => {
+                        let (linker, plain) = self.names(around.clone());
+                        if let Some(whole) = linker.and_then(|name| demangle(&name)) {
+                            inside_out.push(whole);
+                            break 'declarations;
+                        }
+                        let plain = plain?;
+                        // A function may be defined apart from its scope, which is around its declaration.
+                        let declaration = self.origins(around).last()?;
+                        if declaration.at != at {
+                            inside_out.push(plain.clone());
+                            (declared, name) = (declaration, plain);
+                            continue 'declarations;
+                        }
+                        plain
                     }
-                    // A function may be defined apart from its scope, which is around its declaration.
-                    let declaration = self.origins(around).last()?;
-                    if declaration.at != at && depth < DEEPEST {
-                        scope = self.around(&declaration, &plain.clone()?, depth + 1)?.0;
-                    }
-                    plain?
-                }
-                _ => continue,
-            };
-            if !scope.is_empty() {
-                scope.push_str("::");
+                    _ => continue,
+                });
             }
-            scope.push_str(&part);
+            break;
         }
-        Some((scope, in_namespace))
+        inside_out.reverse();
+        Some((inside_out.join("::"), in_namespace.unwrap_or(false)))
     }
 
     /// An entry, and those that it and they refer to for what they do not say themselves.

@@ -2,6 +2,9 @@
 
 use super::{call, process_id};
 
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
+
 /// Fresh zeroed private memory; null when the kernel refuses.
 pub fn map(len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -116,7 +119,6 @@ pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
 /// Copies memory of this process that may not be there; how many bytes could be read, up to the first page that is not there,
 /// and no more than eight pages' parts.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
-    const PAGE: usize = 4096;
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];
     let (mut from, mut left, mut count) = (at, buf.len(), 0);

@@ -71,11 +71,9 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
             // A terminal sends what its keys mean to all of its process group, so the program has got it already.
-            let is_key = matches!(info.si_signo, SIGINT | SIGQUIT | SIGHUP);
-            let by_kernel = is_key && info.si_code == libc::SI_KERNEL;
             // Of a hangup the kernel tells the session's leader alone.
-            let is_for_all = by_kernel && !(info.si_signo == SIGHUP && leads_session());
-            interrupted |= is_for_all && info.si_signo == SIGINT;
+            let is_for_all = is_of_terminal(&info) && !(info.si_signo == SIGHUP && leads_session());
+            interrupted |= is_ctrl_c(&info);
             if !(is_for_all && is_in_our_group(pid))
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
@@ -84,9 +82,7 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
         }
     };
     // What came together with the end.
-    interrupted |= signals
-        .pending()
-        .any(|info| info.si_signo == SIGINT && info.si_code == libc::SI_KERNEL);
+    interrupted |= signals.pending().any(|info| is_ctrl_c(&info));
     // Of a signal that ended the program a copy may still be on its way to us. The second one is meant for us.
     for signal in taken {
         let came = Arc::new(AtomicBool::new(false));
@@ -102,6 +98,15 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
         by_key: interrupted && signal == Some(SIGINT),
         process,
     })
+}
+
+/// Whether a terminal sent the signal: for a key, or as it went.
+fn is_of_terminal(info: &libc::siginfo_t) -> bool {
+    matches!(info.si_signo, SIGINT | SIGQUIT | SIGHUP) && info.si_code == libc::SI_KERNEL
+}
+
+fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
+    info.si_signo == SIGINT && is_of_terminal(info)
 }
 
 /// How the program ended, if it has. Other children are what fell to us as the first process of a namespace.

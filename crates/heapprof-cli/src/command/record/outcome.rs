@@ -15,30 +15,22 @@ use super::written::{Failed, Written};
 use crate::{messages, output};
 
 /// Symbolizes and tells.
-pub(super) fn report(
-    mut written: Vec<Written>,
-    failed: &[Failed],
-    ended: &Ended,
-    with_symbols: bool,
-) {
+pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, with_symbols: bool) {
     for failed in failed {
         messages::note(&failed.text());
     }
     // An exec that failed takes its profile back. What went into a pipe is there no more.
-    let piped = written
-        .iter()
-        .find(|one| one.path.exists() && !one.path.is_file());
-    let piped = piped.map(|one| one.path.clone());
-    written.retain(|one| one.path.is_file());
+    let (written, elsewhere): (Vec<_>, Vec<_>) =
+        written.into_iter().partition(|one| one.path.is_file());
     let left_own = written.iter().any(|one| one.process == ended.process);
     // The last is not always the latest: what it waits for may go on meanwhile.
     let of_main = |one: &&Written| one.process == ended.process;
     let own = written.iter().filter(of_main).max_by_key(|one| one.is_last);
     let Some(main) = own.or(written.first()) else {
-        match piped {
-            Some(path) => messages::note(&format!(
+        match elsewhere.iter().find(|one| one.path.exists()) {
+            Some(piped) => messages::note(&format!(
                 "{}: the profile was written into it; its addresses have no names",
-                path.display()
+                piped.path.display()
             )),
             None if failed.is_empty() => messages::note(&nothing(ended)),
             None => {}
