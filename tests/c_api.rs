@@ -278,6 +278,62 @@ int main(int argc, char **argv) {
     assert_eq!(dumps, 300);
 }
 
+/// A dump that somebody asks for while another thread writes one is made all the same, after it.
+#[test]
+fn dumps_that_meet_are_all_made() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static int (*dump)(const char *);
+static volatile int left = 2;
+static void *ask(void *path) {
+    long failed = dump(path);
+    __atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST);
+    return (void *)failed;
+}
+int main(void) {
+    dump = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    static char junk[65536];
+    mkfifo("pipe", 0600);
+    int pipe = open("pipe", O_RDWR | O_NONBLOCK);
+    while (write(pipe, junk, sizeof junk) > 0);
+    pthread_t threads[2];
+    pthread_create(&threads[0], NULL, ask, "pipe");
+    usleep(300000);
+    kill(getpid(), SIGUSR2);
+    pthread_create(&threads[1], NULL, ask, "second.pb.gz");
+    usleep(300000);
+    int before = left;
+    while (left) if (read(pipe, junk, sizeof junk) < 0) usleep(1000);
+    void *failed[2];
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], &failed[i]);
+    for (int i = 0; i < 10; i++) free(malloc(100));
+    printf("%d %ld %ld\n", before, (long)failed[0], (long)failed[1]);
+    return 0;
+}
+"#;
+    let built = build(source, "gcc -O1 -pthread");
+    let folder = tempfile::tempdir().unwrap();
+    let words = "record --exact --no-symbolize --on-signal USR2 -o out.pb.gz --";
+    let mut words: Vec<&str> = words.split(' ').collect();
+    words.push(built.program.to_str().unwrap());
+    let found = crate::harness::run(folder.path(), &words);
+    assert_eq!(found.out, "2 0 0\n", "{}", found.err);
+    read(&folder.path().join("second.pb.gz"), "dump: request");
+    // A dump's number is that of the process: the pipe's and the second one have names instead.
+    read(&folder.path().join("out.0001.pb.gz"), "dump: signal");
+    read(&folder.path().join("out.pb.gz"), "dump: exit");
+}
+
 /// The clock of a recording ends with it; and a profile that is asked for by name is pprof's, whatever the recording's are.
 #[test]
 fn a_recording_without_an_interval_has_none() {

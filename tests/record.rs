@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use heapprof_profile::decode;
+
 use crate::built::{build, have};
 use crate::harness::{Run, command, heapprof, run};
 use crate::watched::with_default_signals;
@@ -221,6 +223,40 @@ fn folders_may_have_percent_signs() {
     record("%e-80%%.pb.gz", r"true-80%\.pb\.gz");
     record("90%.pb.gz", r"90%\.pb\.gz");
     record("new%/", r"new%/heapprof\.true\.\d+\.pb\.gz");
+}
+
+/// A program is called as it was started; a script is its interpreter, and what starts itself anew the file that it is.
+#[test]
+fn programs_are_called_as_they_were_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let truth = ["/bin/true", "/usr/bin/true"].map(Path::new);
+    let truth = truth.into_iter().find(|path| path.is_file()).unwrap();
+    std::os::unix::fs::symlink(truth, here.join("nickname")).unwrap();
+    script(
+        here,
+        "a-script",
+        format!("#!{}\n", truth.display()).as_bytes(),
+    );
+    let shell = std::fs::canonicalize("/bin/sh").unwrap();
+    let shell = shell.file_name().unwrap().to_str().unwrap();
+    let again = ["/bin/sh", "-c", "exec /proc/self/exe -c 'exit 0'"];
+    let cases: [(&[&str], &str); 4] = [
+        (&["true"], "true"),
+        (&["./nickname"], "nickname"),
+        (&["./a-script"], "true"),
+        (&again, shell),
+    ];
+    for (program, expected) in cases {
+        let args = ["record", "--exact", "--no-symbolize", "-o", "%e.pb.gz"];
+        let found = run(here, &[&args[..], &["--"], program].concat());
+        assert_eq!(found.code, 0, "{}", found.err);
+        let path = here.join(format!("{expected}.pb.gz"));
+        let name = format!("program: {expected}");
+        let profile = decode(std::fs::File::open(path).unwrap()).unwrap();
+        let mut comments = profile.comment.iter().map(|&text| profile.text(text));
+        assert!(comments.any(|comment| comment == name), "{program:?}");
+    }
 }
 
 /// Only what stands for something makes a pattern: other names get the process id and the number put in.

@@ -32,6 +32,7 @@ mod options;
 mod output;
 mod own_stack;
 mod probe_table;
+mod program;
 mod reason;
 mod recording;
 mod regions;

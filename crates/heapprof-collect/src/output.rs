@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
 use crate::options::{Format, Output};
+use crate::program;
 use crate::reason::Reason;
 use crate::sys::{self, File};
 
@@ -57,7 +58,7 @@ impl Naming {
         self.is_main = output
             .parent
             .is_some_and(|parent| parent == sys::parent_id());
-        self.program = program();
+        self.program = program::name().to_vec();
         self.folder = output.folder.clone().unwrap_or_else(working_folder);
         // gperftools goes on counting where a program starts again.
         if !output.numbered_prefix {
@@ -195,19 +196,6 @@ fn insert(path: &mut Vec<u8>, part: &str) {
 
 fn exists(path: &[u8]) -> bool {
     CString::new(path).is_ok_and(|path| File::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
-}
-
-/// Name of the running program's file.
-pub(crate) fn program() -> Vec<u8> {
-    let mut buf = [0u8; 4096];
-    let path = sys::read_link(c"/proc/thread-self/exe", &mut buf);
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-    if name.is_empty() {
-        b"unknown".to_vec()
-    } else {
-        name.to_vec()
-    }
 }
 
 /// The folder that the process is in.

@@ -25,7 +25,8 @@ use crate::{access, arena, begin, snapshot, stack_switch, sys, text, thread, tri
 pub enum Error {
     /// Nothing was recorded since the program began.
     NotStarted,
-    /// Another thread is dumping, or this is a child that shares its parent's memory.
+    /// This is a child that shares its parent's memory, or a thread that forks is held up; and what nobody asked for
+    /// waits for no other thread's dump.
     Busy,
     /// The recording writes no files.
     NoOutput,
@@ -39,7 +40,7 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotStarted => write!(f, "nothing is recorded: start first"),
-            Self::Busy => write!(f, "another dump is being written"),
+            Self::Busy => write!(f, "this process forks, or shares its parent's memory"),
             Self::NoMemory => write!(f, "there is no memory to write a profile with"),
             Self::NoOutput => write!(f, "the recording has no output path"),
             Self::Write(path, errno) => {
@@ -168,7 +169,7 @@ enum Dumped {
     Written,
     /// It is not.
     Failed,
-    /// It is not, but should be once another thread's fork is over.
+    /// It is not, but should be once another thread's fork or dump is over.
     Later,
 }
 
@@ -180,8 +181,9 @@ fn dump_only(reason: Reason, patience: i64) -> Dumped {
     }
     guarded(|| {
         let Some(_held) = hold(reason, patience) else {
-            // Who ends waits for anything but a fork.
-            return match reason.is_last() || lock::is_forking() {
+            // Who ends waits for anything but a fork. A signal's handler can't wait for another thread's dump.
+            let is_wanted = reason.is_last() || reason == Reason::Signal;
+            return match is_wanted || lock::is_forking() {
                 true => Dumped::Later,
                 false => Dumped::Failed,
             };
@@ -199,9 +201,9 @@ pub fn dump_at_end(reason: Reason) {
     dump_only(reason, lock::patience());
 }
 
-/// The right to dump.
+/// The right to dump. Another thread's dump is waited for by who asks for one; a time or the heap's size comes again.
 fn hold(reason: Reason, patience: i64) -> Option<Guard<'static>> {
-    match reason.is_last() {
+    match reason.is_last() || reason == Reason::Request {
         true => DUMPING.lock_past_fork(patience),
         false => DUMPING.try_lock(),
     }

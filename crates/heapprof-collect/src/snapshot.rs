@@ -17,7 +17,7 @@ use crate::engine::{LIVE, STACKS};
 use crate::mappings::{self, Mapping};
 use crate::reason::Reason;
 use crate::sampler::{BYTE_BITS, OBJECT_BITS};
-use crate::{access, mode, output, status, sys, thread, walk};
+use crate::{access, mode, program, status, sys, thread, walk};
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -253,7 +253,7 @@ fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
 fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[Sums]) {
     let mut comments = vec![
         format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
-        format!("program: {}", String::from_utf8_lossy(&output::program())),
+        format!("program: {}", String::from_utf8_lossy(program::name())),
         format!("pid: {}", sys::process_id()),
         if exact {
             "mode: exact".to_string()

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::arch::asm;
 
 pub use file::{File, error_text, read_file, rename, unlink, write_to};
-pub(crate) use file::{is_special, leave_files, read_link, take_back, working_folder};
+pub(crate) use file::{
+    is_same_file, is_special, leave_files, read_link, take_back, working_folder,
+};
 pub(crate) use memory::{LARGE, PAGE, discard, hint, is_mostly_resident, map_dense, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};
 
@@ -161,6 +163,15 @@ pub fn thread_id() -> i32 {
 /// Whether this is the thread that the process began with, or that forked it.
 pub(crate) fn is_main_thread() -> bool {
     thread_id() == process_id()
+}
+
+/// The path that this program was executed by.
+pub(crate) fn executed() -> Option<&'static std::ffi::CStr> {
+    // SAFETY: null, or a string that the kernel put at the end of the stack.
+    unsafe {
+        let at = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        (!at.is_null()).then(|| std::ffi::CStr::from_ptr(at))
+    }
 }
 
 /// Whether the program shut itself in: nothing of ours makes a system call any more.

@@ -23,7 +23,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_OUTPUT",
         "path",
-        "Records, and writes there. `%p` is the process id, `%e` the program's name, `%n` the number of the dump; with none of them each process inserts its id (under `heapprof record` and with HEAPPROF_FOLLOW=no all but the first), and dumps before the last their number. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative path is taken from the folder the program starts in. Where no file appears, HEAPPROF_VERBOSE says why.",
+        "Records, and writes there. `%p` is the process id, `%e` the name by which the program was started (a script's is its interpreter's), `%n` the number of the dump; with none of them each process inserts its id (under `heapprof record` and with HEAPPROF_FOLLOW=no all but the first), and dumps before the last their number. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative path is taken from the folder the program starts in. Where no file appears, HEAPPROF_VERBOSE says why.",
     ),
     variable(
         "HEAPPROF_MODE",

@@ -201,17 +201,24 @@ pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
 
 /// Whether there is something at a path that is neither a file nor a folder: a device, a pipe, a socket, or a link to one.
 pub(crate) fn is_special(path: &CStr) -> bool {
+    let kind = stat(path).map(|found| found.st_mode & libc::S_IFMT);
+    kind.is_some_and(|kind| !matches!(kind, libc::S_IFREG | libc::S_IFDIR))
+}
+
+/// Whether two paths lead to one file.
+pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
+    let id = |path| stat(path).map(|found| (found.st_dev, found.st_ino));
+    id(one).is_some_and(|one| id(other) == Some(one))
+}
+
+fn stat(path: &CStr) -> Option<libc::stat> {
     // SAFETY: the path ends in a zero byte, and the kernel writes no more than its structure.
-    let kind = unsafe {
+    unsafe {
         let mut found: libc::stat = std::mem::zeroed();
         let (at, to) = (libc::AT_FDCWD as usize, &raw mut found as usize);
         let args = [at, path.as_ptr() as usize, to, 0, 0, 0];
-        if call(libc::SYS_newfstatat, args) < 0 {
-            return false;
-        }
-        found.st_mode & libc::S_IFMT
-    };
-    !matches!(kind, libc::S_IFREG | libc::S_IFDIR)
+        (call(libc::SYS_newfstatat, args) == 0).then_some(found)
+    }
 }
 
 /// Renames a file; the error is an errno.

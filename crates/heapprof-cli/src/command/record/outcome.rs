@@ -37,8 +37,11 @@ pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, wi
         }
         return;
     };
+    // What a script starts may be what was meant.
+    let largest = largest(&written).filter(|one| one.peak / 2 > main.peak);
+    let next = largest.unwrap_or(main);
     let addresses = match with_symbols {
-        true => name_all(&written, main),
+        true => name_all(&written, main, next),
         false => None,
     };
     let path = shown(&main.path);
@@ -46,9 +49,6 @@ pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, wi
     if written.len() > 1 {
         line += &format!(" ({})", others(&written, main));
     }
-    // What a script starts may be what was meant.
-    let largest = largest(&written).filter(|one| one.peak / 2 > main.peak);
-    let next = largest.unwrap_or(main);
     let question = match next.in_use < next.peak / 10 {
         true => "-t peak_space ",
         false => "",
@@ -84,15 +84,15 @@ pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, wi
     }
 }
 
-/// Symbolizes all profiles. The main one stays the newest here, which commands read when none is named. That most of it has no
-/// names, if so.
-fn name_all(written: &[Written], main: &Written) -> Option<String> {
+/// Symbolizes all profiles. The main one stays the newest here, which commands read when none is named. That most of the `next`
+/// one to look at has no names, if so.
+fn name_all(written: &[Written], main: &Written, next: &Written) -> Option<String> {
     // The processes of a recording have the same libraries.
     let mut symbolizer = Symbolizer::new(Options::default());
     let (mut unnamed, mut addresses) = (Vec::new(), None);
     for one in written {
         match name_frames(&one.path, &mut symbolizer) {
-            Ok(summary) if one.path == main.path => {
+            Ok(summary) if one.path == next.path => {
                 addresses = mostly_addresses(&summary, &shown(&one.path));
             }
             Ok(_) => {}
