@@ -44,7 +44,7 @@ pub(crate) struct Record {
     hash: u64,
     /// Whether the last capture found the stack of the one before.
     steady: bool,
-    /// Whether the last comparison with memory found no change.
+    /// Whether the last comparison with memory found no change but in the newest frame.
     tidy: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<u32>,
@@ -301,14 +301,22 @@ impl Record {
     #[inline]
     fn verify(&mut self, keep: usize) -> Option<usize> {
         let check = self.broken_check(keep);
-        if std::mem::replace(&mut self.tidy, false) && check.is_none() && !self.any_changed(keep) {
+        let mut newest = keep - 1;
+        if check == Some(newest) {
+            return check;
+        }
+        // It mostly calls from elsewhere now, and older ones as they did.
+        if self.now(newest) != self.pc[newest] && !self.patch(newest) {
+            return Some(newest);
+        }
+        let tidy = std::mem::replace(&mut self.tidy, false);
+        if tidy && check.is_none() && !self.any_changed(newest) {
             self.tidy = true;
             return None;
         }
         let mut all = 0u64;
         // Older than a frame that is broken in another way none is of interest, and may not be there.
         let last = check.map_or(0, |broken| broken + 1);
-        let mut newest = keep;
         while newest > last {
             let oldest = newest.saturating_sub(64).max(last);
             // Without branches, for where differences are can't be predicted: the newest frame's bit is the lowest.
