@@ -3,9 +3,8 @@
 
 usage: more_programs.py [--heapprof PATH] [--only a,b,...]
 
-As real_programs.py, with one run a mode, for breadth: interpreters, compilers, databases, editors, archivers, shells that start hundreds of
-children. Exit code, stdout and what the program itself writes to stderr must be those of the bare run. A program that is not installed is
-left out (its Debian package is its name here, mostly). Prints Markdown; exit code 1 where something differs or left no profile.
+As real_programs.py, with one run a mode, for breadth: interpreters, compilers, editors, archivers, shells that start hundreds of children. Exit code, stdout and what the program itself writes to stderr must be those of the bare run. A program that is not installed is
+left out, and named at the end. Prints Markdown; exit code 1 where something differs or left no profile.
 """
 
 import argparse, glob, json, os, shutil, subprocess, sys, tempfile
@@ -52,7 +51,7 @@ FILES = {
     "big.txt": "lorem ipsum dolor\n" * 400000,
 }
 FORKS = 'for (1..50) { my $p = fork; if (!$p) { my @a = map { "x" x $_ } 1..100; exit($_ % 5) } } my $s = 0; while (wait > 0) { $s += $? >> 8 } print "$s\\n"'
-# What is to be there, and the command; a string is a shell's.
+# The commands; a string is a shell's.
 PROGRAMS = {
     "ruby": ["ruby", "a.rb"],
     "php": ["php", "a.php"],
@@ -94,10 +93,24 @@ PROGRAMS = {
     "openssl": "openssl req -x509 -newkey rsa:2048 -nodes -keyout /dev/null -out /dev/null -subj /CN=x -days 1 2>/dev/null; echo $?",
     "apt": ["apt-cache", "show", "bash", "coreutils", "perl"],
     "xargs": "seq 40 | xargs -P4 -n1 echo | sort -n | md5sum",
-    "python3, threads and children": [sys.executable, "many.py"],
-    "python3, multiprocessing": [sys.executable, "pool.py"],
-    "perl, forks": ["perl", "-e", FORKS],
+    "python3 with threads and children": [sys.executable, "many.py"],
+    "python3 multiprocessing": [sys.executable, "pool.py"],
+    "perl with forks": ["perl", "-e", FORKS],
 }
+# What has to be there, where it is not the name or the first word.
+NEEDS = {
+    "cmake and ninja": ["cmake", "ninja"],
+    "gdb": ["gcc", "gdb"],
+    "objdump": ["objdump", "git"],
+    "ghostscript": ["gs"],
+    "tar and xz": ["tar", "xz"],
+    "apt": ["apt-cache"],
+}
+
+
+def is_there(name, command):
+    first = command[0] if isinstance(command, list) else name
+    return all(shutil.which(need) for need in NEEDS.get(name, [first]))
 
 
 def run(command, wrap=()):
@@ -114,13 +127,16 @@ def question(*words):
 for name, text in FILES.items():
     with open(os.path.join(work, name), "w") as f:
         f.write(text)
+only = [name for name in a.only.split(",") if name]
+if unknown := set(only) - set(PROGRAMS):
+    sys.exit(f"no such program: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
 missing, failed = [], []
 print("| program | exit code | profiles | alloc_objects, exact | alloc_space |")
 print("| :--- | ---: | ---: | ---: | ---: |")
 for name, command in PROGRAMS.items():
-    if a.only and name not in a.only.split(","):
+    if only and name not in only:
         continue
-    if not shutil.which(command.split()[0].strip("(") if isinstance(command, str) else command[0]):
+    if not is_there(name, command):
         missing.append(name)
         continue
     run(command)  # what it caches, it caches now

@@ -16,8 +16,8 @@ extern "C" {
 #define HEAPPROF_DEFAULT_PERIOD (512ul * 1024)
 
 /* Records from now on, and forgets what was recorded before. `period` 0 records every allocation, else one in so
- * many bytes on average. `output` is a file pattern as in the variable HEAPPROF_OUTPUT (%p process, %e program, %n
- * number); NULL takes that variable's, or writes no files. A last profile is written when the program ends.
+ * many bytes on average. `output` is a file pattern as in the variable HEAPPROF_OUTPUT (%p process, %e the
+ * name that the program was started by, %n number); NULL takes that variable's, or writes no files. A last profile is written when the program ends.
  * Returns 0; EBUSY when it can't begin: no memory, or a thread is held up inside the library (what was recorded before may
  * be gone all the same); EINVAL for a period above 1 TiB; EPERM in a sandbox that kills. */
 int heapprof_start(const char *output, unsigned long period);
@@ -28,8 +28,8 @@ void heapprof_stop(void);
 /* 1 while allocations are recorded, else 0. */
 int heapprof_is_running(void);
 
-/* Writes a gzipped pprof profile to `path`; with NULL one in the recording's form to where the pattern says. Returns 0 or an
- * errno. */
+/* Writes a gzipped pprof profile to `path`; with NULL one in the recording's form to where the pattern says. Waits for
+ * another thread's dump, ten seconds at most. Returns 0 or an errno. */
 int heapprof_dump(const char *path);
 
 /* The gzipped pprof profile in memory, its length in `*length`; free() it. NULL without memory. */

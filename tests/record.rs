@@ -247,11 +247,13 @@ fn programs_are_called_as_they_were_started() {
         (&["./a-script"], "true"),
         (&again, shell),
     ];
-    for (program, expected) in cases {
-        let args = ["record", "--exact", "--no-symbolize", "-o", "%e.pb.gz"];
-        let found = run(here, &[&args[..], &["--"], program].concat());
+    for (i, (program, expected)) in cases.into_iter().enumerate() {
+        let out = format!("{i}/%e.pb.gz");
+        std::fs::create_dir(here.join(i.to_string())).unwrap();
+        let args = ["record", "--exact", "--no-symbolize", "-o", &out, "--"];
+        let found = run(here, &[&args[..], program].concat());
         assert_eq!(found.code, 0, "{}", found.err);
-        let path = here.join(format!("{expected}.pb.gz"));
+        let path = here.join(format!("{i}/{expected}.pb.gz"));
         let name = format!("program: {expected}");
         let profile = decode(std::fs::File::open(path).unwrap()).unwrap();
         let mut comments = profile.comment.iter().map(|&text| profile.text(text));

@@ -55,10 +55,10 @@ pub fn is_running() -> bool {
 /// Writes a profile to where the recording's [`Output`](crate::Output) says; its path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread is dumping, the file can't be written, or there is no memory (for
+/// There is no recording, it has no output, another thread's dump takes longer than ten seconds more, the file can't be written, or there is no memory (for
 /// the path alone, perhaps: the file is there then).
 pub fn dump() -> Result<PathBuf, Error> {
-    written(|| collect::dump(Reason::Request))
+    written(collect::request(None))
 }
 
 /// Writes a profile to `path`, which appears whole or not at all; the path again.
@@ -67,7 +67,7 @@ pub fn dump() -> Result<PathBuf, Error> {
 /// As of [`dump`].
 pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
     let path = path.as_ref().as_os_str().as_bytes();
-    written(|| collect::dump_named(Reason::Request, Some(path)))
+    written(collect::request(Some(path)))
 }
 
 /// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with. Empty
@@ -77,7 +77,7 @@ pub fn profile() -> Vec<u8> {
     if !collect::was_started() {
         return Vec::new();
     }
-    let bytes = collect::apart(|| collect::profile(Reason::Request));
+    let bytes = collect::profile(Reason::Request);
     handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
@@ -88,8 +88,8 @@ pub fn dump_at_exit() {
     collect::apart(process::dump_at_exit);
 }
 
-fn written(dump: impl FnOnce() -> Result<CString, Error>) -> Result<PathBuf, Error> {
-    let path = collect::apart(dump).map_err(own_error)?;
+fn written(made: Result<CString, Error>) -> Result<PathBuf, Error> {
+    let path = made.map_err(own_error)?;
     let own = handed_over(path, |path| copied(path.to_bytes()));
     Ok(OsString::from_vec(own.ok_or(Error::NoMemory)?).into())
 }

@@ -75,8 +75,8 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Run a program and record its heap
     #[command(
-        after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e the program, %n the \
-number of the dump. With a plain name the program's last image takes it, its children and earlier images get \
+        after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e the name that the program \
+was started by, %n the number of the dump. With a plain name the program's last image takes it, its children and earlier images get \
 NAME.PID.pb.gz, and dumps on the way their number. Anything else is a folder. Left out: heapprof.%e.%p.pb.gz here.\n\n\
 The exit code is the program's: 128 + N when signal N ended it, 127 when it is not found, 126 when it cannot be \
 executed.\n\n\

@@ -1,6 +1,6 @@
 //! The ELF image that a mapping is of: where it begins, and its build id, read without trusting that anything is there.
 
-use crate::sys;
+use crate::sys::{self, PAGE};
 
 /// The longest build id that is kept, in bytes.
 const LONGEST: usize = 64;
@@ -39,7 +39,7 @@ impl Image {
         let direct = start.checked_sub(offset as usize)?;
         // The image's first page lies as far in front as the code in the file, if it was mapped in one piece. Linkers may
         // leave gaps of pages between file and memory: look a little further.
-        let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * 4096));
+        let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE));
         let headers =
             starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
         let mut notes = headers.all().filter(|header| header.kind == libc::PT_NOTE);

@@ -221,20 +221,19 @@ impl Spin {
 mod orphan {
     use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-    use crate::sys;
+    use crate::sys::{self, PAGE};
 
-    static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+    static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
     /// Says that this process is known of. Before the first event, and in each child that fork's handlers run in.
     pub(crate) fn is_not() {
-        const LEN: usize = 4096;
-        let mut page = PAGE.load(Ordering::Acquire);
+        let mut page = MARK.load(Ordering::Acquire);
         if page.is_null() {
-            page = sys::map(LEN).cast();
-            if page.is_null() || !sys::wipe_on_fork(page.cast(), LEN) {
+            page = sys::map(PAGE).cast();
+            if page.is_null() || !sys::wipe_on_fork(page.cast(), PAGE) {
                 return;
             }
-            PAGE.store(page, Ordering::Release);
+            MARK.store(page, Ordering::Release);
         }
         // SAFETY: a page of our own that is never unmapped.
         unsafe { (*page).store(1, Ordering::Release) };
@@ -243,7 +242,7 @@ mod orphan {
     /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
     pub(crate) fn is() -> bool {
         // SAFETY: null, or a page of our own that is never unmapped.
-        let page = unsafe { PAGE.load(Ordering::Acquire).as_ref() };
+        let page = unsafe { MARK.load(Ordering::Acquire).as_ref() };
         page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
     }
 }

@@ -34,7 +34,7 @@ pub struct Triggers {
 /// Where dumps go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Path, with `%p` for the process, `%e` for the program and `%n` for the number of the dump. Without any
+    /// Path, with `%p` for the process, `%e` for the name that the program was started by and `%n` for the number of the dump. Without any
     /// of them the process that `parent` started writes its last dump there, all others beside it.
     /// Empty: nowhere.
     pub pattern: Vec<u8>,

@@ -7,7 +7,7 @@ use crate::sys;
 
 static NAME: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// The name, as it was when somebody asked first: at the start.
+/// The name, as it was when somebody asked first: at the start, before the program changes its folder.
 pub(crate) fn name() -> &'static [u8] {
     NAME.get_or_init(look)
 }

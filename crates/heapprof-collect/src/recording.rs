@@ -2,6 +2,7 @@
 
 mod clock;
 mod fork;
+mod turn;
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use crate::apart::{self, guarded};
 use crate::dropped::DROPPED;
-use crate::lock::{self, Guard, Lock, Locked};
+use crate::lock::{self, Locked};
 use crate::mode::{self, Mode};
 use crate::options::{Format, LONGEST_PERIOD, Options};
 use crate::output::{self, Naming};
@@ -18,15 +19,15 @@ use crate::snapshot::Totals;
 pub use clock::{end as end_clock, hold as hold_clock, let_go as let_clock_go};
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 
-use crate::{access, arena, begin, snapshot, stack_switch, sys, text, thread, trigger};
+use crate::{access, arena, begin, program, snapshot, stack_switch, sys, text, thread, trigger};
 
 /// Why a dump was not written.
 #[derive(Debug)]
 pub enum Error {
     /// Nothing was recorded since the program began.
     NotStarted,
-    /// This is a child that shares its parent's memory, or a thread that forks is held up; and what nobody asked for
-    /// waits for no other thread's dump.
+    /// Not now: another thread dumps, forks or becomes another program, the program has ended, or this is a child that shares
+    /// its parent's memory.
     Busy,
     /// The recording writes no files.
     NoOutput,
@@ -40,7 +41,10 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotStarted => write!(f, "nothing is recorded: start first"),
-            Self::Busy => write!(f, "this process forks, or shares its parent's memory"),
+            Self::Busy => write!(
+                f,
+                "no dump can be made now: another thread makes one, forks or ends the program"
+            ),
             Self::NoMemory => write!(f, "there is no memory to write a profile with"),
             Self::NoOutput => write!(f, "the recording has no output path"),
             Self::Write(path, errno) => {
@@ -56,7 +60,6 @@ impl std::error::Error for Error {}
 static OPTIONS: Locked<Option<Options>> = Locked::new(None);
 static DEFAULT: Locked<Option<Options>> = Locked::new(None);
 static NAMING: Locked<Naming> = Locked::new(Naming::new());
-static DUMPING: Lock = Lock::new();
 static PROCESS_ID: AtomicI32 = AtomicI32::new(0);
 /// Whether the process's last profile was begun.
 static ENDED: AtomicBool = AtomicBool::new(false);
@@ -100,6 +103,8 @@ pub fn start(mut options: Options) -> bool {
 
 /// Options for a recording that the program is to start itself.
 pub fn set_default(options: Options) {
+    // Before the program changes its folder.
+    program::name();
     DEFAULT.with(|d| *d = Some(options));
 }
 
@@ -134,19 +139,31 @@ pub fn is_own_process() -> bool {
     PROCESS_ID.load(Ordering::Relaxed) == sys::process_id()
 }
 
-/// Writes a dump; its path.
+/// Writes a dump for a reason that waits for no other thread's; its path.
 ///
 /// # Errors
 /// See [`Error`]. The program goes on in any case.
 pub fn dump(reason: Reason) -> Result<CString, Error> {
-    dump_named(reason, None)
+    dump_in_turn(reason, None, false)
 }
 
-/// Writes a dump in pprof's format to `path`, or in the recording's to where its pattern says; its path.
+/// Writes the dump that the program asks for, once no other thread dumps: in pprof's format to `path`, or in the recording's to where its
+/// pattern says; its path.
 ///
 /// # Errors
-/// See [`Error`].
-pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+/// See [`Error`]. Another thread's dump is waited for ten seconds, and not at all in the middle of an event, in a signal's handler.
+pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
+    let made = turn::wait(|has_waited| {
+        let result = dump_in_turn(Reason::Request, path, has_waited);
+        // Nothing comes after the last dump.
+        let has_ended = has_waited && ENDED.load(Ordering::Acquire);
+        let is_to_wait = matches!(result, Err(Error::Busy)) && !has_ended;
+        (!is_to_wait).then_some(result)
+    });
+    made.unwrap_or(Err(Error::Busy))
+}
+
+fn dump_in_turn(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString, Error> {
     // A vfork child shares this memory; what it writes would be taken for the parent's.
     if !is_own_process() {
         return Err(if PROCESS_ID.load(Ordering::Relaxed) == 0 {
@@ -157,19 +174,32 @@ pub fn dump_named(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error>
     }
     // A handler that ended or left the dump half-way would leave its locks behind.
     guarded(|| {
-        let held = hold(reason, lock::patience());
-        held.map_or(Err(Error::Busy), |_held| make(reason, path))
+        let result = match turn::take(reason, lock::patience()) {
+            // What was waited for may have been the last one.
+            Some(_turn) if !(has_waited && ENDED.load(Ordering::Acquire)) => make(reason, path),
+            _ => Err(Error::Busy),
+        };
+        make_noted(reason);
+        result
     })
+}
+
+/// After a turn to dump for `reason`: makes the dump that a signal asked for meanwhile.
+fn make_noted(reason: Reason) {
+    // After the last one nothing is there to be dumped; an exec's would be taken back.
+    if !reason.is_last() {
+        turn::follow_up(|| make(Reason::Signal, None).is_ok());
+    }
 }
 
 /// What became of a dump that nobody wants to know the path of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dumped {
-    /// It is written.
+    /// It is written, or noted for whoever dumps now.
     Written,
     /// It is not.
     Failed,
-    /// It is not, but should be once another thread's fork or dump is over.
+    /// It is not, but should be once another thread's fork is over.
     Later,
 }
 
@@ -180,19 +210,22 @@ fn dump_only(reason: Reason, patience: i64) -> Dumped {
         return Dumped::Failed;
     }
     guarded(|| {
-        let Some(_held) = hold(reason, patience) else {
-            // Who ends waits for anything but a fork. A signal's handler can't wait for another thread's dump.
-            let is_wanted = reason.is_last() || reason == Reason::Signal;
-            return match is_wanted || lock::is_forking() {
-                true => Dumped::Later,
+        let made = match turn::take(reason, patience) {
+            // The path is freed while forks wait: they take the allocator's lock as well.
+            Some(_turn) => match make(reason, None).is_ok() {
+                true => Dumped::Written,
                 false => Dumped::Failed,
-            };
+            },
+            // Who ends waits for anything but a fork.
+            None if reason.is_last() || lock::is_forking() => Dumped::Later,
+            None if reason == Reason::Signal => {
+                turn::note();
+                Dumped::Written
+            }
+            None => Dumped::Failed,
         };
-        // The path is freed while forks wait: they take the allocator's lock as well.
-        match make(reason, None).is_ok() {
-            true => Dumped::Written,
-            false => Dumped::Failed,
-        }
+        make_noted(reason);
+        made
     })
 }
 
@@ -201,19 +234,11 @@ pub fn dump_at_end(reason: Reason) {
     dump_only(reason, lock::patience());
 }
 
-/// The right to dump. Another thread's dump is waited for by who asks for one; a time or the heap's size comes again.
-fn hold(reason: Reason, patience: i64) -> Option<Guard<'static>> {
-    match reason.is_last() || reason == Reason::Request {
-        true => DUMPING.lock_past_fork(patience),
-        false => DUMPING.try_lock(),
-    }
-}
-
 /// Makes a dump, and tells of it. The caller [`hold`]s.
 fn make(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let result = make_in_silence(reason, path);
-    // What nobody asked for may come when there is something else to do.
-    let is_put_off = reason.is_automatic() && matches!(result, Err(Error::Busy));
+    // It may come when there is nothing else to do; who asked is told otherwise.
+    let is_put_off = matches!(result, Err(Error::Busy));
     if let Some(tell) = TELL.get().filter(|_| !is_put_off) {
         tell(&result);
     }
@@ -234,8 +259,11 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
         // What is still running has its last profile already.
         return Err(Error::Busy);
     }
-    if reason.is_automatic() && is_about_to_exec() {
+    if !reason.is_last() && is_about_to_exec() {
         // This image would end in the middle of the dump.
+        if reason == Reason::Signal {
+            turn::note();
+        }
         return Err(Error::Busy);
     }
     let mut result = Err(Error::NotStarted);
@@ -322,7 +350,7 @@ fn unwritten(error: &Error) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// The profile as it is now, gzipped; empty when nothing was started, or without memory.
+/// The profile as it is now, gzipped; empty when nothing was started, without memory, or where [`request`] can't dump now.
 pub fn profile(reason: Reason) -> Vec<u8> {
     render(|file| snapshot::write_profile(reason, file).map(drop))
 }
@@ -332,18 +360,24 @@ pub fn text_profile() -> Vec<u8> {
     render(text::write)
 }
 
-fn render(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    guarded(|| {
-        let _held = DUMPING.lock();
-        stack_switch::on_own_stack(|| {
-            let possible = was_started() && arena::reserve(snapshot::memory_needed());
-            if possible && write(&mut bytes).is_err() {
-                bytes.clear();
+fn render(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
+    let rendered = turn::wait(|_| {
+        guarded(|| {
+            let mut bytes = None;
+            if let Some(_turn) = turn::take(Reason::Request, 0) {
+                let bytes = bytes.insert(Vec::new());
+                stack_switch::on_own_stack(|| {
+                    let possible = was_started() && arena::reserve(snapshot::memory_needed());
+                    if possible && write(bytes).is_err() {
+                        bytes.clear();
+                    }
+                });
             }
-        });
+            make_noted(Reason::Request);
+            bytes
+        })
     });
-    bytes
+    rendered.unwrap_or_default()
 }
 
 /// Does what was asked for in the middle of an event.
@@ -370,11 +404,11 @@ fn do_pending(reason: Reason) {
 
 /// Ends the program, but in the middle of no other thread's dump.
 fn end_by(signal: i32) {
-    let _dumping = DUMPING.lock_past_fork(lock::patience());
+    let _turn = turn::take(Reason::Terminated, lock::patience());
     raise_default(signal);
 }
 
-/// Dumps at once, or has it done just after what is under way: an event of this thread, or another one's fork. For handlers.
+/// Dumps at once, or has it done just after what is under way: an event of this thread, another one's fork or dump. For handlers.
 fn dump_or_ask(reason: Reason) -> bool {
     let later = apart::is_apart() || dump_only(reason, 0) == Dumped::Later;
     if later {

@@ -9,6 +9,7 @@ use crate::dropped::{DROPPED, count};
 use crate::frame::Frame;
 use crate::lock::Locked;
 use crate::mode::{self, Mode};
+use crate::sys::PAGE;
 
 /// A mapping of the program's, or what is left of one.
 #[derive(Clone, Copy)]
@@ -36,7 +37,7 @@ pub(crate) fn clear() {
 pub fn map(address: usize, len: usize, frame: Frame) {
     let recording = mode::recording();
     // The kernel maps whole pages.
-    let Some(len) = len.checked_next_multiple_of(4096) else {
+    let Some(len) = len.checked_next_multiple_of(PAGE) else {
         return;
     };
     if mode::now() == Mode::Off || len == 0 {
@@ -63,7 +64,7 @@ pub fn map(address: usize, len: usize, frame: Frame) {
 ///
 /// What is mapped there next, by another thread perhaps, is counted afterwards: the map is held meanwhile.
 pub fn unmap(address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
-    let len = len.checked_next_multiple_of(4096).unwrap_or(0);
+    let len = len.checked_next_multiple_of(PAGE).unwrap_or(0);
     if mode::now() == Mode::Off || len == 0 {
         return kernel();
     }

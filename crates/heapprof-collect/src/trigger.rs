@@ -120,9 +120,12 @@ fn now() -> i64 {
 
 /// Asks for a dump: it is made when this thread leaves the collector, or another one that comes first.
 pub(crate) fn ask(reason: Reason) {
-    // The end is not put off for anything else.
+    // The end is not put off for anything else, nor what somebody asked for given up for what nobody did.
+    let stays = |pending| {
+        pending == TERMINATED || pending == Reason::Signal as u8 + 1 && reason.is_automatic()
+    };
     let _ = PENDING.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |pending| {
-        (pending != TERMINATED).then_some(reason as u8 + 1)
+        (!stays(pending)).then_some(reason as u8 + 1)
     });
 }
 

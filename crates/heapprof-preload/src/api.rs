@@ -74,7 +74,8 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     if is_shut_in() {
         return libc::EPERM;
     }
-    collect::guarded(|| status(collect::dump_named(Reason::Request, path)))
+    let result = collect::request(path);
+    collect::guarded(|| status(result))
 }
 
 /// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null without memory.
@@ -87,8 +88,9 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     if is_shut_in() {
         return std::ptr::null_mut();
     }
+    let bytes = make();
     collect::guarded(|| {
-        let bytes = make();
+        let bytes = bytes;
         // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final zero.
         unsafe {
             let block = (real().malloc)(bytes.len() + 1);
@@ -155,7 +157,8 @@ pub extern "C" fn HeapProfilerStop() {
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // tcmalloc, if it is there, calls this once more when the program has ended.
     if collect::is_running() && !end::has_ended() {
-        collect::guarded(|| status(collect::dump(Reason::Request)));
+        let result = collect::request(None);
+        collect::guarded(|| status(result));
     }
 }
 

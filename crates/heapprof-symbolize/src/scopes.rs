@@ -140,6 +140,7 @@ impl<'a> Scopes<'a> {
             }
             break;
         }
+        inside_out.retain(|part| !part.is_empty());
         inside_out.reverse();
         Some((inside_out.join("::"), in_namespace.unwrap_or(false)))
     }

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::{DEFAULT, DUMPING, EXEC, NAMING, OPTIONS, PROCESS_ID, RAISE, RAISED, clock, go_on};
+use super::turn::{self, DUMPING};
+use super::{DEFAULT, EXEC, NAMING, OPTIONS, PROCESS_ID, RAISE, RAISED, clock, go_on};
 use crate::counters::PROCESS;
 use crate::dropped::{self, DROPPED};
 use crate::lock::{self, Lock};
@@ -140,6 +141,7 @@ pub fn after_fork_in_parent() {
 /// After fork, in the child: its profile starts with what it inherited in use, as if it had allocated that itself.
 pub fn after_fork_in_child() {
     trigger::forget();
+    turn::forked();
     RAISE.store(0, Ordering::Release);
     RAISED.store(0, Ordering::Release);
     EXEC.store(i64::MIN, Ordering::Relaxed);

@@ -70,7 +70,7 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
     if len < LARGE {
         return map(len);
     }
-    let len = len.next_multiple_of(4096);
+    let len = len.next_multiple_of(PAGE);
     let mapped = map(len + LARGE);
     if mapped.is_null() {
         return map(len);
@@ -93,7 +93,7 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
 /// Whether at least half of the pages of a mapping are in memory.
 pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
     let mut pages = [0u8; 512];
-    let step = pages.len() * 4096;
+    let step = pages.len() * PAGE;
     let (mut resident, mut all) = (0, 0);
     for from in (0..len).step_by(step) {
         let part = (len - from).min(step);
@@ -109,7 +109,7 @@ pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
         if unsafe { call(libc::SYS_mincore, args) } != 0 {
             return false;
         }
-        let told = &pages[..part.div_ceil(4096)];
+        let told = &pages[..part.div_ceil(PAGE)];
         resident += told.iter().filter(|&&page| page & 1 == 1).count();
         all += told.len();
     }
