@@ -234,7 +234,7 @@ pub fn dump_at_end(reason: Reason) {
     dump_only(reason, lock::patience());
 }
 
-/// Makes a dump, and tells of it. The caller [`hold`]s.
+/// Makes a dump, and tells of it. It is this thread's turn.
 fn make(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let result = make_in_silence(reason, path);
     // It may come when there is nothing else to do; who asked is told otherwise.
