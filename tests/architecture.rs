@@ -103,6 +103,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
         "crates/heapprof-preload/src/",
         &[
             "api",
+            "atfork",
             "end",
             "environment",
             "family",

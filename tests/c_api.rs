@@ -334,6 +334,40 @@ int main(void) {
     read(&folder.path().join("out.pb.gz"), "dump: exit");
 }
 
+/// What a program dumps from another folder is named there, and a file of that name here is left as it is.
+#[test]
+fn a_dump_from_another_folder() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+void *kept;
+__attribute__((noinline)) void keep_some(void) { kept = malloc(1000); }
+int main(void) {
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    keep_some();
+    return chdir("below") || dump("half.pb.gz");
+}
+"#;
+    let built = build(source, "gcc -O1 -g");
+    let here = built.folder.path();
+    std::fs::create_dir(here.join("below")).unwrap();
+    std::fs::write(here.join("half.pb.gz"), "another one").unwrap();
+    let words = "record --exact -o out.pb.gz ./program";
+    let found = crate::harness::run(here, &words.split(' ').collect::<Vec<_>>());
+    assert_eq!(found.code, 0, "{}", found.err);
+    assert_eq!(
+        std::fs::read(here.join("half.pb.gz")).unwrap(),
+        b"another one"
+    );
+    let profile = read(&here.join("below/half.pb.gz"), "dump: request");
+    let mut names = profile.function.iter().map(|f| profile.text(f.name));
+    assert!(names.any(|name| name == "keep_some"), "{}", found.err);
+}
+
 /// The clock of a recording ends with it; and a profile that is asked for by name is pprof's, whatever the recording's are.
 #[test]
 fn a_recording_without_an_interval_has_none() {

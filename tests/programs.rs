@@ -189,6 +189,7 @@ const DEADLOCK: &[Case] = &[
     case("deadlock_streams.c", &["allocate"], 0),
     case("deadlock_streams.c", &["handler"], 10),
     case("deadlock_exit_in_fork.c", &["50"], 11),
+    case("deadlock_return_in_fork.c", &["30"], 0),
     case("deadlock_handler.c", &["200"], 0),
     case("deadlock_stopped.c", &["50"], 0),
 ];
@@ -200,6 +201,7 @@ const STRESS: &[Case] = &[
     case("deadlock_dlopen.c", &["5000"], 0),
     case("deadlock_storm.c", &["5000"], 0),
     case("deadlock_exit_in_fork.c", &["1000"], 11),
+    case("deadlock_return_in_fork.c", &["1000"], 0),
     case("deadlock_handler.c", &["5000"], 0),
     case("process_fork_threads.c", &["1000"], 0),
     case("lifecycle_dumps.c", &["5000"], 0),

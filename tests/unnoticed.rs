@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::built::{build, have};
-use crate::harness::command;
+use crate::harness::{command, run};
 
 /// Output and exit code of a command that may take no longer than a minute.
 fn ends(mut command: Command) -> (String, Option<i32>) {
@@ -272,6 +272,37 @@ int main(void) {
 }
 "#;
     check(source, "gcc -O1", &[], 2);
+}
+
+/// Whoever holds a pipe and does not read does not hold the program.
+#[test]
+fn a_dump_into_a_full_pipe() {
+    if !have(&["gcc", "mkfifo"]) {
+        return;
+    }
+    let source = r#"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    static char junk[65536];
+    int pipe = open("pipe", O_RDWR | O_NONBLOCK);
+    while (write(pipe, junk, sizeof junk) > 0);
+    printf("%d\n", dump("pipe") == ETIMEDOUT);
+    return 3;
+}
+"#;
+    let built = build(source, "gcc -O1 -D_GNU_SOURCE");
+    built.run("mkfifo pipe");
+    let words = "record --exact --no-symbolize -o out.pb.gz ./program";
+    let words: Vec<&str> = words.split(' ').collect();
+    let found = run(built.folder.path(), &words);
+    assert_eq!((found.out.as_str(), found.code), ("1\n", 3));
+    let said = "pipe: nobody read from it for ten seconds";
+    assert!(found.err.contains(said), "{}", found.err);
 }
 
 /// Devices and pipes are written to; what a dump's name leads to is not replaced.

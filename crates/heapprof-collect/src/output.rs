@@ -219,7 +219,6 @@ pub(crate) fn write(
     if sys::is_special(path) {
         // A device or a pipe can't be replaced, only written to. A pipe that nobody reads from is an error.
         let file = File::open(path, libc::O_WRONLY | libc::O_NONBLOCK, 0)?;
-        file.wait_for_room();
         return fill_up(file, fill);
     }
     let mut beside = path.to_bytes().to_vec();
@@ -242,12 +241,33 @@ pub(crate) fn write(
     done
 }
 
+/// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors try, when they are dropped.
+struct Target {
+    file: File,
+    failed: Option<i32>,
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(bytes).err();
+        }
+        let failed = self.failed.map(std::io::Error::from_raw_os_error);
+        failed.map_or(Ok(bytes.len()), Err)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Has `fill` write to a file, and closes it.
 fn fill_up(
     file: File,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), i32> {
-    let mut file = BufWriter::with_capacity(64 << 10, file);
+    let target = Target { file, failed: None };
+    let mut file = BufWriter::with_capacity(64 << 10, target);
     let filled = fill(&mut file).and_then(|()| file.flush());
     // What is left in a failed writer's buffer must not be tried again.
     let (file, _) = file.into_parts();

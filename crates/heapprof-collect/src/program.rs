@@ -40,6 +40,7 @@ fn last_part(path: &[u8]) -> &[u8] {
 fn started_by() -> Option<&'static CStr> {
     sys::executed().filter(|path| {
         let path = path.to_bytes();
-        !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/fd/")
+        let is_own = path.starts_with(b"/proc/") || path.ends_with(b"self/exe");
+        !is_own && !path.starts_with(b"/dev/fd/")
     })
 }

@@ -312,7 +312,7 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
     let mut totals = Totals::default();
     output::write(&path, |file| match format {
         Format::Pprof => snapshot::write_profile(reason, file).map(|of| totals = of),
-        Format::Text => text::write(file),
+        Format::Text => text::write(file).map(|of| totals = of),
     })
     .map_err(failed)?;
     if !options.output.list.is_empty() {
@@ -337,6 +337,11 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
         DROPPED.lost(),
     )
     .into_bytes();
+    // The program may not be where `record` is.
+    if !path.to_bytes().starts_with(b"/") {
+        line.extend_from_slice(&output::working_folder());
+        line.push(b'/');
+    }
     line.extend_from_slice(path.to_bytes());
     CString::new(line).unwrap_or_default()
 }
@@ -357,7 +362,7 @@ pub fn profile(reason: Reason) -> Vec<u8> {
 
 /// The same in gperftools' text form.
 pub fn text_profile() -> Vec<u8> {
-    render(text::write)
+    render(|file| text::write(file).map(drop))
 }
 
 fn render(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {

@@ -9,11 +9,11 @@ use std::io::{self, Write};
 
 use crate::capture::CUT;
 use crate::engine::STACKS;
-use crate::snapshot::{self, Sums};
+use crate::snapshot::{self, Sums, Totals};
 use crate::{maps, mode};
 
 /// Writes the profile as text.
-pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(writer: &mut dyn Write) -> io::Result<Totals> {
     let sums = snapshot::sums();
     let mut order: Vec<usize> = (0..sums.len())
         .filter(|&i| sums[i].allocated != [0, 0])
@@ -23,9 +23,15 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
         for i in 0..2 {
             total.allocated[i] += sum.allocated[i];
             total.freed[i] += sum.freed[i];
+            total.peak[i] += sum.peak[i];
         }
         total
     });
+    let totals = Totals {
+        in_use: total.in_use()[1],
+        peak: total.peak[1],
+        stacks: order.len(),
+    };
     write!(writer, "heap profile: ")?;
     line(writer, &total)?;
     // Estimates are unsampled already, so a reader must not do it again.
@@ -60,7 +66,7 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<()> {
                 .and_then(|()| writer.write_all(b"\n"));
         }
     });
-    result
+    result.map(|()| totals)
 }
 
 fn line(writer: &mut dyn Write, sums: &Sums) -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use heapprof_collect::sys::is_shut_in;
 use heapprof_collect::{self as collect, Reason};
 
+use crate::atfork;
 use crate::hook::announced;
 use crate::real::{ALIGNED_ALLOC, Behind};
 
@@ -247,8 +248,8 @@ pub fn register() {
             __cxa_at_quick_exit(at_exit, none);
             __cxa_atexit(at_exit, none, none);
         }
-        libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
     }
+    atfork::register(before_fork, in_parent, in_child);
 }
 
 unsafe extern "C" fn before_fork() {

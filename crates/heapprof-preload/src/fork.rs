@@ -2,10 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::real::Behind;
+use crate::atfork;
 use crate::start;
-
-static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
 
 /// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait for the library's locks there,
 /// with ours not taken yet.
@@ -16,12 +14,7 @@ pub unsafe extern "C" fn __register_atfork(
     child: *const c_void,
     dso: *mut c_void,
 ) -> c_int {
-    type RegisterAtfork =
-        unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
     start::begin_early();
-    // SAFETY: libc's own, with what it was called with.
-    unsafe {
-        let real = REGISTER_ATFORK.or_missing();
-        std::mem::transmute::<*const c_void, RegisterAtfork>(real)(prepare, parent, child, dso)
-    }
+    // SAFETY: what it was called with.
+    unsafe { atfork::registered(prepare, parent, child, dso) }
 }

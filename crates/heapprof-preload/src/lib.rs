@@ -7,6 +7,7 @@
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]
 
 mod api;
+mod atfork;
 mod end;
 mod environment;
 mod family;

@@ -45,11 +45,26 @@ impl File {
         }
     }
 
-    /// From now on writes wait for room, in a file that was opened without waiting.
-    pub(crate) fn wait_for_room(&self) {
-        let args = [self.0 as usize, libc::F_SETFL as usize, 0, 0, 0, 0];
-        // SAFETY: the file is ours.
-        unsafe { call(libc::SYS_fcntl, args) };
+    /// Waits for room in a pipe, whose reader may have gone to sleep; false after a long time without.
+    pub(crate) fn has_room(&self) -> bool {
+        const SECONDS: i64 = 10;
+        let mut poll = libc::pollfd {
+            fd: self.0,
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        let mut left = libc::timespec {
+            tv_sec: SECONDS,
+            tv_nsec: 0,
+        };
+        let args = [&raw mut poll as usize, 1, &raw mut left as usize, 0, 0, 0];
+        loop {
+            // SAFETY: one structure of each kind; the kernel counts the time down.
+            match unsafe { call(libc::SYS_ppoll, args) } {
+                n if n == -libc::EINTR as isize => {}
+                n => return n > 0,
+            }
+        }
     }
 
     /// Reads what comes next; 0 at the end and on errors.
@@ -73,7 +88,7 @@ impl File {
         }
     }
 
-    /// Writes all of `bytes`; the error is an errno.
+    /// Writes all of `bytes`; the error is an errno. Into a pipe that was opened without waiting only as long as somebody reads.
     pub fn write_all(&self, mut bytes: &[u8]) -> Result<(), i32> {
         while !bytes.is_empty() {
             // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
@@ -92,22 +107,17 @@ impl File {
                 0 => return Err(libc::EIO),
                 n if n > 0 => bytes = &bytes[n as usize..],
                 n if n == -libc::EINTR as isize => {}
+                n if n == -libc::EAGAIN as isize => {
+                    if !self.has_room() {
+                        return Err(libc::ETIMEDOUT);
+                    }
+                }
                 n => {
                     take_back(-n as i32);
                     return Err(-n as i32);
                 }
             }
         }
-        Ok(())
-    }
-}
-
-impl std::io::Write for File {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        File::write_all(self, bytes).map_err(std::io::Error::from_raw_os_error)?;
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -251,6 +261,7 @@ pub fn error_text(errno: i32) -> &'static str {
         libc::ENOENT => "no such folder",
         libc::ENOTDIR => "not a folder",
         libc::EROFS => "read-only file system",
+        libc::ETIMEDOUT => "nobody reads from it",
         _ => "cannot be written",
     }
 }

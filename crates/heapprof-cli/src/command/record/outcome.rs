@@ -271,6 +271,9 @@ fn shown(path: &Path) -> String {
 /// As a shell wants it.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if path.starts_with('-') {
+        return quoted(&format!("./{path}"));
+    }
     if path.chars().all(plain) {
         path.to_string()
     } else {

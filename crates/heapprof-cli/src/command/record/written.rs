@@ -84,8 +84,11 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
     let parts = text.split_once(' ');
     match parts.and_then(|(errno, path)| Some((errno.parse().ok()?, path))) {
         Some((errno, path)) => {
-            let error = std::io::Error::from_raw_os_error(errno);
-            (Some(path.to_string()), error.to_string())
+            let error = match errno {
+                libc::ETIMEDOUT => "nobody read from it for ten seconds".to_string(),
+                errno => std::io::Error::from_raw_os_error(errno).to_string(),
+            };
+            (Some(path.to_string()), error)
         }
         None => (None, text.into_owned()),
     }
