@@ -77,6 +77,24 @@ fn dumps_of_a_program_without_memory() {
     }
 }
 
+/// libc takes fork handlers away at the end, perhaps between the one before a fork and the one after it.
+#[test]
+fn a_program_that_ends_while_it_forks() {
+    let program = build("alloc_ending", "alloc_ending", &[], &[]).expect("alloc_ending builds");
+    let mut run = Command::new(program).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match run.try_wait().unwrap() {
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            ended => break ended,
+        }
+    };
+    if ended.is_none() {
+        run.kill().unwrap();
+    }
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
+
 fn counted(name: &str, cargo: &[&str], flags: &[&str]) -> PathBuf {
     build("alloc_counted", name, cargo, flags).expect("alloc_counted builds")
 }

@@ -12,11 +12,47 @@ static AT_EXIT: AtomicBool = AtomicBool::new(false);
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: functions of the program, or of a library of its that must stay, as its allocator does.
-        unsafe {
-            libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+        if !register_for_good() {
+            // SAFETY: functions of the program, or of a library that takes them with it when it is closed.
+            unsafe {
+                libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+            }
         }
     });
+}
+
+/// glibc takes the handlers of each file away when it runs that file's destructors, the program's at its end. A thread that forks just
+/// then would not come to the second one, which gives back what the first one took. So the program's own are registered as nobody's.
+#[cfg(target_env = "gnu")]
+fn register_for_good() -> bool {
+    type Handler = Option<unsafe extern "C" fn()>;
+    unsafe extern "C" {
+        fn __register_atfork(
+            prepare: Handler,
+            parent: Handler,
+            child: Handler,
+            file: *mut libc::c_void,
+        ) -> libc::c_int;
+    }
+    // SAFETY: it asks for a number.
+    let program = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
+    let own = collect::object_at(before_fork as *const () as usize);
+    // SAFETY: functions of the program, which stays.
+    own.is_some()
+        && own == collect::object_at(program)
+        && unsafe {
+            __register_atfork(
+                Some(before_fork),
+                Some(in_parent),
+                Some(in_child),
+                std::ptr::null_mut(),
+            ) == 0
+        }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn register_for_good() -> bool {
+    false
 }
 
 /// Asks for a dump when the process exits, forked children's included.

@@ -1,0 +1,59 @@
+//! A program whose main returns while another thread forks, again and again: it has to end.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use heapprof_alloc::{HeapProf, Mode, Options};
+
+#[global_allocator]
+static ALLOCATOR: HeapProf = HeapProf::system();
+
+static BEGUN: AtomicBool = AtomicBool::new(false);
+const ROUNDS: u32 = 40;
+const CODE: i32 = 3;
+
+/// Waits for a child; how it ended.
+fn wait(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: a child of this process, and a word for its status.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } != child {}
+    status
+}
+
+fn fork_on() {
+    loop {
+        // SAFETY: the child calls nothing but the kernel.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child.
+            unsafe { libc::syscall(libc::SYS_exit_group, 0) };
+        }
+        BEGUN.store(true, SeqCst);
+        wait(child);
+    }
+}
+
+fn main() {
+    let mode = Mode::Exact;
+    assert!(heapprof_alloc::start(Options {
+        mode,
+        ..Options::default()
+    }));
+    // A fork takes a while.
+    let large = std::hint::black_box(vec![1u8; 64 << 20]);
+    for round in 0..ROUNDS {
+        // SAFETY: this process has one thread.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            std::thread::spawn(fork_on);
+            while !BEGUN.load(SeqCst) {
+                std::hint::spin_loop();
+            }
+            std::thread::sleep(Duration::from_micros(u64::from(round % 10) * 300));
+            // As main's return does, but with a code.
+            std::process::exit(CODE);
+        }
+        assert_eq!(libc::WEXITSTATUS(wait(child)), CODE);
+    }
+    drop(large);
+}
