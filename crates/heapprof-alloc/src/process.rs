@@ -69,7 +69,7 @@ pub(crate) fn dump_at_exit() {
 extern "C" fn last_dump() {
     if collect::is_running() {
         // Nobody is left to be told of an error.
-        let _ = collect::dump(Reason::Exit);
+        collect::dump_at_end(Reason::Exit);
     }
 }
 

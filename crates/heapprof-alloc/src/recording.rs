@@ -55,8 +55,8 @@ pub fn is_running() -> bool {
 /// Writes a profile to where the recording's [`Output`](crate::Output) says; its path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread's dump takes longer than ten seconds more, the file can't be written, or there is no memory (for
-/// the path alone, perhaps: the file is there then).
+/// There is no recording, it has no output, another thread's dump takes longer than ten seconds more, the file can't be
+/// written, or there is no memory (for the path alone, perhaps: the file is there then).
 pub fn dump() -> Result<PathBuf, Error> {
     written(collect::request(None))
 }

@@ -65,7 +65,7 @@ pub use crate::{
     options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers},
     reason::Reason,
     recording::{
-        Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options, dump,
+        Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
         dump_at_end, dump_from_signal, end_clock, end_from_signal, go_on, hold_clock,
         is_own_process, is_running, let_clock_go, on_dump, profile, raise_default, request,
         set_default, start, stop, text_profile, was_started,

@@ -20,7 +20,11 @@ fn look() -> Vec<u8> {
     let path = sys::read_link(RUNNING, &mut buf);
     let running = last_part(path.strip_suffix(b" (deleted)").unwrap_or(path));
     let name = match started_by() {
-        Some(path) if running.is_empty() || sys::is_same_file(path, RUNNING) => {
+        // Mostly it is the same, and nothing has to be asked.
+        Some(path)
+            if last_part(path.to_bytes()) != running
+                && (running.is_empty() || sys::is_same_file(path, RUNNING)) =>
+        {
             last_part(path.to_bytes())
         }
         _ => running,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use crate::apart::{self, guarded};
 use crate::dropped::DROPPED;
-use crate::lock::{self, Locked};
+use crate::lock::{self, Guard, Locked};
 use crate::mode::{self, Mode};
 use crate::options::{Format, LONGEST_PERIOD, Options};
 use crate::output::{self, Naming};
@@ -139,14 +139,6 @@ pub fn is_own_process() -> bool {
     PROCESS_ID.load(Ordering::Relaxed) == sys::process_id()
 }
 
-/// Writes a dump for a reason that waits for no other thread's; its path.
-///
-/// # Errors
-/// See [`Error`]. The program goes on in any case.
-pub fn dump(reason: Reason) -> Result<CString, Error> {
-    dump_in_turn(reason, None, false)
-}
-
 /// Writes the dump that the program asks for, once no other thread dumps: in pprof's format to `path`, or in the recording's to where its
 /// pattern says; its path.
 ///
@@ -154,7 +146,7 @@ pub fn dump(reason: Reason) -> Result<CString, Error> {
 /// See [`Error`]. Another thread's dump is waited for ten seconds, and not at all in the middle of an event, in a signal's handler.
 pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
     let made = turn::wait(|has_waited| {
-        let result = dump_in_turn(Reason::Request, path, has_waited);
+        let result = dump(Reason::Request, path, has_waited);
         // Nothing comes after the last dump.
         let has_ended = has_waited && ENDED.load(Ordering::Acquire);
         let is_to_wait = matches!(result, Err(Error::Busy)) && !has_ended;
@@ -163,7 +155,8 @@ pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
     made.unwrap_or(Err(Error::Busy))
 }
 
-fn dump_in_turn(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString, Error> {
+/// Writes a dump whose path somebody wants to know; where it has waited for its turn, only if the program goes on.
+fn dump(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString, Error> {
     // A vfork child shares this memory; what it writes would be taken for the parent's.
     if !is_own_process() {
         return Err(if PROCESS_ID.load(Ordering::Relaxed) == 0 {
@@ -172,24 +165,24 @@ fn dump_in_turn(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result
             Error::Busy
         });
     }
-    // A handler that ended or left the dump half-way would leave its locks behind.
-    guarded(|| {
-        let result = match turn::take(reason, lock::patience()) {
-            // What was waited for may have been the last one.
-            Some(_turn) if !(has_waited && ENDED.load(Ordering::Acquire)) => make(reason, path),
-            _ => Err(Error::Busy),
-        };
-        make_noted(reason);
-        result
+    in_turn(reason, lock::patience(), |turn| match turn {
+        // What was waited for may have been the last one.
+        Some(_) if !(has_waited && ENDED.load(Ordering::Acquire)) => make(reason, path),
+        _ => Err(Error::Busy),
     })
 }
 
-/// After a turn to dump for `reason`: makes the dump that a signal asked for meanwhile.
-fn make_noted(reason: Reason) {
-    // After the last one nothing is there to be dumped; an exec's would be taken back.
-    if !reason.is_last() {
-        turn::follow_up(|| make(Reason::Signal, None).is_ok());
-    }
+/// Does `work` in this thread's turn, or without one where it is not to be had; then makes the dump that a signal asked for meanwhile.
+fn in_turn<R>(reason: Reason, patience: i64, work: impl FnOnce(Option<Guard<'static>>) -> R) -> R {
+    // A handler that ended or left the dump half-way would leave its locks behind.
+    guarded(|| {
+        let done = work(turn::take(reason, patience));
+        // After the last one nothing is there to be dumped; an exec's would be taken back.
+        if !reason.is_last() {
+            turn::follow_up(|| make(Reason::Signal, None).is_ok());
+        }
+        done
+    })
 }
 
 /// What became of a dump that nobody wants to know the path of.
@@ -209,27 +202,23 @@ fn dump_only(reason: Reason, patience: i64) -> Dumped {
     if !is_own_process() {
         return Dumped::Failed;
     }
-    guarded(|| {
-        let made = match turn::take(reason, patience) {
-            // The path is freed while forks wait: they take the allocator's lock as well.
-            Some(_turn) => match make(reason, None).is_ok() {
-                true => Dumped::Written,
-                false => Dumped::Failed,
-            },
-            // Who ends waits for anything but a fork.
-            None if reason.is_last() || lock::is_forking() => Dumped::Later,
-            None if reason == Reason::Signal => {
-                turn::note();
-                Dumped::Written
-            }
-            None => Dumped::Failed,
-        };
-        make_noted(reason);
-        made
+    in_turn(reason, patience, |turn| match turn {
+        // The path is freed while forks wait: they take the allocator's lock as well.
+        Some(_) => match make(reason, None).is_ok() {
+            true => Dumped::Written,
+            false => Dumped::Failed,
+        },
+        // Who ends waits for anything but a fork.
+        None if reason.is_last() || lock::is_forking() => Dumped::Later,
+        None if reason == Reason::Signal => {
+            turn::note();
+            Dumped::Written
+        }
+        None => Dumped::Failed,
     })
 }
 
-/// As [`dump`], where nobody wants to know the path.
+/// Writes the last dump, or the one before an exec.
 pub fn dump_at_end(reason: Reason) {
     dump_only(reason, lock::patience());
 }
@@ -367,19 +356,17 @@ pub fn text_profile() -> Vec<u8> {
 
 fn render(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec<u8> {
     let rendered = turn::wait(|_| {
-        guarded(|| {
-            let mut bytes = None;
-            if let Some(_turn) = turn::take(Reason::Request, 0) {
-                let bytes = bytes.insert(Vec::new());
+        in_turn(Reason::Request, 0, |turn| {
+            turn.map(|_turn| {
+                let mut bytes = Vec::new();
                 stack_switch::on_own_stack(|| {
                     let possible = was_started() && arena::reserve(snapshot::memory_needed());
-                    if possible && write(bytes).is_err() {
+                    if possible && write(&mut bytes).is_err() {
                         bytes.clear();
                     }
                 });
-            }
-            make_noted(Reason::Request);
-            bytes
+                bytes
+            })
         })
     });
     rendered.unwrap_or_default()

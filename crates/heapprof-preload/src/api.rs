@@ -33,7 +33,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
                 // gperftools' text is for its own names.
                 options.format = Format::Pprof;
             }
-            options.output = own_output(pattern);
+            options.output = own_output(pattern, options.output.list);
         }
         let started = collect::start(Options {
             mode,
@@ -44,12 +44,12 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// Where a recording of this process's own goes; `record` is told of its dumps, too.
-fn own_output(pattern: &[u8]) -> Output {
+/// Where a recording of this process's own goes; `record`, if the list is its, is told of its dumps, too.
+fn own_output(pattern: &[u8], list: Vec<u8>) -> Output {
     Output {
         pattern: pattern.to_vec(),
         parent: Some(collect::sys::parent_id()),
-        list: collect::default_options().unwrap_or_default().output.list,
+        list,
         ..Output::default()
     }
 }
@@ -122,9 +122,10 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
         if setup.mmap {
             mapped::enable(true);
         }
+        let recorded = collect::default_options().unwrap_or_default();
         let output = Output {
             numbered_prefix: true,
-            ..own_output(prefix)
+            ..own_output(prefix, recorded.output.list)
         };
         let (mode, format) = (Mode::Exact, Format::Text);
         let started = collect::start(Options {

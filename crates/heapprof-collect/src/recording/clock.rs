@@ -234,5 +234,5 @@ extern "C" fn make_with_own_files(_: *mut libc::c_void) -> *mut libc::c_void {
 
 /// Makes a dump; whether it could not be made yet.
 fn make() -> bool {
-    matches!(dump(Reason::Interval), Err(Error::Busy))
+    matches!(dump(Reason::Interval, None, false), Err(Error::Busy))
 }
