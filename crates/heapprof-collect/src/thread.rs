@@ -3,6 +3,8 @@
 //! States are never freed. When a thread ends, the next new one takes over its state with the counters in
 //! it, which are sums and belong to no thread in particular.
 
+mod free;
+
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -13,12 +15,14 @@ use crate::lock::Lock;
 use crate::sampler::Random;
 use crate::sys;
 use crate::tls::{self, Block};
+use free::Free;
 
 /// Tables of one thread at a time. Others look at them, so that there is never a `&mut` to all of it.
 pub(crate) struct ThreadState {
     /// The next in the list of all; set once.
     next: *mut ThreadState,
-    taken: AtomicBool,
+    /// The next that no thread has, while none has this one.
+    next_free: AtomicPtr<ThreadState>,
     /// The thread's block while the thread lives, for [`rewind_all`].
     block: AtomicPtr<Block>,
     /// Whether the thread has the books open.
@@ -47,6 +51,8 @@ pub(crate) struct Own {
 }
 
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
+/// Those that no thread has: however many threads live, the next one finds its state at once.
+static FREE: Free = Free::new();
 
 /// The state of a block's thread, null if it has none.
 ///
@@ -79,13 +85,10 @@ impl ThreadState {
     /// A state for the current thread: a dead thread's, or a new one; null without memory.
     #[cold]
     pub(crate) fn acquire() -> *const Self {
-        for state in all() {
-            let free = !state.taken.load(Ordering::Relaxed);
-            if free && !state.taken.swap(true, Ordering::Acquire) {
-                // SAFETY: `taken` makes it ours.
-                unsafe { state.own() }.record.reset();
-                return state;
-            }
+        if let Some(state) = FREE.pop() {
+            // SAFETY: nobody else has it.
+            unsafe { state.own() }.record.reset();
+            return state;
         }
         let new = sys::map(size_of::<Self>()).cast::<Self>();
         if new.is_null() {
@@ -93,7 +96,6 @@ impl ThreadState {
         }
         // SAFETY: zeroed memory is a valid state; nobody else sees it until it is in the list.
         unsafe {
-            (*new).taken = AtomicBool::new(true);
             let own = (*new).own.get_mut();
             own.random.seed(new as u64);
             own.record.reset();
@@ -120,14 +122,16 @@ impl ThreadState {
     }
 
     /// Gives the state to whoever needs one next.
-    pub(crate) fn release(&self) {
-        self.taken.store(false, Ordering::Release);
+    pub(crate) fn release(&'static self) {
+        FREE.push(self);
     }
 }
 
 /// After fork: the other threads are gone, their states free.
 pub(crate) fn forget_other_threads() {
     let own = own();
+    // One that was going from hand to hand is on no list.
+    FREE.clear();
     for state in all() {
         if !std::ptr::eq(state, own) {
             state.block.store(std::ptr::null_mut(), Ordering::Relaxed);
