@@ -235,6 +235,7 @@ fn c_at_all_levels_with_and_without_frame_pointers() {
         "stack_levels.c",
         "stack_inline.c",
         "stack_recursion.c",
+        "stack_depths.c",
         "stack_tailcall.c",
         "stack_alloca.c",
         "stack_realign.c",

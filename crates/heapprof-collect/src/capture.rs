@@ -8,7 +8,10 @@
 //!
 //! The stack's identity is a sum of mixed (return address, distance from the root), so that a change costs
 //! as many terms as frames changed.
+//!
+//! Of a deep stack only both ends are kept, so only they need be proved: between them the record holds marks (`deep`).
 
+mod deep;
 mod whole;
 
 use crate::frame::Frame;
@@ -18,6 +21,7 @@ use crate::modules;
 use crate::own_stack;
 use crate::rule::{Kind, Rule};
 use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
+use deep::Thinned;
 use whole::Mixed;
 
 /// Frames that are kept of a stack: this many at each end, `CUT` between them.
@@ -26,7 +30,7 @@ pub(crate) const KEPT: usize = 256;
 pub(crate) const CUT: u64 = 1;
 /// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's stacks are deep. No power of two: the
 /// arrays below would begin in the same sets of the caches.
-const REMEMBERED: usize = 8192 + 520;
+const REMEMBERED: usize = 1280 + 8;
 /// Frames after which unwinding gives up, in case that a stack loops.
 const ENDLESS: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.
@@ -35,10 +39,11 @@ const PATIENCE: u32 = 2;
 /// The last stack, root first.
 pub(crate) struct Record {
     pub(crate) bounds: Bounds,
-    /// Where the last stack began that was too deep to be remembered: what begins beyond is not tried.
-    too_deep: usize,
     epoch: u32,
     len: usize,
+    /// Where the newest frames begin that are each other's callers: 0 where all are. Below that one of a deep stack there
+    /// are marks, and then the oldest frames.
+    dense: usize,
     /// Number of entries of `check`.
     checks: usize,
     hash: u64,
@@ -71,6 +76,7 @@ pub(crate) struct Record {
     foreign: Foreign,
     /// Frames found anew, leaf first.
     fresh: [(Cursor, Rule); REMEMBERED],
+    thinned: Thinned,
     known: Known,
 }
 
@@ -89,17 +95,8 @@ pub(crate) enum Captured {
     Known(u32),
     /// Another one, which is in the record.
     Recorded,
-    /// A stack that can't be remembered (deep, foreign, through a signal): ask [`Record::walk`].
+    /// A stack that can't be remembered (foreign, through a signal): ask [`Record::walk`].
     Unrecorded,
-}
-
-/// Why a stack is not recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GiveUp {
-    /// It is not the thread's own, leads through a frame without a simple rule, or to memory that is not its.
-    Elsewhere,
-    /// It has more frames than the record.
-    TooDeep,
 }
 
 fn term(pc: u64, index: usize) -> u64 {
@@ -117,7 +114,6 @@ impl Record {
         self.forget();
         self.known.reset();
         self.bounds = Bounds::default();
-        self.too_deep = 0;
     }
 
     /// Gets the stack of the caller at `frame`.
@@ -154,22 +150,16 @@ impl Record {
     }
 
     fn find_changes(&mut self, frame: Frame) -> Captured {
-        match self.walk_to_what_holds(frame) {
-            Ok(captured) => captured,
-            Err(why) => {
-                if why == GiveUp::TooDeep {
-                    self.too_deep = frame.slot;
-                }
-                // Whoever asks next would take the record for the stack that is walked now.
-                self.forget();
-                Captured::Unrecorded
-            }
-        }
+        self.walk_to_what_holds(frame).unwrap_or_else(|| {
+            // Whoever asks next would take the record for the stack that is walked now.
+            self.forget();
+            Captured::Unrecorded
+        })
     }
 
-    /// Whether `frame` is where the record may be used: on the thread's own stack, and no deeper than was too deep.
+    /// Whether `frame` is where the record may be used: on the thread's own stack.
     #[inline(always)]
-    fn look_at(&mut self, frame: Frame) -> Result<(), GiveUp> {
+    fn is_own(&mut self, frame: Frame) -> bool {
         if self.epoch != modules::unload_epoch() {
             self.epoch = modules::unload_epoch();
             self.forget();
@@ -180,21 +170,18 @@ impl Record {
                 let local = crate::tls::current() as usize;
                 self.bounds = own_stack::find(frame.slot, local);
             }
-            if is_outside(self.bounds) {
-                return Err(GiveUp::Elsewhere);
-            }
+            return !is_outside(self.bounds);
         }
-        if frame.slot <= self.too_deep {
-            return Err(GiveUp::Elsewhere);
-        }
-        self.too_deep = 0;
-        Ok(())
+        true
     }
 
-    /// Unwinds until it meets a recorded frame under which nothing changed.
+    /// Unwinds until it meets a recorded frame under which nothing changed; none where a stack is not the thread's own,
+    /// leads through a frame without a simple rule, or to memory that is not its.
     #[inline(always)]
-    fn walk_to_what_holds(&mut self, frame: Frame) -> Result<Captured, GiveUp> {
-        self.look_at(frame)?;
+    fn walk_to_what_holds(&mut self, frame: Frame) -> Option<Captured> {
+        if !self.is_own(frame) {
+            return None;
+        }
         let mut memory = Direct(Bounds {
             start: frame.slot,
             end: self.bounds.end,
@@ -202,7 +189,7 @@ impl Record {
         let mut cursor = Cursor {
             slot: frame.slot,
             bp: frame.bp,
-            pc: memory.read(frame.slot).ok_or(GiveUp::Elsewhere)?,
+            pc: memory.read(frame.slot)?,
         };
         let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
         let before = self.hash;
@@ -216,13 +203,18 @@ impl Record {
                 && self.slot[keep - 1] == cursor.slot
                 && patience > 0
                 && self.fits(keep - 1, cursor)
+                && (self.dense == 0 || self.is_enough(keep, fresh))
             {
                 let Some(broken) = self.verify(keep) else {
                     break;
                 };
                 patience -= 1;
-                let newer = broken + 1..keep;
-                cursor = self.carry_over(newer, cursor.bp, &mut fresh, &mut memory)?;
+                cursor = if broken < self.dense {
+                    self.carry_over_dense(keep, cursor, &mut fresh, &mut memory)?
+                } else {
+                    let newer = broken + 1..keep;
+                    self.carry_over(newer, cursor.bp, &mut fresh, &mut memory)?
+                };
                 keep = broken;
                 if cursor.pc == 0 {
                     (keep, end) = (0, Some(cursor.slot));
@@ -231,9 +223,9 @@ impl Record {
             }
             let rule = walk::rule(cursor.pc);
             if rule.kind() == Kind::Complex {
-                return Err(GiveUp::Elsewhere);
+                return None;
             }
-            self.add(&mut fresh, cursor, rule)?;
+            self.add(&mut fresh, cursor, rule);
             match walk::step(&mut memory, cursor, rule) {
                 Some(caller) => cursor = caller,
                 None => {
@@ -244,14 +236,19 @@ impl Record {
         }
         self.steady = keep == self.len && fresh == 0 && self.hash == before && self.len > 0;
         if self.steady {
-            return Ok(Captured::Same);
+            return Some(Captured::Same);
         }
         self.stack = None;
-        if keep + fresh > REMEMBERED {
-            return Err(GiveUp::TooDeep);
+        if keep + fresh > REMEMBERED || self.thinned.is_any() {
+            self.replace_all(keep, fresh, end);
+        } else {
+            if self.dense >= keep {
+                // What is kept are marks, of which the newest has its caller now; or the oldest frames alone.
+                self.dense = if keep > KEPT { keep - 1 } else { 0 };
+            }
+            self.replace::<false>(keep, fresh, end);
         }
-        self.replace(keep, fresh, end);
-        Ok(Captured::Recorded)
+        Some(Captured::Recorded)
     }
 
     /// Takes over the recorded frames above a broken one, for they hold; the broken one as it is now. `bp` is the newest one's.
@@ -262,32 +259,32 @@ impl Record {
         mut bp: usize,
         fresh: &mut usize,
         memory: &mut Direct,
-    ) -> Result<Cursor, GiveUp> {
+    ) -> Option<Cursor> {
         let broken = frames.start - 1;
         for i in frames.rev() {
             let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
             let held = Cursor { slot, bp, pc };
-            self.add(fresh, held, rule)?;
-            bp = walk::step(memory, held, rule).ok_or(GiveUp::Elsewhere)?.bp;
+            self.add(fresh, held, rule);
+            bp = walk::step(memory, held, rule)?.bp;
         }
         let slot = self.slot[broken];
-        let pc = memory.read(slot).ok_or(GiveUp::Elsewhere)?;
-        Ok(Cursor { slot, bp, pc })
+        let pc = memory.read(slot)?;
+        Some(Cursor { slot, bp, pc })
     }
 
     /// One more frame that the record will have.
     #[inline(always)]
-    fn add(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) -> Result<(), GiveUp> {
+    fn add(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
         if *fresh == REMEMBERED {
-            return Err(GiveUp::TooDeep);
+            *fresh = self.thin(*fresh);
         }
         self.fresh[*fresh] = (cursor, rule);
         *fresh += 1;
-        Ok(())
     }
 
     fn forget(&mut self) {
-        (self.len, self.checks, self.hash) = (0, 0, 0);
+        (self.len, self.dense, self.checks, self.hash) = (0, 0, 0, 0);
+        self.thinned = Thinned::default();
         (self.steady, self.shared, self.stack) = (false, 0, None);
     }
 
@@ -430,9 +427,9 @@ impl Record {
     }
 
     /// The record becomes its oldest `keep` frames and the `fresh` ones. Without any that are kept, `end` is the word that
-    /// must stay zero.
+    /// must stay zero. Unless `MARKED`, each of the fresh ones is the caller of the one before it.
     #[inline(always)]
-    fn replace(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
+    fn replace<const MARKED: bool>(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {
             self.hash = self.hash.wrapping_sub(self.term[i]);
         }
@@ -455,9 +452,10 @@ impl Record {
             self.term[i] = term(cursor.pc as u64, i);
             self.other_pc[i] = 0;
             self.hash = self.hash.wrapping_add(self.term[i]);
-            let older_needs = i > 0 && self.needs_bp[i - 1];
+            let has_caller = i > 0 && !(MARKED && self.is_mark(i));
+            let older_needs = has_caller && self.needs_bp[i - 1];
             self.needs_bp[i] = rule.uses_rbp() || (rule.saved_rbp().is_none() && older_needs);
-            if i > 0 {
+            if has_caller {
                 let cfa = self.slot[i - 1] + 8;
                 let deref = rule.kind() == Kind::DerefRbp;
                 if deref {
@@ -523,20 +521,6 @@ impl Record {
     /// The recorded return addresses, root first.
     pub(crate) fn frames(&self) -> &[u64] {
         &self.pc[..self.len]
-    }
-
-    /// Of the recorded stack, if it is a deep one, what is kept of it, leaf first: as [`walk`](Self::walk) would.
-    pub(crate) fn ends(&mut self) -> Option<&[u64]> {
-        let frames = &self.pc[..self.len];
-        if frames.len() <= 2 * KEPT {
-            return None;
-        }
-        let (root, leaf) = (&frames[..KEPT], &frames[frames.len() - KEPT..]);
-        let newest_first = leaf.iter().rev().chain([&CUT]).chain(root.iter().rev());
-        for (kept, &pc) in self.kept.iter_mut().zip(newest_first) {
-            *kept = pc;
-        }
-        Some(&self.kept)
     }
 
     /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.

@@ -156,27 +156,34 @@ fn mixed(hash: u64, generation: u32) -> u64 {
     (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
 }
 
+/// The number of the stack with this hash, which is `new` if nobody saw it before.
+#[inline(always)]
+fn find_or_insert<'a>(hash: u64, generation: u32, new: impl FnOnce() -> Stack<'a>) -> Option<u32> {
+    STACKS
+        .find(hash)
+        .or_else(|| STACKS.find_or_insert(hash, generation, new()))
+}
+
 fn changed_stack(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
     let generation = mappings::generation();
     let record = &mut own.record;
-    let deep = match captured {
-        Captured::Unrecorded => Some(record.walk(frame)),
-        _ => record.ends(),
-    };
-    let id = if let Some(kept) = deep {
+    let id = if captured == Captured::Unrecorded {
+        let kept = record.walk(frame);
         let hash = mixed(capture::hash(kept), generation);
-        let id = STACKS
-            .find(hash)
-            .or_else(|| STACKS.find_or_insert(hash, generation, Stack::new(kept)));
+        let id = find_or_insert(hash, generation, || Stack::new(kept));
         // What the record holds, if anything, is not what got this number.
+        record.numbered(None, generation);
+        id
+    } else if record.is_deep() {
+        let hash = mixed(record.hash_of_ends(), generation);
+        let id = find_or_insert(hash, generation, || Stack::new(record.ends()));
         record.numbered(None, generation);
         id
     } else {
         let hash = mixed(record.hash(), generation);
-        let id = STACKS.find(hash).or_else(|| {
+        let id = find_or_insert(hash, generation, || {
             let base = own.last_stack.map(|last| (last, record.shared()));
-            let stack = Stack::on(base, record.frames());
-            STACKS.find_or_insert(hash, generation, stack)
+            Stack::on(base, record.frames())
         });
         record.numbered(id, generation);
         id

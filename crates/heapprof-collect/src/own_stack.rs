@@ -1,5 +1,6 @@
 //! Where a thread's own stack lies, as libc's descriptor of the thread says, or else the kernel.
 
+use crate::sys::PAGE;
 use crate::walk::Bounds;
 use crate::{maps, sys};
 
@@ -15,14 +16,16 @@ pub(crate) fn find(slot: usize, local: usize) -> Bounds {
 /// The stack that libc made for this thread, or was given for it, below `local`.
 ///
 /// Reading the mappings takes time for each of them, which threads that start together would pay for each other. glibc keeps the
-/// beginning and the length of a thread's stack side by side in its `struct pthread`, which lies at the end of that stack; its
-/// layout is not public, so it is the two words that say so which are looked for. The main thread has none.
+/// beginning, the length and the guard of a thread's stack side by side in its `struct pthread`, which lies at the end of that
+/// stack; its layout is not public, so it is the three words that say so which are looked for. The main thread has none.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn described(local: usize) -> Option<Bounds> {
     /// What every `struct pthread` has at least: 2304 bytes since glibc 2.17. The first word is its own address.
     const WORDS: usize = 2048 / 8;
     /// How far its beginning is from the end of the stack at most.
     const ABOVE: usize = 16 << 10;
+    /// What a stack's length can be; an address is larger.
+    const LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
     // SAFETY: always succeeds.
     let this = unsafe { libc::pthread_self() } as usize;
     let header = this as *const usize;
@@ -32,10 +35,11 @@ fn described(local: usize) -> Option<Bounds> {
     }
     // SAFETY: it is glibc's, of at least that size. This thread alone writes to what is read here, or nobody does.
     let words = unsafe { std::slice::from_raw_parts(header, WORDS) };
-    words.array_windows().find_map(|&[start, len]| {
+    words.array_windows().find_map(|&[start, len, guard]| {
         let end = start.checked_add(len)?;
-        let is_stack = start != 0 && start < local && local < this && this < end;
-        (is_stack && end - this <= ABOVE).then_some(Bounds { start, end: local })
+        let holds = start < local && local < this && this < end && end - this <= ABOVE;
+        let is_stack = holds && LENGTHS.contains(&len) && guard < len && guard % PAGE == 0;
+        is_stack.then_some(Bounds { start, end: local })
     })
 }
 
