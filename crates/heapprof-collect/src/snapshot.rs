@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use heapprof_profile::{
     ALLOCATORS, FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
-    encode_samples_quickly,
+    QuickSample, encode_samples_quickly,
 };
 
 use crate::capture::CUT;
@@ -168,24 +168,27 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let mut totals = Totals::default();
     // The next stack that has anything to say.
-    let next =
-        |builder: &mut ProfileBuilder, newer: &mut Vec<LocationIndex>, values: &mut [i64]| {
-            for (id, sum) in left.by_ref() {
-                let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
-                values.copy_from_slice(&types.as_flattened()[..width]);
-                if values.iter().all(|&v| v == 0) {
-                    continue;
-                }
-                totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
-                totals.peak = totals.peak.saturating_add(sum.peak[1]);
-                totals.stacks += 1;
-                let generation = STACKS.read(id as u32, &mut frames);
-                // The next stack mostly has the oldest frames of the last one.
-                let same = match last {
-                    (of, ref last) if of == generation => shared(&frames, last),
-                    _ => 0,
-                };
-                newer.extend(frames[..frames.len() - same].iter().map(|&pc| {
+    let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
+        for (id, sum) in left.by_ref() {
+            let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
+            sample
+                .values
+                .copy_from_slice(&types.as_flattened()[..width]);
+            if sample.values.iter().all(|&v| v == 0) {
+                continue;
+            }
+            totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
+            totals.peak = totals.peak.saturating_add(sum.peak[1]);
+            totals.stacks += 1;
+            let generation = STACKS.read(id as u32, &mut frames);
+            // The next stack mostly has the oldest frames of the last one.
+            let same = match last {
+                (of, ref last) if of == generation => shared(&frames, last),
+                _ => 0,
+            };
+            sample
+                .newer
+                .extend(frames[..frames.len() - same].iter().map(|&pc| {
                     if pc == CUT {
                         return *cut.get_or_insert_with(|| {
                             builder.frame(&[FrameText {
@@ -201,12 +204,12 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
                         builder.location(mapping.map(|i| indices[i]), address, false, &[])
                     })
                 }));
-                last.0 = generation;
-                std::mem::swap(&mut last.1, &mut frames);
-                return Some(same);
-            }
-            None
-        };
+            last.0 = generation;
+            std::mem::swap(&mut last.1, &mut frames);
+            return Some(same);
+        }
+        None
+    };
     match encode_samples_quickly(builder, next, writer) {
         Ok(()) => Ok(totals),
         Err(heapprof_profile::Error::Write(error)) => Err(error),

@@ -98,7 +98,8 @@ fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Readi
     applicable(Format::Pprof, options)?;
     let options = ReadOptions::default()
         .max_inflated(options.max_inflated)
-        .stacks_as_written(options.stacks_as_written);
+        .stacks_as_written(options.stacks_as_written)
+        .without_spread(options.as_pprof);
     match heapprof_profile::decode_with(stream, options) {
         Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
         Err(error) => Err(explained(error, head)),

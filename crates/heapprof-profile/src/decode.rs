@@ -16,6 +16,7 @@ use crate::inflate::Inflate;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
 use crate::wire::{Fields, Stream, Value};
+pub(crate) use samples::{SAMPLED, VARIANCE};
 
 /// The most sample types: real profiles have up to a dozen, and everything is computed for each.
 const MOST_TYPES: usize = 1024;
@@ -28,6 +29,8 @@ pub struct ReadOptions {
     pub max_inflated: u64,
     /// Keep stacks as they are written until somebody asks: for who only passes the profile on. Who asks pays for both.
     pub stacks_as_written: bool,
+    /// Leave what samples say beside pprof's fields, as pprof does.
+    pub without_spread: bool,
 }
 
 impl Default for ReadOptions {
@@ -36,6 +39,7 @@ impl Default for ReadOptions {
         Self {
             max_inflated: 4 << 30,
             stacks_as_written: false,
+            without_spread: false,
         }
     }
 }
@@ -44,6 +48,12 @@ impl ReadOptions {
     /// With stacks that are read when somebody asks, or at once.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
+        self
+    }
+
+    /// With what pprof knows of a sample and no more, or with its spread.
+    pub fn without_spread(mut self, without: bool) -> Self {
+        self.without_spread = without;
         self
     }
 
@@ -66,6 +76,7 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
     if options.stacks_as_written {
         decoder.samples = samples::RawSamples::keeping_bytes();
     }
+    decoder.samples.without_spread = options.without_spread;
     let result = loop {
         match stream.next() {
             Ok(Some((field, value, offset))) => {

@@ -15,7 +15,9 @@ use prost::Message;
 use prost::encoding::{int64, string};
 
 use crate::builder::ProfileBuilder;
+use crate::decode::{SAMPLED, VARIANCE};
 use crate::error::Error;
+use crate::model::spread::SampleSpread;
 use crate::model::{Label, LabelSetIndex, Location, LocationIndex, Profile, ValueType};
 use crate::pack::{BLOCK, Packer};
 use crate::proto;
@@ -41,29 +43,68 @@ pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error
 /// As [`encode`], but with samples that are made one by one and not kept, and gzipped as quickly as may be: for writers
 /// inside a program that has other things to do.
 ///
-/// `next` tells how many of the last sample's oldest frames the next one goes on from, puts the newer ones (leaf first) into
-/// the empty vector and its values into the slice, with what locations it needs into the builder; `None` when there is none
-/// left. Samples have no labels.
+/// `next` tells how many of the last sample's oldest frames the next one goes on from, and fills in the rest of it, with what
+/// locations it needs in the builder; `None` when there is none left. Samples have no labels.
 pub fn encode_samples_quickly(
     mut builder: ProfileBuilder,
-    mut next: impl FnMut(&mut ProfileBuilder, &mut Vec<LocationIndex>, &mut [i64]) -> Option<usize>,
+    mut next: impl FnMut(&mut ProfileBuilder, &mut QuickSample) -> Option<usize>,
     writer: impl Write,
 ) -> Result<(), Error> {
     let gzip = GzBuilder::new().write(writer, Compression::fast());
-    let mut values = vec![0; builder.profile.sample_type.len()];
-    let (mut newer, mut stack) = (Vec::new(), PackedStack::default());
+    let mut sample = QuickSample::new(builder.profile.sample_type.len());
+    let mut stack = PackedStack::default();
     let write = || {
         let mut encoder = Encoder::new(gzip, FLUSH);
         encoder.sample_types(&builder.profile)?;
-        while let Some(shared) = next(&mut builder, &mut newer, &mut values) {
+        while let Some(shared) = next(&mut builder, &mut sample) {
             encoder.know_ids(&builder.profile);
-            stack.go_on(shared, &newer, &encoder.ids);
-            encoder.sample(stack.frames(), stack.packed(), &values, 0..0)?;
-            newer.clear();
+            stack.go_on(shared, &sample.newer, &encoder.ids);
+            let values = (&sample.values[..], Some(sample.spread()));
+            encoder.sample(stack.frames(), stack.packed(), values, 0..0)?;
+            sample.clear();
         }
         encoder.tables(&builder.profile)?.finish()?.flush()
     };
     write().map_err(Error::Write)
+}
+
+/// A sample of [`encode_samples_quickly`]. Each one begins without frames, and with values and a spread of 0.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct QuickSample {
+    /// The frames that the last sample does not have, leaf first.
+    pub newer: Vec<LocationIndex>,
+    /// One value a sample type.
+    pub values: Box<[i64]>,
+    /// How many blocks that were sampled stand behind each value; all 0 where values are exact.
+    pub sampled: Box<[u64]>,
+    /// The variance of each value, finite and not negative; all 0 where values are exact.
+    pub variance: Box<[f64]>,
+}
+
+impl QuickSample {
+    fn new(width: usize) -> Self {
+        Self {
+            newer: Vec::new(),
+            values: vec![0; width].into(),
+            sampled: vec![0; width].into(),
+            variance: vec![0.0; width].into(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.newer.clear();
+        self.values.fill(0);
+        self.sampled.fill(0);
+        self.variance.fill(0.0);
+    }
+
+    fn spread(&self) -> SampleSpread<'_> {
+        SampleSpread {
+            sampled: &self.sampled,
+            variance: &self.variance,
+        }
+    }
 }
 
 /// Writes `profile` without gzip.
@@ -91,7 +132,8 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
                 }
             };
             let frames = samples.stacks.frames_of(i);
-            encoder.sample(frames, packed, samples.values(i), labels)?;
+            let values = (samples.values(i), samples.spread(i));
+            encoder.sample(frames, packed, values, labels)?;
         }
         encoder.tables(profile)?.flush()
     };
@@ -206,19 +248,28 @@ impl<W: Write> Encoder<W> {
         &mut self,
         frames: usize,
         stack: &[u8],
-        values: &[i64],
+        (values, spread): (&[i64], Option<SampleSpread<'_>>),
         labels: Range<usize>,
     ) -> io::Result<()> {
+        // What is exact says nothing more.
+        let spread = spread.filter(|spread| !spread.is_exact());
         let packed = &mut self.packed;
         packed.clear();
         values.iter().for_each(|&v| varint(packed, v as u64));
         let labels = &self.labels[labels];
-        let length = numbers_len(frames, stack) + numbers_len(values.len(), packed) + labels.len();
+        let mut length =
+            numbers_len(frames, stack) + numbers_len(values.len(), packed) + labels.len();
+        if let Some(spread) = spread {
+            length += spread_len(spread);
+        }
         self.buf.push(2 << 3 | 2);
         varint(&mut self.buf, length as u64);
         numbers(&mut self.buf, 1, frames, stack);
         numbers(&mut self.buf, 2, values.len(), packed);
         self.buf.extend_from_slice(labels);
+        if let Some(spread) = spread {
+            add_spread(&mut self.buf, spread);
+        }
         self.flush()
     }
 
@@ -371,6 +422,33 @@ fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
         out.push(field << 3);
         varint(out, number);
     }
+}
+
+/// The lengths of the packed numbers of a spread.
+fn packed_spread_len(spread: SampleSpread<'_>) -> [usize; 2] {
+    let sampled = spread.sampled.iter().map(|&n| varint_len(n)).sum();
+    [sampled, spread.variance.len() * size_of::<f64>()]
+}
+
+/// How long the fields of a spread are.
+fn spread_len(spread: SampleSpread<'_>) -> usize {
+    // Two bytes of a tag.
+    let lengths = packed_spread_len(spread).into_iter();
+    lengths
+        .map(|length| 2 + varint_len(length as u64) + length)
+        .sum()
+}
+
+/// Adds the fields of a spread, always packed.
+fn add_spread(out: &mut Vec<u8>, spread: SampleSpread<'_>) {
+    let [sampled, variance] = packed_spread_len(spread);
+    varint(out, u64::from(SAMPLED << 3 | 2));
+    varint(out, sampled as u64);
+    spread.sampled.iter().for_each(|&n| varint(out, n));
+    varint(out, u64::from(VARIANCE << 3 | 2));
+    varint(out, variance as u64);
+    let words = spread.variance.iter().flat_map(|v| v.to_le_bytes());
+    out.extend(words);
 }
 
 /// pprof packs numbers only where that saves bytes.

@@ -83,6 +83,6 @@ impl Both<'_> {
                 |a, b| self.label(a, b),
             )
         };
-        a.stacks == b.stacks && a.value == b.value && (0..a.len()).all(labels)
+        a.stacks == b.stacks && a.value == b.value && (0..a.len()).all(labels) && a.same_spread(b)
     }
 }

@@ -18,7 +18,7 @@ use crate::builder::ProfileBuilder;
 use crate::error::{Error, Warning};
 use crate::model::{
     Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
-    Profile, Samples, ValueType,
+    Profile, ValueType,
 };
 use crate::sample_type::agree_names;
 use crate::strings::StringId;
@@ -33,7 +33,7 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 /// Adds profiles up as they arrive; only one beside the sum is in memory at a time.
 ///
 /// Only sample types that all profiles have are kept (a [`Warning`] names the others); values come
-/// in the finer of two units. Samples whose values are all 0 are left out.
+/// in the finer of two units. Samples whose values are all 0 are left out, unless they are estimates.
 pub fn merge_all<E: From<Error>>(
     profiles: impl IntoIterator<Item = Result<Profile, E>>,
 ) -> Result<Profile, E> {
@@ -161,8 +161,11 @@ impl Merger {
         }
         let mut stack = Vec::new();
         for i in 0..profile.samples.len() {
-            let values = profile.samples.values(i);
-            if values.iter().all(|&v| v == 0) {
+            let of_none = match self.rules {
+                Rules::Ours => profile.samples.is_nothing(i),
+                Rules::Pprof => profile.samples.values(i).iter().all(|&v| v == 0),
+            };
+            if of_none {
                 continue;
             }
             stack.clear();
@@ -177,7 +180,14 @@ impl Merger {
                 Some(known) => known,
                 None => self.move_labels(&mut moved, set),
             };
-            self.add_sample(&stack, set, values)?;
+            let sample = self.add_sample(&stack, set, profile.samples.values(i))?;
+            if let Some(spread) = profile.samples.spread(i)
+                && self.rules == Rules::Ours
+            {
+                let sum = &mut self.builder.profile.samples;
+                let at = sample * sum.width;
+                sum.spread_mut().add(at, spread);
+            }
         }
         Ok(())
     }
@@ -359,7 +369,7 @@ impl Merger {
         stack: &[LocationIndex],
         set: LabelSetIndex,
         values: &[i64],
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let (samples, hasher) = (&mut self.builder.profile.samples, &self.hasher);
         let hash = |stack: &[LocationIndex], set: LabelSetIndex| hasher.hash_one((stack, set));
         let same =
@@ -374,7 +384,7 @@ impl Merger {
                     })?,
                 };
             }
-            return Ok(());
+            return Ok(i as usize);
         }
         let i = u32::try_from(samples.len()).map_err(|_| Error::Overflow {
             what: "the number of merged samples".to_string(),
@@ -383,7 +393,7 @@ impl Merger {
         self.sample_index.insert_unique(hash(stack, set), i, |&i| {
             hash(samples.stack(i as usize), samples.label_set(i as usize))
         });
-        Ok(())
+        Ok(i as usize)
     }
 
     fn finish(self) -> Profile {
@@ -543,27 +553,20 @@ impl Profile {
             .chunks(width)
             .flat_map(|values| keep.iter().map(|&k| values[k]))
             .collect();
+        if let Some(spread) = &mut samples.spread {
+            spread.keep_types(width, keep);
+        }
         samples.width = keep.len();
         self.sample_type = keep.iter().map(|&k| self.sample_type[k]).collect();
     }
 
-    /// Leaves out samples whose values are all 0.
+    /// Leaves out samples that say nothing.
     pub(crate) fn drop_zero_samples(&mut self) {
-        let old = std::mem::take(&mut self.samples);
-        if (0..old.len()).all(|i| old.values(i).iter().any(|&v| v != 0)) {
-            self.samples = old;
-            return;
+        let samples = &self.samples;
+        let nothing: Vec<bool> = (0..samples.len()).map(|i| samples.is_nothing(i)).collect();
+        if nothing.contains(&true) {
+            let mut nothing = nothing.into_iter();
+            self.samples.retain(|_| !nothing.next().unwrap_or(false));
         }
-        let mut new = Samples::new(old.width);
-        for i in 0..old.len() {
-            if old.values(i).iter().any(|&v| v != 0) {
-                new.push(
-                    old.stack(i).iter().copied(),
-                    old.values(i),
-                    old.label_set(i),
-                );
-            }
-        }
-        self.samples = new;
     }
 }

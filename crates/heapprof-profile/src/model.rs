@@ -1,5 +1,6 @@
 //! The model: pprof's messages with references resolved to indices and text interned.
 
+pub(crate) mod spread;
 pub(crate) mod stacks;
 
 use std::hash::BuildHasher;
@@ -11,6 +12,7 @@ use hashbrown::HashTable;
 use crate::error::Warning;
 use crate::parts::range;
 use crate::strings::{StringId, StringTable};
+use spread::Spread;
 use stacks::Stacks;
 
 macro_rules! index {
@@ -173,6 +175,8 @@ pub struct Samples {
     pub(crate) stacks: Stacks,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
+    /// How far the values may be from the truth, where any is an estimate that says it.
+    pub(crate) spread: Option<Spread>,
 }
 
 impl Samples {
@@ -231,6 +235,9 @@ impl Samples {
         end.push(location.len());
         self.value.extend_from_slice(values);
         self.label_set.push(label_set);
+        if let Some(spread) = &mut self.spread {
+            spread.extend_to(self.value.len());
+        }
     }
 
     /// The values of sample `i`, to be changed.
@@ -238,7 +245,7 @@ impl Samples {
         &mut self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Gives all samples other values, `width` each, in their order.
+    /// Gives all samples other values, `width` each, in their order. What was known beside the old ones is forgotten.
     ///
     /// # Panics
     /// When they are not as many as the samples take.
@@ -246,6 +253,7 @@ impl Samples {
         assert_eq!(values.len(), width * self.len(), "a row for each sample");
         self.width = width;
         self.value = values;
+        self.spread = None;
     }
 
     /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied elsewhere.
@@ -264,13 +272,19 @@ impl Samples {
             location.copy_within(stack, filled);
             filled += frames;
             end[kept] = filled;
-            self.value.copy_within(values, kept * self.width);
+            self.value.copy_within(values.clone(), kept * self.width);
+            if let Some(spread) = &mut self.spread {
+                spread.copy_within(values, kept * self.width);
+            }
             self.label_set[kept] = self.label_set[i];
             kept += 1;
         }
         location.truncate(filled);
         end.truncate(kept);
         self.value.truncate(kept * self.width);
+        if let Some(spread) = &mut self.spread {
+            spread.extend_to(self.value.len());
+        }
         self.label_set.truncate(kept);
     }
 
@@ -299,13 +313,19 @@ impl Samples {
                 continue;
             }
             end[kept] = location.len();
-            self.value.copy_within(values, kept * self.width);
+            self.value.copy_within(values.clone(), kept * self.width);
+            if let Some(spread) = &mut self.spread {
+                spread.copy_within(values, kept * self.width);
+            }
             self.label_set[kept] = self.label_set[i];
             kept += 1;
         }
         *old = location;
         end.truncate(kept);
         self.value.truncate(kept * self.width);
+        if let Some(spread) = &mut self.spread {
+            spread.extend_to(self.value.len());
+        }
         self.label_set.truncate(kept);
     }
 
@@ -316,8 +336,9 @@ impl Samples {
         }
     }
 
-    /// Changes every value; `change` is told the position of its sample type.
+    /// Changes every value; `change` is told the position of its sample type. What was known beside them is forgotten.
     pub fn change_values(&mut self, mut change: impl FnMut(usize, i64) -> i64) {
+        self.spread = None;
         for values in self.value.chunks_mut(self.width.max(1)) {
             for (column, value) in values.iter_mut().enumerate() {
                 *value = change(column, *value);

@@ -69,6 +69,15 @@ pub struct Sample {
     /// What else is known of this observation.
     #[prost(message, repeated, tag = "3")]
     pub label: ::prost::alloc::vec::Vec<Label>,
+    /// Not pprof's, and left by its readers. Both are there, one for each sample_type, where values are estimates of a sampler
+    /// that took each block with a probability p of its own (docs/formats/spread.md): how many blocks it took for each value,
+    /// 0 for a value that has no such estimate.
+    #[prost(uint64, repeated, tag = "1001")]
+    pub sampled: ::prost::alloc::vec::Vec<u64>,
+    /// The estimated variance of each value, in its unit squared: the sum of (1 - p) / p^2 over these blocks for a count, of
+    /// size^2 * (1 - p) / p^2 for bytes (Horvitz and Thompson 1952).
+    #[prost(double, repeated, tag = "1002")]
+    pub variance: ::prost::alloc::vec::Vec<f64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Label {

@@ -19,7 +19,18 @@ impl Profile {
         Ok(())
     }
 
-    /// Turns the sign of every value.
+    /// Multiplies the spread of the values of a sample type as their own multiplication by `ratio` does.
+    fn scale_spread(&mut self, sample_type: usize, ratio: f64) {
+        let width = self.sample_type.len().max(1);
+        let Some(spread) = self.samples.spread.as_mut().filter(|_| ratio != 1.0) else {
+            return;
+        };
+        let column = spread.variance.iter_mut().skip(sample_type).step_by(width);
+        // What is not a number becomes what is certain of nothing.
+        column.for_each(|variance| *variance = (*variance * ratio * ratio).min(f64::MAX));
+    }
+
+    /// Turns the sign of every value. How far it may be from the truth stays as it is.
     pub fn negate(&mut self) -> Result<(), Error> {
         self.each_value("negated", |_, value| value.checked_neg())
     }
@@ -32,7 +43,11 @@ impl Profile {
     /// When there is not one ratio a sample type.
     pub fn scale(&mut self, ratios: &[f64]) -> Result<(), Error> {
         assert_eq!(ratios.len(), self.sample_type.len(), "one ratio a type");
-        self.each_value("scaled", |column, value| scaled(value, ratios[column]))
+        self.each_value("scaled", |column, value| scaled(value, ratios[column]))?;
+        for (column, &ratio) in ratios.iter().enumerate() {
+            self.scale_spread(column, ratio);
+        }
+        Ok(())
     }
 
     /// Multiplies the values of one sample type by a whole number, exactly.
@@ -43,7 +58,9 @@ impl Profile {
             } else {
                 Some(value)
             }
-        })
+        })?;
+        self.scale_spread(sample_type, factor as f64);
+        Ok(())
     }
 
     /// Gives sample type `index` the unit `to` of the same family, rounding to the nearest number.
@@ -70,6 +87,7 @@ impl Profile {
                         Some(value)
                     }
                 })?;
+                self.scale_spread(index, ratio);
             }
         }
         self.sample_type[index].unit = self.strings.intern(to);

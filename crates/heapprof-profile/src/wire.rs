@@ -11,7 +11,7 @@ use crate::inflate::Inflate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Varint(u64),
-    Fixed64,
+    Fixed64(u64),
     Fixed32,
     Bytes(&'a [u8]),
 }
@@ -20,7 +20,7 @@ impl Value<'_> {
     fn name(&self) -> &'static str {
         match self {
             Value::Varint(_) => "a number",
-            Value::Fixed64 => "a 64-bit word",
+            Value::Fixed64(_) => "a 64-bit word",
             Value::Fixed32 => "a 32-bit word",
             Value::Bytes(_) => "bytes",
         }
@@ -94,6 +94,14 @@ fn of_field(field: u32, defect: WireDefect) -> WireDefect {
     match defect {
         WireDefect::Truncated { .. } => WireDefect::Truncated { field },
         other => other,
+    }
+}
+
+/// The word that these bytes are.
+fn fixed(bytes: &[u8]) -> Value<'static> {
+    match bytes.first_chunk() {
+        Some(word) => Value::Fixed64(u64::from_le_bytes(*word)),
+        None => Value::Fixed32,
     }
 }
 
@@ -180,12 +188,9 @@ impl<'a> Fields<'a> {
                 if self.data.len() - pos < size {
                     return Err(WireDefect::Truncated { field });
                 }
+                let value = fixed(&self.data[pos..pos + size]);
                 pos += size;
-                if wire_type == 1 {
-                    Value::Fixed64
-                } else {
-                    Value::Fixed32
-                }
+                value
             }
             2 => {
                 let length = varint(self.data, &mut pos).map_err(named)?;
@@ -233,6 +238,30 @@ impl<'a> Fields<'a> {
             Value::Bytes(bytes) => Ok(bytes),
             other => Err(self.mismatch(field, other, "bytes")),
         }
+    }
+
+    /// A repeated 64-bit word: one of them, or several packed.
+    pub(crate) fn words(
+        &self,
+        field: u32,
+        value: Value<'a>,
+        mut each: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        match value {
+            Value::Fixed64(word) => each(word),
+            Value::Bytes(packed) => {
+                let (words, rest) = packed.as_chunks();
+                words
+                    .iter()
+                    .for_each(|&word| each(u64::from_le_bytes(word)));
+                if !rest.is_empty() {
+                    let at = self.pos.saturating_sub(rest.len());
+                    return Err(self.error(at, WireDefect::Truncated { field }));
+                }
+            }
+            other => return Err(self.mismatch(field, other, "64-bit words")),
+        }
+        Ok(())
     }
 
     /// A repeated number: one of them, or several packed (all of the field, or its end).
@@ -381,13 +410,11 @@ impl<R: Read> Stream<R> {
                 Ok(Some((field, Value::Varint(number), self.offset())))
             }
             1 | 5 => {
-                let (size, value) = match wire_type {
-                    1 => (8, Value::Fixed64),
-                    _ => (4, Value::Fixed32),
-                };
+                let size = if wire_type == 1 { 8 } else { 4 };
                 if have - at < size {
                     return Err(self.error(WireDefect::Truncated { field }));
                 }
+                let value = fixed(&data[at..at + size]);
                 self.pos += at + size;
                 Ok(Some((field, value, self.offset())))
             }

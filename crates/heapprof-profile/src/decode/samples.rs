@@ -8,10 +8,15 @@ use hashbrown::HashTable;
 use super::stack::read_short;
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};
+use crate::model::spread::{MOST_SAMPLED, is_variance};
 use crate::model::stacks::Written;
 use crate::model::{LabelSetIndex, LocationIndex, Samples};
 use crate::parts::range;
 use crate::wire::{Fields, Value};
+
+/// The fields that pprof does not know: see docs/formats/spread.md.
+pub(crate) const SAMPLED: u32 = 1001;
+pub(crate) const VARIANCE: u32 = 1002;
 
 /// A label with string numbers as in the file.
 #[derive(Clone, Copy, Default)]
@@ -41,6 +46,11 @@ pub(super) struct RawSamples {
     label_index: HashTable<u32>,
     hasher: RandomState,
     scratch: Vec<u8>,
+    /// Whether what pprof does not know of is left.
+    pub(super) without_spread: bool,
+    /// The last sample's spread.
+    sampled: Vec<u64>,
+    variance: Vec<f64>,
 }
 
 impl RawSamples {
@@ -70,6 +80,7 @@ impl RawSamples {
         }
         // The packed ids, if all are in one field.
         let mut packed_ids = None;
+        let mut has_spread = false;
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => {
@@ -95,6 +106,18 @@ impl RawSamples {
                     let label = fields.bytes(field, value)?;
                     self.scratch.extend((label.len() as u32).to_le_bytes());
                     self.scratch.extend_from_slice(label);
+                }
+                SAMPLED | VARIANCE if !self.without_spread => {
+                    if !std::mem::replace(&mut has_spread, true) {
+                        self.sampled.clear();
+                        self.variance.clear();
+                    }
+                    match field {
+                        SAMPLED => fields.numbers(field, value, |n| self.sampled.push(n))?,
+                        _ => fields.words(field, value, |word| {
+                            self.variance.push(f64::from_bits(word));
+                        })?,
+                    }
                 }
                 _ => {}
             }
@@ -124,7 +147,36 @@ impl RawSamples {
             false => self.label_set(offset, number)?,
         };
         self.samples.label_set.push(LabelSetIndex(label_set));
+        if has_spread {
+            self.spread(offset, number)?;
+        } else if let Some(spread) = &mut self.samples.spread {
+            spread.extend_to(self.samples.value.len());
+        }
         Ok(())
+    }
+
+    /// Checks and keeps the spread of the last sample.
+    #[inline(never)]
+    fn spread(&mut self, offset: u64, number: usize) -> Result<(), Error> {
+        let width = self.samples.width;
+        let (counts, variances) = (self.sampled.len(), self.variance.len());
+        let defect = if (counts, variances) != (width, width) {
+            format!("has {counts} counts of samples and {variances} variances for {width} values")
+        } else if let Some(count) = self.sampled.iter().find(|&&n| n > MOST_SAMPLED) {
+            format!("has a value of {count} samples, more than there can be")
+        } else if let Some(number) = self.variance.iter().find(|&&v| !is_variance(v)) {
+            format!("has the variance {number}, which no value has")
+        } else {
+            let last = self.samples.label_set.len() - 1;
+            self.samples.set_spread(last, &self.sampled, &self.variance);
+            return Ok(());
+        };
+        Err(Error::Invalid {
+            offset: Some(offset),
+            object: Object::Sample(number),
+            defect,
+            hint: "",
+        })
     }
 
     /// The number of the label set in `scratch`. Equal bytes are the same set; unequal bytes may be too, which resolving mends.
