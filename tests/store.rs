@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use heapprof_analysis::Store;
+use heapprof_analysis::{SCHEMA_VERSION, Store};
 
 use crate::harness::{command, name, ok, run, sample_profiles, valid};
 
@@ -377,10 +377,10 @@ fn databases_of_others_and_of_the_future_are_refused() {
     std::fs::write(&future, &bytes).unwrap();
     refused(
         &future,
-        "was written by a newer heapprof (schema 99, this one knows 1)",
+        &format!("was written by a newer heapprof (schema 99, this one knows {SCHEMA_VERSION})"),
     );
     // Somebody else's: the same file with another application id.
-    bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
+    bytes[60..64].copy_from_slice(&(SCHEMA_VERSION as u32).to_be_bytes());
     bytes[68..72].copy_from_slice(&7u32.to_be_bytes());
     let other = folder.path().join("other.db");
     std::fs::write(&other, &bytes).unwrap();

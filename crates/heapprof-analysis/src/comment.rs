@@ -1,5 +1,7 @@
 //! What a collector writes into a profile's comments: `key: value`, one a line.
 
+use heapprof_profile::Profile;
+
 use crate::error::Error;
 use crate::session::Session;
 
@@ -46,6 +48,70 @@ pub(crate) fn bytes(comments: &[String], key: &str) -> Option<i64> {
     }
 }
 
+/// Which process a profile is of: what our collector's comments and the profile's times say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    program: String,
+    pid: String,
+    host: String,
+    /// When its recording began, in nanoseconds since 1970.
+    start: i64,
+    time: i64,
+}
+
+/// How far two clocks of one process may be apart, in nanoseconds.
+const SLACK: u64 = 10_000_000;
+
+impl Process {
+    /// `None` where the profile does not say, or is a sum of several.
+    pub fn of(profile: &Profile) -> Option<Self> {
+        let comments = profile.comment.iter().map(|&text| profile.text(text));
+        let comments: Vec<String> = comments.map(str::to_string).collect();
+        Self::new(&comments, profile.time_nanos, profile.duration_nanos)
+    }
+
+    /// As [`of`](Self::of), of a profile with these comments and times.
+    pub(crate) fn new(comments: &[String], time: i64, duration: i64) -> Option<Self> {
+        let one = |key| {
+            let mut found = values(comments, key);
+            let value = found.next().map(str::to_string);
+            value.filter(|_| found.next().is_none())
+        };
+        if !one("collector")?.starts_with("heapprof") || time == 0 {
+            return None;
+        }
+        Some(Self {
+            program: one("program").unwrap_or_default(),
+            pid: one("pid")?,
+            host: one("host").unwrap_or_default(),
+            start: time.saturating_sub(duration),
+            time,
+        })
+    }
+
+    /// When the recording began, in nanoseconds since 1970.
+    pub(crate) fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// Whether both are of one process.
+    pub fn is(&self, other: &Self) -> bool {
+        let alike =
+            self.pid == other.pid && self.program == other.program && self.host == other.host;
+        // In profiles of version 0.1.0 the time is the start.
+        alike && (self.start.abs_diff(other.start) <= SLACK || self.time == other.time)
+    }
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.program.as_str() {
+            "" => write!(f, "pid {}", self.pid),
+            program => write!(f, "{program}, pid {}", self.pid),
+        }
+    }
+}
+
 fn values<'a>(comments: &'a [String], key: &str) -> impl Iterator<Item = &'a str> {
     comments.iter().filter_map(move |comment| {
         let value = comment.trim().strip_prefix(key)?.strip_prefix(':')?;
@@ -59,6 +125,51 @@ mod tests {
 
     fn texts(comments: &[&str]) -> Vec<String> {
         comments.iter().map(|c| c.to_string()).collect()
+    }
+
+    #[test]
+    fn moments_of_one_process_have_its_names_and_its_start() {
+        let process =
+            |comments: &[&str], time, duration| Process::new(&texts(comments), time, duration);
+        let own = ["collector: heapprof 0.1.0", "program: app", "pid: 7"];
+        let known = process(&own, 5_000_000_000, 1_000_000_000).unwrap();
+        assert_eq!(known.to_string(), "app, pid 7");
+        let table = [
+            (&own[..], 6_000_000_000, 2_000_000_001, Some(true)),
+            // Written by version 0.1.0: the time is the start.
+            (&own, 5_000_000_000, 3_000_000_000, Some(true)),
+            (&own, 6_000_000_000, 1_000_000_000, Some(false)),
+            (
+                &["collector: heapprof 0.1.0", "program: app", "pid: 8"],
+                5_000_000_000,
+                1_000_000_000,
+                Some(false),
+            ),
+            (
+                &["collector: heapprof 0.1.0", "program: b", "pid: 7"],
+                5_000_000_000,
+                1_000_000_000,
+                Some(false),
+            ),
+            // A sum of two, another collector's, without a time.
+            (
+                &["collector: heapprof 0.1.0", "pid: 7", "pid: 8"],
+                5_000_000_000,
+                1_000_000_000,
+                None,
+            ),
+            (
+                &["collector: other", "pid: 7"],
+                5_000_000_000,
+                1_000_000_000,
+                None,
+            ),
+            (&own, 0, 0, None),
+        ];
+        for (comments, time, duration, expected) in table {
+            let found = process(comments, time, duration).map(|other| other.is(&known));
+            assert_eq!(found, expected, "{comments:?} {time} {duration}");
+        }
     }
 
     #[test]

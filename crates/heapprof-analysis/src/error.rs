@@ -126,6 +126,13 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseCorrupt) => Error::Sql(
                 "the database is damaged; remove it, and load the profiles again".to_string(),
             ),
+            Some(ErrorCode::OperationInterrupted) => Error::Sql(
+                "the database takes more work than a file of its size can be; it is damaged, or made to do harm; \
+                 remove it, and load the profiles again".to_string(),
+            ),
+            Some(ErrorCode::TooBig) => Error::Sql(
+                "a value is longer than a database holds (64 MiB) or its file is; the file is damaged, or the profile too large".to_string(),
+            ),
             Some(ErrorCode::SystemIoFailure) => Error::Sql(format!(
                 "the database can't be read or written there ({error})"
             )),
@@ -133,6 +140,14 @@ impl From<rusqlite::Error> for Error {
                 rusqlite::Error::SqliteFailure(_, Some(message)) => message,
                 rusqlite::Error::SqlInputError { msg, offset, .. } if offset >= 0 => {
                     format!("{msg}, at character {}", offset + 1)
+                }
+                rusqlite::Error::InvalidColumnType(_, column, found) => {
+                    format!("column {column} holds a {found}: the database is damaged")
+                }
+                rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::Utf8Error(..) => {
+                    format!("{error}: the database is damaged")
                 }
                 other => other.to_string(),
             }),

@@ -2,7 +2,7 @@
 
 use heapprof_profile::{Family, Unit};
 
-use crate::comment;
+use crate::comment::{self, Process};
 use crate::error::Error;
 use crate::header::SampleType;
 use crate::session::Session;
@@ -59,6 +59,8 @@ pub struct Info {
     pub time_nanos: i64,
     /// Nanoseconds; 0 for a moment.
     pub duration_nanos: i64,
+    /// When our collector's recording began, in nanoseconds since 1970 UTC; 0 unknown.
+    pub start_nanos: i64,
     /// What the period counts, with its unit.
     pub period_type: SampleType,
     /// 0 unknown.
@@ -133,6 +135,8 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         },
     )?;
     info.comments = comment::comments(session)?;
+    let process = Process::new(&info.comments, info.time_nanos, info.duration_nanos);
+    info.start_nanos = process.map_or(0, |process| process.start());
     let resident = |key, heap| {
         let bytes = comment::bytes(&info.comments, key)?;
         let heap = heap_bytes(&info.types, heap);

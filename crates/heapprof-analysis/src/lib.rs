@@ -41,7 +41,7 @@ mod tree;
 mod view;
 
 pub use crate::{
-    comment::Dumped,
+    comment::{Dumped, Process},
     diff::{Change, Diff, DiffRow, Status, diff},
     entity::EMPTY_STACK,
     error::Error,
@@ -59,7 +59,7 @@ pub use crate::{
     relation::documented as documented_tables,
     session::Session,
     statement::{ResultTable, Value, run as run_statement},
-    store::{SCHEMA_VERSION, Store, StoredProfile},
+    store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     top::{Other, Top, TopRow, top},

@@ -4,6 +4,7 @@ use rusqlite::types::ValueRef;
 
 use crate::error::Error;
 use crate::session::Session;
+use crate::store::views;
 
 /// A value as SQLite has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,12 @@ pub struct ResultTable {
 
 /// Runs one statement that only reads.
 pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
+    if !session.is_stored() {
+        // A database has its views; over a question's tables they are made, for this is the only place that reads them.
+        for view in views()? {
+            session.connection.execute_batch(&view)?;
+        }
+    }
     let mut statement = session
         .connection
         .prepare(sql)

@@ -1,5 +1,8 @@
 //! A database of profiles: plain tables that `sqlite3` reads, stacks shared by all profiles.
 
+mod guard;
+#[cfg(test)]
+mod hostile;
 mod load;
 mod remove;
 mod restore;
@@ -14,11 +17,14 @@ use heapprof_profile::{Profile, default_sample_type};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::comment::Process;
 use crate::error::Error;
 use crate::question::Source;
 use crate::session::Session;
 
+use guard::Budget;
 pub use schema::SCHEMA_VERSION;
+pub(crate) use schema::views;
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An open database.
 pub struct Store {
     connection: Connection,
+    /// How much work our statements may be.
+    budget: Budget,
 }
 
 /// A profile of a database, in few words.
@@ -33,12 +41,25 @@ pub struct Store {
 pub struct StoredProfile {
     /// Its name.
     pub name: String,
-    /// Nanoseconds since 1970 UTC; 0 unknown.
+    /// When its values were taken, in nanoseconds since 1970 UTC; 0 unknown.
     pub time_nanos: i64,
+    /// Which moment of its process it is, where it says.
+    pub snapshot: Option<Snapshot>,
     /// Distinct stacks with distinct labels.
     pub samples: i64,
     /// The default sample type: type, unit, total.
     pub total: (String, String, i64),
+}
+
+/// One of the moments of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When the recording began, in nanoseconds since 1970 UTC.
+    pub start_nanos: i64,
+    /// From 1, in the order of time.
+    pub number: usize,
+    /// How many of this process there are.
+    pub of: usize,
 }
 
 /// A path that SQLite takes as one: `:memory:` and `file:` are names of files here.
@@ -49,19 +70,41 @@ fn plain(path: &Path) -> PathBuf {
     }
 }
 
+/// Opens a file that anybody may have written.
+fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, Budget), Error> {
+    let path = plain(path);
+    // What can't be asked for its size can't be opened either.
+    let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    let budget = guard::set_up(&mut connection, bytes)?;
+    Ok((connection, budget))
+}
+
+/// About how many bytes a profile takes in a database, rather more than less.
+fn size(profile: &Profile) -> u64 {
+    let samples = &profile.samples;
+    let frames: usize = (0..samples.len()).map(|i| samples.stack(i).len()).sum();
+    let values = samples.len() * (profile.sample_type.len() + 1);
+    let others = profile.location.len()
+        + profile.line.len()
+        + profile.function.len() * (profile.sample_type.len() + 1)
+        + profile.mapping.len();
+    (frames + values + others) as u64 * 16
+}
+
 impl Store {
     /// Opens a database to read; it must be there.
     pub fn open(path: &Path) -> Result<Self, Error> {
         // Not read-only to SQLite: after a killed load the first reader must roll its journal back.
         // A file that can't be written is opened to be read all the same.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(plain(path), flags)?;
-        connection.busy_timeout(PATIENCE)?;
+        let (connection, budget) = connect(path, flags)?;
         connection.pragma_update(None, "query_only", true)?;
         // A statement of the user's must not make files.
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         schema::check_filled(&connection)?;
-        Ok(Self { connection })
+        Ok(Self { connection, budget })
     }
 
     /// Opens a database that has profiles, to write.
@@ -75,15 +118,15 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(plain(path), flags)?;
-        connection.busy_timeout(PATIENCE)?;
+        let (mut connection, budget) = connect(path, flags)?;
+        guard::set_up_to_write(&connection)?;
         // References are written right, and checked by tests; SQLite would look each row's up again.
         connection.pragma_update(None, "foreign_keys", false)?;
         schema::migrate(&mut connection)?;
-        Ok(Self { connection })
+        Ok(Self { connection, budget })
     }
 
-    /// All profiles in the order they were loaded.
+    /// All profiles in the order they were loaded, but those of one process together, in the order of their times.
     pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
         let mut statement = self.connection.prepare(
             "SELECT id, name, time_nanos, default_sample_type, samples FROM profile ORDER BY id",
@@ -98,6 +141,7 @@ impl Store {
             ))
         })?;
         let mut profiles = Vec::new();
+        let mut processes: Vec<(Process, Vec<usize>)> = Vec::new();
         for row in rows {
             let (id, name, time_nanos, default, samples) = row?;
             let mut totals = self.connection.prepare_cached(
@@ -114,14 +158,50 @@ impl Store {
                 return Err(restore::damaged("the totals of profile", id));
             }
             let total = totals.swap_remove(shown);
+            if let Some(process) = self.process(id)? {
+                match processes.iter_mut().find(|(known, _)| known.is(&process)) {
+                    Some((_, moments)) => moments.push(profiles.len()),
+                    None => processes.push((process, vec![profiles.len()])),
+                }
+            }
             profiles.push(StoredProfile {
                 name,
                 time_nanos,
                 samples,
                 total,
+                snapshot: None,
             });
         }
-        Ok(profiles)
+        // Where each stands: at its own place, or at that of the first of its process.
+        let mut places: Vec<(usize, usize)> = (0..profiles.len()).map(|at| (at, 0)).collect();
+        for (process, mut moments) in processes {
+            let first = moments[0];
+            moments.sort_by_key(|&at| profiles[at].time_nanos);
+            for (number, &at) in moments.iter().enumerate() {
+                places[at] = (first, number);
+                profiles[at].snapshot = Some(Snapshot {
+                    start_nanos: process.start(),
+                    number: number + 1,
+                    of: moments.len(),
+                });
+            }
+        }
+        let mut placed: Vec<_> = places.into_iter().zip(profiles).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        Ok(placed.into_iter().map(|(_, profile)| profile).collect())
+    }
+
+    fn process(&self, id: i64) -> Result<Option<Process>, Error> {
+        let mut comments = self
+            .connection
+            .prepare_cached("SELECT text FROM comment WHERE profile = ?1 ORDER BY position")?;
+        let comments = comments.query_map([id], |row| row.get(0))?;
+        let comments: Vec<String> = comments.collect::<Result<_, _>>()?;
+        let mut times = self
+            .connection
+            .prepare_cached("SELECT time_nanos, duration_nanos FROM profile WHERE id = ?1")?;
+        let (time, duration) = times.query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Process::new(&comments, time, duration))
     }
 
     /// The names of all profiles.
@@ -155,6 +235,7 @@ impl Store {
 
     /// Adds a profile under a name that is not taken. All or nothing.
     pub fn load(&mut self, name: &str, profile: &Arc<Profile>) -> Result<(), Error> {
+        self.budget.allow(size(profile));
         load::load(&mut self.connection, name, profile)
     }
 
@@ -187,8 +268,14 @@ impl Store {
         Ok(all)
     }
 
-    /// For reports that need no more than the stored totals, and for statements of the user's.
+    /// For reports that need no more than the stored totals.
     pub fn session(self) -> Session {
         Session::stored(self.connection)
+    }
+
+    /// For statements of the user's: they may use the views and take their time.
+    pub fn session_for_statements(mut self) -> Result<Session, Error> {
+        guard::set_up_for_statements(&mut self.connection)?;
+        Ok(Session::stored(self.connection))
     }
 }

@@ -80,6 +80,9 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
             nanos => time_utc(nanos),
         },
     );
+    if info.start_nanos != 0 {
+        fact("Start", time_utc(info.start_nanos));
+    }
     if info.duration_nanos != 0 {
         let nanos = Measure::new("nanoseconds", None)?;
         fact("Duration", nanos.show(info.duration_nanos));
@@ -205,7 +208,7 @@ fn document(info: &Info) -> Value {
             json!({"bytes": r.bytes, "heap": r.heap, "heap_ratio": ratio})
         })
     };
-    json!({
+    let mut document = json!({
         "profile": info.profile,
         "sample_types": types,
         "time_nanos": info.time_nanos,
@@ -224,5 +227,9 @@ fn document(info: &Info) -> Value {
         "drop_frames": info.drop_frames,
         "keep_frames": info.keep_frames,
         "doc_url": info.doc_url,
-    })
+    });
+    if info.start_nanos != 0 {
+        document["start_nanos"] = json!(info.start_nanos);
+    }
+    document
 }

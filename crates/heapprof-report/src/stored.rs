@@ -12,10 +12,16 @@ use crate::table::{Align, Table};
 pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error> {
     if style.format == Format::Json {
         let rows = profiles.iter().map(|p| {
-            json!({
+            let mut row = json!({
                 "name": p.name, "time_nanos": p.time_nanos, "samples": p.samples,
                 "sample_type": {"type": p.total.0, "unit": p.total.1}, "total": p.total.2,
-            })
+            });
+            if let Some(snapshot) = &p.snapshot {
+                row["start_nanos"] = json!(snapshot.start_nanos);
+                row["snapshot"] = json!(snapshot.number);
+                row["snapshots"] = json!(snapshot.of);
+            }
+            row
         });
         return crate::json::text(rows.collect::<serde_json::Value>());
     }
@@ -26,6 +32,12 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
         ("type", Align::Left),
         ("total", Align::Right),
     ]);
+    // Where a process has one profile only, there is no order to tell.
+    let series = |p: &StoredProfile| p.snapshot.as_ref().is_some_and(|s| s.of > 1);
+    let has_series = profiles.iter().any(series);
+    if has_series {
+        table.column("snapshot", Align::Left);
+    }
     for p in profiles {
         let measure = match style.format {
             Format::Csv => Measure::raw(),
@@ -36,14 +48,18 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
         } else {
             time_utc(p.time_nanos)
         };
-        let cells = [
+        let mut cells = vec![
             p.name.clone(),
             time,
             p.samples.to_string(),
             p.total.0.clone(),
             measure.show(p.total.2),
         ];
-        table.row(cells.into());
+        if has_series {
+            let snapshot = p.snapshot.as_ref().filter(|s| s.of > 1);
+            cells.push(snapshot.map_or_else(String::new, |s| format!("{} of {}", s.number, s.of)));
+        }
+        table.row(cells);
     }
     table.render(style)
 }

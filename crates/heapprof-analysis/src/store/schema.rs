@@ -12,7 +12,7 @@ use crate::error::Error;
 const APPLICATION_ID: i64 = 0x6865_6170;
 
 /// The statements that lead from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("snapshot.sql")];
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -37,7 +37,100 @@ pub(super) fn check(connection: &Connection) -> Result<(), Error> {
             known: SCHEMA_VERSION,
         });
     }
+    compare(connection, found)
+}
+
+/// What a row of `sqlite_schema` makes, but for where it lies.
+#[derive(PartialEq, Eq, Hash)]
+struct Object {
+    kind: String,
+    name: String,
+    table: String,
+    sql: Option<String>,
+}
+
+fn objects(connection: &Connection) -> Result<Vec<Object>, Error> {
+    let mut statement =
+        connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+    let objects = statement.query_map([], |row| {
+        Ok(Object {
+            kind: row.get(0)?,
+            name: row.get(1)?,
+            table: row.get(2)?,
+            sql: row.get(3)?,
+        })
+    })?;
+    Ok(objects.collect::<Result<_, _>>()?)
+}
+
+/// Refuses a database whose tables, indexes and views are not to the letter what version `found` has. Tables of the user's
+/// own and plain indexes may stand beside them: nothing of ours reads the ones, and nothing is computed for the others.
+fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
+    let ours = Connection::open_in_memory()?;
+    for migration in steps(0, found) {
+        ours.execute_batch(migration)?;
+    }
+    let ours = objects(&ours)?;
+    let theirs = objects(connection)?;
+    let refused = |what: String| Err(Error::NotADatabase(format!("; {what}")));
+    if let Some(lost) = ours.iter().find(|object| !theirs.contains(object)) {
+        let Object { kind, name, .. } = lost;
+        return refused(format!(
+            "its {kind} {name} is not the one of schema {found}; load the profiles into a new one"
+        ));
+    }
+    let is_ours = |name: &str| ours.iter().any(|o| o.name.eq_ignore_ascii_case(name));
+    for object in theirs.iter().filter(|object| !ours.contains(object)) {
+        let Object { kind, name, .. } = object;
+        let allowed = match kind.as_str() {
+            "index" if !is_ours(&object.table) => true,
+            "index" => is_plain_index(connection, name, &object.table)?,
+            "table" => !is_ours(name) && !is_virtual(object),
+            _ => false,
+        };
+        if !allowed {
+            return refused(format!(
+                "it has the {kind} {name}, which heapprof did not make and would not be safe with; DROP it, \
+                 or load the profiles into a new one"
+            ));
+        }
+    }
     Ok(())
+}
+
+/// Whether a module, and not SQLite, has the rows of a table.
+fn is_virtual(table: &Object) -> bool {
+    let sql = table.sql.as_deref().unwrap_or_default();
+    // SQLite writes the first words itself.
+    !sql.starts_with("CREATE TABLE")
+}
+
+/// Whether an index holds columns of all rows as they are, and refuses no row.
+fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bool, Error> {
+    let mut list = connection.prepare(
+        "SELECT count(*) FROM pragma_index_list(?2) WHERE name = ?1 AND \"unique\" = 0 AND partial = 0",
+    )?;
+    let listed: i64 = list.query_row([name, table], |row| row.get(0))?;
+    let mut columns =
+        connection.prepare("SELECT count(*) FROM pragma_index_xinfo(?1) WHERE cid = -2")?;
+    let computed: i64 = columns.query_row([name], |row| row.get(0))?;
+    Ok(listed == 1 && computed == 0)
+}
+
+/// The statements that make the views, which work over a question's tables as well.
+pub(crate) fn views() -> Result<Vec<String>, Error> {
+    let ours = Connection::open_in_memory()?;
+    for migration in MIGRATIONS {
+        ours.execute_batch(migration)?;
+    }
+    let views = objects(&ours)?.into_iter().filter(|o| o.kind == "view");
+    Ok(views.filter_map(|view| view.sql).collect())
+}
+
+/// The migrations that lead from one version to another one.
+fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
+    let at = |version: i64| usize::try_from(version).unwrap_or(0);
+    MIGRATIONS.iter().take(at(to)).skip(at(from))
 }
 
 /// As [`check`], and refuses a file that no load has filled.
@@ -60,7 +153,9 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been faster.
     let from = pragma(&transaction, "user_version")?;
-    for migration in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0)) {
+    // While nobody else writes: what was checked before may have been changed.
+    compare(&transaction, from)?;
+    for migration in steps(from, SCHEMA_VERSION) {
         transaction.execute_batch(migration)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -23,8 +23,8 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
                 );
             }
             Store::open(db)
+                .and_then(Store::session_for_statements)
                 .with_context(|| db.display().to_string())?
-                .session()
         }
         names => {
             let mut sources = Vec::new();

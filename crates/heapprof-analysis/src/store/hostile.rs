@@ -1,0 +1,284 @@
+//! Databases that somebody made to do harm, or that are damaged: refused in one line, and never at work for long.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use heapprof_profile::ProfileBuilder;
+use rusqlite::Connection;
+
+use super::Store;
+use crate::error::Error;
+use crate::query::Query;
+use crate::statement;
+use crate::top::top;
+
+/// Rows without end.
+const ENDLESS: &str =
+    "(WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c)";
+
+/// A database with one profile `p` of so many stacks.
+fn made(folder: &Path, stacks: i64) -> PathBuf {
+    let path = folder.join("heap.db");
+    let _ = std::fs::remove_file(&path);
+    let mut store = Store::open_or_create(&path).unwrap();
+    store.load("p", &profile(stacks)).unwrap();
+    path
+}
+
+fn profile(stacks: i64) -> Arc<heapprof_profile::Profile> {
+    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    for i in 0..stacks {
+        let stack = format!("main;a{};b{};c{i}", i % 7, i % 1009);
+        builder.folded(&stack, &[i + 1]);
+    }
+    Arc::new(builder.finish())
+}
+
+/// Whatever a user does with a database; the first error.
+fn all_uses(path: &Path) -> Result<(), Error> {
+    let store = Store::open(path)?;
+    store.profiles()?;
+    store.restore("p")?;
+    top(&store.session(), 1, &Query::default(), false)?;
+    let session = Store::open(path)?.session_for_statements()?;
+    statement::run(&session, "SELECT * FROM function_report LIMIT 5")?;
+    Store::open_to_write(path)?.load("q", &profile(3))?;
+    let mut store = Store::open_to_write(path)?;
+    store.remove(&["q".to_string()])?;
+    store.compact()
+}
+
+#[test]
+fn what_is_not_ours_to_the_letter_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let trigger = |event: &str| {
+        format!("CREATE TRIGGER t {event} ON profile BEGIN SELECT count(*) FROM {ENDLESS}; END")
+    };
+    let writable = "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET";
+    let table: &[(&str, String)] = &[
+        ("it has the trigger t", trigger("AFTER INSERT")),
+        ("it has the trigger t", trigger("AFTER DELETE")),
+        (
+            "its table profile is not the one",
+            format!(
+                "PRAGMA legacy_alter_table = 1; ALTER TABLE profile RENAME TO profile_real; \
+                 CREATE VIEW profile AS SELECT p.* FROM profile_real p, {ENDLESS}"
+            ),
+        ),
+        (
+            "its table function is not the one",
+            "ALTER TABLE function ADD COLUMN evil GENERATED ALWAYS AS (zeroblob(1000000000))"
+                .into(),
+        ),
+        (
+            "its view function_report is not the one",
+            format!(
+                "DROP VIEW function_report; CREATE VIEW function_report AS SELECT * FROM {ENDLESS}"
+            ),
+        ),
+        (
+            "its table comment is not the one",
+            "DROP TABLE comment".into(),
+        ),
+        (
+            "it has the view mine",
+            "CREATE VIEW mine AS SELECT 1".into(),
+        ),
+        (
+            "it has the table words",
+            "CREATE VIRTUAL TABLE words USING fts5(x)".into(),
+        ),
+        (
+            "it has the index i",
+            "CREATE UNIQUE INDEX i ON stack (location)".into(),
+        ),
+        (
+            "it has the index i",
+            "CREATE INDEX i ON function (hex(name))".into(),
+        ),
+        (
+            "it has the index i",
+            "CREATE INDEX i ON function (name) WHERE id > 1".into(),
+        ),
+        (
+            "the database is damaged",
+            format!("{writable} sql = 'CREATE TABLE profile (a, b' WHERE name = 'profile'"),
+        ),
+        (
+            "its table comment is not the one",
+            format!(
+                "{writable} sql = 'CREATE TABLE comment (profile, position, text)' WHERE name = 'comment'"
+            ),
+        ),
+        ("written by a newer", "PRAGMA user_version = 9999".into()),
+        (
+            "is not a heapprof database; it has the",
+            "PRAGMA user_version = -1".into(),
+        ),
+    ];
+    for (expected, change) in table {
+        let path = made(folder.path(), 3);
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(change).unwrap();
+        drop(connection);
+        let whole = std::fs::read(&path).unwrap();
+        for refused in [
+            Store::open(&path).map(drop),
+            Store::open_or_create(&path).map(drop),
+            Store::open_to_write(&path).map(drop),
+        ] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(expected), "{change}: {error}");
+        }
+        assert!(
+            std::fs::read(&path).unwrap() == whole,
+            "{change}: it was written to"
+        );
+    }
+}
+
+/// SQLite is the query engine, and users may hold it.
+#[test]
+fn users_may_have_tables_and_indexes_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for change in [
+        "CREATE TABLE release (profile TEXT PRIMARY KEY, version TEXT UNIQUE); INSERT INTO release VALUES ('p', '1.2')",
+        "CREATE TABLE release (version TEXT); CREATE UNIQUE INDEX by_version ON release (lower(version))",
+        "CREATE INDEX by_name ON function (name, filename)",
+        "ANALYZE",
+    ] {
+        let path = made(folder.path(), 3);
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(change)
+            .unwrap();
+        all_uses(&path).unwrap_or_else(|error| panic!("{change}: {error}"));
+    }
+}
+
+#[test]
+fn damaged_values_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for (change, expected) in [
+        (
+            "UPDATE profile SET name = x'00ff'",
+            "column name holds a Blob",
+        ),
+        (
+            "UPDATE function SET name = CAST(x'ff41' AS TEXT)",
+            "damaged",
+        ),
+        (
+            "UPDATE sample SET value = 'much'",
+            "column value holds a Text",
+        ),
+        ("UPDATE stack SET parent = id", "its own ancestor"),
+        (
+            "UPDATE stack SET parent = 1 + (SELECT max(id) FROM stack) - id",
+            "its own ancestor",
+        ),
+        (
+            "UPDATE function SET name = CAST(zeroblob(70000000) AS TEXT)",
+            "longer than",
+        ),
+    ] {
+        let path = made(folder.path(), 3);
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(change)
+            .unwrap();
+        let error = all_uses(&path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{change}: {error}");
+    }
+}
+
+/// Pages whose children are all the same page have more rows than any program can count.
+#[test]
+fn rows_without_end_are_not_read_to_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for table in ["stack", "location"] {
+        let path = made(folder.path(), 12_000);
+        let connection = Connection::open(&path).unwrap();
+        let number = |sql: &str| -> usize {
+            let number = connection.query_row(sql, [], |row| row.get::<_, u32>(0));
+            number.unwrap() as usize
+        };
+        let size = number("PRAGMA page_size");
+        let root = number(&format!(
+            "SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"
+        ));
+        drop(connection);
+        let mut file = std::fs::read(&path).unwrap();
+        let page = |file: &[u8], number: usize| file[(number - 1) * size..number * size].to_vec();
+        let pointer =
+            |page: &[u8], at: usize| u32::from_be_bytes(page[at..at + 4].try_into().unwrap());
+        // The children of the root, each made a page between: hundreds of cells that lead to the next one.
+        let top = page(&file, root);
+        assert_eq!(top[0], 5, "{table}: the root has no children");
+        let cells = usize::from(u16::from_be_bytes([top[3], top[4]])).min(12);
+        let child = |cell: usize| {
+            let at = u16::from_be_bytes([top[12 + 2 * cell], top[13 + 2 * cell]]);
+            pointer(&top, usize::from(at))
+        };
+        let children: Vec<u32> = (0..cells).map(child).collect();
+        for pair in children.windows(2) {
+            let mut between = vec![0; size];
+            let count = 300;
+            let start = size - 5 * count;
+            between[0] = 5;
+            between[3..5].copy_from_slice(&(count as u16).to_be_bytes());
+            between[5..7].copy_from_slice(&(start as u16).to_be_bytes());
+            between[8..12].copy_from_slice(&pair[1].to_be_bytes());
+            for cell in 0..count {
+                let at = start + 5 * cell;
+                between[12 + 2 * cell..14 + 2 * cell].copy_from_slice(&(at as u16).to_be_bytes());
+                between[at..at + 4].copy_from_slice(&pair[1].to_be_bytes());
+                between[at + 4] = 1;
+            }
+            let start = (pair[0] as usize - 1) * size;
+            file[start..start + size].copy_from_slice(&between);
+        }
+        std::fs::write(&path, file).unwrap();
+        let error = Store::open(&path)
+            .unwrap()
+            .restore("p")
+            .err()
+            .map(|e| e.to_string());
+        let error = error.unwrap_or_default();
+        assert!(
+            error.contains("more work than a file of its size"),
+            "{table}: {error}"
+        );
+    }
+}
+
+/// What users do stays far below what is allowed.
+#[test]
+fn honest_work_is_a_small_part_of_what_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = made(folder.path(), 20_000);
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let spent = |store: &Store, allowed: u64| super::guard::allowed(allowed) - store.budget.left();
+    let store = Store::open(&path).unwrap();
+    store.restore("p").unwrap();
+    let reading = spent(&store, bytes);
+    let again = profile(20_000);
+    let mut store = Store::open_to_write(&path).unwrap();
+    store.load("q", &again).unwrap();
+    let loading = spent(&store, bytes + super::size(&again));
+    let mut store = Store::open_to_write(&path).unwrap();
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    store.remove(&["q".to_string(), "p".to_string()]).unwrap();
+    store.compact().unwrap();
+    let removing = spent(&store, bytes);
+    for (what, steps) in [
+        ("reading", reading),
+        ("loading", loading),
+        ("removing", removing),
+    ] {
+        assert!(
+            steps * 5 < super::guard::allowed(bytes),
+            "{what}: {steps} steps, {bytes} bytes"
+        );
+    }
+}
