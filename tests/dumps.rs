@@ -15,6 +15,9 @@ struct Dump {
     process: String,
     number: u64,
     reason: String,
+    /// When its values were taken, and when the recording began.
+    taken: i64,
+    start: i64,
     total: BTreeMap<&'static str, i64>,
 }
 
@@ -59,6 +62,8 @@ fn look(path: &Path) -> Dump {
         process: parts.next().unwrap().to_string(),
         number: parts.next().unwrap().parse().unwrap(),
         reason: reasons.next().unwrap_or_default().to_string(),
+        taken: profile.time_nanos,
+        start: profile.time_nanos - profile.duration_nanos,
         total: TYPES.iter().map(|&kind| (kind, sums.total(kind))).collect(),
     }
 }
@@ -95,6 +100,9 @@ fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, us
         };
         // What was allocated only ever grows; so does the peak.
         if before.process == after.process {
+            let times = [before.start, before.taken, after.taken];
+            assert!(times.is_sorted(), "{}: {times:?}", path.display());
+            assert_eq!(before.start, after.start, "{}", path.display());
             for kind in ["alloc_objects", "alloc_space"] {
                 assert!(
                     after.total[kind] >= before.total[kind],

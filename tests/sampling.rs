@@ -5,8 +5,11 @@
 //! Σ (1-p)/p. The seeds come from the clock: what follows fails by chance less than once in a million runs.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use heapprof_profile::Profile;
 
 use crate::programs::build;
 use crate::stacks::{preloaded, read};
@@ -182,7 +185,19 @@ pub(crate) fn sums(
     functions: &Functions,
 ) -> BTreeMap<String, Vec<i64>> {
     let profile = read(path);
-    let mut sums: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    by_function(&profile, binary, functions, |i| {
+        profile.samples.values(i).to_vec()
+    })
+}
+
+/// Adds up what `values` tells of each sample, by the function that allocated.
+fn by_function<V: Copy + Default + AddAssign>(
+    profile: &Profile,
+    binary: &Path,
+    functions: &Functions,
+    values: impl Fn(usize) -> Vec<V>,
+) -> BTreeMap<String, Vec<V>> {
+    let mut sums: BTreeMap<String, Vec<V>> = BTreeMap::new();
     for i in 0..profile.samples.len() {
         let Some(leaf) = profile.samples.stack(i).first() else {
             continue;
@@ -197,13 +212,63 @@ pub(crate) fn sums(
             continue;
         }
         if let Some((name, _)) = functions.iter().find(is_it) {
-            let values = profile.samples.values(i);
+            let values = values(i);
             let sum = sums.entry(name.clone());
-            let sum = sum.or_insert_with(|| vec![0; values.len()]);
+            let sum = sum.or_insert_with(|| vec![V::default(); values.len()]);
             sum.iter_mut().zip(values).for_each(|(s, v)| *s += v);
         }
     }
     sums
+}
+
+/// Holds to theory what the rounds' profiles say of their own spread: it is right on average, and so is the number of samples.
+fn judge_spread(binary: &Path, profiles: &[PathBuf], period: f64) {
+    let functions = functions(binary);
+    let (mut known, mut failures) = (BTreeMap::<String, Vec<f64>>::new(), Vec::new());
+    for path in profiles {
+        let profile = read(path);
+        let spread = |i| {
+            let spread = profile.samples.spread(i).expect("values are estimates");
+            assert_eq!(spread.sampled[4..], [0; 2], "nothing is known of the peak");
+            assert_eq!(spread.variance[4..], [0.0; 2]);
+            let samples = spread.sampled[..4].iter().map(|&n| n as f64);
+            samples
+                .chain(spread.variance[..4].iter().copied())
+                .collect()
+        };
+        for (name, sum) in by_function(&profile, binary, &functions, spread) {
+            let all = known.entry(name).or_insert_with(|| vec![0.0; sum.len()]);
+            all.iter_mut().zip(sum).for_each(|(all, one)| *all += one);
+        }
+    }
+    let rounds = ROUNDS as f64;
+    for site in sites(period) {
+        for (kind, name) in KINDS.iter().enumerate() {
+            // Expected samples and variance of a round, and the variances of the two.
+            let (mut mean, mut varies) = ([0.0; 2], [0.0; 2]);
+            for &(size, made, held) in &site.blocks {
+                let p = -(-(size + 1.0) / period).exp_m1();
+                let count = if kind < 2 { made } else { held };
+                let value = if kind.is_multiple_of(2) { 1.0 } else { size };
+                let known = value * value * (1.0 - p) / (p * p);
+                for (i, each) in [1.0, known].into_iter().enumerate() {
+                    mean[i] += count * p * each;
+                    varies[i] += count * p * (1.0 - p) * each * each;
+                }
+            }
+            for (i, what) in ["samples", "variance"].iter().enumerate() {
+                let found = known.get(site.name).map_or(0.0, |sums| sums[4 * i + kind]) / rounds;
+                let error = (varies[i] / rounds).sqrt();
+                if (found - mean[i]).abs() > ERRORS * error + 1e-6 * mean[i] {
+                    failures.push(format!(
+                        "{what} of {} {name} at {period}: {found} instead of {} ± {error}",
+                        site.name, mean[i]
+                    ));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 fn rounds_in_one_process(period: u64, precise: &Precise) {
@@ -220,6 +285,7 @@ fn rounds_in_one_process(period: u64, precise: &Precise) {
     let path = |round: usize| folder.path().join(format!("round.{round}.pb.gz"));
     let profiles: Vec<PathBuf> = (0..ROUNDS).map(path).collect();
     judge(&binaries[0], &profiles, period as f64, precise);
+    judge_spread(&binaries[0], &profiles, period as f64);
 }
 
 /// Small blocks need many samples before their mean is known.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::access;
-use crate::counters::{Cell, PROCESS};
+use crate::counters::PROCESS;
 use crate::dropped::DROPPED;
 use crate::engine::{LIVE, STACKS};
 use crate::filter;
@@ -41,7 +41,7 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
         }
     }
     DROPPED.clear();
-    reset_cells(|_| [0, 0]);
+    reset_cells(false);
     PROCESS.restart(0);
     filter::fill(if exact { filter::STUCK } else { 0 });
     mode::begin(mode, period);
@@ -49,8 +49,8 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     true
 }
 
-/// Starts every sum anew, from what `in_use` says of each.
-fn reset_cells(in_use: impl Fn(&Cell) -> [i64; 2]) {
+/// Starts every sum anew: from what is in use, or from nothing.
+fn reset_cells(keeps_in_use: bool) {
     for state in thread::all() {
         for stack in 0..STACKS.len() as usize {
             // SAFETY: cells are mapped for good; nobody adds to them while this runs.
@@ -58,7 +58,8 @@ fn reset_cells(in_use: impl Fn(&Cell) -> [i64; 2]) {
                 if cell.is_untouched() {
                     continue;
                 }
-                cell.allocated.set(in_use(cell));
+                let in_use = if keeps_in_use { cell.in_use() } else { [0, 0] };
+                cell.allocated.set(in_use);
                 cell.freed.set([0, 0]);
                 cell.at_peak.set([0, 0]);
                 cell.fall.store(0, Ordering::Relaxed);
@@ -67,6 +68,10 @@ fn reset_cells(in_use: impl Fn(&Cell) -> [i64; 2]) {
             if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
                 temporary.0.set([0, 0]);
             }
+            // SAFETY: as above.
+            if let Some(spread) = unsafe { state.spread.get(stack).as_ref() } {
+                spread.restart(keeps_in_use);
+            }
         }
     }
 }
@@ -74,6 +79,6 @@ fn reset_cells(in_use: impl Fn(&Cell) -> [i64; 2]) {
 /// In a forked child: what is in use was inherited, and counts as allocated by it; the peak starts there.
 pub(crate) fn rebase() {
     DROPPED.clear();
-    reset_cells(Cell::in_use);
+    reset_cells(true);
     PROCESS.restart(PROCESS.in_use.load(Ordering::Relaxed));
 }

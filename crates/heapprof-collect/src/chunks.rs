@@ -84,12 +84,29 @@ impl<T> Chunks<T> {
         self.get(index)
     }
 
+    /// How many bytes of it are in memory.
+    pub(crate) fn resident(&self) -> usize {
+        let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
+            let at = chunk.load(Ordering::Acquire);
+            let bytes = if at.is_null() {
+                0
+            } else {
+                (FIRST << k) * size_of::<T>()
+            };
+            sys::resident(at.cast_const().cast(), bytes)
+        });
+        each.sum()
+    }
+
     /// Whether the chunk before was filled, so that chunk `k` will be too: of some threads few elements are ever touched.
     fn is_dense(&self, k: usize) -> bool {
         let bytes = (FIRST << k) * size_of::<T>();
         k > 0 && bytes >= sys::LARGE && {
             let before = self.chunk[k - 1].load(Ordering::Acquire);
-            !before.is_null() && sys::is_mostly_resident(before.cast_const().cast(), bytes / 2)
+            !before.is_null() && {
+                let len = bytes / 2;
+                sys::resident(before.cast_const().cast(), len) * 2 >= len
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::live::{Block as LiveBlock, Full};
 use crate::mappings;
 use crate::mode::{self, Mode, period};
 use crate::sampler;
+use crate::spread::Spread;
 use crate::stacks::Stack;
 use crate::sys::hint;
 use crate::thread::{Own, ThreadState};
@@ -220,6 +221,9 @@ fn record<const EXACT: bool>(
         access::close(state);
         return;
     }
+    if !EXACT {
+        note_spread(state, stack, |spread| spread.allocated(size));
+    }
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
     // A block that was known at this address is in the filter.
     if !EXACT && inserted == Ok(None) {
@@ -301,7 +305,7 @@ fn settle<const EXACT: bool>(
     let Some(access) = access::open(state) else {
         return;
     };
-    settle_open(state, block, weight, access);
+    settle_open::<EXACT>(state, block, weight, access);
     if let Some(address) = address {
         note_end::<EXACT>(state, own, address, block);
     }
@@ -310,10 +314,28 @@ fn settle<const EXACT: bool>(
 }
 
 #[inline(always)]
-fn settle_open(state: &ThreadState, block: LiveBlock, weight: Weight, access: Access) {
+fn settle_open<const EXACT: bool>(
+    state: &ThreadState,
+    block: LiveBlock,
+    weight: Weight,
+    access: Access,
+) {
     // SAFETY: as in `record`.
     match unsafe { state.cells.touch(block.stack as usize).as_ref() } {
         Some(cell) => PROCESS.freed(&state.budget, cell, weight, access),
+        None => count(&DROPPED.no_memory),
+    }
+    if !EXACT && access != Access::Overtaken {
+        note_spread(state, block.stack, |spread| spread.freed(block.size));
+    }
+}
+
+/// Notes what a sample says of how sure the sums of its stack are. Without memory the sums say less than they could.
+#[inline(always)]
+fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
+    // SAFETY: as in `record`.
+    match unsafe { state.spread.touch(stack as usize).as_ref() } {
+        Some(spread) => note(spread),
         None => count(&DROPPED.no_memory),
     }
 }
@@ -391,7 +413,7 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
     let freed = LIVE.remove(address as usize, state, &mut access);
     if let Some(freed) = freed {
         let weight = weight_of::<EXACT>(freed.size);
-        settle_open(state, freed, weight, access);
+        settle_open::<EXACT>(state, freed, weight, access);
         note_end::<EXACT>(state, own, address as usize, freed);
         access::close(state);
         report::<EXACT>(own, FREED, weight);

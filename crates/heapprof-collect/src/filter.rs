@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::sys;
+
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .bss.heapprof_filter,\"aw\",@nobits",
@@ -30,6 +32,11 @@ const SLOTS: usize = 1 << 16;
 
 /// A slot that always may hold something.
 pub(crate) const STUCK: u8 = 255;
+
+/// How many bytes of it are in memory.
+pub(crate) fn resident() -> usize {
+    sys::resident(FILTER.as_ptr().cast(), SLOTS)
+}
 
 #[inline(always)]
 fn slot(address: usize) -> &'static AtomicU8 {

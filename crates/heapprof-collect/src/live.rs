@@ -235,6 +235,27 @@ impl LiveTable {
         }
     }
 
+    /// How many bytes of the tables are in memory.
+    pub(crate) fn resident(&self) -> usize {
+        let each = self.part.iter().map(|part| {
+            // SAFETY: the table's words are read as they may be; tables are never unmapped.
+            let (entry, mask) = unsafe {
+                let table = part.table.get();
+                (
+                    (&raw const (*table).entry).read_volatile(),
+                    (&raw const (*table).mask).read_volatile(),
+                )
+            };
+            let bytes = if entry.is_null() {
+                0
+            } else {
+                (mask + 1) * size_of::<Entry>()
+            };
+            sys::resident(entry.cast(), bytes)
+        });
+        each.sum()
+    }
+
     /// Who owns each part.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> + Clone {
         self.part.iter().map(|part| &part.owner)

@@ -35,7 +35,11 @@ fn described(local: usize) -> Option<Bounds> {
     }
     // SAFETY: it is glibc's, of at least that size. This thread alone writes to what is read here, or nobody does.
     let words = unsafe { std::slice::from_raw_parts(header, WORDS) };
-    words.array_windows().find_map(|&[start, len, guard]| {
+    let mut threes = words.windows(3);
+    threes.find_map(|words| {
+        let &[start, len, guard] = words else {
+            return None;
+        };
         let end = start.checked_add(len)?;
         let holds = start < local && local < this && this < end && end - this <= ABOVE;
         let is_stack = holds && LENGTHS.contains(&len) && guard < len && guard % PAGE == 0;

@@ -153,6 +153,16 @@ impl ProbeTable {
         Some(table)
     }
 
+    /// How many bytes of it are in memory, with the smaller tables that it was before.
+    pub(crate) fn resident(&self) -> usize {
+        self.current().map_or(0, |table| {
+            let bytes = |len| size_of::<Header>() + len * size_of::<Entry>();
+            let earlier = (FIRST_BITS..64 - table.shift).map(|bits| bytes(1 << bits));
+            let now = sys::resident(std::ptr::from_ref(table).cast(), bytes(table.len()));
+            now + earlier.sum::<usize>()
+        })
+    }
+
     /// How many keys there are, removed ones that still take a place included.
     pub(crate) fn len(&self) -> usize {
         self.current().map_or(0, |t| t.used.load(Ordering::Relaxed))

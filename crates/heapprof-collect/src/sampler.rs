@@ -6,6 +6,7 @@
 
 use crate::counters::Weight;
 use crate::floating_point::undisturbed;
+use crate::spread::Known;
 use crate::{mode, sys};
 
 /// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
@@ -63,6 +64,18 @@ pub(crate) fn weight(size: u64, period: u64) -> Weight {
     weight
 }
 
+/// What a sampled allocation of `size` bytes says of how far the sums may be from the truth. In the environment of
+/// [`undisturbed`].
+#[inline(never)]
+pub(crate) fn known(size: u64, period: u64) -> Known {
+    let p = probability(size, period);
+    let objects = (1.0 - p) / (p * p);
+    Known {
+        samples: 1,
+        variance: [objects, objects * size as f64 * size as f64],
+    }
+}
+
 /// Bytes until the next sample, of 53 random bits.
 #[inline(never)]
 fn exponential(random: u64, period: u64) -> u64 {
@@ -73,12 +86,17 @@ fn exponential(random: u64, period: u64) -> u64 {
 
 #[inline(never)]
 fn weigh(size: u64, period: u64) -> Weight {
-    let p = one_minus_exp_minus((size as f64 + 1.0) / period as f64);
+    let p = probability(size, period);
     let round = |x: f64| (x + 0.5) as u64;
     Weight {
         objects: round((1u64 << OBJECT_BITS) as f64 / p),
         bytes: round((1u64 << BYTE_BITS) as f64 * size as f64 / p),
     }
+}
+
+/// With which an allocation of `size` bytes is sampled.
+fn probability(size: u64, period: u64) -> f64 {
+    one_minus_exp_minus((size as f64 + 1.0) / period as f64)
 }
 
 /// ln x for x > 0. Written out, for libm would be one more library in every program.

@@ -14,10 +14,12 @@ use crate::capture::CUT;
 use crate::counters::PROCESS;
 use crate::dropped::DROPPED;
 use crate::engine::{LIVE, STACKS};
+use crate::floating_point::undisturbed;
 use crate::mappings::{self, Mapping};
 use crate::reason::Reason;
 use crate::sampler::{BYTE_BITS, OBJECT_BITS};
-use crate::{access, mode, program, status, sys, thread, walk};
+use crate::spread::{self, Known};
+use crate::{access, mode, own_tables, program, status, sys, thread, walk};
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -48,7 +50,7 @@ pub(crate) fn memory_needed() -> usize {
     let locations = walk::rules()
         .saturating_mul(generations)
         .min(STACKS.frames());
-    let stacks = STACKS.len() as usize * 96;
+    let stacks = STACKS.len() as usize * (96 + 2 * size_of::<spread::Sum>());
     (3 << 19) + mappings::memory_needed() + stacks + locations.saturating_mul(288)
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct Sums {
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
+    /// How sure the sums of what was allocated and of what is in use are; nothing is known of exact ones.
+    pub(crate) spread: [Known; 2],
 }
 
 /// The sums of every stack, in objects and bytes.
@@ -67,9 +71,13 @@ pub(crate) fn sums() -> Vec<Sums> {
     let add = |to: &mut [i64; 2], what: [i64; 2]| {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
+    let mut spreads = Vec::new();
     // All of one moment, or what is in use would be what was allocated meanwhile.
     access::at_rest(|| {
         sums.resize(STACKS.len() as usize, Sums::default());
+        if !mode::is_exact() {
+            undisturbed(&mut || spreads = add_spreads(sums.len()));
+        }
         for state in thread::all() {
             for (stack, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: cells are mapped for good and made of atomics.
@@ -83,6 +91,11 @@ pub(crate) fn sums() -> Vec<Sums> {
                     add(&mut sum.temporary, temporary.0.get());
                 }
             }
+        }
+    });
+    undisturbed(&mut || {
+        for (sum, spread) in sums.iter_mut().zip(&spreads) {
+            sum.spread = spread.parts();
         }
     });
     if !mode::is_exact() {
@@ -99,6 +112,20 @@ pub(crate) fn sums() -> Vec<Sums> {
             sum.allocated = parts[0];
             sum.freed = [parts[0][0] - parts[1][0], parts[0][1] - parts[1][1]];
             (sum.peak, sum.temporary) = (parts[2], parts[3]);
+        }
+    }
+    sums
+}
+
+/// What is known of the sums of the first `stacks` stacks.
+fn add_spreads(stacks: usize) -> Vec<spread::Sum> {
+    let mut sums = vec![spread::Sum::default(); stacks];
+    for state in thread::all() {
+        for (stack, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: they are mapped for good and made of atomics.
+            if let Some(spread) = unsafe { state.spread.get(stack).as_ref() } {
+                sum.add(spread);
+            }
         }
     }
     sums
@@ -162,8 +189,8 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
         .collect();
     let mut locations = ByAddress::default();
     let mut cut = None;
-    let sums = sums();
-    describe(&mut builder, reason, exact, &sums);
+    let (sums, taken) = (sums(), now());
+    describe(&mut builder, reason, taken, &sums);
     let mut left = sums.iter().enumerate();
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let mut totals = Totals::default();
@@ -176,6 +203,11 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
                 .copy_from_slice(&types.as_flattened()[..width]);
             if sample.values.iter().all(|&v| v == 0) {
                 continue;
+            }
+            // Of the peak nothing is known.
+            for (i, known) in sum.spread.iter().enumerate() {
+                sample.sampled[2 * i..][..2].fill(known.samples);
+                sample.variance[2 * i..][..2].copy_from_slice(&known.variance);
             }
             totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
             totals.peak = totals.peak.saturating_add(sum.peak[1]);
@@ -253,7 +285,9 @@ fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     then.or_else(|| known.iter().rposition(holds))
 }
 
-fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[Sums]) {
+/// Says what the values are and when they were taken.
+fn describe(builder: &mut ProfileBuilder, reason: Reason, taken: i64, sums: &[Sums]) {
+    let exact = mode::is_exact();
     let mut comments = vec![
         format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
         format!("program: {}", String::from_utf8_lossy(program::name())),
@@ -272,6 +306,7 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
     if resident != 0 {
         comments.push(format!("rss: {resident} bytes"));
         comments.push(format!("peak rss: {peak_resident} bytes"));
+        comments.push(format!("own tables: {} bytes", own_tables::resident()));
     }
     if !exact {
         comments.push(format!("sampled blocks in use: {}", LIVE.len()));
@@ -323,6 +358,6 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, exact: bool, sums: &[S
     profile.period_type = Some(space);
     profile.period = mode::period() as i64;
     (profile.default_sample_type, profile.drop_frames) = (default, drop_frames);
-    profile.time_nanos = started;
-    profile.duration_nanos = (now() - started).max(1);
+    profile.time_nanos = taken;
+    profile.duration_nanos = (taken - started).max(1);
 }

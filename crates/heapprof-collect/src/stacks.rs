@@ -202,6 +202,14 @@ impl Stacks {
         }
     }
 
+    /// How many bytes of the tables are in memory.
+    pub(crate) fn resident(&self) -> usize {
+        let arena = self
+            .arena
+            .with(|arena| arena.mapped - arena.left * size_of::<u64>());
+        self.by_hash.resident() + self.record.resident() + arena
+    }
+
     /// The locks that fork must hold.
     pub(crate) fn locks(&self) -> [&crate::lock::Lock; 2] {
         [&self.by_hash.lock, &self.arena.lock]

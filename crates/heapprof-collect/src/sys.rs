@@ -12,7 +12,7 @@ pub use file::{File, error_text, read_file, rename, unlink, write_to};
 pub(crate) use file::{
     is_same_file, is_special, leave_files, read_link, take_back, working_folder,
 };
-pub(crate) use memory::{LARGE, PAGE, discard, hint, is_mostly_resident, map_dense, wipe_on_fork};
+pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};
 
 /// One system call.

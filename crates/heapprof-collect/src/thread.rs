@@ -13,6 +13,7 @@ use crate::chunks::Chunks;
 use crate::counters::{self, Recent, Temporary};
 use crate::lock::Lock;
 use crate::sampler::Random;
+use crate::spread::Spread;
 use crate::sys;
 use crate::tls::{self, Block};
 use free::Free;
@@ -35,6 +36,8 @@ pub(crate) struct ThreadState {
     pub(crate) budget: Cell<i64>,
     pub(crate) cells: Chunks<counters::Cell>,
     pub(crate) temporary: Chunks<Temporary>,
+    /// Beside the cells when sampling.
+    pub(crate) spread: Chunks<Spread>,
     own: UnsafeCell<Own>,
 }
 
@@ -119,6 +122,12 @@ impl ThreadState {
     pub(crate) unsafe fn own(&self) -> &mut Own {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.own.get() }
+    }
+
+    /// How many bytes of it are in memory.
+    pub(crate) fn resident(&self) -> usize {
+        let own = sys::resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
+        own + self.cells.resident() + self.temporary.resident() + self.spread.resident()
     }
 
     /// Gives the state to whoever needs one next.

@@ -85,7 +85,7 @@ fn try_all() {
     sys::unlink(none);
     let mapped = sys::map(8192);
     if !mapped.is_null() {
-        sys::is_mostly_resident(mapped, 8192);
+        sys::resident(mapped, 8192);
         // SAFETY: the mapping is nobody else's.
         unsafe {
             sys::discard(mapped, 4096);

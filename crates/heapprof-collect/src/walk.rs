@@ -14,6 +14,11 @@ pub(crate) fn rules() -> usize {
     RULES.len()
 }
 
+/// How many bytes of the rules are in memory.
+pub(crate) fn resident() -> usize {
+    RULES.resident()
+}
+
 /// The lock that fork must hold.
 pub(crate) fn lock() -> &'static crate::lock::Lock {
     &RULES.lock

@@ -427,7 +427,7 @@ fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
 /// The lengths of the packed numbers of a spread.
 fn packed_spread_len(spread: SampleSpread<'_>) -> [usize; 2] {
     let sampled = spread.sampled.iter().map(|&n| varint_len(n)).sum();
-    [sampled, spread.variance.len() * size_of::<f64>()]
+    [sampled, size_of_val(spread.variance)]
 }
 
 /// How long the fields of a spread are.

@@ -90,11 +90,13 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
     }
 }
 
-/// Whether at least half of the pages of a mapping are in memory.
-pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
+/// How many bytes of a mapping are in memory: whole pages; 0 where the kernel does not say.
+pub(crate) fn resident(at: *const u8, len: usize) -> usize {
+    let before = at.addr() % PAGE;
+    let (at, len) = (at.wrapping_sub(before), len + before);
     let mut pages = [0u8; 512];
     let step = pages.len() * PAGE;
-    let (mut resident, mut all) = (0, 0);
+    let mut resident = 0;
     for from in (0..len).step_by(step) {
         let part = (len - from).min(step);
         let args = [
@@ -107,13 +109,12 @@ pub(crate) fn is_mostly_resident(at: *const u8, len: usize) -> bool {
         ];
         // SAFETY: the kernel writes a byte a page, and there is room for as many.
         if unsafe { call(libc::SYS_mincore, args) } != 0 {
-            return false;
+            return 0;
         }
         let told = &pages[..part.div_ceil(PAGE)];
         resident += told.iter().filter(|&&page| page & 1 == 1).count();
-        all += told.len();
     }
-    resident * 2 >= all
+    resident * PAGE
 }
 
 /// Copies memory of this process that may not be there; how many bytes could be read, up to the first page that is not there,
