@@ -110,7 +110,7 @@ const CASES: &[(&str, &str, Changes)] = &[
         &[
             ("time_unit", "time unit"),
             ("snapshot=0", "snapshot="),
-            ("snapshot=0\n#-----------\n", "snapshot=0\n"),
+            ("snapshot=0\n", ""),
             ("time=0", "time=-1"),
             ("mem_heap_B=30", "mem_heap_B=3x"),
             ("mem_heap_B=30", "mem_heap_B=-30"),
@@ -248,7 +248,7 @@ const CASES: &[(&str, &str, Changes)] = &[
                 "\t  10 f+0x1 (/bin/app)\n\napp 7 [001] 2.26",
                 "\t  f+0x1 (/bin/app)\n\napp 7 [001] 2.26",
             ),
-            ("\n\napp 7 [001] 2.26:", "\n\napp 7 [001]"),
+            ("\n\napp 7 [001] 2.26:", "\n\napp [001] 2.26:"),
         ],
     ),
     (

@@ -17,17 +17,40 @@ use crate::valgrind_frame::Stacks;
 use snapshot::Snapshot;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    let (first, rest) = head.split_at(head.len().min(5));
-    let command = || memchr::memmem::find(rest, b"\ncmd:").is_some();
-    (first == b"desc:" && command()) || head.starts_with(b"#-----------\nsnapshot=")
+    let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
+    match lines.find(|line| !is_aside(line)) {
+        Some(line) if line.starts_with(b"desc:") => memchr::memmem::find(head, b"\ncmd:").is_some(),
+        Some(line) if line.starts_with(b"cmd:") => {
+            memchr::memmem::find(head, b"\ntime_unit:").is_some()
+        }
+        // What is left when somebody cuts the first lines off.
+        Some(line) => line.starts_with(b"snapshot=") && head.starts_with(b"#-----------"),
+        None => false,
+    }
+}
+
+/// Empty lines and comments, which `ms_print` passes over wherever they stand. The lines around `snapshot=` are such.
+fn is_aside(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    line.is_empty() || line.starts_with(b"#")
+}
+
+/// Goes to the next line that says something; false at the end of the file.
+fn advance(lines: &mut Lines<'_>) -> Result<bool, Error> {
+    while lines.advance()? {
+        if !is_aside(lines.line()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let mut file = File::default();
     let mut frames = Texts::default();
     let mut chosen: Option<Snapshot> = None;
-    while lines.advance()? {
-        if lines.line() == b"#-----------" {
+    while advance(lines)? {
+        if lines.line().starts_with(b"snapshot=") {
             let snapshot = snapshot::read(lines, &mut frames)?;
             file.count(&snapshot);
             if is_chosen(options.part, &snapshot, chosen.as_ref()) {
@@ -39,7 +62,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     }
     match chosen {
         Some(snapshot) => file.profile(&snapshot, &frames),
-        None if file.snapshots == 0 => Err(lines.ended("#-----------, where a snapshot begins")),
+        None if file.snapshots == 0 => Err(lines.ended("snapshot=, where a snapshot begins")),
         None => Err(file.no_part(options.part)),
     }
 }
@@ -65,6 +88,8 @@ struct File {
     command: String,
     time_unit: String,
     snapshots: u64,
+    /// Whether any snapshot has something in the heap. With `--heap=no` none has.
+    has_heap: bool,
     first: u64,
     last: u64,
     /// The snapshots with trees, as text.
@@ -78,9 +103,13 @@ impl File {
             Some(("desc", rest)) => (&mut self.options, rest),
             Some(("cmd", rest)) => (&mut self.command, rest),
             Some(("time_unit", rest)) => (&mut self.time_unit, rest),
-            _ => return Err(lines.wrong("desc:, cmd:, time_unit: or #-----------")),
+            _ => return Err(lines.wrong("desc:, cmd:, time_unit: or snapshot=")),
         };
-        *field = rest.trim().to_string();
+        // Massif may tell its options in several lines.
+        if !field.is_empty() {
+            field.push(' ');
+        }
+        field.push_str(rest.trim());
         Ok(())
     }
 
@@ -91,6 +120,7 @@ impl File {
             self.first = snapshot.number;
         }
         self.snapshots += 1;
+        self.has_heap |= snapshot.heap != 0;
         self.last = snapshot.number;
         if snapshot.has_tree() && self.detailed.len() < MOST {
             let comma = if self.detailed.is_empty() { "" } else { ", " };
@@ -134,6 +164,10 @@ impl File {
                 let stack = [tally.named(name)];
                 tally.add(&stack, none, &[bytes, 0])?;
             }
+            if !self.has_heap {
+                let shown = tally.builder.text("total_space");
+                tally.builder.profile.default_sample_type = shown;
+            }
         }
         if !self.command.is_empty() {
             tally.comment(&format!("command: {}", self.command));
@@ -165,15 +199,20 @@ impl File {
 
 /// The value of a line `key=value`.
 fn field<'l>(lines: &'l mut Lines<'_>, key: &'static str) -> Result<&'l [u8], Error> {
-    if !lines.advance()? {
-        return Err(lines.ended(format!("{key}=")));
+    match advance(lines)? {
+        true => here(lines, key),
+        false => Err(lines.ended(format!("{key}="))),
     }
-    let lines = &*lines;
-    let line = lines.line();
-    let value = line
+}
+
+/// The value of the current line, which is `key=value`.
+fn here<'l>(lines: &'l Lines<'_>, key: &'static str) -> Result<&'l [u8], Error> {
+    let value = lines
+        .line()
         .strip_prefix(key.as_bytes())
         .and_then(|rest| rest.strip_prefix(b"="));
-    value.ok_or_else(|| lines.wrong(format!("{key}=")))
+    let value = value.ok_or_else(|| lines.wrong(format!("{key}=")))?;
+    Ok(value.trim_ascii_end())
 }
 
 /// The bytes of a line `key=bytes`.
@@ -250,6 +289,48 @@ mod tests {
         // Without a mark the largest with a tree is the peak.
         let text = text.replace("=peak", "=detailed");
         assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
+    }
+
+    /// `ms_print` passes over them, so files that mails and editors changed are read.
+    #[test]
+    fn empty_lines_and_comments_stand_anywhere() {
+        let tree = "peak\nn1: 7 (heap)\n n0: 7 0x1: f (f.c:1)\n";
+        let text = [HEAD, &snapshot(0, 9, tree), &snapshot(1, 3, "empty\n")].concat();
+        let expected = samples(&read(&text));
+        for change in [
+            text.replace('\n', "\n\n"),
+            text.replace('\n', " \r\n \t\r\n"),
+            text.replace('\n', "\n# a comment\n"),
+            text.replace("#-----------\n", ""),
+            text.replace("#-----------", "#-"),
+            format!("\n\n{text}\n \n\n"),
+            text.replace("desc: --stacks=yes\n", ""),
+        ] {
+            assert_eq!(samples(&read(&change)), expected, "{change}");
+        }
+        let two = text.replace("cmd:", "desc: --heap=yes\ncmd:");
+        let profile = read(&two);
+        let options = profile.text(profile.comment[1]);
+        assert_eq!(options, "options: --stacks=yes --heap=yes");
+    }
+
+    /// What is shown by default has values.
+    #[test]
+    fn stacks_alone_are_shown() {
+        let tree = "detailed\nn0: 0 (heap allocation functions) malloc/new/new[]\n";
+        let (with, without) = (snapshot(1, 5, "empty\n"), snapshot(0, 0, tree));
+        for (text, shown) in [
+            ([HEAD, &without].concat(), "total_space"),
+            ([HEAD, &without, &with].concat(), ""),
+        ] {
+            for part in [None, Some(Part::Number(0))] {
+                let profile = read_with(&text, Options::default().part(part));
+                assert_eq!(profile.text(profile.default_sample_type), shown);
+            }
+        }
+        let of_stacks = read(&[HEAD, &without].concat());
+        let expected = ["(heap administration) 8 0", "(stacks) 16 0"];
+        assert_eq!(samples(&of_stacks), expected);
     }
 
     #[test]

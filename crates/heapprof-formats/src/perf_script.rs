@@ -1,8 +1,11 @@
 //! Events with their stacks as `perf script` prints them: probes of malloc, page faults, any others.
 //!
-//! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and an empty line. If
+//! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and an empty line. Old
+//! versions leave the time out where nothing asks for it; without `-g` the only frame stands on the event's line. If
 //! the probe recorded how many bytes were asked for (`perf probe -x libc.so.6 'malloc bytes=%di'`), they are the
 //! values; else each event counts once. Equal stacks are added up.
+
+mod event;
 
 use heapprof_profile::{LabelSetIndex, LocationIndex};
 
@@ -14,79 +17,32 @@ use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::symbol_frame;
 use crate::tally::{Frame, Tally};
+use event::{bare, event, is_column, is_frame, starts_blank, timed, untimed, words};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    let mut lines = head.split(|&b| b == b'\n').filter(|line| !is_aside(line));
-    lines.next().is_some_and(|line| event(line).is_some())
+    let mut lines = head.split(|&b| b == b'\n');
+    let Some(first) = lines.find(|line| !is_aside(line)) else {
+        return false;
+    };
+    // Without a time the line could be anybody's, so there has to be a frame as well.
+    let below = lines.next().unwrap_or_default();
+    timed(first).is_some()
+        || untimed(first).is_some_and(|event| {
+            is_frame(event.arguments) || starts_blank(below) && is_frame(below) || is_column(below)
+        })
+        || is_column(below) && bare(first).is_some()
 }
 
-/// Empty lines and the comments of `--header`.
+/// Empty lines, the comments of `--header`, and what `--show-mmap-events` and the like put between events.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
-    line.is_empty() || line.starts_with(b"#")
+    line.is_empty()
+        || line.starts_with(b"#")
+        || memchr::memmem::find(line, b": PERF_RECORD_").is_some()
 }
 
-/// The line that begins a block.
-struct Event<'a> {
-    command: &'a [u8],
-    name: &'a [u8],
-    /// What the probe recorded, `(7f119e65f930) bytes=0x10`.
-    arguments: &'a [u8],
-}
-
-fn event(line: &[u8]) -> Option<Event<'_>> {
-    // The first word that is a time; commands have blanks of their own.
-    let mut from = 0;
-    let (start, end) = loop {
-        let start = from + line[from..].iter().position(|b| !b.is_ascii_whitespace())?;
-        let word = line[start..].iter().position(u8::is_ascii_whitespace);
-        let end = word.map_or(line.len(), |length| start + length);
-        if is_time(&line[start..end]) {
-            break (start, end);
-        }
-        from = end;
-    };
-    let mut before: Vec<&[u8]> = words(&line[..start]).collect();
-    before.pop_if(|word| word.starts_with(b"[") && word.ends_with(b"]"));
-    let process = before.pop()?;
-    process
-        .split(|&b| b == b'/')
-        .map(decimal)
-        .all(|n| n.is_some())
-        .then_some(())?;
-    let process_at = process.as_ptr() as usize - line.as_ptr() as usize;
-    let command = line[..process_at].trim_ascii();
-    // A number before the event is its period.
-    let rest = line[end..].trim_ascii_start();
-    let number = words(rest).next().filter(|word| decimal(word).is_some());
-    let rest = rest[number.map_or(0, <[u8]>::len)..].trim_ascii_start();
-    let colon = rest
-        .windows(2)
-        .position(|pair| pair == b": ")
-        .or_else(|| rest.len().checked_sub(1))?;
-    (rest.get(colon) == Some(&b':') && colon > 0).then(|| Event {
-        command,
-        name: &rest[..colon],
-        arguments: rest[colon + 1..].trim_ascii(),
-    })
-}
-
-fn words(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    text.split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
-}
-
-/// `23055.563426:`
-fn is_time(word: &[u8]) -> bool {
-    let parts = word
-        .strip_suffix(b":")
-        .map(|time| time.split(|&b| b == b'.'));
-    parts.is_some_and(|mut parts| {
-        let whole = parts.next().and_then(decimal).is_some();
-        let fraction = parts.next().and_then(decimal).is_some();
-        whole && fraction && parts.next().is_none()
-    })
-}
+/// How a block begins, for people.
+const FORM: &str = "COMMAND PID [CPU] TIME: EVENT:";
 
 /// Bytes that were asked for, if the probe recorded them: `bytes`, `bytes_alloc` or `size`, times `n` or `nmemb`.
 fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
@@ -126,7 +82,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     }
     file.close(lines)?;
     if file.events == 0 {
-        return Err(lines.ended("COMMAND PID [CPU] TIME: EVENT:"));
+        return Err(lines.ended(FORM));
     }
     file.reading(options)
 }
@@ -153,29 +109,46 @@ impl File {
                 false => Ok(()),
             };
         }
-        if self.block.is_some() && line[0].is_ascii_whitespace() && event(line).is_none() {
-            self.frames.extend_from_slice(line.trim_ascii());
-            self.ends.push(self.frames.len());
+        // A frame may have words of an event without a time, but its second word is no number.
+        if self.block.is_some()
+            && starts_blank(line)
+            && timed(line).is_none()
+            && (hex(words(line).next().unwrap_or_default()).is_some()
+                && words(line).nth(1).and_then(decimal).is_none()
+                || untimed(line).is_none())
+        {
+            self.frame(line);
             return Ok(());
         }
         // Events without frames follow each other without empty lines.
         self.close(lines)?;
-        let event = event(line).ok_or_else(|| lines.wrong("COMMAND PID [CPU] TIME: EVENT:"))?;
+        let event = event(line).ok_or_else(|| lines.wrong(FORM))?;
         let bytes = bytes(lines, event.arguments)?;
         self.has_bytes |= bytes.is_some();
         let name = String::from_utf8_lossy(event.name);
         let command = String::from_utf8_lossy(event.command);
-        let mut labels = [
-            self.tally.builder.text_label("command", &command),
-            self.tally.builder.text_label("event", &name),
-        ];
+        let mut labels = vec![self.tally.builder.text_label("command", &command)];
+        if !name.is_empty() {
+            labels.push(self.tally.builder.text_label("event", &name));
+        }
         let labels = self.tally.builder.label_set(&mut labels);
         let unknown = self.tally.known(event.name, |tally| {
-            Ok(tally.named(&format!("({name}, no stack)")))
+            Ok(tally.named(&match &*name {
+                "" => "(no stack)".to_string(),
+                name => format!("({name}, no stack)"),
+            }))
         })?;
         self.block = Some((labels, unknown, bytes.unwrap_or(0)));
         self.events += 1;
+        if is_frame(event.arguments) {
+            self.frame(event.arguments);
+        }
         Ok(())
+    }
+
+    fn frame(&mut self, text: &[u8]) {
+        self.frames.extend_from_slice(text.trim_ascii());
+        self.ends.push(self.frames.len());
     }
 
     /// Counts the open event.
@@ -274,7 +247,7 @@ impl File {
 
 #[cfg(test)]
 mod tests {
-    use crate::reading::Options;
+    use super::*;
     use crate::rendered::{read, read_with, samples, types};
 
     #[test]
@@ -311,5 +284,108 @@ mod tests {
         assert_eq!(samples(&profile), ["f [command=app] [event=cycles:u] 3"]);
         let options = Options::default().values("faults/count".parse().ok());
         assert_eq!(types(&read_with(&text, options)), ["faults/count"]);
+    }
+
+    /// The forms that `stackcollapse-perf.pl` names, and those of old versions.
+    #[test]
+    fn events_of_all_versions() {
+        let table = [
+            ("java 19983 cycles: ", "java", "cycles"),
+            ("java 19983 cycles:u:", "java", "cycles:u"),
+            ("java 19983/19984 [002] 250123 cycles:", "java", "cycles"),
+            (
+                "V8 WorkerThread 25607 cycles: ",
+                "V8 WorkerThread",
+                "cycles",
+            ),
+            (
+                "GC task thread#0 (Pa 7 [000] cycles:",
+                "GC task thread#0 (Pa",
+                "cycles",
+            ),
+            ("java 25607 4794564.109216: cycles:", "java", "cycles"),
+            ("java 25607 4794564.109216: 1 cycles:", "java", "cycles"),
+            (
+                "java 12688 [002] 6544038.708352: 235 cpu-clock:",
+                "java",
+                "cpu-clock",
+            ),
+            (
+                "V8 WorkerThread 24636/25607 [000] 94564.109216: 104345 cycles:",
+                "V8 WorkerThread",
+                "cycles",
+            ),
+            (
+                "java 19983 [001] U 4794564.109216: 1 cycles:",
+                "java",
+                "cycles",
+            ),
+            (":-1 -1/-1 [000] 94564.109216: 1 cycles:", ":-1", "cycles"),
+        ];
+        let frames = "\n\tffffffff81 read_tsc ([kernel.kallsyms])\n\t  7f6b run(Thread*, int) (/lib/jvm.so)\n\n";
+        for header in ["", "# ========\n# captured on: Mon\n# ========\n#\n"] {
+            for (line, command, event) in table {
+                let text = [header, line, frames].concat().repeat(2);
+                assert!(sniff(text.as_bytes()), "{line}");
+                let expected =
+                    format!("run(Thread*, int);read_tsc [command={command}] [event={event}] 2");
+                assert_eq!(samples(&read(&text)), [expected], "{line}");
+            }
+        }
+    }
+
+    /// What `-F` leaves out is not missed.
+    #[test]
+    fn events_without_a_name() {
+        for line in [
+            "java 7 3.5: ",
+            "java 7/8 3.5: 250000 ",
+            "java 7",
+            "java 7/8 [001] ",
+        ] {
+            let text =
+                format!("{line}\n\t           1462a run\n\tffffffff815d2a74 main\n\n").repeat(2);
+            assert!(sniff(text.as_bytes()), "{line}");
+            assert_eq!(
+                samples(&read(&text)),
+                ["main;run [command=java] 2"],
+                "{line}"
+            );
+        }
+        let text = "java 7 3.5: cycles:\n\t  10 f (/bin/app)\n\n\
+            java 7 3.6: PERF_RECORD_EXIT(7:7):(7:7)\n\
+            java 7 3.6: PERF_RECORD_MMAP2 7/7: [0x55(0x1000) @ 0 fe:00 1 2]: r-xp /bin/app\n";
+        assert_eq!(samples(&read(text)), ["f [command=java] [event=cycles] 1"]);
+    }
+
+    /// Without `-g` there is one frame, behind the event.
+    #[test]
+    fn frames_on_the_line_of_the_event() {
+        let text = "              dd 30 cycles:  ffffffff81 read_tsc ([kernel.kallsyms])\n\
+            \x20           java 19983 3.5: 7 cycles:      7f6b run (/lib/jvm.so)\n\
+            \x20             dd 30 cycles:  ffffffff82 read_tsc ([kernel.kallsyms])\n";
+        assert_eq!(
+            samples(&read(text)),
+            [
+                "read_tsc [command=dd] [event=cycles] 1",
+                "run [command=java] [event=cycles] 1",
+                "read_tsc [command=dd] [event=cycles] 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn other_text_is_no_event() {
+        for text in [
+            "step 3 done: all\n",
+            "step 3 done:\n\n\t10 f (/bin/app)\n",
+            "step 3 done:\n10 f (/bin/app)\n",
+            "19983 cycles:\n\t10 f (/bin/app)\n",
+            "java 19983 7:\n\t10 f (/bin/app)\n",
+            "java 19983 cycles\n\t10 f (/bin/app)\n",
+            "chapter 7\n\t10 f (/bin/app)\n",
+        ] {
+            assert!(!sniff(text.as_bytes()), "{text}");
+        }
     }
 }

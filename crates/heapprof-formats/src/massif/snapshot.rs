@@ -6,7 +6,7 @@ use crate::lines::Lines;
 use crate::tally::overflow;
 use crate::texts::Texts;
 
-use super::{bytes, field};
+use super::{advance, bytes, field, here};
 
 /// A snapshot as it stands in the file.
 pub(super) struct Snapshot {
@@ -41,11 +41,8 @@ const BELOW: &str = "(below massif's threshold)";
 
 /// Reads a snapshot, whose first line is the current one.
 pub(super) fn read(lines: &mut Lines<'_>, frames: &mut Texts) -> Result<Snapshot, Error> {
-    let text = field(lines, "snapshot")?.to_vec();
-    let number = decimal(&text).ok_or_else(|| lines.wrong("snapshot= and a number"))?;
-    if !lines.advance()? || lines.line() != b"#-----------" {
-        return Err(lines.wrong("#-----------"));
-    }
+    let number = decimal(here(lines, "snapshot")?);
+    let number = number.ok_or_else(|| lines.wrong("snapshot= and a number"))?;
     let time = String::from_utf8_lossy(field(lines, "time")?).into_owned();
     if time.is_empty() || !time.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(lines.wrong("time= and a number"));
@@ -114,7 +111,7 @@ impl Snapshot {
         // How many callers are still to come, of each node from the root to the current one.
         let mut missing: Vec<u64> = Vec::new();
         loop {
-            if !lines.advance()? {
+            if !advance(lines)? {
                 return Err(lines.ended("more lines of the tree"));
             }
             let line = lines.line();
@@ -123,7 +120,7 @@ impl Snapshot {
                 let expected = format!("a line of the tree, indented by {}", missing.len());
                 return Err(lines.wrong(expected));
             }
-            let (callers, bytes, text) = node(&line[depth..]).ok_or_else(|| {
+            let (callers, bytes, text) = node(line[depth..].trim_ascii_end()).ok_or_else(|| {
                 lines.wrong("nCALLERS: BYTES 0xADDRESS: function (file:line), as in a tree")
             })?;
             let text = String::from_utf8_lossy(text);
