@@ -259,7 +259,11 @@ fn foreign() -> Vec<Case> {
             "<!DOCTYPE html>\n<title>404</title>\n",
             "is a web page or XML",
         ),
-        case("data.json", "{\"traceEvents\": []}\n", "is JSON"),
+        case(
+            "data.json",
+            "{\"traceEvents\": []}\n",
+            "is a trace of Chrome's format; open it in speedscope",
+        ),
         case(
             "archive.zip",
             &b"PK\x03\x04\x14\x00\x00\x00"[..],

@@ -5,6 +5,7 @@
 use heapprof_formats::{Options, read};
 
 use crate::harness::{bless, expect_file, root, run};
+use crate::wire;
 
 /// What is replaced, and by what.
 type Changes = &'static [(&'static str, &'static str)];
@@ -305,6 +306,185 @@ const CASES: &[(&str, &str, Changes)] = &[
     ),
 ];
 
+/// How files of other kinds begin, in the order of docs/formats/refused.md. The first words of each message are here.
+const OTHERS: &[(&str, &[u8], &str)] = &[
+    ("perf.data", b"PERFILE2\x68\0\0\0", "is data of perf record"),
+    (
+        "Java's Flight Recorder, .jfr",
+        b"FLR\0\0\x02\0\x01",
+        "is a recording of Java's Flight",
+    ),
+    (
+        "Java's heap dump, .hprof",
+        b"JAVA PROFILE 1.0.2\0\0\0\0\x08",
+        "is a heap dump of Java",
+    ),
+    ("memray", b"memray\0\x0c\0\0\0", "is a capture of memray"),
+    (
+        ".nettrace",
+        b"Nettrace\x14\0\0\0!FastSerialization.1",
+        "is a trace of .NET",
+    ),
+    (
+        ".gcdump",
+        b"\x14\0\0\0!FastSerialization.1\x05",
+        "is a heap dump of .NET",
+    ),
+    (
+        "Go's heap dump",
+        b"go1.7 heap dump\n\x06\0\x08",
+        "is a heap dump of Go",
+    ),
+    (
+        "Go's trace",
+        b"go 1.22 trace\0\0\0",
+        "is an execution trace of Go",
+    ),
+    (
+        "gperftools' CPU profile",
+        b"\0\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\x27\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        "is a CPU profile of gperftools",
+    ),
+    (
+        "stackprof's dump",
+        b"\x04\x08{\x0f:\x0cversionf",
+        "is an object of Ruby",
+    ),
+    ("rbspy's recording", b"rbspy02\n", "is a recording of rbspy"),
+    (
+        "callgrind.out",
+        b"# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\n",
+        "is a profile of callgrind",
+    ),
+    (
+        "a pickle",
+        b"\x80\x04\x95\x10\0\0\0\0\0\0\0",
+        "is a pickle of Python",
+    ),
+    (
+        "cProfile",
+        b"\xfb)\x03\xfa\x08<string>",
+        "is a profile of Python's cProfile",
+    ),
+    ("a memgraph", b"bplist00\xd4", "is a binary property list"),
+    (
+        ".heapsnapshot",
+        b"{\"snapshot\":{\"meta\":{\"node_fields\":[",
+        "is a heap snapshot of V8",
+    ),
+    (
+        ".heapprofile",
+        b"{\"head\":{\"callFrame\":{\"functionName\":\"(root)\"},\"selfSize\":0,",
+        "is a heap profile of V8",
+    ),
+    (
+        ".cpuprofile",
+        b"{\"nodes\":[{\"id\":1,\"callFrame\":{",
+        "is a CPU profile of V8",
+    ),
+    (
+        "Chrome's trace",
+        b"{\"traceEvents\":[",
+        "is a trace of Chrome's format",
+    ),
+    (
+        "the same as a list",
+        b"[{\"ph\":\"X\",\"ts\":1,\"pid\":7}",
+        "is a trace of Chrome's format",
+    ),
+    (
+        "Firefox's profile",
+        b"{\"meta\":{\"preprocessedProfileVersion\":44}",
+        "is a profile of Firefox's profiler",
+    ),
+    (
+        "stackprof's JSON",
+        b"{\"version\":1.2,\"mode\":\"object\",\"interval\":1,\"gc_samples\":0}",
+        "is a profile of stackprof",
+    ),
+    (
+        "memray's statistics",
+        b"{\"total_num_allocations\":7,\"total_bytes_allocated\":96}",
+        "is statistics of memray",
+    ),
+    (
+        "Pyroscope's flame graph",
+        b"{\"flamebearer\":{\"names\":[",
+        "is a flame graph of Pyroscope",
+    ),
+    (
+        "a core file",
+        b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0\x3e\0",
+        "is a core file",
+    ),
+    (
+        "a program",
+        b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0",
+        "is a program or library",
+    ),
+    (
+        "a SQLite database",
+        b"SQLite format 3\0\x10\0",
+        "is a SQLite database",
+    ),
+    ("a zip archive", b"PK\x03\x04\x14\0", "is a zip archive"),
+    (".xz", b"\xfd7zXZ\0\0\x04", "is xz-compressed"),
+    (".bz2", b"BZh91AY&SY\x01", "is bzip2-compressed"),
+    (".lz4", b"\x04\x22\x4d\x18\x64", "is lz4-compressed"),
+    ("a PDF", b"%PDF-1.7\n%\xe2\xe3", "is a PDF"),
+    ("a picture", b"\x89PNG\r\n\x1a\n\0\0\0\x0d", "is a picture"),
+    (
+        "an SVG",
+        b"<?xml version=\"1.0\"?><svg width=\"1200\">",
+        "is an SVG picture",
+    ),
+    (
+        "a web page",
+        b"<!DOCTYPE html>\n<title>404</title>",
+        "is a web page",
+    ),
+    (
+        "text in UTF-32",
+        b"\xff\xfe\0\0m\0\0\0",
+        "is text in UTF-32",
+    ),
+];
+
+/// The header of a tar archive, whose name stands 257 bytes behind its begin.
+fn tar() -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..10].copy_from_slice(b"heap.pb.gz");
+    header[257..263].copy_from_slice(b"ustar\0");
+    header
+}
+
+#[test]
+fn other_files_are_named() {
+    for archive in [tar(), wire::gzip(&tar())] {
+        assert!(unknown(&archive).starts_with("is a tar archive"));
+    }
+    for (name, head, expected) in OTHERS {
+        // More of it changes nothing, nor does gzip around it.
+        let tail: Vec<u8> = (0..200_000u32).map(|i| (i * 7) as u8).collect();
+        let long = [head, &tail[..]].concat();
+        for file in [head.to_vec(), long, wire::gzip(head)] {
+            let found = unknown(&file);
+            assert!(found.starts_with(expected), "{name}: {found}");
+            assert!(found.len() < 300 && !found.contains('\n'), "{found}");
+            assert!(!found.contains("tried"), "{name}: {found}");
+        }
+    }
+}
+
+/// What the error says that the file is.
+fn unknown(file: &[u8]) -> String {
+    let error = read(file, &Options::default()).unwrap_err().to_string();
+    match error.strip_prefix("is no profile that heapprof knows: it ") {
+        Some(kind) => kind.to_string(),
+        None => panic!("{error}"),
+    }
+}
+
 fn error(text: &str) -> String {
     match read(text.as_bytes(), &Options::default()) {
         Ok(reading) => panic!("read as {:?}:\n{text}", reading.format),
@@ -345,6 +525,15 @@ fn each_damage_is_refused_in_one_line() {
             let message = message.replace('|', "\\|");
             found.push_str(&format!("| `{}` is {to} | {message} |\n", shown(from)));
         }
+    }
+    found.push_str(
+        "\n## Files of other kinds\n\nThey are known by how they begin, inside gzip and zstd, too. \
+         The message is `is no profile that heapprof knows: it …`.\n\n| file | message |\n| :--- | :--- |\n",
+    );
+    let archive = tar();
+    let others = OTHERS.iter().map(|(name, head, _)| (*name, *head));
+    for (name, head) in others.chain([("a tar archive", &archive[..])]) {
+        found.push_str(&format!("| {name} | {} |\n", unknown(head)));
     }
     expect_file(&root().join("docs/formats/refused.md"), &found);
 }

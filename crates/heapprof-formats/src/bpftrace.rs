@@ -44,7 +44,7 @@ fn is_whole(rest: &[u8]) -> bool {
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let mut file = File {
-        tally: Tally::new(&[]),
+        tally: Tally::new(&[]).within(options),
         frames: Texts::default(),
         maps: Maps::default(),
         stack: Vec::new(),

@@ -39,7 +39,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         (v.r#type.as_str(), v.unit.as_str())
     });
     let mut record = Record {
-        tally: Tally::new(&[kind]),
+        tally: Tally::new(&[kind]).within(options),
         labels: Vec::new(),
         stack: Vec::new(),
         held: None,

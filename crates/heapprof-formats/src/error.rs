@@ -57,6 +57,19 @@ pub enum Error {
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),
+    /// Packed text that is far longer than its file.
+    #[error(
+        "inflates to more than {bytes} bytes and {times} times its own size, which costs much time; if that is right, \
+         raise the limit with --max-inflated {limit}"
+    )]
+    TooDense {
+        /// What any file may inflate to.
+        bytes: u64,
+        /// Beyond that, so many times its size.
+        times: u64,
+        /// The limit that would do for sixteen times as much.
+        limit: u64,
+    },
     /// No format knows it.
     #[error("is no profile that heapprof knows: it {kind}{}", Tried(tried))]
     Unknown {

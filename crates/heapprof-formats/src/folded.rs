@@ -121,7 +121,7 @@ impl File {
             false => &[(name, unit)],
         };
         Ok(Self {
-            tally: Tally::new(types),
+            tally: Tally::new(types).within(options),
             stack: Vec::new(),
             is_difference,
             column,

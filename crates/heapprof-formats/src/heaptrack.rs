@@ -9,7 +9,7 @@ mod sites;
 
 use std::borrow::Cow;
 
-use heapprof_profile::LocationIndex;
+use heapprof_profile::{Error as ProfileError, LocationIndex};
 
 use crate::cut_frames;
 use crate::error::{Error, shortened};
@@ -32,12 +32,22 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         && words.all(|word| hex(word).is_some())
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    /// How much is read before the memory is looked at again, in bytes.
+    const LOOKED_AT_EVERY: u64 = 1 << 20;
+    let limit = options.max_memory();
     let mut file = File::default();
+    let mut look_at = LOOKED_AT_EVERY;
     while lines.advance()? {
         file.line(lines)?;
+        if lines.bytes() >= look_at {
+            look_at = lines.bytes() + LOOKED_AT_EVERY;
+            if file.memory() > limit {
+                return Err(ProfileError::TooMuchMemory { limit }.into());
+            }
+        }
     }
-    file.reading(lines)
+    file.reading(lines, options)
 }
 
 #[derive(Default)]
@@ -75,6 +85,14 @@ struct Function {
 }
 
 impl File {
+    /// About how many bytes its tables take.
+    fn memory(&self) -> u64 {
+        let tables = size_of_val(&self.instructions[..])
+            + size_of_val(&self.frames[..])
+            + size_of_val(&self.traces[..]);
+        tables as u64 + self.texts.memory() + self.sites.memory()
+    }
+
     fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let line = lines.line();
         let rest = line.get(2..).unwrap_or_default();
@@ -232,8 +250,8 @@ impl File {
         Ok(Allocation { size, trace })
     }
 
-    fn reading(self, lines: &Lines<'_>) -> Result<Reading, Error> {
-        let mut tally = Tally::new(&sites::TYPES);
+    fn reading(self, lines: &Lines<'_>, options: &Options) -> Result<Reading, Error> {
+        let mut tally = Tally::new(&sites::TYPES).within(options);
         cut_frames::of_tracers(&mut tally.builder.profile);
         let none = tally.labelled("", "");
         let locations = self.locations(&mut tally);

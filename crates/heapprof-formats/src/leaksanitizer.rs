@@ -49,10 +49,10 @@ fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
     let mut report = Report {
-        tally: Tally::new(&types),
+        tally: Tally::new(&types).within(options),
         open: None,
         stack: Vec::new(),
         not_a_frame: None,

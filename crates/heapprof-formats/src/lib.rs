@@ -39,6 +39,7 @@ mod massif;
 mod memleak;
 mod mprof;
 mod open;
+mod others;
 mod perf_script;
 mod readers;
 mod reading;
@@ -52,6 +53,7 @@ mod symbolized;
 mod tally;
 mod texts;
 mod unpack;
+mod utf16;
 mod valgrind_frame;
 mod writers;
 

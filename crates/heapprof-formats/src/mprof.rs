@@ -64,8 +64,8 @@ const NO_CALLER: u32 = u32::MAX;
 /// A stack: a function and the stack that called it, by number or `NO_CALLER`.
 type Stack = (LocationIndex, u32);
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
-    let mut tally = Tally::new(&[("calls", "count"), ("growth", "bytes")]);
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let mut tally = Tally::new(&[("calls", "count"), ("growth", "bytes")]).within(options);
     let mut calls: Vec<Call> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
     let mut waiting: Vec<(u32, i64)> = Vec::new();

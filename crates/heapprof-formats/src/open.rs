@@ -1,5 +1,6 @@
 //! From a stream to a reading: unpacks, finds the format, reads.
 
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use heapprof_profile::ReadOptions;
@@ -7,12 +8,22 @@ use heapprof_profile::ReadOptions;
 use crate::error::{Error, shortened};
 use crate::format::Format;
 use crate::lines::{LONGEST, Lines};
+use crate::others;
 use crate::readers::{self, BYTE_ORDER_MARK, HEAD, Reader};
 use crate::reading::{Options, Reading};
-use crate::unpack::{self, Limited};
+use crate::unpack::{self, Counted, Limited};
+use crate::utf16::{self, Order, Utf16};
+
+/// How much of a packed file is read on, for its checksum, once its content turned out to be damaged.
+const DRAINED: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip or zstd.
-pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
+pub fn read(input: impl Read, options: &Options) -> Result<Reading, Error> {
+    let count = Cell::new(0);
+    let mut input = Counted {
+        inner: input,
+        count: &count,
+    };
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD, &mut head)?;
     if unpack::is_zstd(&head) {
@@ -21,14 +32,21 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD, &mut plain)?;
         let whole = Cursor::new(plain.clone()).chain(stream);
-        return match is_foreign(&plain, plain.len() == HEAD) {
-            true => read_text(&plain, whole, true, options),
-            false => read_pprof(&plain, whole, options),
+        return match (
+            utf16::order(&plain),
+            is_foreign(&plain, plain.len() == HEAD),
+        ) {
+            (Some(order), _) => read_utf16(order, whole, Some(&count), options),
+            (None, true) => read_text(&plain, whole, Some(&count), options),
+            (None, false) => read_pprof(&plain, whole, options),
         };
     }
     let plain = unpack::plain_head(&head, HEAD);
+    let packed = unpack::is_gzip(&head).then_some(&count);
+    if let Some(order) = utf16::order(&plain) {
+        return read_utf16(order, unpack::plain_stream(head, input)?, packed, options);
+    }
     if is_foreign(&plain, head.len() == HEAD || plain.len() == HEAD) {
-        let packed = unpack::is_gzip(&head);
         let stream = unpack::plain_stream(head, input)?;
         return read_text(&plain, stream, packed, options);
     }
@@ -36,19 +54,33 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Reading, Error> {
     read_pprof(&plain, Cursor::new(head).chain(input), options)
 }
 
+/// Reads text in UTF-16, which is text of a format or of none.
+fn read_utf16(
+    order: Order,
+    stream: impl Read,
+    packed: Option<&Cell<u64>>,
+    options: &Options,
+) -> Result<Reading, Error> {
+    let mut text = Utf16::new(stream, order);
+    let mut head = Vec::new();
+    unpack::read_head(&mut text, HEAD, &mut head)?;
+    let whole = Cursor::new(head.clone()).chain(text);
+    read_text(&head, whole, packed, options)
+}
+
 /// Whether a file that begins with `plain` is of a format here, or may be as there is more of it.
 fn is_foreign(plain: &[u8], has_more: bool) -> bool {
     readers::reader(plain).is_some() || has_more && readers::is_text(plain)
 }
 
-/// Reads a stream that begins with `head`; `packed` if it was packed before.
+/// Reads a stream that begins with `head`; `packed` counts the bytes of its file, if it was packed.
 fn read_text(
     head: &[u8],
     stream: impl Read,
-    packed: bool,
+    packed: Option<&Cell<u64>>,
     options: &Options,
 ) -> Result<Reading, Error> {
-    let limited = Limited::new(stream, options.max_inflated);
+    let limited = Limited::new(stream, options.max_inflated, packed);
     let mut stream = BufReader::with_capacity(128 << 10, limited);
     if head.starts_with(BYTE_ORDER_MARK) {
         let mark = BYTE_ORDER_MARK.len() as u64;
@@ -66,6 +98,8 @@ fn read_text(
     let mut lines = Lines::new(&mut stream);
     let reader = match reader {
         Some(reader) => reader,
+        // What is known to be something else holds no report further on.
+        None if others::known_json(head).is_some() => return Err(unknown(head)),
         None => find(&mut lines)?.ok_or_else(|| unknown(head))?,
     };
     applicable(reader.format, options)?;
@@ -76,10 +110,10 @@ fn read_text(
         line => error.at_line(line),
     });
     // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
-    if packed
+    if packed.is_some()
         && let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading
     {
-        io::copy(&mut stream, &mut io::sink())?;
+        io::copy(&mut stream.take(DRAINED), &mut io::sink())?;
     }
     reading
 }
@@ -95,9 +129,14 @@ fn find(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
 
 /// Reads protobuf, gzipped or plain. `head` is how it begins, plain.
 fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Reading, Error> {
+    if let Some(kind) = others::kind(head).filter(|_| !readers::is_text(head)) {
+        let tried = Vec::new();
+        return Err(Error::Unknown { kind, tried });
+    }
     applicable(Format::Pprof, options)?;
     let options = ReadOptions::default()
         .max_inflated(options.max_inflated)
+        .max_memory(options.max_memory())
         .stacks_as_written(options.stacks_as_written)
         .without_spread(options.as_pprof);
     match heapprof_profile::decode_with(stream, options) {
@@ -125,17 +164,21 @@ fn applicable(format: Format, options: &Options) -> Result<(), Error> {
 
 /// The error that no format knows a text that begins with `head`.
 fn unknown(head: &[u8]) -> Error {
-    match heapprof_profile::decode(head) {
-        Err(error @ heapprof_profile::Error::NotAProfile(_)) => explained(error, head),
-        _ => Error::Unknown {
-            kind: begins_with(head),
-            tried: readers::names(),
+    let kind = others::kind(head);
+    // What is known to be something else was not worth comparing.
+    let is_known = kind.as_ref().is_some_and(|kind| kind != others::ANY_JSON);
+    Error::Unknown {
+        kind: kind.unwrap_or_else(|| begins_with(head)),
+        tried: match is_known {
+            true => Vec::new(),
+            false => readers::names(),
         },
     }
 }
 
 /// How a text begins, for people.
 fn begins_with(text: &[u8]) -> String {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut lines = text.split(|&b| b == b'\n');
     let line = lines.find(|line| !line.trim_ascii().is_empty());
     format!(
@@ -147,19 +190,19 @@ fn begins_with(text: &[u8]) -> String {
 /// An error of the protobuf decoder, about a file that begins with `plain`.
 fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
     use heapprof_profile::Error as Pprof;
-    let is_text = readers::is_text(plain);
-    let kind = match error {
-        Pprof::NotAProfile(kind) => kind,
+    match error {
+        Pprof::NotAProfile(_) if others::kind(plain).is_some() => unknown(plain),
+        Pprof::NotAProfile(kind) => Error::Unknown {
+            kind,
+            tried: match readers::is_text(plain) {
+                true => readers::names(),
+                false => Vec::new(),
+            },
+        },
         // Text whose first bytes pass for a message.
-        Pprof::Wire { .. } | Pprof::Invalid { .. } if is_text => begins_with(plain),
-        Pprof::Io(error) => return error.into(),
-        error => return error.into(),
-    };
-    let tried = match is_text {
-        true => readers::names(),
-        false => Vec::new(),
-    };
-    Error::Unknown { kind, tried }
+        Pprof::Wire { .. } | Pprof::Invalid { .. } if readers::is_text(plain) => unknown(plain),
+        error => error.into(),
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +301,55 @@ mod tests {
                 samples(&reading.profile),
                 samples(&of(text.as_bytes()).profile)
             );
+        }
+    }
+
+    #[test]
+    fn utf_16_is_read_as_utf_8() {
+        let text = "main;größe 96\r\nmain;print 3\r\n".repeat(HEAD / 20);
+        let expected = samples(&of(text.as_bytes()).profile);
+        let units = |text: &str| text.encode_utf16().collect::<Vec<u16>>();
+        for mark in ["", "\u{feff}"] {
+            let units = units(&format!("{mark}{text}"));
+            let le: Vec<u8> = units.iter().flat_map(|u| u.to_le_bytes()).collect();
+            let be: Vec<u8> = units.iter().flat_map(|u| u.to_be_bytes()).collect();
+            for bytes in [le, be] {
+                let reading = of(&bytes);
+                assert_eq!(reading.format, Format::Folded);
+                assert_eq!(samples(&reading.profile), expected);
+                let limit = Options::default().max_inflated(HEAD as u64);
+                let error = read(&bytes[..], &limit).unwrap_err().to_string();
+                assert!(error.starts_with("inflates to more than"), "{error}");
+            }
+        }
+        let json: Vec<u8> = units(r#"{"traceEvents": []}"#)
+            .iter()
+            .flat_map(|u| u.to_le_bytes())
+            .collect();
+        let error = read(&json[..], &Options::default()).unwrap_err();
+        assert!(error.to_string().contains("a trace of Chrome"), "{error}");
+    }
+
+    /// Of a file that is known to be something else no more than the head is looked at.
+    #[test]
+    fn other_files_are_named_at_once() {
+        struct Counted(u64);
+        impl Read for Counted {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                let text = b"{\"ph\":\"X\",\"ts\":1,\"pid\":1},\n";
+                buf.iter_mut()
+                    .enumerate()
+                    .for_each(|(i, b)| *b = text[i % text.len()]);
+                self.0 += buf.len() as u64;
+                Ok(buf.len())
+            }
+        }
+        for begin in ["[\n", "{\"traceEvents\":[\n", "FLR\0"] {
+            let mut rest = Counted(0);
+            let file = Cursor::new(begin).chain(&mut rest);
+            let error = read(file, &Options::default()).unwrap_err();
+            assert!(matches!(error, Error::Unknown { .. }), "{error}");
+            assert!(rest.0 <= 1 << 20, "{begin}: {}", rest.0);
         }
     }
 

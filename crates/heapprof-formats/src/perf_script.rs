@@ -69,7 +69,7 @@ fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let mut file = File {
-        tally: Tally::new(&[("events", "count"), ("bytes", "bytes")]),
+        tally: Tally::new(&[("events", "count"), ("bytes", "bytes")]).within(options),
         block: None,
         frames: Vec::new(),
         ends: Vec::new(),

@@ -123,6 +123,11 @@ impl Options {
         self
     }
 
+    /// About the most bytes of memory that reading may take: as many as may come out of a file, but enough for any small one.
+    pub(crate) fn max_memory(&self) -> u64 {
+        self.max_inflated.max(64 << 20)
+    }
+
     /// With the part to read.
     pub fn part(mut self, part: Option<Part>) -> Self {
         self.part = part;

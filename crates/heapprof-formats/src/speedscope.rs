@@ -76,7 +76,7 @@ impl File {
             .iter()
             .map(|c| (c.name.as_str(), c.unit.as_str()))
             .collect();
-        let mut tally = Tally::new(&types);
+        let mut tally = Tally::new(&types).within(options);
         self.add(
             &mut tally,
             &of_profile,

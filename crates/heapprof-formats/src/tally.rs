@@ -11,6 +11,7 @@ use heapprof_profile::{
 };
 
 use crate::error::Error;
+use crate::reading::Options;
 
 /// The most frames of all stacks together, where a file describes stacks by their parents, a line a frame: its text grows
 /// with the depth, its stacks with its square. Memory must stay in proportion to the text.
@@ -55,7 +56,15 @@ pub(crate) struct Tally {
     lines: Vec<Line>,
     /// The values of a sample that is new.
     nothing: Vec<i64>,
+    /// The most bytes of memory to take, and how many were added since that was looked at.
+    limit: u64,
+    unchecked: usize,
+    /// How long the texts in `seen` are together.
+    seen_bytes: usize,
 }
+
+/// How much is added before the memory is looked at again, in bytes.
+const LOOKED_AT_EVERY: usize = 256 << 10;
 
 impl Tally {
     /// No samples yet, of these types.
@@ -67,6 +76,33 @@ impl Tally {
             seen: HashMap::new(),
             lines: Vec::new(),
             nothing: Vec::new(),
+            limit: u64::MAX,
+            unchecked: 0,
+            seen_bytes: 0,
+        }
+    }
+
+    /// The same, with the memory that may be taken.
+    pub(crate) fn within(mut self, options: &Options) -> Self {
+        self.limit = options.max_memory();
+        self
+    }
+
+    /// Counts what was added, and is an error where that is too much.
+    fn grown(&mut self, bytes: usize) -> Result<(), Error> {
+        self.unchecked += bytes;
+        if self.unchecked < LOOKED_AT_EVERY {
+            return Ok(());
+        }
+        self.unchecked = 0;
+        // The builder has each location, function and mapping as a key, too.
+        let profile = 2 * self.builder.profile.memory();
+        let index = self.index.capacity() * 2 * size_of::<u32>();
+        let seen = self.seen_bytes + self.seen.capacity() * 2 * size_of::<(usize, usize, u32)>();
+        let limit = self.limit;
+        match profile.saturating_add((index + seen) as u64) <= limit {
+            true => Ok(()),
+            false => Err(ProfileError::TooMuchMemory { limit }.into()),
         }
     }
 
@@ -81,6 +117,9 @@ impl Tally {
         }
         let location = make(self)?;
         self.seen.insert(text.into(), location);
+        self.seen_bytes += text.len();
+        // The text, what becomes of it, and its place in tables.
+        self.grown(2 * text.len() + 200)?;
         Ok(location)
     }
 
@@ -181,6 +220,7 @@ impl Tally {
             self.hasher
                 .hash_one((samples.stack(i), samples.label_set(i)))
         });
+        self.grown(size_of_val(stack) + 8 * width + 24)?;
         Ok(sample)
     }
 
@@ -358,6 +398,24 @@ mod tests {
         assert!(mapping.has_inline_frames && mapping.has_line_numbers);
         assert_eq!(profile.lines(&profile.location[leaf.index()])[0].column, 9);
         assert!(profile.lines(&profile.location[root.index()]).len() == 1);
+    }
+
+    /// Many short stacks take far more memory than their text.
+    #[test]
+    fn memory_is_bounded() {
+        let options = Options::default().max_inflated(0);
+        let mut tally = Tally::new(&[("space", "bytes")]).within(&options);
+        let none = tally.labelled("", "");
+        let add = |i: u32| {
+            let text = i.to_string();
+            let location = tally.known(text.as_bytes(), |tally| Ok(tally.named(&text)))?;
+            tally.add(&[location], none, &[1])
+        };
+        let error = (0..2_000_000).map(add).find_map(Result::err).unwrap();
+        let expected =
+            "takes more than 67108864 bytes of memory; if that is right, raise the limit";
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert!(tally.builder.profile.memory() > 8 << 20);
     }
 
     #[test]

@@ -44,6 +44,12 @@ impl Texts {
         (number < self.end.len()).then(|| &self.text[range(&self.end, number)])
     }
 
+    /// About how many bytes they take.
+    pub(crate) fn memory(&self) -> u64 {
+        let index = self.index.capacity() * 2 * size_of::<u32>();
+        (self.text.len() + size_of_val(&self.end[..]) + index) as u64
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.end.len()

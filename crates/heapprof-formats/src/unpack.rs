@@ -1,5 +1,6 @@
 //! Undoes gzip and zstd, and holds the limit on what may come out.
 
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
 use heapprof_profile::Inflate;
@@ -129,35 +130,68 @@ fn damaged(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(Error::Zstd(error.to_string()))
 }
 
-/// Ends a stream with an error where it is longer than `limit`.
-pub(crate) struct Limited<R> {
-    inner: R,
-    limit: u64,
-    left: u64,
+/// Counts the bytes of a file as they are read.
+pub(crate) struct Counted<'a, R> {
+    pub(crate) inner: R,
+    pub(crate) count: &'a Cell<u64>,
 }
 
-impl<R: Read> Limited<R> {
-    pub(crate) fn new(inner: R, limit: u64) -> Self {
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.count.set(self.count.get() + n as u64);
+        Ok(n)
+    }
+}
+
+/// So much of the limit a packed text may be, however small its file is: one part in so many.
+const PART_FOR_ANY: u64 = 16;
+/// Beyond that it may be so many times its file. Texts of tracers are packed to a tenth or a hundredth; what repeats one
+/// line for ever, to one part in twenty thousand.
+const TIMES_ITS_FILE: u64 = 1000;
+
+/// Ends a stream with an error where it is longer than `limit`, or far longer than the file that it comes from.
+pub(crate) struct Limited<'a, R> {
+    inner: R,
+    limit: u64,
+    given: u64,
+    /// How much of a packed file was read.
+    packed: Option<&'a Cell<u64>>,
+}
+
+impl<'a, R: Read> Limited<'a, R> {
+    pub(crate) fn new(inner: R, limit: u64, packed: Option<&'a Cell<u64>>) -> Self {
         Self {
             inner,
             limit,
-            left: limit,
+            given: 0,
+            packed,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let limit = self.limit;
+        if self.given > limit {
+            return Err(heapprof_profile::Error::TooLarge { limit }.into());
+        }
+        let allowed = |packed: &Cell<u64>| packed.get().saturating_mul(TIMES_ITS_FILE);
+        let any = limit / PART_FOR_ANY;
+        match self.packed {
+            Some(packed) if self.given > any.max(allowed(packed)) => Err(Error::TooDense {
+                bytes: any,
+                times: TIMES_ITS_FILE,
+                limit: limit.saturating_mul(PART_FOR_ANY),
+            }),
+            _ => Ok(()),
         }
     }
 }
 
-impl<R: Read> Read for Limited<R> {
+impl<R: Read> Read for Limited<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
-        match self.left.checked_sub(n as u64) {
-            Some(left) => self.left = left,
-            None => {
-                let limit = self.limit;
-                return Err(io::Error::other(heapprof_profile::Error::TooLarge {
-                    limit,
-                }));
-            }
-        }
+        self.given += n as u64;
+        self.check().map_err(io::Error::other)?;
         Ok(n)
     }
 }
@@ -168,5 +202,42 @@ fn retry<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, read};
+
+    /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines, four bytes each.
+    fn empty_lines(text: &[u8], blocks: usize) -> Vec<u8> {
+        let header = |kind: u32, size: usize, last: bool| {
+            let header = u32::from(last) | kind << 1 | (size as u32) << 3;
+            header.to_le_bytes()[..3].to_vec()
+        };
+        let mut frame = [ZSTD, &[0, 7 << 3], &header(0, text.len(), false), text].concat();
+        for block in 1..=blocks {
+            frame.extend(header(1, 128 << 10, block == blocks));
+            frame.push(b'\n');
+        }
+        frame
+    }
+
+    /// 182 KB of such blocks took 12 s.
+    #[test]
+    fn text_that_is_packed_too_well_ends_early() {
+        let file = empty_lines(b"v 10400 3\nX ./app\n", 64);
+        let options = |limit: u64| Options::default().max_inflated(limit);
+        let error = read(&file[..], &options(16 << 20)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "inflates to more than 1048576 bytes and 1000 times its own size, which costs much time; if that is right, \
+             raise the limit with --max-inflated 268435456"
+        );
+        assert!(read(&file[..], &options(268_435_456)).is_ok());
+        // Text that is not packed has the whole limit.
+        let plain = [&b"v 10400 3\n"[..], &vec![b'\n'; 8 << 20]].concat();
+        assert!(read(&plain[..], &options(16 << 20)).is_ok());
     }
 }

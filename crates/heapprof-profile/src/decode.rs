@@ -18,6 +18,11 @@ use crate::strings::StringId;
 use crate::wire::{Fields, Stream, Value};
 pub(crate) use samples::{SAMPLED, VARIANCE};
 
+/// How much is read before the memory is added up again, in bytes.
+const ADDED_UP_EVERY: u64 = 256 << 10;
+/// What is longer is looked at before it is read.
+const LONG: usize = 256 << 10;
+
 /// The most sample types: real profiles have up to a dozen, and everything is computed for each.
 const MOST_TYPES: usize = 1024;
 
@@ -27,6 +32,8 @@ const MOST_TYPES: usize = 1024;
 pub struct ReadOptions {
     /// The most bytes a file may inflate to. A gzip bomb ends here.
     pub max_inflated: u64,
+    /// About the most bytes of memory that reading it may take. Of some files a byte becomes sixteen.
+    pub max_memory: u64,
     /// Keep stacks as they are written until somebody asks: for who only passes the profile on. Who asks pays for both.
     pub stacks_as_written: bool,
     /// Leave what samples say beside pprof's fields, as pprof does.
@@ -34,10 +41,11 @@ pub struct ReadOptions {
 }
 
 impl Default for ReadOptions {
-    /// 4 GiB: thirty times the largest profile we have met.
+    /// 4 GiB each: thirty times the largest profile we have met.
     fn default() -> Self {
         Self {
             max_inflated: 4 << 30,
+            max_memory: 4 << 30,
             stacks_as_written: false,
             without_spread: false,
         }
@@ -57,6 +65,12 @@ impl ReadOptions {
         self
     }
 
+    /// With another limit for the memory that reading may take, in bytes.
+    pub fn max_memory(mut self, bytes: u64) -> Self {
+        self.max_memory = bytes;
+        self
+    }
+
     /// With another limit for the inflated size, in bytes.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = bytes;
@@ -71,7 +85,12 @@ pub fn decode(reader: impl Read) -> Result<Profile, Error> {
 
 /// Reads a profile, gzipped or plain.
 pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, Error> {
-    let mut stream = Stream::new(Inflate::new(reader)?, options.max_inflated);
+    let mut stream = Stream::new(
+        Inflate::new(reader)?,
+        options.max_inflated,
+        options.max_memory,
+    );
+    let mut add_up_at = ADDED_UP_EVERY;
     let mut decoder = Decoder::default();
     if options.stacks_as_written {
         decoder.samples = samples::RawSamples::keeping_bytes();
@@ -80,8 +99,16 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
     let result = loop {
         match stream.next() {
             Ok(Some((field, value, offset))) => {
-                if let Err(error) = decoder.field(field, value, offset) {
+                let fits = decoder.fits(field, value, options.max_memory);
+                if let Err(error) = fits.and_then(|()| decoder.field(field, value, offset)) {
                     break Err(error);
+                }
+                if stream.offset() >= add_up_at {
+                    add_up_at = stream.offset() + ADDED_UP_EVERY;
+                    match options.max_memory.checked_sub(decoder.memory()) {
+                        Some(room) => stream.room = room,
+                        None => break Err(too_much_memory(options.max_memory)),
+                    }
                 }
             }
             Ok(None) => break Ok(()),
@@ -102,6 +129,10 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
         },
         Err(error) => Err(error),
     }
+}
+
+fn too_much_memory(limit: u64) -> Error {
+    Error::TooMuchMemory { limit }
 }
 
 /// A type and unit as numbers in the string table.
@@ -131,6 +162,43 @@ struct Decoder {
 }
 
 impl Decoder {
+    /// About how many bytes of memory it takes.
+    fn memory(&self) -> u64 {
+        let comment = self.comment.len() * (size_of::<u64>() + size_of::<StringId>());
+        comment as u64 + self.samples.memory() + self.tables.memory()
+    }
+
+    /// Whether a long value fits in memory once it is read, whatever it holds, beside the buffer that it is in.
+    #[inline]
+    fn fits(&self, field: u32, value: Value<'_>, limit: u64) -> Result<(), Error> {
+        match value {
+            Value::Bytes(bytes) if bytes.len() >= LONG => self.long_fits(field, bytes, limit),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn long_fits(&self, field: u32, bytes: &[u8], limit: u64) -> Result<(), Error> {
+        // What a byte may become: a label, a line and a number of a comment are a few each.
+        let times = match field {
+            2 => 48,
+            4 => 16,
+            6 if str::from_utf8(bytes).is_ok() => 1,
+            // Each byte that is no text takes three, here and in the table.
+            6 => 6,
+            13 => 12,
+            _ => 0,
+        };
+        let length = bytes.len() as u64;
+        let all = length
+            .saturating_mul(1 + times)
+            .saturating_add(self.memory());
+        match all <= limit {
+            true => Ok(()),
+            false => Err(too_much_memory(limit)),
+        }
+    }
+
     fn field(&mut self, field: u32, value: Value<'_>, offset: u64) -> Result<(), Error> {
         // An empty message around the field, for its error texts.
         let whole = Fields::new(&[], offset, Object::Profile);
@@ -259,29 +327,8 @@ fn resolved(
 
 /// What a file that is no profile is, by its first bytes.
 fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
-    let known: [(&[u8], &str); 10] = [
-        (
-            b"PERFILE2",
-            "is data of perf record; make text of it first: perf script -i FILE > out.txt",
-        ),
-        (b"\x1f\x8b", "is gzipped twice; unpack it once"),
-        (b"\x7fELF", "is a program or library (ELF)"),
-        (b"PK\x03\x04", "is a zip archive; unpack it first"),
-        (
-            b"\x28\xb5\x2f\xfd",
-            "is zstd-compressed; unpack it with zstd -d first",
-        ),
-        (b"BZh", "is bzip2-compressed; unpack it first"),
-        (b"\xfd7zXZ", "is xz-compressed; unpack it first"),
-        (
-            b"SQLite format 3",
-            "is a SQLite database; name it with --db, and a profile in it by its name",
-        ),
-        (b"<", "is a web page or XML, perhaps an error page"),
-        (b"{", "is JSON"),
-    ];
-    if let Some((_, what)) = known.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return Some((*what).to_string());
+    if head.starts_with(b"\x1f\x8b") {
+        return Some("is gzipped twice; unpack it once".to_string());
     }
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,

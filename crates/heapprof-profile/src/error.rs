@@ -34,6 +34,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// More memory than the caller allows.
+    #[error(
+        "takes more than {limit} bytes of memory; if that is right, raise the limit with --max-inflated"
+    )]
+    TooMuchMemory {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The protobuf layer is damaged.
     #[error("malformed {object}, at byte {offset} of the profile: {defect}{hint}")]
     Wire {

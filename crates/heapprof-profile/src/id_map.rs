@@ -3,6 +3,8 @@
 use foldhash::HashMap;
 use foldhash::HashMapExt;
 
+use crate::parts::hashed;
+
 const NONE: u32 = u32::MAX;
 
 #[derive(Default)]
@@ -47,6 +49,12 @@ impl IdMap {
     /// How many ids there are when they are 1, 2, 3, ... in this order, as most writers number.
     pub(crate) fn counted(&self) -> Option<u32> {
         (!self.uneven).then_some(self.len)
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        let dense = size_of_val(&self.dense[..]) as u64;
+        dense + hashed::<(u64, u32)>(self.sparse.capacity())
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<u32> {

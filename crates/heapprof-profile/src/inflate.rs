@@ -70,6 +70,11 @@ impl<R: Read> Inflate<R> {
         &self.head
     }
 
+    /// Whether there is a gzip layer; a plain file has no checksum.
+    pub(crate) fn is_gzipped(&self) -> bool {
+        self.head.starts_with(&[0x1f, 0x8b])
+    }
+
     /// Fills some of `buf`; 0 bytes are the end.
     pub(crate) fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         loop {

@@ -219,6 +219,12 @@ impl Samples {
         self.stacks.frames()
     }
 
+    /// How many bytes of memory they take.
+    fn memory(&self) -> u64 {
+        let stacks = self.frames() * size_of::<LocationIndex>() + self.len() * size_of::<usize>();
+        (stacks + size_of_val(&self.value[..]) + size_of_val(&self.label_set[..])) as u64
+    }
+
     /// Adds a sample.
     ///
     /// # Panics
@@ -411,6 +417,15 @@ fn set<'a>(label: &'a [Label], end: &[usize], id: u32) -> &'a [Label] {
 }
 
 impl Profile {
+    /// About how many bytes of memory its samples, its tables and its texts take.
+    pub fn memory(&self) -> u64 {
+        let tables = size_of_val(&self.mapping[..])
+            + size_of_val(&self.location[..])
+            + size_of_val(&self.line[..])
+            + size_of_val(&self.function[..]);
+        tables as u64 + self.samples.memory() + self.strings.memory()
+    }
+
     /// The text behind `id`.
     pub fn text(&self, id: StringId) -> &str {
         self.strings.get(id)

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::parts::range;
+use crate::parts::{hashed, range};
 
 /// A text of one [`StringTable`]. Equal ids of the same table mean equal texts, and the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,6 +84,12 @@ impl StringTable {
     /// How many texts there are, the empty one included.
     pub fn len(&self) -> usize {
         self.end.len()
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        let texts = self.text.len() + size_of_val(&self.end[..]);
+        texts as u64 + hashed::<u32>(self.index.capacity())
     }
 
     /// Never true: the empty text is always there.

@@ -309,15 +309,21 @@ pub(crate) struct Stream<R: Read> {
     /// Where `buf` begins in the profile.
     base: u64,
     limit: u64,
+    max_memory: u64,
+    /// How much of that is left beside what was read. Half of it is for this buffer, as what is in it will be kept.
+    pub(crate) room: u64,
     head: Vec<u8>,
 }
 
 /// How much of the beginning tells what a file is.
 const HEAD: usize = 64;
 const CHUNK: usize = 128 << 10;
+/// How much is read on for the checksum at the end, once the content turned out to be damaged.
+const DRAINED: u64 = 256 << 20;
 
 impl<R: Read> Stream<R> {
-    pub(crate) fn new(input: Inflate<R>, limit: u64) -> Self {
+    /// A file that may inflate to `limit` bytes, and take so much memory.
+    pub(crate) fn new(input: Inflate<R>, limit: u64, max_memory: u64) -> Self {
         Self {
             input,
             buf: vec![0; CHUNK],
@@ -325,6 +331,8 @@ impl<R: Read> Stream<R> {
             end: 0,
             base: 0,
             limit,
+            max_memory,
+            room: max_memory,
             head: Vec::new(),
         }
     }
@@ -338,11 +346,12 @@ impl<R: Read> Stream<R> {
         (self.input.head(), &self.head)
     }
 
-    /// Reads to the end and throws it away, for what the layer below has to say.
+    /// Reads on and throws it away, for what the layer below has to say, if there is one.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let mut rest = self.base + self.end as u64;
+        let end = rest.saturating_add(DRAINED).min(self.limit);
         let mut scratch = vec![0; CHUNK];
-        while rest <= self.limit {
+        while rest <= end && self.input.is_gzipped() {
             match self.input.fill(&mut scratch)? {
                 0 => break,
                 n => rest += n as u64,
@@ -362,7 +371,16 @@ impl<R: Read> Stream<R> {
                 self.pos = 0;
             }
             if self.end == self.buf.len() {
-                self.buf.resize(self.buf.len() * 2, 0);
+                // No more than is asked for: a long text is then there once, and not up to twice.
+                let size = self.buf.len() * 2;
+                let size = size.min(want).max(self.buf.len() + CHUNK);
+                if size as u64 > self.room / 2 {
+                    return Err(Error::TooMuchMemory {
+                        limit: self.max_memory,
+                    });
+                }
+                self.buf.reserve_exact(size - self.buf.len());
+                self.buf.resize(size, 0);
             }
             let n = self.input.fill(&mut self.buf[self.end..])?;
             if n == 0 {

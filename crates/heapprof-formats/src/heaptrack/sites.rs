@@ -79,6 +79,15 @@ impl Site {
 }
 
 impl Sites {
+    /// About how many bytes they take.
+    pub(super) fn memory(&self) -> u64 {
+        let sites = size_of_val(&self.definition[..])
+            + size_of_val(&self.site[..])
+            + size_of_val(&self.of_trace[..])
+            + self.pointer.capacity() * 2 * size_of::<(u64, (i64, u32))>();
+        sites as u64
+    }
+
     /// How many allocations the file has defined.
     pub(super) fn definitions(&self) -> usize {
         self.definition.len()

@@ -10,8 +10,8 @@ use super::stand_in::StandIns;
 use crate::error::{Error, Object};
 use crate::model::spread::{MOST_SAMPLED, is_variance};
 use crate::model::stacks::Written;
-use crate::model::{LabelSetIndex, LocationIndex, Samples};
-use crate::parts::range;
+use crate::model::{Label, LabelSetIndex, LocationIndex, Samples};
+use crate::parts::{hashed, range};
 use crate::wire::{Fields, Value};
 
 /// The fields that pprof does not know: see docs/formats/spread.md.
@@ -40,6 +40,8 @@ pub(super) struct RawSamples {
     pub(super) written: Option<Written>,
     /// Distinct label sets with the sample that first had each; 0 is the empty one.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
+    /// How many labels these have.
+    labels: usize,
     /// Finds a label set by the bytes it was encoded as.
     label_bytes: Vec<u8>,
     label_end: Vec<usize>,
@@ -64,6 +66,30 @@ impl RawSamples {
 
     pub(super) fn is_empty(&self) -> bool {
         self.end.is_empty()
+    }
+
+    /// About how many bytes all of it takes, and what it becomes once references are resolved.
+    pub(super) fn memory(&self) -> u64 {
+        /// A list of a few labels has room for four, and the allocator's words.
+        const LIST: usize = 4 * size_of::<RawLabel>() + 16;
+        let samples = size_of_val(&self.samples.value[..])
+            + size_of_val(&self.samples.label_set[..])
+            + size_of_val(&self.end[..]);
+        let stacks = match &self.written {
+            // Whoever asks for frames has both.
+            Some(_) => self.end.last().copied().unwrap_or(0) * size_of::<LocationIndex>(),
+            None => size_of_val(&self.stacks[..]),
+        };
+        let written = self.written.as_ref().map_or(0, Written::memory);
+        let labels = self.label_sets.len() * (size_of::<(Vec<RawLabel>, usize)>() + LIST)
+            + self.labels * (2 * size_of::<RawLabel>() + size_of::<Label>())
+            + self.label_bytes.len()
+            + size_of_val(&self.label_end[..])
+            + self.scratch.len();
+        (samples + stacks + labels) as u64
+            + written
+            + hashed::<u32>(self.label_index.capacity())
+            + self.locations.memory()
     }
 
     /// Reads one sample, whose body begins at `offset` of the profile.
@@ -123,6 +149,15 @@ impl RawSamples {
             }
         }
         let values = self.samples.value.len() - first_value;
+        if values == 0 {
+            // Every profile has a sample type. Such samples take two bytes of the file, and far more of memory.
+            return Err(Error::Invalid {
+                offset: Some(offset),
+                object: Object::Sample(number),
+                defect: "has no values".to_string(),
+                hint: "",
+            });
+        }
         if number == 1 {
             self.samples.width = values;
         } else if values != self.samples.width {
@@ -191,6 +226,7 @@ impl RawSamples {
         if self.label_sets.is_empty() {
             self.label_sets.push((Vec::new(), 0));
         }
+        self.labels += labels.len();
         self.label_sets.push((labels, sample));
         let id = self.label_end.len() as u32;
         self.label_bytes.extend_from_slice(&self.scratch);

@@ -2,6 +2,8 @@
 
 use foldhash::HashMap;
 
+use crate::parts::hashed;
+
 /// Ids from here on are stood in for by numbers of our own.
 const HUGE: u64 = 1 << 31;
 
@@ -37,6 +39,12 @@ impl StandIns {
             Some(at) => self.huge[at as usize],
             None => u64::from(stand_in),
         }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn memory(&self) -> u64 {
+        let huge = size_of_val(&self.huge[..]) as u64;
+        huge + hashed::<(u64, u32)>(self.index.capacity())
     }
 
     /// Whether each id stands for itself.

@@ -3,7 +3,7 @@
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};
 use crate::id_map::IdMap;
-use crate::model::{FunctionIndex, Line, Location, MappingIndex};
+use crate::model::{Function, FunctionIndex, Line, Location, Mapping, MappingIndex};
 use crate::strings::{StringId, StringTable};
 use crate::wire::Fields;
 
@@ -85,6 +85,26 @@ fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(
 }
 
 impl RawTables {
+    /// About how many bytes all of it takes, and what it becomes once references are resolved.
+    pub(super) fn memory(&self) -> u64 {
+        let tables = self.mapping.len() * (size_of::<RawMapping>() + size_of::<Mapping>())
+            + self.function.len() * (size_of::<RawFunction>() + size_of::<Function>())
+            + size_of_val(&self.location[..])
+            + size_of_val(&self.location_offset[..])
+            + size_of_val(&self.line[..])
+            + size_of_val(&self.string_id[..]);
+        let ids = [
+            &self.mapping_index,
+            &self.location_index,
+            &self.function_index,
+        ];
+        tables as u64
+            + ids.iter().map(|ids| ids.memory()).sum::<u64>()
+            + self.mappings.memory()
+            + self.functions.memory()
+            + self.strings.memory()
+    }
+
     pub(super) fn strings_seen(&self) -> usize {
         self.string_id.len()
     }

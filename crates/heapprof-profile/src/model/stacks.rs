@@ -125,6 +125,11 @@ impl Written {
         self.bytes.is_empty() || self.largest < count
     }
 
+    /// How many bytes it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.bytes.len() + size_of_val(&self.end[..])) as u64
+    }
+
     /// The ids of stack `i`.
     pub(crate) fn get(&self, i: usize) -> &[u8] {
         &self.bytes[range(&self.end, i)]

@@ -1,0 +1,393 @@
+//! What a file is that is no profile, and what to do with it: known by its first bytes, for the error that says so.
+//!
+//! No profile of protobuf begins like any of these: the bytes that they begin with are numbers of fields that profiles
+//! do not have, or have in another form.
+
+mod json;
+
+pub(crate) use json::ANY as ANY_JSON;
+
+/// What people do who have JSON or other data that speedscope opens.
+const SPEEDSCOPE: &str =
+    "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
+
+/// What a file is whose plain bytes begin with `head`. None where nobody knows.
+pub(crate) fn kind(head: &[u8]) -> Option<String> {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let known = MAGICS
+        .iter()
+        .find(|(at, magic, _)| head.get(*at..).is_some_and(|h| h.starts_with(magic)))
+        .map(|(_, _, what)| (*what).to_string());
+    known
+        .or_else(|| elf(head).map(str::to_string))
+        .or_else(|| cpu_profile(head).map(str::to_string))
+        .or_else(|| is_tar(head).then(|| "is a tar archive; unpack it first: tar -xf FILE".into()))
+        .or_else(|| json::kind(text))
+        .or_else(|| written(text).map(str::to_string))
+}
+
+/// What JSON is that begins with `head`; none where it is of no kind that is known.
+pub(crate) fn known_json(head: &[u8]) -> Option<String> {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    json::kind(text).filter(|kind| kind != ANY_JSON)
+}
+
+/// Where the bytes stand, the bytes, and what the file is. The first one that fits is it.
+const MAGICS: &[(usize, &[u8], &str)] = &[
+    // Profilers.
+    (
+        0,
+        b"PERFILE2",
+        "is data of perf record; make text of it first: perf script -i FILE > out.txt",
+    ),
+    (
+        0,
+        b"2ELIFREP",
+        "is data of perf record, of a machine of the other byte order; make text of it there: perf script -i FILE > out.txt",
+    ),
+    (
+        0,
+        b"FLR\0",
+        "is a recording of Java's Flight Recorder (JFR); make folded stacks of it by async-profiler's jfrconv: \
+         jfrconv --alloc --total -o collapsed FILE out.txt",
+    ),
+    (
+        0,
+        b"JAVA PROFILE 1.0.",
+        "is a heap dump of Java (hprof), which has objects but not where they were allocated; \
+         Eclipse MAT and VisualVM read it",
+    ),
+    (
+        0,
+        b"memray\0",
+        "is a capture of memray; memray's own reports read it: memray stats FILE",
+    ),
+    (
+        0,
+        b"Nettrace",
+        "is a trace of .NET; make JSON of speedscope of it first: dotnet-trace convert --format Speedscope FILE",
+    ),
+    (
+        4,
+        b"!FastSerialization.1",
+        "is a heap dump of .NET (.gcdump) or an old trace (.netperf), which has objects but not where they were \
+         allocated; dotnet-gcdump report FILE reads it",
+    ),
+    (
+        0,
+        b"\x04\x08{",
+        "is an object of Ruby (Marshal), as stackprof writes it; make JSON of speedscope of it first: \
+         stackprof --speedscope FILE > out.json",
+    ),
+    (
+        0,
+        b"rbspy0",
+        "is a recording of rbspy; make JSON of speedscope of it first: rbspy report -i FILE -f speedscope -o out.json",
+    ),
+    (
+        0,
+        b"\x17\x08Dtracing",
+        "is data of trace-cmd; trace-cmd report FILE reads it",
+    ),
+    (
+        0,
+        b"MDMP",
+        "is a minidump of Windows, which has memory but not where it was allocated; WinDbg reads it",
+    ),
+    (
+        0,
+        b"bplist00",
+        "is a binary property list, such as a memgraph of macOS; malloc_history -callTree FILE reads that",
+    ),
+    // Packed files.
+    (0, b"\x1f\x8b", "is gzipped twice; unpack it once"),
+    (
+        0,
+        b"PK\x03\x04",
+        "is a zip archive (or a jar); unpack it first: unzip FILE",
+    ),
+    (0, b"PK\x05\x06", "is an empty zip archive"),
+    (
+        0,
+        b"\x28\xb5\x2f\xfd",
+        "is zstd-compressed; unpack it with zstd -d first",
+    ),
+    (
+        0,
+        b"BZh",
+        "is bzip2-compressed; unpack it first: bzip2 -d FILE",
+    ),
+    (
+        0,
+        b"\xfd7zXZ\0",
+        "is xz-compressed; unpack it first: xz -d FILE",
+    ),
+    (
+        0,
+        b"\x04\x22\x4d\x18",
+        "is lz4-compressed, as captures of memray may be; unpack it first: lz4 -d FILE",
+    ),
+    (
+        0,
+        b"\x02\x21\x4c\x18",
+        "is lz4-compressed; unpack it first: lz4 -d FILE",
+    ),
+    (
+        0,
+        b"7z\xbc\xaf\x27\x1c",
+        "is a 7z archive; unpack it first: 7z x FILE",
+    ),
+    (
+        0,
+        b"Rar!\x1a\x07",
+        "is a rar archive; unpack it first: unrar x FILE",
+    ),
+    (
+        0,
+        b"LZIP",
+        "is lzip-compressed; unpack it first: lzip -d FILE",
+    ),
+    (
+        0,
+        b"\x1f\x9d",
+        "is packed by compress; unpack it first: uncompress FILE",
+    ),
+    (
+        0,
+        b"\xff\x06\0\0sNaPpY",
+        "is packed by snappy; unpack it first",
+    ),
+    // Pickles of Python, from version 2 of the protocol on, with what they begin with.
+    (0, b"\x80\x02}", PICKLE),
+    (0, b"\x80\x02]", PICKLE),
+    (0, b"\x80\x02(", PICKLE),
+    (0, b"\x80\x02c", PICKLE),
+    (0, b"\x80\x03}", PICKLE),
+    (0, b"\x80\x03]", PICKLE),
+    (0, b"\x80\x03(", PICKLE),
+    (0, b"\x80\x03c", PICKLE),
+    (0, b"\x80\x04\x95", PICKLE),
+    (0, b"\x80\x05\x95", PICKLE),
+    // What cProfile writes by marshal: a dictionary, whose first key is a tuple of three.
+    (0, b"\xfb)\x03", CPROFILE),
+    (0, b"\xfb\xa9\x03", CPROFILE),
+    (0, b"{)\x03", CPROFILE),
+    (0, b"{\xa9\x03", CPROFILE),
+    // Others.
+    (
+        0,
+        b"SQLite format 3\0",
+        "is a SQLite database; name it with --db, and a profile in it by its name",
+    ),
+    (0, b"MZ", "is a program or library of Windows"),
+    (
+        0,
+        b"\xcf\xfa\xed\xfe",
+        "is a program or library of macOS (Mach-O)",
+    ),
+    (
+        0,
+        b"\xce\xfa\xed\xfe",
+        "is a program or library of macOS (Mach-O)",
+    ),
+    (
+        0,
+        b"\xca\xfe\xba\xbe",
+        "is a class of Java, or a program of macOS (Mach-O)",
+    ),
+    (0, b"!<arch>\n", "is a static library or another ar archive"),
+    (
+        0,
+        b"%PDF-",
+        "is a PDF; name the profile that it was made of",
+    ),
+    (0, b"\x89PNG\r\n\x1a\n", PICTURE),
+    (0, b"\xff\xd8\xff", PICTURE),
+    (0, b"GIF8", PICTURE),
+    (
+        0,
+        b"\xff\xfe\0\0",
+        "is text in UTF-32; make UTF-8 of it first: iconv -f UTF-32 -t UTF-8 FILE > out.txt",
+    ),
+    (
+        0,
+        b"\0\0\xfe\xff",
+        "is text in UTF-32; make UTF-8 of it first: iconv -f UTF-32 -t UTF-8 FILE > out.txt",
+    ),
+];
+
+const PICKLE: &str = "is a pickle of Python, such as a snapshot of tracemalloc; \
+    print its stacks in Python, a line each: main;f BYTES";
+const CPROFILE: &str = "is a profile of Python's cProfile, which has times of functions, without stacks; \
+    python -m pstats FILE reads it";
+const PICTURE: &str = "is a picture; name the profile that it was made of";
+
+/// ELF files by their type.
+fn elf(head: &[u8]) -> Option<&'static str> {
+    let [0x7f, b'E', b'L', b'F', _class, order, ..] = head else {
+        return None;
+    };
+    let r#type: Option<[u8; 2]> = head.get(16..18).and_then(|bytes| bytes.try_into().ok());
+    let r#type = r#type.map(|bytes| match order {
+        2 => u16::from_be_bytes(bytes),
+        _ => u16::from_le_bytes(bytes),
+    });
+    Some(match r#type {
+        Some(1) => "is an object file (ELF)",
+        Some(4) => {
+            "is a core file (ELF), which has memory but not where it was allocated; \
+             record a run of its program: heapprof record PROGRAM"
+        }
+        _ => "is a program or library (ELF); to profile a program, run it: heapprof record PROGRAM",
+    })
+}
+
+/// The header of gperftools' CPU profiles: words 0, 3 (so many follow), 0 (version), period in microseconds, 0. Words are of the
+/// program's size and byte order.
+fn cpu_profile(head: &[u8]) -> Option<&'static str> {
+    fn words<const SIZE: usize>(head: &[u8], of: fn([u8; SIZE]) -> u64) -> Option<[u64; 5]> {
+        let (words, _) = head.get(..5 * SIZE)?.as_chunks();
+        let words: Vec<u64> = words.iter().map(|&bytes| of(bytes)).collect();
+        words.try_into().ok()
+    }
+    let headers = [
+        words::<8>(head, u64::from_le_bytes),
+        words::<8>(head, u64::from_be_bytes),
+        words::<4>(head, |bytes| u32::from_le_bytes(bytes).into()),
+        words::<4>(head, |bytes| u32::from_be_bytes(bytes).into()),
+    ];
+    // A sample a microsecond at most, one in 1000 seconds at least.
+    let is_header = |words: &[u64; 5]| matches!(words, [0, 3, 0, 1..=1_000_000_000, 0]);
+    let found = headers.iter().flatten().any(is_header);
+    found.then_some(
+        "is a CPU profile of gperftools; make one of pprof of it first, with its program: pprof -proto -output out.pb.gz PROGRAM FILE",
+    )
+}
+
+/// Archives of any age have a sum of their header's bytes, with blanks where the sum stands.
+fn is_tar(head: &[u8]) -> bool {
+    let Some(header) = head.get(..512) else {
+        return false;
+    };
+    let digits = header[148..156].trim_ascii().split(|&b| b == 0).next();
+    let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
+    let said = digits.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok());
+    let rest = header[..148].iter().chain(&header[156..]);
+    let sum = rest.map(|&b| u32::from(b)).sum::<u32>() + 8 * u32::from(b' ');
+    header[0] != 0 && (said == Some(sum) || header[257..].starts_with(b"ustar"))
+}
+
+/// Text that is known by how it begins.
+fn written(head: &[u8]) -> Option<&'static str> {
+    let text = head.trim_ascii_start();
+    let first = text.split(|&b| b == b'\n').next().unwrap_or_default();
+    let has = |what: &[u8]| memchr::memmem::find(text, what).is_some();
+    let go = first.strip_prefix(b"go");
+    if go.is_some_and(|rest| rest.ends_with(b" heap dump")) {
+        return Some(
+            "is a heap dump of Go (debug.WriteHeapDump), which has objects but not where they were allocated; \
+             write a profile instead: pprof.WriteHeapProfile, or /debug/pprof/heap",
+        );
+    }
+    if go.is_some_and(|rest| {
+        rest.starts_with(b" 1.") && memchr::memmem::find(rest, b" trace\0").is_some()
+    }) {
+        return Some("is an execution trace of Go; go tool trace FILE reads it");
+    }
+    if text.starts_with(b"# callgrind format") || text.starts_with(b"version: 1\ncreator: ") {
+        return Some(
+            "is a profile of callgrind, which heapprof writes but does not read; Valgrind's --xtree-memory \
+             writes what heapprof reads into a file whose name ends in .ms",
+        );
+    }
+    match text.starts_with(b"<") {
+        true if has(b"<svg") && !has(b"<html") => {
+            Some("is an SVG picture, perhaps a flame graph; name the profile that it was made of")
+        }
+        true => Some("is a web page or XML, perhaps an error page"),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn magics_are_no_profile() {
+        for (at, magic, what) in MAGICS {
+            let head = [&vec![0x14; *at][..], magic].concat();
+            assert!(heapprof_profile::decode(&head[..]).is_err(), "{what}");
+            assert_eq!(kind(&head).as_deref(), Some(*what));
+            assert!(what.starts_with("is ") && !what.contains('\n'), "{what}");
+        }
+    }
+
+    #[test]
+    fn words_of_cpu_profiles() {
+        let words = |period: u64| [0, 3, 0, period, 0];
+        let le8 = |p| {
+            words(p)
+                .iter()
+                .flat_map(|w| w.to_le_bytes())
+                .collect::<Vec<u8>>()
+        };
+        let be8 = |p| {
+            words(p)
+                .iter()
+                .flat_map(|w| w.to_be_bytes())
+                .collect::<Vec<u8>>()
+        };
+        let le4 = |p| {
+            words(p)
+                .iter()
+                .flat_map(|&w| (w as u32).to_le_bytes())
+                .collect::<Vec<u8>>()
+        };
+        let be4 = |p| {
+            words(p)
+                .iter()
+                .flat_map(|&w| (w as u32).to_be_bytes())
+                .collect::<Vec<u8>>()
+        };
+        for bytes in [le8(10_000), be8(10_000), le4(10_000), be4(10_000)] {
+            assert!(cpu_profile(&bytes).is_some(), "{bytes:?}");
+            assert!(cpu_profile(&bytes[..bytes.len() - 1]).is_none());
+        }
+        assert!(cpu_profile(&le8(0)).is_none());
+        assert!(cpu_profile(&[0; 40]).is_none());
+    }
+
+    #[test]
+    fn archives_of_any_age() {
+        let mut header = vec![0; 512];
+        header[..7].copy_from_slice(b"heap.pb");
+        let sum: u32 = header.iter().map(|&b: &u8| u32::from(b)).sum::<u32>() + 8 * 32;
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        assert!(is_tar(&header));
+        header[0] = b'j';
+        assert!(!is_tar(&header));
+        header[257..262].copy_from_slice(b"ustar");
+        assert!(is_tar(&header));
+        assert!(!is_tar(&[0; 512]) && !is_tar(&header[..300]));
+    }
+
+    #[test]
+    fn files_of_elf() {
+        let of = |order: u8, r#type: [u8; 2]| {
+            let mut head = vec![0x7f, b'E', b'L', b'F', 2, order];
+            head.resize(16, 0);
+            head.extend(r#type);
+            kind(&head).unwrap()
+        };
+        assert!(of(1, [4, 0]).starts_with("is a core file"));
+        assert!(of(2, [0, 4]).starts_with("is a core file"));
+        assert!(of(1, [3, 0]).starts_with("is a program or library"));
+        assert!(of(1, [1, 0]).starts_with("is an object file"));
+        assert!(
+            kind(b"\x7fELF\x02\x01")
+                .unwrap()
+                .starts_with("is a program")
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! JSON of other tools, known by names that stand in its first bytes: nothing is parsed, and no more is looked at.
+
+use super::SPEEDSCOPE;
+
+/// What JSON is of which nobody knows more.
+pub(crate) const ANY: &str = "is JSON";
+
+/// What people do with it.
+enum Then {
+    Speedscope,
+    Else(&'static str),
+}
+use Then::{Else, Speedscope};
+
+/// Names that all stand in the file, what it is, and what to do. The first row that fits is it.
+const KINDS: &[(&[&str], &str, Then)] = &[
+    (
+        &["snapshot", "node_fields"],
+        "a heap snapshot of V8 (.heapsnapshot), which has objects but not where they were allocated",
+        Else("the memory panel of Chrome's developer tools reads it"),
+    ),
+    (
+        &["head", "callFrame", "selfSize"],
+        "a heap profile of V8 (.heapprofile)",
+        Speedscope,
+    ),
+    (
+        &["nodes", "callFrame"],
+        "a CPU profile of V8 (.cpuprofile)",
+        Speedscope,
+    ),
+    (
+        &["head", "functionName", "hitCount"],
+        "a CPU profile of V8 (.cpuprofile)",
+        Speedscope,
+    ),
+    (
+        &["meta", "preprocessedProfileVersion"],
+        "a profile of Firefox's profiler, as samply writes it",
+        Speedscope,
+    ),
+    (
+        &["meta", "libs", "processType"],
+        "a profile of Firefox's profiler",
+        Speedscope,
+    ),
+    (&["traceEvents"], "a trace of Chrome's format", Speedscope),
+    (
+        &["ph", "ts", "pid"],
+        "a trace of Chrome's format",
+        Speedscope,
+    ),
+    (
+        &["ph", "cat", "pid"],
+        "a trace of Chrome's format",
+        Speedscope,
+    ),
+    (
+        &["version", "mode", "interval", "gc_samples"],
+        "a profile of stackprof",
+        Else("make JSON of speedscope of the dump: stackprof --speedscope DUMP > out.json"),
+    ),
+    (
+        &["total_num_allocations", "total_bytes_allocated"],
+        "statistics of memray, without stacks",
+        Else("memray's own reports read its capture: memray tree CAPTURE"),
+    ),
+    (
+        &["flamebearer", "names"],
+        "a flame graph of Pyroscope",
+        Else("export it as pprof there"),
+    ),
+    (
+        &["elapsed_time_sec", "max_footprint_mb"],
+        "a profile of Scalene, which is by line, without stacks",
+        Else("scalene view reads it"),
+    ),
+    (
+        &["type", "attached_probes", "data"],
+        "JSON of bpftrace",
+        Else("print text, without -f json"),
+    ),
+    (
+        &["resourceProfiles"],
+        "a profile of OpenTelemetry as JSON",
+        Else("export it as pprof"),
+    ),
+    (
+        &["sampleType", "stringTable"],
+        "a profile of pprof as JSON",
+        Else("write it as protobuf, as pprof -proto does"),
+    ),
+    (
+        &["name", "value", "children"],
+        "a tree of stacks for d3-flame-graph",
+        Else("write folded stacks, a line each: main;f 7"),
+    ),
+];
+
+/// What JSON is whose text begins with `head`. None where it is no JSON.
+pub(super) fn kind(head: &[u8]) -> Option<String> {
+    let inside = match head.trim_ascii_start() {
+        [b'[', rest @ ..] => rest.trim_ascii_start().strip_prefix(b"{")?,
+        text => text.strip_prefix(b"{")?,
+    };
+    // An object has a name first, or nothing. `{main};f` of folded stacks has neither.
+    if !matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}') | None) {
+        return None;
+    }
+    let has = |name: &&str| {
+        let quoted = format!("\"{name}\"");
+        memchr::memmem::find(inside, quoted.as_bytes()).is_some()
+    };
+    let known = KINDS.iter().find(|(names, ..)| names.iter().all(has));
+    Some(match known {
+        Some((_, what, Speedscope)) => format!("is {what}; {SPEEDSCOPE}"),
+        Some((_, what, Else(then))) => format!("is {what}; {then}"),
+        None => ANY.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How such files begin, as their tools write them.
+    #[test]
+    fn kinds_by_their_beginning() {
+        let table = [
+            (
+                r#"{"snapshot":{"meta":{"node_fields":["type","name","id"]"#,
+                "is a heap snapshot of V8",
+            ),
+            (
+                r#"{"head":{"callFrame":{"functionName":"(root)","scriptId":"0","url":""},"selfSize":0,"id":1,"children":["#,
+                "is a heap profile of V8",
+            ),
+            (
+                r#"{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"},"hitCount":0}"#,
+                "is a CPU profile of V8",
+            ),
+            (
+                r#"{"typeId":"CPU","head":{"functionName":"(root)","url":"","hitCount":0"#,
+                "is a CPU profile of V8",
+            ),
+            (
+                r#"{"traceEvents":[{"pid":1"#,
+                "is a trace of Chrome's format",
+            ),
+            (
+                "[\n{\"name\":\"f\",\"ph\":\"X\",\"ts\":1,\"dur\":2,\"pid\":1,\"tid\":1},",
+                "is a trace of Chrome's format",
+            ),
+            (
+                r#"{"version":1.2,"mode":"object","interval":1,"samples":7,"gc_samples":0,"missed_samples":0,"frames":{"#,
+                "is a profile of stackprof",
+            ),
+            (
+                r#"{"meta":{"interval":1,"preprocessedProfileVersion":44},"libs":["#,
+                "is a profile of Firefox's profiler",
+            ),
+            (
+                r#"{"meta":{"version":24,"processType":0},"libs":["#,
+                "is a profile of Firefox's profiler",
+            ),
+            (
+                r#"{"total_num_allocations": 7, "total_bytes_allocated": 96"#,
+                "is statistics of memray",
+            ),
+            (
+                r#"{"version":1,"flamebearer":{"names":["total"]"#,
+                "is a flame graph of Pyroscope",
+            ),
+            (
+                r#"{"name":"root","value":7,"children":[{"name""#,
+                "is a tree of stacks",
+            ),
+            (r#"{"a": 1}"#, ANY),
+            ("{}", ANY),
+            ("[{", ANY),
+        ];
+        for (text, expected) in table {
+            let found = kind(text.as_bytes()).unwrap();
+            assert!(found.starts_with(expected), "{text}: {found}");
+        }
+        for text in ["{main};f 7\n", "[main] 7\n", "", "[1,2]"] {
+            assert_eq!(kind(text.as_bytes()), None, "{text}");
+        }
+    }
+}

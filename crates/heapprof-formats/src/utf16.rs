@@ -1,0 +1,203 @@
+//! UTF-16, as tools of Windows write text, becomes UTF-8 while it is read.
+//!
+//! The standard library has all of it but the stream, so that no table of other encodings is carried along.
+
+use std::io::{self, ErrorKind, Read};
+
+/// How much is decoded at a time, in bytes.
+const CHUNK: usize = 32 << 10;
+
+/// In which order the two bytes of a unit stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    LittleEndian,
+    BigEndian,
+}
+
+impl Order {
+    fn unit(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Order::LittleEndian => u16::from_le_bytes(bytes),
+            Order::BigEndian => u16::from_be_bytes(bytes),
+        }
+    }
+}
+
+/// The order of a text that begins with `head`; none where it is no UTF-16. A byte order mark says so; without one most
+/// of the text has to be ASCII, with nothing in it that text has not.
+pub(crate) fn order(head: &[u8]) -> Option<Order> {
+    /// So much shows what it is.
+    const ENOUGH: usize = 2048;
+    /// Fewer units are as good as nothing.
+    const LEAST: usize = 4;
+    match head {
+        // UTF-32 begins like this, too.
+        [0xff, 0xfe, 0, 0, ..] => return None,
+        [0xff, 0xfe, ..] => return Some(Order::LittleEndian),
+        [0xfe, 0xff, ..] => return Some(Order::BigEndian),
+        _ => {}
+    }
+    let (pairs, _) = head[..head.len().min(ENOUGH)].as_chunks();
+    let is_text = |order: &Order| {
+        let units = pairs.iter().map(|&pair| order.unit(pair));
+        let (mut ascii, mut all) = (0, 0);
+        for unit in units {
+            match unit {
+                0x20..0x7f | 0x09..=0x0d | 0x1b => ascii += 1,
+                0..0x20 | 0x7f | 0xfffe.. => return false,
+                _ => {}
+            }
+            all += 1;
+        }
+        all >= LEAST && ascii * 10 >= all * 6
+    };
+    let orders = [Order::LittleEndian, Order::BigEndian];
+    orders.into_iter().find(is_text)
+}
+
+/// The UTF-8 of a stream of UTF-16. What is no character becomes U+FFFD; a byte order mark stays as one.
+pub(crate) struct Utf16<R> {
+    inner: R,
+    order: Order,
+    /// Bytes that are read and not decoded: half a unit, or the first half of a pair.
+    rest: Vec<u8>,
+    text: String,
+    /// How much of the text was given.
+    given: usize,
+    at_end: bool,
+}
+
+impl<R: Read> Utf16<R> {
+    pub(crate) fn new(inner: R, order: Order) -> Self {
+        Self {
+            inner,
+            order,
+            rest: Vec::new(),
+            text: String::new(),
+            given: 0,
+            at_end: false,
+        }
+    }
+
+    /// Decodes the next chunk into `text`.
+    fn decode(&mut self) -> io::Result<()> {
+        let begin = self.rest.len();
+        self.rest.resize(begin + CHUNK, 0);
+        let read = loop {
+            match self.inner.read(&mut self.rest[begin..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.rest.truncate(begin);
+                    return Err(error);
+                }
+                Ok(read) => break read,
+            }
+        };
+        self.rest.truncate(begin + read);
+        self.at_end = read == 0;
+        let (pairs, _) = self.rest.as_chunks();
+        let mut units: Vec<u16> = pairs.iter().map(|&pair| self.order.unit(pair)).collect();
+        // The other half of a pair is still to come.
+        if !self.at_end {
+            units.pop_if(|unit| (0xd800..0xdc00).contains(unit));
+        }
+        self.text.clear();
+        self.given = 0;
+        let characters = char::decode_utf16(units.iter().copied());
+        self.text
+            .extend(characters.map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)));
+        self.rest.drain(..2 * units.len());
+        if self.at_end && !self.rest.is_empty() {
+            self.rest.clear();
+            self.text.push(char::REPLACEMENT_CHARACTER);
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Utf16<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.text.len() && !self.at_end {
+            self.decode()?;
+        }
+        let text = &self.text.as_bytes()[self.given..];
+        let given = text.len().min(buf.len());
+        buf[..given].copy_from_slice(&text[..given]);
+        self.given += given;
+        Ok(given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text in both orders.
+    pub(crate) fn encoded(text: &str, order: Order) -> Vec<u8> {
+        let bytes = |unit: u16| match order {
+            Order::LittleEndian => unit.to_le_bytes(),
+            Order::BigEndian => unit.to_be_bytes(),
+        };
+        text.encode_utf16().flat_map(bytes).collect()
+    }
+
+    /// Gives a few bytes at a time, so that units and pairs are cut.
+    struct Slow<'a>(&'a [u8], usize);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            let n = self.1.min(self.0.len()).min(buf.len());
+            buf[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn text_is_text_however_it_arrives() {
+        let text = "main;größe;\u{1f600}\u{1f601} 7\r\n".repeat(50);
+        for order in [Order::LittleEndian, Order::BigEndian] {
+            let bytes = encoded(&text, order);
+            assert_eq!(self::order(&bytes), Some(order));
+            for size in [1, 2, 3, 5, 1 << 20] {
+                let mut found = String::new();
+                let mut stream = Utf16::new(Slow(&bytes, size), order);
+                stream.read_to_string(&mut found).unwrap();
+                assert_eq!(found, text, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_character_is_replaced() {
+        let table: [(&[u8], &str); 4] = [
+            (b"a\0\x3d\xd8b\0", "a\u{fffd}b"),
+            (b"a\0\x3d\xd8", "a\u{fffd}"),
+            (b"a\0b", "a\u{fffd}"),
+            (b"", ""),
+        ];
+        for (bytes, expected) in table {
+            let mut found = String::new();
+            let mut stream = Utf16::new(bytes, Order::LittleEndian);
+            stream.read_to_string(&mut found).unwrap();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn other_files_are_not_taken_for_it() {
+        let table: [(&[u8], Option<Order>); 8] = [
+            (b"\xff\xfem\0", Some(Order::LittleEndian)),
+            (b"\xfe\xff\0m", Some(Order::BigEndian)),
+            (b"m\0a\0i\0n\0", Some(Order::LittleEndian)),
+            (b"\0m\0a\0i\0n", Some(Order::BigEndian)),
+            (b"\xff\xfe\0\0m\0\0\0", None),
+            (b"main;f 7\n", None),
+            (b"\x0a\x04\x08\x01\x10\x02\x12\x04", None),
+            (b"a\0\0\0b\0\0\0c\0\0\0", None),
+        ];
+        for (bytes, expected) in table {
+            assert_eq!(order(bytes), expected, "{bytes:?}");
+        }
+    }
+}
