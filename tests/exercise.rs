@@ -64,10 +64,11 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let report = top(&session, 1, &Query::default(), false).expect("top answers");
     let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
     assert_eq!(flat, report.header.net);
-    tree(&session, &Query::default()).expect("tree answers");
+    let report = tree(&session, &Query::default()).expect("tree answers");
+    report.rows().expect("tree has rows");
     let mut lines = heapprof_report::Folded::new(std::io::sink());
-    folded(&session, &Query::default(), |stack, value| {
-        lines.write(stack, value)
+    folded(&session, &Query::default(), |places, stack, value| {
+        lines.write(places, stack, value)
     })
     .expect("folded answers")
     .expect("a sink takes everything");

@@ -112,15 +112,16 @@ fn roots_hold_the_total() {
     for (name, profile) in profiles() {
         for sample_type in 0..profile.sample_type.len() {
             let query = query(sample_type, Granularity::Functions);
-            let report = tree(&session(&profile, &query), &query).unwrap();
-            let roots: i64 = report
-                .rows
+            let session = session(&profile, &query);
+            let report = tree(&session, &query).unwrap();
+            let rows = report.rows().unwrap();
+            let roots: i64 = rows
                 .iter()
                 .filter(|r| r.depth == 0)
                 .map(|r| r.total[0])
                 .sum();
             assert_eq!(roots, report.header.net, "{name}");
-            let own: i64 = report.rows.iter().map(|r| r.own[0]).sum();
+            let own: i64 = rows.iter().map(|r| r.own[0]).sum();
             assert_eq!(own, report.header.net, "{name}");
         }
     }
@@ -161,8 +162,9 @@ fn cut_trees_keep_the_total() {
                 let question = Question::new(vec![source], &Query::default(), Types::One)
                     .unwrap()
                     .with_tree(TreeOptions { reverse, least });
-                let report = tree(&Session::new(question).unwrap(), &Query::default()).unwrap();
-                let own: i64 = report.rows.iter().map(|r| r.own[0]).sum();
+                let session = Session::new(question).unwrap();
+                let report = tree(&session, &Query::default()).unwrap();
+                let own: i64 = report.rows().unwrap().iter().map(|r| r.own[0]).sum();
                 assert_eq!(own, report.header.net, "{name} {reverse} {least}");
             }
         }

@@ -69,7 +69,11 @@ fn check(profile_text: &str, rules: &str, change: impl FnOnce(&mut Query), expec
         text.push_str(&format!("{} {} {what}\n", in_use.objects, in_use.space));
     };
     for row in &report.rows {
-        let stack: Vec<String> = row.stack.iter().map(|p| p.label()).collect();
+        let stack: Vec<String> = row
+            .stack
+            .iter()
+            .map(|&p| report.places.get(p).label())
+            .collect();
         line(row.in_use, &stack.join(" < "));
     }
     for (in_use, what) in [

@@ -348,18 +348,23 @@ fn peek_under_recursion() {
     let question = Question::new(vec![Source::new("p", profile)], &query, Types::One)
         .unwrap()
         .with_neighbours_of(|name| name == "f");
-    let report = peek(&Session::new(question).unwrap(), &query).unwrap();
+    let session = Session::new(question).unwrap();
+    let report = peek(&session, &query).unwrap();
     let row = &report.rows[0];
     assert_eq!((row.flat, row.cum), (1, 8));
-    let callers = row
+    let neighbours = report.neighbours(row).unwrap();
+    let callers = neighbours
         .callers
         .iter()
-        .map(|(p, v)| (p.as_ref().unwrap().function.clone(), *v));
+        .map(|(p, v)| (report.places.get(p.unwrap()).function.clone(), *v));
     assert_eq!(
         callers.collect::<Vec<_>>(),
         [("main".to_string(), 6), ("other".to_string(), 2)]
     );
-    let callees = row.callees.iter().map(|(p, v)| (p.function.clone(), *v));
+    let callees = neighbours
+        .callees
+        .iter()
+        .map(|(p, v)| (report.places.get(*p).function.clone(), *v));
     assert_eq!(callees.collect::<Vec<_>>(), [("alloc".to_string(), 7)]);
 }
 

@@ -394,7 +394,11 @@ fn sql_reads_and_does_not_write() {
     let db = folder.path().join("heap.db");
     let mut store = Store::open_or_create(&db).unwrap();
     store
-        .load("p", &std::sync::Arc::new(crate::samples::recursion()))
+        .load(
+            "p",
+            &std::sync::Arc::new(crate::samples::recursion()),
+            &mut |_, _| {},
+        )
         .unwrap();
     drop(store);
     let path = db.to_str().unwrap();

@@ -78,7 +78,9 @@ fn stages(c: &mut Criterion) {
                 least: 0.001,
             };
             let session = Session::new(question(&profile).with_tree(cut)).expect("SQLite opens");
-            tree(&session, &Query::default()).map(|t| t.rows.len())
+            tree(&session, &Query::default())
+                .and_then(|t| t.rows())
+                .map(|rows| rows.len())
         });
     });
     c.bench_function("diff with itself", |b| {
@@ -97,7 +99,7 @@ fn stages(c: &mut Criterion) {
             n += 1;
             let path = folder.path().join(format!("{n}.db"));
             let mut store = Store::open_or_create(&path).expect("the database opens");
-            store.load("bench", &profile)
+            store.load("bench", &profile, &mut |_, _| {})
         });
     });
     c.bench_function("restore from a database", |b| {

@@ -1,10 +1,8 @@
 //! Folded stacks: root first, one value a stack, the form that flame graph tools exchange.
 
-use std::rc::Rc;
-
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::place::{Place, Stacks};
+use crate::place::{PlaceId, Places, Stacks};
 use crate::query::Query;
 use crate::session::Session;
 
@@ -13,7 +11,7 @@ use crate::session::Session;
 pub fn folded(
     session: &Session,
     query: &Query,
-    mut each: impl FnMut(&[Rc<Place>], i64) -> std::io::Result<()>,
+    mut each: impl FnMut(&Places, &[PlaceId], i64) -> std::io::Result<()>,
 ) -> Result<Result<Header, std::io::Error>, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let sums: Vec<(i64, i64)> = session.rows(
@@ -24,10 +22,11 @@ pub fn folded(
     )?;
     let mut sums = sums.into_iter().peekable();
     let mut written = Ok(());
-    Stacks::new(session, query.granularity).each(|stack, frames| {
+    let places = Places::new(session, query.granularity)?;
+    Stacks::new(session).each(|stack, frames| {
         while let Some((of, value)) = sums.next_if(|(of, _)| *of <= stack) {
             if of == stack && value != 0 && written.is_ok() {
-                written = each(frames, value);
+                written = each(&places, frames, value);
             }
         }
     })?;

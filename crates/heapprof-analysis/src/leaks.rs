@@ -1,11 +1,9 @@
 //! `leaks`: what is in use, by stack, the largest first; what rules suppress is counted, not listed.
 
-use std::rc::Rc;
-
 use crate::comment::{self, Dumped};
 use crate::error::Error;
 use crate::header::{Header, SampleType, header};
-use crate::place::{Place, Stacks};
+use crate::place::{PlaceId, Places, Stacks};
 use crate::query::{Granularity, Query, Sort};
 use crate::question::Question;
 use crate::session::Session;
@@ -46,7 +44,7 @@ pub struct Leak {
     /// What it holds.
     pub in_use: InUse,
     /// Leaf first.
-    pub stack: Vec<Rc<Place>>,
+    pub stack: Vec<PlaceId>,
 }
 
 /// The report. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
@@ -61,6 +59,8 @@ pub struct Leaks {
     pub dumped: Dumped,
     /// Signed sums, filters and suppressions aside.
     pub total: InUse,
+    /// What the stacks' numbers are.
+    pub places: Places,
     /// Stacks whose samples do not come to nothing, by size.
     pub rows: Vec<Leak>,
     /// What the limit left out, and how many stacks that is.
@@ -166,7 +166,8 @@ fn rows(
         leaks.other.0.add(in_use);
         leaks.other.1 += 1;
     }
-    let mut read = Stacks::new(session, query.granularity);
+    leaks.places = Places::new(session, query.granularity)?;
+    let read = Stacks::new(session);
     leaks.rows = stacks
         .into_iter()
         .map(|(stack, in_use)| {

@@ -3,14 +3,19 @@
 //! Each sample counts once an entity, as in `cum`: under recursion the caller is that of the outermost
 //! frame and the callee that of the innermost. So the callers' values add up to `cum`, and so do the
 //! callees' with `flat`.
+//!
+//! A large profile has millions of pairs. They are made for some entities at a time: all that the samples say of
+//! these is put side by side, then added up entity by entity. So memory stays small, and nothing is searched for.
 
-use foldhash::{HashMap, HashMapExt};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use heapprof_profile::Profile;
 
 use crate::view::View;
 
 /// Which way a neighbour lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Caller,
     Callee,
@@ -19,8 +24,73 @@ pub(crate) enum Side {
 /// No neighbour: the entity is the root of the stack (as a caller), or its leaf (as a callee).
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// Sums by entity, side and neighbour, ordered.
-pub(crate) type Neighbours = Vec<(u32, Side, u32, i64)>;
+/// How many times the samples are walked at most to make the pairs.
+const WALKS: usize = 4;
+
+/// What is not worth walking the samples once more for: pairs of so many samples and entities.
+const FEW: usize = 1 << 16;
+
+/// Sums by entity, side and neighbour, in this order.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours {
+    /// Where the callers of entity `e` end is at `2 * e`, where its callees do behind that.
+    end: Vec<usize>,
+    neighbour: Vec<u32>,
+    value: Vec<i64>,
+    /// The list that one was last looked for in.
+    last: AtomicUsize,
+}
+
+impl Neighbours {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.value.len()
+    }
+
+    /// Which of them are an entity's.
+    pub(crate) fn of(&self, entity: usize) -> Range<usize> {
+        match self.end.get(2 * entity + 1) {
+            Some(&end) => entity.checked_sub(1).map_or(0, |e| self.end[2 * e + 1])..end,
+            None => 0..0,
+        }
+    }
+
+    /// The list that one of them is in: an even number for callers, an odd one for callees.
+    fn list(&self, at: usize) -> usize {
+        // They are read one after the other: it is mostly the last list again.
+        let last = self.last.load(Ordering::Relaxed);
+        let start = last.checked_sub(1).map_or(0, |before| self.end[before]);
+        if (start..self.end[last]).contains(&at) {
+            return last;
+        }
+        let list = self.end.partition_point(|&end| end <= at);
+        self.last.store(list, Ordering::Relaxed);
+        list
+    }
+
+    /// Whose neighbour one of them is.
+    pub(crate) fn entity(&self, at: usize) -> u32 {
+        self.list(at) as u32 / 2
+    }
+
+    /// On which side it is.
+    pub(crate) fn side(&self, at: usize) -> Side {
+        match self.list(at) % 2 {
+            0 => Side::Caller,
+            _ => Side::Callee,
+        }
+    }
+
+    /// The neighbour, or [`NOBODY`].
+    pub(crate) fn neighbour(&self, at: usize) -> u32 {
+        self.neighbour[at]
+    }
+
+    /// The sum.
+    pub(crate) fn value(&self, at: usize) -> i64 {
+        self.value[at]
+    }
+}
 
 /// The neighbours of the entities in `wanted`, for one column of a profile's samples.
 pub(crate) fn neighbours(
@@ -30,45 +100,154 @@ pub(crate) fn neighbours(
     wanted: &[bool],
     column: usize,
 ) -> Neighbours {
-    let mut sums: HashMap<(u32, Side, u32), i64> = HashMap::new();
-    let mut stack = Vec::new();
-    // The wanted entities of a stack, each with its innermost and its outermost frame; and for each
-    // entity where in that list it is, valid when the entry names it.
-    let mut found: Vec<(u32, usize, usize)> = Vec::new();
-    let mut place = vec![0usize; wanted.len()];
-    for i in 0..profile.samples.len() {
-        let value = profile.samples.values(i)[column];
-        if value == 0 || !view.stack(&profile.samples, i, &mut stack) {
-            continue;
+    let mut walk = Walk {
+        profile,
+        view,
+        entity_of,
+        column,
+        stack: Vec::new(),
+        found: Vec::new(),
+        place: vec![0; wanted.len()],
+    };
+    // How many samples hold each entity.
+    let mut samples = vec![0usize; wanted.len()];
+    walk.each(wanted, |entity, _, _, _| samples[entity as usize] += 1);
+    let all: usize = samples.iter().sum();
+    let most = (all / WALKS).max(FEW);
+    let mut result = Neighbours::default();
+    let mut adder = Adder::new(wanted.len());
+    let mut start = 0;
+    while start < wanted.len() {
+        // As many entities as fit, but at least one.
+        let (mut end, mut pairs) = (start, 0);
+        while end < wanted.len() && (end == start || pairs + samples[end] <= most) {
+            pairs += samples[end];
+            end += 1;
         }
-        found.clear();
-        for (at, frame) in stack.iter_mut().enumerate() {
-            let entity = entity_of[*frame as usize];
-            *frame = entity;
-            if !wanted[entity as usize] {
+        let mut of: Vec<bool> = vec![false; wanted.len()];
+        of[start..end].copy_from_slice(&wanted[start..end]);
+        // Each entity's samples stand together; `next` is where its next one goes.
+        let mut next = Vec::with_capacity(end - start);
+        let mut filled = 0;
+        for count in &samples[start..end] {
+            next.push(filled);
+            filled += count;
+        }
+        let mut sides = [vec![0u32; pairs], vec![0u32; pairs]];
+        let mut values = vec![0i64; pairs];
+        walk.each(&of, |entity, caller, callee, value| {
+            let next = &mut next[entity as usize - start];
+            (sides[0][*next], sides[1][*next]) = (caller, callee);
+            values[*next] = value;
+            *next += 1;
+        });
+        let mut first = 0;
+        for end in next {
+            for side in &sides {
+                adder.add(&side[first..end], &values[first..end], &mut result);
+            }
+            first = end;
+        }
+        start = end;
+    }
+    result
+}
+
+/// The samples, again and again.
+struct Walk<'a> {
+    profile: &'a Profile,
+    view: &'a View,
+    entity_of: &'a [u32],
+    column: usize,
+    stack: Vec<u32>,
+    /// The wanted entities of a stack, each with its innermost and its outermost frame; and for each
+    /// entity where in that list it is, valid when the entry names it.
+    found: Vec<(u32, usize, usize)>,
+    place: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// Calls `each` for every sample and every wanted entity in it: entity, caller, callee, value.
+    fn each(&mut self, wanted: &[bool], mut each: impl FnMut(u32, u32, u32, i64)) {
+        let Self {
+            stack,
+            found,
+            place,
+            ..
+        } = self;
+        let samples = &self.profile.samples;
+        for i in 0..samples.len() {
+            let value = samples.values(i)[self.column];
+            if value == 0 || !self.view.stack(samples, i, stack) {
                 continue;
             }
-            match found.get_mut(place[entity as usize]) {
-                Some(known) if known.0 == entity => known.2 = at,
-                _ => {
-                    place[entity as usize] = found.len();
-                    found.push((entity, at, at));
+            found.clear();
+            for (at, frame) in stack.iter_mut().enumerate() {
+                let entity = self.entity_of[*frame as usize];
+                *frame = entity;
+                if !wanted[entity as usize] {
+                    continue;
+                }
+                match found.get_mut(place[entity as usize]) {
+                    Some(known) if known.0 == entity => known.2 = at,
+                    _ => {
+                        place[entity as usize] = found.len();
+                        found.push((entity, at, at));
+                    }
                 }
             }
-        }
-        for &(entity, innermost, outermost) in &found {
-            let callee = innermost
-                .checked_sub(1)
-                .map_or(NOBODY, |below| stack[below]);
-            let caller = stack.get(outermost + 1).copied().unwrap_or(NOBODY);
-            *sums.entry((entity, Side::Callee, callee)).or_default() += value;
-            *sums.entry((entity, Side::Caller, caller)).or_default() += value;
+            for &(entity, innermost, outermost) in found.iter() {
+                let callee = innermost
+                    .checked_sub(1)
+                    .map_or(NOBODY, |below| stack[below]);
+                let caller = stack.get(outermost + 1).copied().unwrap_or(NOBODY);
+                each(entity, caller, callee, value);
+            }
         }
     }
-    let mut all: Neighbours = sums
-        .into_iter()
-        .map(|((e, side, n), v)| (e, side, n, v))
-        .collect();
-    all.sort_unstable();
-    all
+}
+
+/// Adds up what stands side by side.
+struct Adder {
+    /// The sum of each neighbour, nobody's at the end.
+    sum: Vec<i64>,
+    /// The list that each was last in.
+    seen: Vec<usize>,
+    list: usize,
+    found: Vec<u32>,
+}
+
+impl Adder {
+    fn new(entities: usize) -> Self {
+        Self {
+            sum: vec![0; entities + 1],
+            seen: vec![0; entities + 1],
+            list: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Adds the sums of one list to `result`.
+    fn add(&mut self, neighbours: &[u32], values: &[i64], result: &mut Neighbours) {
+        self.list += 1;
+        self.found.clear();
+        let nobody = self.sum.len() - 1;
+        for (&neighbour, value) in neighbours.iter().zip(values) {
+            let at = (neighbour as usize).min(nobody);
+            if self.seen[at] != self.list {
+                self.seen[at] = self.list;
+                self.sum[at] = 0;
+                self.found.push(neighbour);
+            }
+            self.sum[at] += value;
+        }
+        self.found.sort_unstable();
+        for &neighbour in &self.found {
+            result.neighbour.push(neighbour);
+            result
+                .value
+                .push(self.sum[(neighbour as usize).min(nobody)]);
+        }
+        result.end.push(result.value.len());
+    }
 }

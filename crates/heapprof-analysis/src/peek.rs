@@ -2,11 +2,11 @@
 
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::place::{self, Place};
+use crate::place::{self, Place, PlaceId, Places};
 use crate::query::Query;
 use crate::session::Session;
 
-/// An entity with its neighbours.
+/// An entity; [`Peek::neighbours`] has those around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekRow {
     /// Which entity.
@@ -15,25 +15,34 @@ pub struct PeekRow {
     pub flat: i64,
     /// Sum over the samples that hold it.
     pub cum: i64,
-    /// Callers by size; `None` is the root. Add up to `cum`.
-    pub callers: Vec<(Option<Place>, i64)>,
-    /// Callees by size; `flat` and they add up to `cum`.
-    pub callees: Vec<(Place, i64)>,
+    entity: i64,
 }
 
-/// The report.
-#[derive(Clone, Debug, Default)]
-pub struct Peek {
+/// Who calls an entity and whom it calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// Callers by size; `None` is the root. Add up to `cum`.
+    pub callers: Vec<(Option<PlaceId>, i64)>,
+    /// Callees by size; `flat` and they add up to `cum`.
+    pub callees: Vec<(PlaceId, i64)>,
+}
+
+/// The report. Neighbours are read when they are asked for: they may be many more than memory should hold.
+pub struct Peek<'s> {
     /// What it is about.
     pub header: Header,
     /// By size.
     pub rows: Vec<PeekRow>,
     /// How many more matched.
     pub more: usize,
+    session: &'s Session,
+    r#type: i64,
+    /// What the neighbours' numbers are.
+    pub places: Places,
 }
 
 /// The entities of the only profile that the session's question wanted neighbours of.
-pub fn peek(session: &Session, query: &Query) -> Result<Peek, Error> {
+pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let (places, order) = (
         place::columns(query.granularity, "t"),
@@ -43,65 +52,76 @@ pub fn peek(session: &Session, query: &Query) -> Result<Peek, Error> {
         crate::Sort::Flat => "flat",
         crate::Sort::Cum => "cum",
     };
-    let mut rows: Vec<(i64, PeekRow)> = session.rows(
+    let mut rows: Vec<PeekRow> = session.rows(
         &format!(
             "SELECT {places}, t.flat, t.cum, t.entity FROM function_total t \
              JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1 \
-             AND t.entity IN (SELECT entity FROM neighbour) \
+             AND EXISTS (SELECT 1 FROM neighbour n WHERE n.profile = 1 AND n.type = ?1 \
+             AND n.entity = t.entity) \
              ORDER BY abs(t.{first}) DESC, abs(t.cum) DESC, {order}"
         ),
         [r#type],
         |row| {
-            let peek = PeekRow {
+            Ok(PeekRow {
                 place: Place::read(row, 0)?,
                 flat: row.get(4)?,
                 cum: row.get(5)?,
-                ..PeekRow::default()
-            };
-            Ok((row.get(6)?, peek))
+                entity: row.get(6)?,
+            })
         },
     )?;
     let more = query
         .limit
         .map_or(0, |limit| rows.len().saturating_sub(limit));
     rows.truncate(rows.len() - more);
-    let places = place::columns(query.granularity, "e");
-    let order = place::order(query.granularity, "e");
-    let mut by_entity = std::collections::HashMap::new();
-    session.rows(
-        &format!(
-            "SELECT {places}, n.value, n.entity, n.side, n.neighbour FROM neighbour n \
-             LEFT JOIN entity e ON e.id = n.neighbour LEFT JOIN function f ON f.id = e.function \
-             WHERE n.profile = 1 AND n.type = ?1 AND n.value != 0 \
-             ORDER BY abs(n.value) DESC, {order}"
-        ),
-        [r#type],
-        |row| {
-            let place = match row.get::<_, Option<i64>>(7)? {
-                Some(_) => Some(Place::read(row, 0)?),
-                None => None,
-            };
-            let at: (i64, String) = (row.get(5)?, row.get(6)?);
-            by_entity
-                .entry(at)
-                .or_insert_with(Vec::new)
-                .push((place, row.get::<_, i64>(4)?));
-            Ok(())
-        },
-    )?;
-    let rows = rows
-        .into_iter()
-        .map(|(entity, mut row)| {
-            let mut side = |side: &str| by_entity.remove(&(entity, side.to_string()));
-            row.callers = side("caller").unwrap_or_default();
-            let callees = side("callee").unwrap_or_default();
-            // No callee is the entity itself as the leaf: its flat.
-            row.callees = callees
-                .into_iter()
-                .filter_map(|(p, v)| Some((p?, v)))
-                .collect();
-            row
-        })
-        .collect();
-    Ok(Peek { header, rows, more })
+    Ok(Peek {
+        header,
+        rows,
+        more,
+        session,
+        r#type,
+        places: Places::new(session, query.granularity)?,
+    })
+}
+
+impl Peek<'_> {
+    /// The neighbours of a row.
+    pub fn neighbours(&self, row: &PeekRow) -> Result<Neighbours, Error> {
+        let mut found = Neighbours::default();
+        self.session.each(
+            "SELECT n.side, n.neighbour, n.value FROM neighbour n \
+             WHERE n.profile = 1 AND n.type = ?1 AND n.entity = ?2",
+            [self.r#type, row.entity],
+            |row| {
+                let value: i64 = row.get(2)?;
+                if value == 0 {
+                    return Ok(());
+                }
+                let place = row.get::<_, Option<u32>>(1)?.map(PlaceId);
+                match row.get_ref(0)?.as_str() {
+                    Ok("caller") => found.callers.push((place, value)),
+                    // No callee is the entity itself as the leaf: its flat.
+                    _ => found.callees.extend(place.map(|place| (place, value))),
+                }
+                Ok::<_, Error>(())
+            },
+        )?;
+        // By size, then as SQL orders their texts and numbers.
+        found.callers.sort_by(|(a, x), (b, y)| {
+            let by_size = y.unsigned_abs().cmp(&x.unsigned_abs());
+            by_size.then_with(|| a.map(|a| self.texts(a)).cmp(&b.map(|b| self.texts(b))))
+        });
+        found.callees.sort_by(|(a, x), (b, y)| {
+            let by_size = y.unsigned_abs().cmp(&x.unsigned_abs());
+            by_size.then_with(|| self.texts(*a).cmp(&self.texts(*b)))
+        });
+        Ok(found)
+    }
+
+    /// What tells places apart; SQLite knows no unsigned numbers.
+    fn texts(&self, place: PlaceId) -> (&str, Option<&str>, Option<i64>, Option<i64>) {
+        let place = self.places.get(place);
+        let address = place.address.map(|a| a as i64);
+        (&place.function, place.file.as_deref(), place.line, address)
+    }
 }

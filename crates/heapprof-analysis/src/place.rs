@@ -1,13 +1,11 @@
 //! Where a row is in the program: the texts of an entity, and the SQL that reads them.
 
-use std::rc::Rc;
-
-use foldhash::{HashMap, HashMapExt};
 use rusqlite::Row;
 
 use crate::error::Error;
 use crate::query::Granularity;
 use crate::session::Session;
+use crate::tree::OTHER;
 
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,94 +59,93 @@ impl Place {
     }
 }
 
-/// What tells places apart: function, line and address, zero where the granularity does not look.
-type Key = [i64; 3];
+/// A place by its number in the [`Places`] of a report: equal numbers are equal places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlaceId(pub(crate) u32);
 
-/// Stacks frame by frame. Equal frames of many stacks are one place.
+impl PlaceId {
+    /// Stands for several places: the row of what was left out.
+    pub const OTHER: Self = Self(0);
+
+    /// As a position in a list with an entry a place.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Reads an entity's number.
+    pub(crate) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
+        row.get(at).map(Self)
+    }
+}
+
+/// The places that the rows of a report speak of. Rows have numbers, for a place's texts lie all over memory.
+#[derive(Clone, Debug)]
+pub struct Places(Vec<Place>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(vec![Place {
+            function: OTHER.to_string(),
+            ..Place::default()
+        }])
+    }
+}
+
+impl Places {
+    /// All that the session's question has, by the numbers of their entities.
+    pub(crate) fn new(session: &Session, granularity: Granularity) -> Result<Self, Error> {
+        let sql = format!(
+            "SELECT {} FROM entity e JOIN function f ON f.id = e.function ORDER BY e.id",
+            columns(granularity, "e")
+        );
+        let mut places = Self::default();
+        session.each(&sql, [], |row| {
+            places.0.push(Place::read(row, 0)?);
+            Ok::<_, Error>(())
+        })?;
+        Ok(places)
+    }
+
+    /// Where it is.
+    pub fn get(&self, id: PlaceId) -> &Place {
+        &self.0[id.index()]
+    }
+}
+
+/// Stacks frame by frame.
 pub(crate) struct Stacks<'a> {
     session: &'a Session,
-    granularity: Granularity,
-    known: HashMap<Key, Rc<Place>>,
 }
 
 impl<'a> Stacks<'a> {
-    pub(crate) fn new(session: &'a Session, granularity: Granularity) -> Self {
-        Self {
-            session,
-            granularity,
-            known: HashMap::new(),
-        }
+    pub(crate) fn new(session: &'a Session) -> Self {
+        Self { session }
     }
 
     /// A stack of the session's, leaf first.
-    pub(crate) fn read(&mut self, stack: i64) -> Result<Vec<Rc<Place>>, Error> {
-        let sql = format!(
-            "SELECT {} FROM frame t WHERE t.stack = ?1 ORDER BY t.position",
-            self.key()
-        );
-        let keys = self.session.rows(&sql, [stack], |row| key(row, 0))?;
-        let mut stack = Vec::with_capacity(keys.len());
-        for key in keys {
-            stack.push(self.place(key)?);
-        }
-        Ok(stack)
+    pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, Error> {
+        const SQL: &str = "SELECT t.entity FROM frame t WHERE t.stack = ?1 ORDER BY t.position";
+        self.session.rows(SQL, [stack], |row| PlaceId::read(row, 0))
     }
 
     /// Gives every stack of the session's question in the order of their numbers, leaf first.
-    pub(crate) fn each(&mut self, mut each: impl FnMut(i64, &[Rc<Place>])) -> Result<(), Error> {
-        // The table has frames stack by stack.
-        let sql = format!("SELECT t.stack, {} FROM frame t", self.key());
+    pub(crate) fn each(&self, mut each: impl FnMut(i64, &[PlaceId])) -> Result<(), Error> {
+        const SQL: &str = "SELECT t.stack, t.entity FROM frame t ORDER BY t.stack, t.position";
         let mut frames = Vec::new();
         let mut current = 0;
-        let session = self.session;
-        session.query(&sql, [], |row| {
+        self.session.each(SQL, [], |row| {
             let stack: i64 = row.get(0)?;
             if stack != current {
                 each(current, &frames);
                 frames.clear();
                 current = stack;
             }
-            frames.push(self.place(key(row, 1)?)?);
-            Ok(())
+            frames.push(PlaceId::read(row, 1)?);
+            Ok::<_, Error>(())
         })?;
         each(current, &frames);
         Ok(())
     }
-
-    /// The columns of a key.
-    fn key(&self) -> &'static str {
-        match self.granularity {
-            Granularity::Addresses => "t.function, t.line, t.address",
-            Granularity::Lines => "t.function, t.line, 0",
-            _ => "t.function, 0, 0",
-        }
-    }
-
-    fn place(&mut self, key: Key) -> rusqlite::Result<Rc<Place>> {
-        if let Some(place) = self.known.get(&key) {
-            return Ok(Rc::clone(place));
-        }
-        let granularity = self.granularity;
-        let sql = "SELECT f.name, f.filename FROM function f WHERE f.id = ?1";
-        let read = |row: &Row<'_>| {
-            let (name, file): (String, String) = (row.get(0)?, row.get(1)?);
-            let is_file = granularity == Granularity::Files;
-            Ok(Place {
-                function: if is_file { file.clone() } else { name },
-                file: granularity.has_file().then_some(file),
-                line: granularity.has_line().then_some(key[1]),
-                address: granularity.has_address().then_some(key[2] as u64),
-            })
-        };
-        let mut found = self.session.query(sql, [key[0]], read)?;
-        let place = Rc::new(found.pop().unwrap_or_default());
-        self.known.insert(key, Rc::clone(&place));
-        Ok(place)
-    }
-}
-
-fn key(row: &Row<'_>, at: usize) -> rusqlite::Result<Key> {
-    Ok([row.get(at)?, row.get(at + 1)?, row.get(at + 2)?])
 }
 
 /// The columns of a place, from `function f` and a table `t` with `line` and `address`.

@@ -71,6 +71,8 @@ pub(crate) struct Relation {
     pub(crate) columns: &'static [Column],
     /// How many of the first columns rows can be found by.
     pub(crate) keys: usize,
+    /// The columns that rows ascend by once those before them are given, so that nobody needs to sort.
+    pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&Question) -> Result<usize, Error>,
     /// Rows whose first columns equal the numbers given (at least one).
     pub(crate) narrow: fn(&Question, &[i64]) -> Range<usize>,

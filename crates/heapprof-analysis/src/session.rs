@@ -73,20 +73,45 @@ impl Session {
         params: impl Params,
         mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Vec<T>> {
-        let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = Vec::new();
+        self.walk(sql, params, |row| {
+            found.push(map(row)?);
+            Ok::<_, rusqlite::Error>(())
+        })??;
+        Ok(found)
+    }
+
+    /// Runs a statement whose rows may be more than memory should hold: `each` gets them one by one.
+    pub(crate) fn each<E: From<Error>>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        each: impl FnMut(&Row<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.walk(sql, params, each).map_err(Error::from)?
+    }
+
+    /// SQLite's error, or else the first of `each`.
+    fn walk<E>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut each: impl FnMut(&Row<'_>) -> Result<(), E>,
+    ) -> rusqlite::Result<Result<(), E>> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        if !self.seen.borrow().contains(sql)
+            && let Some(text) = rows.as_ref().and_then(|s| s.expanded_sql())
         {
-            let mut rows = statement.query(params)?;
-            if self.seen.borrow_mut().insert(sql.to_string())
-                && let Some(text) = rows.as_ref().and_then(|s| s.expanded_sql())
-            {
-                self.statements.borrow_mut().push(text);
-            }
-            while let Some(row) = rows.next()? {
-                found.push(map(row)?);
+            self.seen.borrow_mut().insert(sql.to_string());
+            self.statements.borrow_mut().push(text);
+        }
+        while let Some(row) = rows.next()? {
+            if let Err(error) = each(row) {
+                return Ok(Err(error));
             }
         }
-        Ok(found)
+        Ok(Ok(()))
     }
 
     /// The notes of the question's filters.

@@ -4,6 +4,7 @@
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -15,6 +16,8 @@ use crate::call_tree::Stacks;
 pub(crate) struct StackTable {
     entity: Vec<u32>,
     end: Vec<usize>,
+    /// The stack that a frame was last found in.
+    last: AtomicUsize,
     distinct: OnceLock<(Vec<usize>, Vec<usize>)>,
 }
 
@@ -35,9 +38,14 @@ impl StackTable {
 
     /// The stack and the position in it of a frame counted over all stacks.
     pub(crate) fn locate(&self, frame: usize) -> (usize, usize) {
-        let stack = self.end.partition_point(|&end| end <= frame);
-        let start = if stack == 0 { 0 } else { self.end[stack - 1] };
-        (stack, frame - start)
+        // Frames are read one after the other: it is mostly the last stack again, or the next one.
+        let last = self.last.load(Ordering::Relaxed);
+        let mut near = [last, last + 1].into_iter().filter(|&s| s < self.len());
+        let stack = near
+            .find(|&stack| self.range(stack).contains(&frame))
+            .unwrap_or_else(|| self.end.partition_point(|&end| end <= frame));
+        self.last.store(stack, Ordering::Relaxed);
+        (stack, frame - self.range(stack).start)
     }
 
     /// The frames of a stack, counted over all stacks.

@@ -30,59 +30,87 @@ pub struct ResultTable {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// Runs one statement that only reads.
-pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
-    if !session.is_stored() {
-        // A database has its views; over a question's tables they are made, for this is the only place that reads them.
-        for view in views()? {
-            session.connection.execute_batch(&view)?;
-        }
-    }
-    let mut statement = session
-        .connection
-        .prepare(sql)
-        .map_err(|error| match error {
-            rusqlite::Error::MultipleStatement => {
-                Error::Sql("more than one statement; give one at a time".to_string())
+/// A statement of the user's that only reads.
+pub struct Statement<'s> {
+    statement: rusqlite::Statement<'s>,
+    columns: Vec<String>,
+}
+
+impl<'s> Statement<'s> {
+    /// Looks whether it can be run.
+    pub fn new(session: &'s Session, sql: &str) -> Result<Self, Error> {
+        if !session.is_stored() {
+            // A database has its views; over a question's tables they are made, for this is the only place that reads them.
+            for view in views()? {
+                session.connection.execute_batch(&view)?;
             }
-            other => other.into(),
-        })?;
-    // Nothing but blanks and comments.
-    if statement.expanded_sql().is_none_or(|sql| sql.is_empty()) {
-        return Err(Error::Sql("is empty; write a SELECT".to_string()));
+        }
+        let statement = session
+            .connection
+            .prepare(sql)
+            .map_err(|error| match error {
+                rusqlite::Error::MultipleStatement => {
+                    Error::Sql("more than one statement; give one at a time".to_string())
+                }
+                other => other.into(),
+            })?;
+        // Nothing but blanks and comments.
+        if statement.expanded_sql().is_none_or(|sql| sql.is_empty()) {
+            return Err(Error::Sql("is empty; write a SELECT".to_string()));
+        }
+        if !statement.readonly() {
+            return Err(Error::Sql(
+                "the statement would write; only reading is possible here (load and rm change a database)".to_string(),
+            ));
+        }
+        let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();
+        if statement.parameter_count() > 0 {
+            return Err(Error::Sql(
+                "the statement has parameters, which nothing gives a value; write the values out"
+                    .to_string(),
+            ));
+        }
+        Ok(Self { statement, columns })
     }
-    if !statement.readonly() {
-        return Err(Error::Sql(
-            "the statement would write; only reading is possible here (load and rm change a database)".to_string(),
-        ));
+
+    /// The names of its columns.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
     }
-    let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();
-    if statement.parameter_count() > 0 {
-        return Err(Error::Sql(
-            "the statement has parameters, which nothing gives a value; write the values out"
-                .to_string(),
-        ));
+
+    /// Runs it; `each` gets the rows one by one, one value a column.
+    pub fn each<E: From<Error>>(
+        &mut self,
+        mut each: impl FnMut(&[Value]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut values = vec![Value::Null; self.columns.len()];
+        let mut rows = self.statement.query([]).map_err(Error::from)?;
+        while let Some(row) = rows.next().map_err(Error::from)? {
+            for (at, value) in values.iter_mut().enumerate() {
+                *value = match row.get_ref(at).map_err(Error::from)? {
+                    ValueRef::Null => Value::Null,
+                    ValueRef::Integer(number) => Value::Int(number),
+                    ValueRef::Real(number) => Value::Real(number),
+                    ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+                    ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+                };
+            }
+            each(&values)?;
+        }
+        Ok(())
     }
+}
+
+/// Runs one statement that only reads, and keeps its rows.
+pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
+    let mut statement = Statement::new(session, sql)?;
     let mut table = ResultTable {
-        columns,
+        columns: statement.columns().to_vec(),
         rows: Vec::new(),
     };
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let value = |at| {
-            Ok::<_, Error>(match row.get_ref(at)? {
-                ValueRef::Null => Value::Null,
-                ValueRef::Integer(number) => Value::Int(number),
-                ValueRef::Real(number) => Value::Real(number),
-                ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-                ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-            })
-        };
-        table.rows.push(
-            (0..table.columns.len())
-                .map(value)
-                .collect::<Result<_, _>>()?,
-        );
-    }
+    statement.each(|row| {
+        table.rows.push(row.to_vec());
+        Ok::<_, Error>(())
+    })?;
     Ok(table)
 }

@@ -1,5 +1,6 @@
 //! A database of profiles: plain tables that `sqlite3` reads, stacks shared by all profiles.
 
+mod bytes;
 mod guard;
 #[cfg(test)]
 mod hostile;
@@ -234,9 +235,16 @@ impl Store {
     }
 
     /// Adds a profile under a name that is not taken. All or nothing.
-    pub fn load(&mut self, name: &str, profile: &Arc<Profile>) -> Result<(), Error> {
+    ///
+    /// `progress` is told now and then how much of the work is done, and how much there is.
+    pub fn load(
+        &mut self,
+        name: &str,
+        profile: &Arc<Profile>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), Error> {
         self.budget.allow(size(profile));
-        load::load(&mut self.connection, name, profile)
+        load::load(&mut self.connection, name, profile, progress)
     }
 
     /// The profile `name` as it was loaded, equal samples merged.

@@ -1,10 +1,8 @@
 //! `traces`: each stack with its labels and value, the largest first.
 
-use std::rc::Rc;
-
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::place::{Place, Stacks};
+use crate::place::{PlaceId, Places, Stacks};
 use crate::query::Query;
 use crate::session::Session;
 
@@ -14,7 +12,7 @@ pub struct Trace {
     /// What its samples are worth.
     pub value: i64,
     /// Leaf first.
-    pub stack: Vec<Rc<Place>>,
+    pub stack: Vec<PlaceId>,
     /// Keys and values, as far as they are to be shown.
     pub labels: Vec<(String, LabelValue)>,
 }
@@ -33,6 +31,8 @@ pub enum LabelValue {
 pub struct Traces {
     /// What it is about.
     pub header: Header,
+    /// What the stacks' numbers are.
+    pub places: Places,
     /// By size.
     pub rows: Vec<Trace>,
     /// Sum of those that the limit left out, and how many they are.
@@ -65,7 +65,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
     keyed.sort_by_key(|trace| std::cmp::Reverse(trace.0.unsigned_abs()));
     let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
     let rest = keyed.split_off(shown);
-    let mut read = Stacks::new(session, query.granularity);
+    let read = Stacks::new(session);
     let rows = keyed
         .into_iter()
         .map(|(value, stack, labels)| {
@@ -79,6 +79,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
         .collect::<Result<_, Error>>()?;
     Ok(Traces {
         header,
+        places: Places::new(session, query.granularity)?,
         rows,
         other: (rest.iter().map(|r| r.0).sum(), rest.len()),
     })

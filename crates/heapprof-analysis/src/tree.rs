@@ -2,15 +2,15 @@
 
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::place::{self, Place};
+use crate::place::{PlaceId, Places};
 use crate::query::Query;
 use crate::session::Session;
 
 /// A node, in pre-order: the nodes below it follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeRow {
-    /// Which entity; what the cut left out of a node is named `(other)`.
-    pub place: Place,
+    /// Which entity; [`PlaceId::OTHER`], `(other)`, for what the cut left out of a node.
+    pub place: PlaceId,
     /// From 0.
     pub depth: usize,
     /// Sums over the samples that end here, one a profile of the question.
@@ -19,26 +19,29 @@ pub struct TreeRow {
     pub total: Vec<i64>,
 }
 
-/// The report.
-#[derive(Clone, Debug, Default)]
-pub struct Tree {
+/// The report. Its rows are read when they are asked for: uncut they are many more than memory should hold.
+pub struct Tree<'s> {
     /// What it is about; of the first profile.
     pub header: Header,
     /// Of the further profiles.
     pub others: Vec<Header>,
-    /// In pre-order.
-    pub rows: Vec<TreeRow>,
     /// Whether it grows from the leaves.
     pub reverse: bool,
     /// The least share of the total that a node has.
     pub least: f64,
+    session: &'s Session,
+    /// Asks for the nodes of this sample type of the first profile.
+    sql: String,
+    r#type: i64,
+    /// What the rows' numbers are.
+    pub places: Places,
 }
 
 /// The row that stands for nodes that were cut.
 pub const OTHER: &str = "(other)";
 
 /// The tree over all profiles of the session's question, which says how it is cut.
-pub fn tree(session: &Session, query: &Query) -> Result<Tree, Error> {
+pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> {
     let question = session.question.as_ref();
     let profiles = question.map_or(1, |q| q.parts.len());
     let mut headers = Vec::new();
@@ -48,12 +51,11 @@ pub fn tree(session: &Session, query: &Query) -> Result<Tree, Error> {
         headers.push(header);
         types.push(r#type);
     }
-    let places = place::columns(query.granularity, "n");
-    let mut sql = format!("SELECT {places}, n.depth, n.self, n.total");
+    let mut sql = "SELECT n.entity, n.depth, n.self, n.total".to_string();
     for other in 2..=profiles {
         sql.push_str(&format!(", n{other}.self, n{other}.total"));
     }
-    sql.push_str(" FROM node n JOIN function f ON f.id = n.function");
+    sql.push_str(" FROM node n");
     for (other, r#type) in (2..=profiles).zip(&types[1..]) {
         sql.push_str(&format!(
             " JOIN node n{other} ON n{other}.profile = {other} AND n{other}.type = {type} \
@@ -61,74 +63,126 @@ pub fn tree(session: &Session, query: &Query) -> Result<Tree, Error> {
         ));
     }
     sql.push_str(" WHERE n.profile = 1 AND n.type = ?1 ORDER BY n.id");
-    let nodes = session.rows(&sql, [types[0]], |row| {
-        let pick = |at: usize| -> rusqlite::Result<Vec<i64>> {
-            (0..profiles).map(|p| row.get(at + 2 * p)).collect()
-        };
-        Ok(TreeRow {
-            place: Place::read(row, 0)?,
-            depth: row.get::<_, i64>(4)? as usize,
-            own: pick(5)?,
-            total: pick(6)?,
-        })
-    })?;
-    let net: Vec<i64> = headers.iter().map(|h| h.net).collect();
+    if let Some(question) = question {
+        // What is wrong with it is told before anything is written.
+        question.tree()?;
+    }
     let mut headers = headers.into_iter();
     Ok(Tree {
         header: headers.next().unwrap_or_default(),
         others: headers.collect(),
-        rows: with_others(nodes, &net),
         reverse: question.is_some_and(|q| q.tree_options().reverse),
         least: question.map_or(0.0, |q| q.tree_options().least),
+        session,
+        sql,
+        r#type: types[0],
+        places: Places::new(session, query.granularity)?,
     })
 }
 
-/// Adds an `(other)` child wherever a node's own value and its children do not add up to its total.
-fn with_others(nodes: Vec<TreeRow>, net: &[i64]) -> Vec<TreeRow> {
-    let mut rows: Vec<TreeRow> = Vec::with_capacity(nodes.len());
-    // Nodes on the path to the next one, each with what is left of its total.
-    let mut open: Vec<Vec<i64>> = vec![net.to_vec()];
-    let close = |rows: &mut Vec<TreeRow>, open: &mut Vec<Vec<i64>>, depth: usize| {
-        while open.len() > depth + 1 {
-            let rest = open.pop().unwrap_or_default();
-            if rest.iter().any(|&r| r != 0) {
-                rows.push(other(open.len(), rest));
-            }
-        }
-    };
-    for node in nodes {
-        close(&mut rows, &mut open, node.depth);
-        if let Some(parent) = open.last_mut() {
-            parent
-                .iter_mut()
-                .zip(&node.total)
-                .for_each(|(rest, t)| *rest -= t);
-        }
-        open.push(
-            node.total
-                .iter()
-                .zip(&node.own)
-                .map(|(t, own)| t - own)
-                .collect(),
-        );
-        rows.push(node);
+impl Tree<'_> {
+    /// All rows in pre-order.
+    pub fn rows(&self) -> Result<Vec<TreeRow>, Error> {
+        let mut rows = Vec::new();
+        self.each(|row| {
+            rows.push(row.clone());
+            Ok::<_, Error>(())
+        })?;
+        Ok(rows)
     }
-    close(&mut rows, &mut open, 0);
-    let rest = open.pop().unwrap_or_default();
-    if rest.iter().any(|&r| r != 0) {
-        rows.push(other(0, rest));
+
+    /// Gives the rows one by one, in pre-order.
+    pub fn each<E: From<Error>>(
+        &self,
+        mut each: impl FnMut(&TreeRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let profiles = 1 + self.others.len();
+        let mut row = TreeRow {
+            own: vec![0; profiles],
+            total: vec![0; profiles],
+            ..TreeRow::default()
+        };
+        let mut others = Others::new(self);
+        self.session.each(&self.sql, [self.r#type], |found| {
+            let mut read = || -> Result<(), Error> {
+                row.place = PlaceId::read(found, 0)?;
+                row.depth = found.get::<_, i64>(1)? as usize;
+                for p in 0..profiles {
+                    row.own[p] = found.get(2 + 2 * p)?;
+                    row.total[p] = found.get(3 + 2 * p)?;
+                }
+                Ok(())
+            };
+            read()?;
+            others.close(row.depth, &mut each)?;
+            others.open(&row);
+            each(&row)
+        })?;
+        others.close_all(&mut each)
     }
-    rows
 }
 
-fn other(depth: usize, rest: Vec<i64>) -> TreeRow {
-    TreeRow {
-        place: Place {
-            function: OTHER.to_string(),
-            ..Place::default()
-        },
-        depth,
-        own: rest.clone(),
-        total: rest,
+/// Makes an `(other)` child wherever a node's own value and its children do not add up to its total.
+struct Others {
+    /// Of each node on the path to the next one, the root of all first, what is left of its total: a number a profile.
+    left: Vec<i64>,
+    profiles: usize,
+    row: TreeRow,
+}
+
+impl Others {
+    fn new(tree: &Tree<'_>) -> Self {
+        let headers = std::iter::once(&tree.header).chain(&tree.others);
+        let left: Vec<i64> = headers.map(|h| h.net).collect();
+        Self {
+            profiles: left.len(),
+            left,
+            row: TreeRow {
+                place: PlaceId::OTHER,
+                ..TreeRow::default()
+            },
+        }
+    }
+
+    /// The nodes below `depth` are complete.
+    fn close<E>(
+        &mut self,
+        depth: usize,
+        each: &mut impl FnMut(&TreeRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while self.left.len() > (depth + 1) * self.profiles {
+            self.last(each)?;
+        }
+        Ok(())
+    }
+
+    fn close_all<E>(&mut self, each: &mut impl FnMut(&TreeRow) -> Result<(), E>) -> Result<(), E> {
+        self.close(0, each)?;
+        self.last(each)
+    }
+
+    fn last<E>(&mut self, each: &mut impl FnMut(&TreeRow) -> Result<(), E>) -> Result<(), E> {
+        let rest = self.left.split_off(self.left.len() - self.profiles);
+        if rest.iter().all(|&r| r == 0) {
+            return Ok(());
+        }
+        self.row.depth = self.left.len() / self.profiles;
+        self.row.own.clone_from(&rest);
+        self.row.total = rest;
+        each(&self.row)
+    }
+
+    /// A node below the last one.
+    fn open(&mut self, row: &TreeRow) {
+        let parent = self.left.len() - self.profiles;
+        for (rest, total) in self.left[parent..].iter_mut().zip(&row.total) {
+            *rest -= total;
+        }
+        let rest = row
+            .total
+            .iter()
+            .zip(&row.own)
+            .map(|(total, own)| total - own);
+        self.left.extend(rest);
     }
 }

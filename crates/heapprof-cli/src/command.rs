@@ -156,12 +156,21 @@ impl Shared {
             body(&style, &mut io::sink())?;
             return output::text(file, &statements(session));
         }
+        self.write(file, |writer| body(&style, writer))
+    }
+
+    /// Writes a report bit by bit; on a terminal a pager shows what is longer than the screen.
+    pub(crate) fn write(
+        &self,
+        file: Option<&Path>,
+        body: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
         if output::is_terminal(file) {
             let mut text = Vec::new();
-            body(&style, &mut text)?;
+            body(&mut text)?;
             return output::text(file, &String::from_utf8_lossy(&text));
         }
-        output::write(file, |writer| body(&style, writer))
+        output::write(file, body)
     }
 }
 

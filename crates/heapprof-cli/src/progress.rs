@@ -1,18 +1,70 @@
-//! A progress bar on stderr for reading that takes over half a second, on a terminal only.
+//! A progress bar on stderr for what takes over half a second, on a terminal only.
 
 use std::io::{self, IsTerminal, Read};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// A bar that comes when the work has taken a while.
+pub(crate) struct Bar {
+    started: Instant,
+    bar: Option<ProgressBar>,
+    wanted: bool,
+    template: &'static str,
+}
+
+impl Bar {
+    fn new(template: &'static str) -> Self {
+        Self {
+            started: Instant::now(),
+            bar: None,
+            wanted: io::stderr().is_terminal(),
+            template,
+        }
+    }
+
+    /// For a profile that goes into the database.
+    pub(crate) fn storing() -> Self {
+        Self::new("storing {bar:30} {percent}%, {eta} left")
+    }
+
+    /// So much is done, of all that there is if that is known.
+    pub(crate) fn at(&mut self, done: u64, all: Option<u64>) {
+        if !self.wanted {
+            return;
+        }
+        if self.bar.is_none() && self.started.elapsed() > Duration::from_millis(500) {
+            let bar = match all {
+                Some(all) => ProgressBar::new(all),
+                None => ProgressBar::no_length(),
+            };
+            // What was done before the bar came took its time, too.
+            let bar = bar.with_elapsed(self.started.elapsed());
+            if let Ok(style) = ProgressStyle::with_template(self.template) {
+                bar.set_style(style);
+            }
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// Passes a stream through and shows how far it is.
 pub(crate) struct Progress<R> {
     inner: R,
     read: u64,
     length: Option<u64>,
-    started: Instant,
-    bar: Option<ProgressBar>,
-    wanted: bool,
+    bar: Bar,
 }
 
 impl<R: Read> Progress<R> {
@@ -21,29 +73,10 @@ impl<R: Read> Progress<R> {
             inner,
             read: 0,
             length,
-            started: Instant::now(),
-            bar: None,
-            wanted: io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self) {
-        if self.bar.is_none() && self.started.elapsed() > Duration::from_millis(500) {
-            let bar = match self.length {
-                Some(length) => ProgressBar::new(length),
-                None => ProgressBar::no_length(),
-            };
-            let template = match self.length {
+            bar: Bar::new(match length {
                 Some(_) => "reading {bar:30} {bytes} of {total_bytes}, {eta} left",
                 None => "reading {spinner} {bytes}",
-            };
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            self.bar = Some(bar);
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.read);
+            }),
         }
     }
 }
@@ -52,17 +85,7 @@ impl<R: Read> Read for Progress<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.read += n as u64;
-        if self.wanted {
-            self.show();
-        }
+        self.bar.at(self.read, self.length);
         Ok(n)
-    }
-}
-
-impl<R> Drop for Progress<R> {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The model: pprof's messages with references resolved to indices and text interned.
 
+mod paths;
 pub(crate) mod spread;
 pub(crate) mod stacks;
 
@@ -223,6 +224,18 @@ impl Samples {
     fn memory(&self) -> u64 {
         let stacks = self.frames() * size_of::<LocationIndex>() + self.len() * size_of::<usize>();
         (stacks + size_of_val(&self.value[..]) + size_of_val(&self.label_set[..])) as u64
+    }
+
+    /// The stacks as a tree from the root: the number of each sample's stack, 0 for the empty one.
+    ///
+    /// `number` gives a node its number: it is told that of its parent, what `locations` has for its location (equal ones
+    /// are one place), and how many frames of samples the node stands for. Parents come first, and each node once.
+    pub fn number_stacks<E>(
+        &self,
+        locations: &[i64],
+        number: impl FnMut(i64, i64, u64) -> Result<i64, E>,
+    ) -> Result<Vec<i64>, E> {
+        paths::number(self, locations, number)
     }
 
     /// Adds a sample.

@@ -14,6 +14,7 @@ use heapprof_analysis::graph::{Calls, Graph, NodeInfo, Options, Trim, base};
 use heapprof_profile::Profile;
 
 use crate::error::Error;
+use crate::measure::push_whole;
 use crate::numbered::Numbered;
 use crate::table::printable;
 
@@ -91,6 +92,11 @@ struct Records {
     objects: Numbered,
     files: Numbered,
     functions: Numbered,
+    /// The lines of a call to each node that was called, one after the other: the next call has the same.
+    again: String,
+    /// Where those of a node begin and end there.
+    at: Vec<(usize, usize)>,
+    text: String,
 }
 
 impl Records {
@@ -100,12 +106,15 @@ impl Records {
         no_stack: &[i64],
         writer: &mut impl Write,
     ) -> std::io::Result<()> {
+        self.at = vec![(0, 0); graph.nodes()];
         let nothing = costs(&vec![0; no_stack.len()]);
         let has_empty = no_stack.iter().any(|&value| value != 0);
         if has_empty {
+            writeln!(writer)?;
             self.function(["", "", EMPTY_STACK], "", writer)?;
             writeln!(writer, "0x0 0 {}", costs(no_stack))?;
         }
+        writeln!(writer)?;
         self.function(["", "", ROOT], "", writer)?;
         writeln!(writer, "0x0 0 {nothing}")?;
         if has_empty {
@@ -115,27 +124,22 @@ impl Records {
         for &node in graph.shown() {
             let weights = graph.root_weights(node);
             if weights.iter().any(|&value| value != 0) {
-                self.call(&graph.info(node), "0x0 0", weights, writer)?;
+                self.call(graph, node, "0x0 0", weights, writer)?;
             }
         }
         let mut before = None;
         for &node in graph.shown() {
             let info = graph.info(node);
-            let name = name(&info);
-            let function = Some((info.object, info.file, name.clone()));
+            let function = Some((info.object, info.file, name(&info)));
             if before != function {
-                self.function([info.object, info.file, &name], "", writer)?;
+                writeln!(writer)?;
+                self.function([info.object, info.file, &name(&info)], "", writer)?;
             }
             before = function;
             let place = format!("{:#x} {}", info.address, line(&info));
             writeln!(writer, "{place} {}", costs(graph.flats(node)))?;
             for edge in graph.callees(node) {
-                self.call(
-                    &graph.info(edge.callee),
-                    &place,
-                    graph.weights(edge),
-                    writer,
-                )?;
+                self.call(graph, edge.callee, &place, graph.weights(edge), writer)?;
             }
         }
         Ok(())
@@ -148,9 +152,6 @@ impl Records {
         c: &str,
         writer: &mut impl Write,
     ) -> std::io::Result<()> {
-        if c.is_empty() {
-            writeln!(writer)?;
-        }
         writeln!(writer, "{c}ob={}", self.objects.name(&known(object)))?;
         writeln!(writer, "{c}fl={}", self.files.name(&known(file)))?;
         writeln!(writer, "{c}fn={}", self.functions.name(name))
@@ -159,14 +160,45 @@ impl Records {
     /// A call from `place`. How often a profile can't say; not never.
     fn call(
         &mut self,
-        callee: &NodeInfo<'_>,
+        graph: &Graph<'_>,
+        callee: u32,
         place: &str,
         weights: &[i64],
         writer: &mut impl Write,
     ) -> std::io::Result<()> {
-        self.function([callee.object, callee.file, &name(callee)], "c", writer)?;
-        writeln!(writer, "calls=1 {:#x} {}", callee.address, line(callee))?;
-        writeln!(writer, "{place} {}", costs(weights))
+        let (start, end) = self.at[callee as usize];
+        if end > 0 {
+            writer.write_all(self.again[start..end].as_bytes())?;
+        } else {
+            let info = graph.info(callee);
+            let name = name(&info);
+            let [object, file] = [info.object, info.file].map(known);
+            self.function([info.object, info.file, &name], "c", writer)?;
+            let calls = format!("calls=1 {:#x} {}\n", info.address, line(&info));
+            writer.write_all(calls.as_bytes())?;
+            // Names are numbers from now on.
+            let start = self.again.len();
+            self.again.extend([
+                "cob=",
+                &self.objects.name(&object),
+                "\ncfl=",
+                &self.files.name(&file),
+                "\ncfn=",
+                &self.functions.name(&name),
+                "\n",
+                &calls,
+            ]);
+            self.at[callee as usize] = (start, self.again.len());
+        }
+        let text = &mut self.text;
+        text.clear();
+        text.push_str(place);
+        for &weight in weights {
+            text.push(' ');
+            push_whole(i128::from(weight), text);
+        }
+        text.push('\n');
+        writer.write_all(text.as_bytes())
     }
 }
 

@@ -1,9 +1,8 @@
 //! `convert`: a whole profile in other forms, written as it is walked.
 
 use std::io::Write;
-use std::rc::Rc;
 
-use heapprof_analysis::{EMPTY_STACK, Place};
+use heapprof_analysis::{EMPTY_STACK, PlaceId, Places};
 use heapprof_profile::{Label, Location, Profile};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -11,28 +10,34 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::flame::frame;
 use crate::json::Made;
-use crate::names::{Once, root_first};
+use crate::names::{Names, push_root_first};
 
 /// Writes folded stacks, root first.
 pub struct Folded<W> {
     writer: W,
-    frames: Once<String>,
+    frames: Names,
+    line: String,
 }
 
 impl<W: Write> Folded<W> {
     /// Nothing is written yet.
     pub fn new(writer: W) -> Self {
-        let frames = Once::new(|place| frame(&place.label()));
-        Self { writer, frames }
+        let frames = Names::new(|place| frame(&place.label()));
+        Self {
+            writer,
+            frames,
+            line: String::new(),
+        }
     }
 
     /// Writes a stack, which comes leaf first.
-    pub fn write(&mut self, stack: &[Rc<Place>], value: i64) -> std::io::Result<()> {
+    pub fn write(&mut self, places: &Places, stack: &[PlaceId], value: i64) -> std::io::Result<()> {
         match stack.is_empty() {
             true => writeln!(self.writer, "{EMPTY_STACK} {value}"),
             false => {
-                let stack = root_first(stack, &mut self.frames);
-                writeln!(self.writer, "{stack} {value}")
+                self.line.clear();
+                push_root_first(places, stack, &mut self.frames, &mut self.line);
+                writeln!(self.writer, "{} {value}", self.line)
             }
         }
     }

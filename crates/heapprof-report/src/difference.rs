@@ -23,10 +23,10 @@ pub(crate) enum Sides {
 }
 
 impl Sides {
-    pub(crate) fn new(tree: &Tree) -> Self {
+    pub(crate) fn new(tree: &Tree<'_>, rows: &[TreeRow]) -> Self {
         match tree.others.is_empty() {
             false => Sides::Two,
-            true if tree.rows.iter().any(|row| row.own[0] < 0) => Sides::Signed,
+            true if rows.iter().any(|row| row.own[0] < 0) => Sides::Signed,
             true => Sides::One,
         }
     }
@@ -50,12 +50,12 @@ impl Sides {
 type Spot = (usize, i64);
 
 /// Before and after of each frame with all it holds, by where inferno draws it.
-fn spots(tree: &Tree, sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)> {
+fn spots(rows: &[TreeRow], sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)> {
     // The root of the picture, then the rows; each with where it is, its parent, its sums.
     let mut frames: Vec<(Spot, usize, (i128, i128))> = vec![((0, 0), 0, (0, 0))];
     let mut path: Vec<usize> = Vec::new();
     let mut cursor = 0;
-    for TreeRow { depth, own, .. } in &tree.rows {
+    for TreeRow { depth, own, .. } in rows {
         path.truncate(*depth);
         let parent = path.last().copied().unwrap_or(0);
         path.push(frames.len());
@@ -79,7 +79,8 @@ fn spots(tree: &Tree, sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)
 
 /// The picture with colours and titles of differences, and a legend.
 pub(crate) fn paint(
-    tree: &Tree,
+    rows: &[TreeRow],
+    reverse: bool,
     sides: &Sides,
     measure: &Measure,
     divisor: i64,
@@ -99,11 +100,11 @@ pub(crate) fn paint(
         .collect();
     heights.sort_unstable();
     heights.dedup();
-    if !tree.reverse {
+    if !reverse {
         // The root is at the bottom.
         heights.reverse();
     }
-    let spots = spots(tree, sides, divisor);
+    let spots = spots(rows, sides, divisor);
     let delta = |(before, after): (i128, i128)| after - before;
     let most = spots
         .values()
@@ -171,32 +172,21 @@ mod tests {
 
     #[test]
     fn frames_are_painted_by_all_they_hold() {
-        let row = |name: &str, depth, own: [i64; 2]| TreeRow {
-            place: heapprof_analysis::Place {
-                function: name.to_string(),
-                ..Default::default()
-            },
+        let row = |depth, own: [i64; 2]| TreeRow {
+            place: heapprof_analysis::PlaceId::OTHER,
             depth,
             own: own.to_vec(),
             total: own.to_vec(),
         };
-        let tree = Tree {
-            others: vec![Default::default()],
-            rows: vec![
-                row("main", 0, [0, 0]),
-                row("grew", 1, [1, 5]),
-                row("gone", 1, [4, 0]),
-            ],
-            ..Tree::default()
-        };
-        let spots = spots(&tree, &Sides::Two, 1);
+        let rows = [row(0, [0, 0]), row(1, [1, 5]), row(1, [4, 0])];
+        let spots = spots(&rows, &Sides::Two, 1);
         assert_eq!(spots[&(0, 0)], (5, 5));
         assert_eq!(spots[&(1, 0)], (5, 5));
         assert_eq!(spots[&(2, 0)], (1, 5));
         assert_eq!(spots[&(2, 5)], (4, 0));
         let svg = br#"<title>gone (4 bytes; -4%)</title><rect x="5" y="10" width="4" fill="red" fg:x="5" fg:w="4"/><title>main (9)</title><rect x="0" y="20" width="9" fill="red" fg:x="0"/><title>all (9)</title><rect x="0" y="30" width="9" fill="red" fg:x="0"/></svg>"#;
         let measure = Measure::new("bytes", None).unwrap();
-        let painted = paint(&tree, &Sides::Two, &measure, 1, svg);
+        let painted = paint(&rows, false, &Sides::Two, &measure, 1, svg);
         assert!(
             painted.contains("gone (4B before, 0B after, -4B)"),
             "{painted}"

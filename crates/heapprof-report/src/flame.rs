@@ -5,12 +5,13 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Tree, TreeRow};
+use heapprof_analysis::{Places, Tree, TreeRow};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 use crate::difference::{self, Sides};
 use crate::error::Error;
 use crate::measure::Measure;
+use crate::names::Names;
 use crate::style::Style;
 use crate::table::printable;
 
@@ -22,25 +23,66 @@ pub struct FlameOptions {
 }
 
 /// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile each line has both values.
-pub fn flame_folded(tree: &Tree, mut writer: impl Write) -> Result<(), Error> {
-    for (stack, own) in stacks(tree) {
-        let values: Vec<String> = own.iter().map(ToString::to_string).collect();
-        writeln!(writer, "{stack} {}", values.join(" "))?;
+pub fn flame_folded(tree: &Tree<'_>, mut writer: impl Write) -> Result<(), Error> {
+    let mut path = Path::default();
+    let mut values = String::new();
+    tree.each(|row| {
+        let stack = path.go(&tree.places, row);
+        if row.own.iter().all(|&v| v == 0) {
+            return Ok(());
+        }
+        values.clear();
+        for value in &row.own {
+            values.push(' ');
+            values.push_str(&value.to_string());
+        }
+        Ok(writeln!(writer, "{stack}{values}")?)
+    })
+}
+
+/// The way from the root to a node as a folded stack.
+struct Path {
+    text: String,
+    /// Where the name of each node on the way ends.
+    end: Vec<usize>,
+    names: Names,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            end: Vec::new(),
+            names: Names::new(|place| frame(&place.label())),
+        }
     }
-    Ok(())
+}
+
+impl Path {
+    /// Goes on to the next node in pre-order.
+    fn go(&mut self, places: &Places, row: &TreeRow) -> &str {
+        self.end.truncate(row.depth);
+        self.text.truncate(self.end.last().copied().unwrap_or(0));
+        if row.depth > 0 {
+            self.text.push(';');
+        }
+        self.text.push_str(self.names.of(places, row.place));
+        self.end.push(self.text.len());
+        &self.text
+    }
 }
 
 /// Each node with a value of its own: its stack and its values.
-pub(crate) fn stacks(tree: &Tree) -> impl Iterator<Item = (String, &Vec<i64>)> {
-    let mut path: Vec<String> = Vec::new();
-    tree.rows.iter().filter_map(move |row: &TreeRow| {
-        path.truncate(row.depth);
-        path.push(frame(&row.place.label()));
-        row.own
-            .iter()
-            .any(|&v| v != 0)
-            .then(|| (path.join(";"), &row.own))
-    })
+fn stacks<'r>(places: &Places, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>)> {
+    let mut path = Path::default();
+    let mut stacks = Vec::new();
+    for row in rows {
+        let stack = path.go(places, row);
+        if row.own.iter().any(|&v| v != 0) {
+            stacks.push((stack.to_string(), &row.own));
+        }
+    }
+    stacks
 }
 
 /// A name as a frame of a folded stack: `;` parts frames, and a line is one stack.
@@ -55,21 +97,25 @@ pub(crate) fn frame(name: &str) -> String {
 
 /// Draws the graph as SVG.
 pub fn flame_svg(
-    tree: &Tree,
+    tree: &Tree<'_>,
     options: &FlameOptions,
     style: &Style,
     mut writer: impl Write,
 ) -> Result<(), Error> {
     let header = &tree.header;
     let measure = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
-    let sides = Sides::new(tree);
+    // The picture is drawn whole: what it shows has been cut to what can be seen.
+    let rows = tree.rows()?;
+    let sides = Sides::new(tree, &rows);
     let two_sided = sides.two_sided();
-    if matches!(sides, Sides::Two) && tree.rows.iter().any(|row| row.own.iter().any(|&v| v < 0)) {
+    if matches!(sides, Sides::Two) && rows.iter().any(|row| row.own.iter().any(|&v| v < 0)) {
         return Err(Error::Empty(
             "a side holds negative values, which have no width in a comparison; draw it without --base".to_string(),
         ));
     }
-    let widest: i128 = stacks(tree)
+    let stacks = stacks(&tree.places, &rows);
+    let widest: i128 = stacks
+        .iter()
         .map(|(_, own)| {
             let (before, after) = sides.of(own);
             i128::from(before.max(after))
@@ -86,7 +132,8 @@ pub fn flame_svg(
     // inferno computes with percentages of these numbers in 64 bits.
     let divisor = (widest / (1 << 48)).max(1) as i64;
     // In the tree's order, in which equal prefixes are neighbours: that is all inferno needs.
-    let lines: Vec<String> = stacks(tree)
+    let lines: Vec<String> = stacks
+        .iter()
         .filter_map(|(stack, own)| {
             let (before, after) = sides.of(own);
             let width = before.max(after) / divisor;
@@ -125,14 +172,14 @@ pub fn flame_svg(
     match two_sided {
         false => writer.write_all(&drawn)?,
         true => {
-            let painted = difference::paint(tree, &sides, &measure, divisor, &drawn);
+            let painted = difference::paint(&rows, tree.reverse, &sides, &measure, divisor, &drawn);
             writer.write_all(painted.as_bytes())?;
         }
     }
     Ok(())
 }
 
-fn title(tree: &Tree, measure: &Measure) -> String {
+fn title(tree: &Tree<'_>, measure: &Measure) -> String {
     let header = &tree.header;
     let name = &header.sample_type.r#type;
     match tree.others.first() {
@@ -151,7 +198,7 @@ fn title(tree: &Tree, measure: &Measure) -> String {
     }
 }
 
-fn subtitle(tree: &Tree, measure: &Measure, two_sided: bool) -> String {
+fn subtitle(tree: &Tree<'_>, measure: &Measure, two_sided: bool) -> String {
     let header = &tree.header;
     let mut parts = Vec::new();
     match tree.others.first() {

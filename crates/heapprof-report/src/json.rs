@@ -1,15 +1,15 @@
 //! JSON parts that several reports share. Their shapes are promised: add to them, never change them.
 
-use std::cell::Cell;
 use std::io::Write;
 use std::rc::Rc;
 
-use heapprof_analysis::{Header, LabelValue, Place, SampleType};
+use heapprof_analysis::{Header, LabelValue, Place, PlaceId, Places, SampleType};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::names::Names;
 
 pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})
@@ -29,6 +29,21 @@ pub(crate) fn place(place: &Place) -> Map<String, Value> {
         row.insert("address".into(), json!(format!("{address:#x}")));
     }
     row
+}
+
+/// The same keys in an object that is being written.
+pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Result<(), M::Error> {
+    object.serialize_entry("function", &place.function)?;
+    if let Some(file) = &place.file {
+        object.serialize_entry("file", file)?;
+    }
+    if let Some(line) = place.line {
+        object.serialize_entry("line", &line)?;
+    }
+    if let Some(address) = place.address {
+        object.serialize_entry("address", &format!("{address:#x}"))?;
+    }
+    Ok(())
 }
 
 /// `sample_type`, `total`, `net`, and with filters `left_out`.
@@ -59,31 +74,72 @@ pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
 }
 
 /// Writes a document of `head`, `rows` and `tail` row by row: it may be much longer than the profile.
-pub(crate) fn write<R: Serialize>(
+pub(crate) fn write_each(
     head: &Map<String, Value>,
-    rows: impl Iterator<Item = R>,
     tail: &Map<String, Value>,
-    mut out: &mut dyn Write,
+    out: &mut dyn Write,
+    rows: impl FnOnce(&mut RowWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut serializer = serde_json::Serializer::new(&mut out);
-    let mut document = serializer.serialize_map(None)?;
+    let entry = |key: &String, value: &Value, out: &mut dyn Write| -> Result<(), Error> {
+        serde_json::to_writer(&mut *out, key)?;
+        out.write_all(b":")?;
+        Ok(serde_json::to_writer(out, value)?)
+    };
+    out.write_all(b"{")?;
     for (key, value) in head {
-        document.serialize_entry(key, value)?;
+        entry(key, value, out)?;
+        out.write_all(b",")?;
     }
-    document.serialize_entry("rows", &Rows(Cell::new(Some(rows))))?;
+    out.write_all(b"\"rows\":[")?;
+    rows(&mut RowWriter { out, separator: "" })?;
+    out.write_all(b"]")?;
     for (key, value) in tail {
-        document.serialize_entry(key, value)?;
+        out.write_all(b",")?;
+        entry(key, value, out)?;
     }
-    document.end()?;
-    Ok(writeln!(out)?)
+    Ok(out.write_all(b"}\n")?)
 }
 
-/// Rows that are made as they are written, once.
-struct Rows<I>(Cell<Option<I>>);
+/// Writes the rows of a document.
+pub(crate) struct RowWriter<'o> {
+    out: &'o mut dyn Write,
+    separator: &'static str,
+}
 
-impl<R: Serialize, I: Iterator<Item = R>> Serialize for Rows<I> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.take().into_iter().flatten())
+impl RowWriter<'_> {
+    /// Writes one row.
+    pub(crate) fn row(&mut self, row: &impl Serialize) -> Result<(), Error> {
+        self.out.write_all(self.separator.as_bytes())?;
+        self.separator = ",";
+        Ok(serde_json::to_writer(&mut *self.out, row)?)
+    }
+}
+
+impl RowWriter<'_> {
+    /// Writes one row, an object, with a `stack` behind what else it has; `names` are [`made_place`]'s.
+    pub(crate) fn row_with_stack(
+        &mut self,
+        row: &impl Serialize,
+        places: &Places,
+        stack: &[PlaceId],
+        names: &mut Names,
+    ) -> Result<(), Error> {
+        let row = serde_json::to_string(row)?;
+        self.out.write_all(self.separator.as_bytes())?;
+        self.separator = ",";
+        self.out
+            .write_all(row.strip_suffix('}').unwrap_or(&row).as_bytes())?;
+        let mut separator = ",\"stack\":[";
+        for &place in stack {
+            self.out.write_all(separator.as_bytes())?;
+            self.out.write_all(names.of(places, place).as_bytes())?;
+            separator = ",";
+        }
+        let end: &[u8] = match stack.is_empty() {
+            true => b",\"stack\":[]}",
+            false => b"]}",
+        };
+        Ok(self.out.write_all(end)?)
     }
 }
 
@@ -105,7 +161,7 @@ impl Serialize for Made {
     }
 }
 
-/// A place's JSON, for [`Once`](crate::names::Once).
-pub(crate) fn made_place(of: &Place) -> Made {
-    Made::new(&place(of))
+/// A place's JSON, for [`Names`].
+pub(crate) fn made_place(of: &Place) -> String {
+    Value::Object(place(of)).to_string()
 }

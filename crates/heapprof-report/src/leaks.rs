@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
-use crate::names::{Once, root_first};
+use crate::names::{Names, root_first};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
 
@@ -195,14 +195,14 @@ impl<'a> Shown<'a> {
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let leaks = self.leaks;
         let is_text = self.style.format == Format::Text;
-        let mut names = Once::new(Place::label);
+        let mut names = Names::new(Place::label);
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
                 // The others stand beneath.
-                Some(leaf) if is_text => names.of(leaf).clone(),
+                Some(&leaf) if is_text => names.of(&leaks.places, leaf).to_string(),
                 // One line a stack.
-                Some(_) => root_first(&leak.stack, &mut names),
+                Some(_) => root_first(&leaks.places, &leak.stack, &mut names),
             };
             self.cells(leak.in_use, mean(leak.in_use), stack)
         });
@@ -231,13 +231,13 @@ impl<'a> Shown<'a> {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         rows.for_each(|row| table.row(row));
-        let mut names = Once::new(|place| printable(&place.label()).into_owned());
+        let mut names = Names::new(|place| printable(&place.label()).into_owned());
         Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());
             };
-            for place in leak.stack.iter().skip(1) {
-                line(names.of(place))?;
+            for &place in leak.stack.iter().skip(1) {
+                line(names.of(&self.leaks.places, place))?;
             }
             line("")
         })?)
@@ -334,14 +334,17 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
             .map(|b| json!({"rule": b.rule, "subject": b.subject, "value": b.change.after}));
         tail.insert("failed".into(), broken.collect());
     }
-    let mut made = Once::new(json::made_place);
-    let rows = leaks.rows.iter().map(|leak| Row {
-        objects: leak.in_use.objects,
-        space: leak.in_use.space,
-        mean_size: mean(leak.in_use),
-        stack: leak.stack.iter().map(|p| made.of(p).clone()).collect(),
-    });
-    json::write(&head, rows, &tail, out)
+    let mut made = Names::new(json::made_place);
+    json::write_each(&head, &tail, out, |rows| {
+        leaks.rows.iter().try_for_each(|leak| {
+            let row = Row {
+                objects: leak.in_use.objects,
+                space: leak.in_use.space,
+                mean_size: mean(leak.in_use),
+            };
+            rows.row_with_stack(&row, &leaks.places, &leak.stack, &mut made)
+        })
+    })
 }
 
 #[derive(Serialize)]
@@ -349,5 +352,4 @@ struct Row {
     objects: i64,
     space: i64,
     mean_size: Option<i64>,
-    stack: Vec<json::Made>,
 }

@@ -75,23 +75,36 @@ impl Measure {
 
     /// A value as text.
     pub fn show(&self, value: impl Into<i128>) -> String {
+        let mut text = String::new();
+        self.push(value, &mut text);
+        text
+    }
+
+    /// Appends a value to a text.
+    pub(crate) fn push(&self, value: impl Into<i128>, text: &mut String) {
         let value = value.into();
-        if self.raw {
-            return value.to_string();
-        }
-        match self.family {
+        let unit = match self.family {
+            _ if self.raw => "",
             Some((of, fixed)) => {
                 let base = value as f64 * of.factor as f64;
                 let (name, factor) = fixed.unwrap_or_else(|| step(of.family, base));
                 // Below the first step numbers are whole: exact.
-                match factor == 1.0 && of.factor == 1 {
-                    true => format!("{value}{name}"),
-                    false => format!("{}{name}", two_places(base / factor)),
+                if factor != 1.0 || of.factor != 1 {
+                    push_two_places(base / factor, text);
+                    text.truncate(text.strip_suffix(".00").map_or(text.len(), str::len));
+                    return text.push_str(name);
                 }
+                name
             }
-            None if matches!(self.unit.as_str(), "" | "count" | "objects") => value.to_string(),
-            None => format!("{value} {}", self.unit),
-        }
+            None if matches!(self.unit.as_str(), "" | "count" | "objects") => "",
+            None => {
+                push_whole(value, text);
+                text.push(' ');
+                return text.push_str(&self.unit);
+            }
+        };
+        push_whole(value, text);
+        text.push_str(unit);
     }
 
     /// A value as text with its sign, also when it is positive.
@@ -116,23 +129,67 @@ fn step(family: Family, base: f64) -> (&'static str, f64) {
     *fits.unwrap_or(&steps[0])
 }
 
-fn two_places(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.strip_suffix(".00").unwrap_or(&text).to_string()
+/// Appends a number.
+pub(crate) fn push_whole(value: i128, text: &mut String) {
+    let mut digits = [0u8; 20];
+    let Ok(mut rest) = u64::try_from(value.unsigned_abs()) else {
+        return text.push_str(&value.to_string());
+    };
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        text.push('-');
+    }
+    text.extend(digits[at..].iter().map(|&digit| char::from(digit)));
+}
+
+/// Appends a number with two places, as `{:.2}` shows it, which takes ten times as long.
+fn push_two_places(value: f64, text: &mut String) {
+    let hundreds = value.abs() * 100.0;
+    let whole = hundreds.floor();
+    // The product is off by less than this; near a half only the exact value says which way to round.
+    let is_clear = hundreds < 1e12 && (hundreds - whole - 0.5).abs() > 1e-3;
+    if !is_clear {
+        return text.push_str(&format!("{value:.2}"));
+    }
+    let rounded = whole as i128 + i128::from(hundreds - whole > 0.5);
+    if value.is_sign_negative() {
+        text.push('-');
+    }
+    push_whole(rounded / 100, text);
+    let places = (rounded % 100) as u8;
+    text.push('.');
+    text.push(char::from(b'0' + places / 10));
+    text.push(char::from(b'0' + places % 10));
 }
 
 /// `part` of `whole` in percent; `-` of nothing.
 pub fn percent(part: impl Into<i128>, whole: impl Into<i128>) -> String {
+    let mut text = String::new();
+    push_percent(part, whole, &mut text);
+    text
+}
+
+/// Appends what [`percent`] gives.
+pub(crate) fn push_percent(part: impl Into<i128>, whole: impl Into<i128>, text: &mut String) {
     let (part, whole) = (part.into(), whole.into());
-    match whole {
-        0 => "-".to_string(),
+    if whole == 0 {
+        return text.push('-');
+    }
+    let share = 100.0 * part as f64 / whole as f64;
+    match share.abs() {
+        0.0 => text.push_str("0%"),
+        size if size < 0.005 => text.push_str(if share < 0.0 { "-<0.01%" } else { "<0.01%" }),
         _ => {
-            let share = 100.0 * part as f64 / whole as f64;
-            match share.abs() {
-                0.0 => "0%".to_string(),
-                size if size < 0.005 => format!("{}<0.01%", if share < 0.0 { "-" } else { "" }),
-                _ => format!("{share:.2}%"),
-            }
+            push_two_places(share, text);
+            text.push('%');
         }
     }
 }
@@ -182,6 +239,41 @@ mod tests {
         );
         assert!(Measure::new("bytes", Some("s")).is_err());
         assert!(Measure::new("bytes", Some("bananas")).is_err());
+    }
+
+    #[test]
+    fn two_places_are_those_of_the_exact_value() {
+        let odd = [
+            0.0,
+            -0.0,
+            0.005,
+            0.015,
+            0.125,
+            0.994_999_9,
+            0.995,
+            1.005,
+            2.675,
+            -1.255,
+            99.995,
+            1023.994_999,
+            1e10,
+            123_456_789.125,
+            1e15,
+            f64::MAX,
+            f64::NAN,
+            f64::INFINITY,
+        ];
+        let even = (0..200_000).map(|n| f64::from(n) / 1024.0 / 7.0);
+        for value in odd.into_iter().chain(even) {
+            let mut text = String::new();
+            push_two_places(value, &mut text);
+            assert_eq!(text, format!("{value:.2}"));
+        }
+        for value in [0, 7, -7, 1 << 63, i128::MAX, i128::MIN] {
+            let mut text = String::new();
+            push_whole(value, &mut text);
+            assert_eq!(text, value.to_string());
+        }
     }
 
     #[test]

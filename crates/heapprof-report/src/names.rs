@@ -1,44 +1,61 @@
 //! Names of rows and labels as one cell shows them.
 
-use std::rc::Rc;
-
-use foldhash::{HashMap, HashMapExt};
-use heapprof_analysis::{Granularity, LabelValue, Place};
+use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places};
 
 use crate::measure::Measure;
 use crate::table::{Align, Table};
 
-/// What is made of places that many stacks share: of each once.
-pub(crate) struct Once<T> {
-    /// The places are kept, so that no other comes to their addresses.
-    known: HashMap<*const Place, (Rc<Place>, T)>,
-    make: fn(&Place) -> T,
+/// A text for each place that many rows share, made once; one behind the other, for reading from one corner of memory
+/// after the other is what long reports spend their time on.
+pub(crate) struct Names {
+    make: fn(&Place) -> String,
+    text: String,
+    /// Where each begins and ends; none ends at 0.
+    at: Vec<(usize, usize)>,
 }
 
-impl<T> Once<T> {
-    pub(crate) fn new(make: fn(&Place) -> T) -> Self {
+impl Names {
+    pub(crate) fn new(make: fn(&Place) -> String) -> Self {
         Self {
-            known: HashMap::new(),
             make,
+            text: String::new(),
+            at: Vec::new(),
         }
     }
 
-    pub(crate) fn of(&mut self, place: &Rc<Place>) -> &T {
-        let known = self.known.entry(Rc::as_ptr(place));
-        let (_, made) = known.or_insert_with(|| (Rc::clone(place), (self.make)(place)));
-        made
+    pub(crate) fn of(&mut self, places: &Places, id: PlaceId) -> &str {
+        if self.at.len() <= id.index() {
+            self.at.resize(id.index() + 1, (0, 0));
+        }
+        let (start, end) = &mut self.at[id.index()];
+        if *end == 0 {
+            *start = self.text.len();
+            self.text.push_str(&(self.make)(places.get(id)));
+            *end = self.text.len();
+        }
+        &self.text[*start..*end]
     }
 }
 
-/// A stack as one line, in the order of the folded form.
-pub(crate) fn root_first(stack: &[Rc<Place>], names: &mut Once<String>) -> String {
-    let mut line = String::new();
-    for (i, place) in stack.iter().rev().enumerate() {
+/// Appends a stack as one line, in the order of the folded form.
+pub(crate) fn push_root_first(
+    places: &Places,
+    stack: &[PlaceId],
+    names: &mut Names,
+    line: &mut String,
+) {
+    for (i, &place) in stack.iter().rev().enumerate() {
         if i > 0 {
             line.push(';');
         }
-        line.push_str(names.of(place));
+        line.push_str(names.of(places, place));
     }
+}
+
+/// The same as a text of its own.
+pub(crate) fn root_first(places: &Places, stack: &[PlaceId], names: &mut Names) -> String {
+    let mut line = String::new();
+    push_root_first(places, stack, names, &mut line);
     line
 }
 

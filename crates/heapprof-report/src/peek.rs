@@ -1,28 +1,30 @@
 //! `peek`: callers above, callees below; either side adds up to cum.
 
-use heapprof_analysis::{Peek, PeekRow, Place};
-use serde_json::{Value, json};
+use std::io::Write;
+
+use heapprof_analysis::{Neighbours, Peek, PeekRow, Place};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Map;
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::percent;
+use crate::measure::push_percent;
+use crate::names::Names;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::table::{Align, Cells, Table};
 
 const ROOT: &str = "(root)";
 const ITSELF: &str = "(itself)";
 
-/// Writes the report.
-pub fn peek(peek: &Peek, style: &Style) -> Result<String, Error> {
+/// Writes the report, entity by entity: it may be much longer than the profile.
+pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&peek.header, style)?;
     if style.format == Format::Json {
-        let mut document = json::head(&peek.header);
-        document.insert("rows".into(), peek.rows.iter().map(row).collect());
-        return json::text(document);
+        return document(peek, out);
     }
     let split = style.format == Format::Csv;
-    let mut table = match split {
+    let table = match split {
         true => Table::new(&[
             ("function", Align::Left),
             ("side", Align::Left),
@@ -38,73 +40,112 @@ pub fn peek(peek: &Peek, style: &Style) -> Result<String, Error> {
             ("function", Align::Left),
         ]),
     };
-    for row in &peek.rows {
-        let name = row.place.label();
-        let neighbour = |side: &str, label: String, value: i64| match split {
-            true => vec![name.clone(), side.into(), label, measure.show(value)],
-            false => {
-                let (shown, share) = (measure.show(value), percent(value, row.cum));
-                let label = format!("  {side} {label}");
-                vec![
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                    shown,
-                    share,
-                    label,
-                ]
-            }
-        };
-        for (place, value) in &row.callers {
-            let label = place.as_ref().map_or(ROOT.to_string(), Place::label);
-            table.row(neighbour("caller", label, *value));
-        }
-        if !split {
-            table.row(vec![
-                measure.show(row.flat),
-                measure.show(row.cum),
-                percent(row.cum, peek.header.total),
-                String::new(),
-                String::new(),
-                name.clone(),
-            ]);
-        }
-        if row.flat != 0 {
-            table.row(neighbour("callee", ITSELF.to_string(), row.flat));
-        }
-        for (place, value) in &row.callees {
-            table.row(neighbour("callee", place.label(), *value));
-        }
-    }
     let mut lines = head::lines(&peek.header, &measure, style);
     if peek.more > 0 && !lines.is_empty() {
         lines.push(format!("{} more match; -n 0 shows all", peek.more));
     }
-    Ok(with_head(&lines, &table.render(style)?, style))
+    out.write_all(with_head(&lines, "", style).as_bytes())?;
+    let mut labels = Names::new(Place::label);
+    let mut cells = Cells::default();
+    table.stream(style, out, |each| {
+        for row in &peek.rows {
+            let name = row.place.label();
+            let neighbour = |cells: &mut Cells, side: &str, label: &str, value: i64| {
+                cells.clear();
+                if split {
+                    cells.extend([&name, side, label]);
+                    return cells.make(|text| measure.push(value, text));
+                }
+                cells.extend([""; 3]);
+                cells.make(|text| measure.push(value, text));
+                cells.make(|text| push_percent(value, row.cum, text));
+                cells.make(|text| text.extend(["  ", side, " ", label]));
+            };
+            let Neighbours { callers, callees } = peek.neighbours(row)?;
+            for (place, value) in &callers {
+                let label = place.map_or(ROOT, |place| labels.of(&peek.places, place));
+                neighbour(&mut cells, "caller", label, *value);
+                each(&cells)?;
+            }
+            if !split {
+                cells.clear();
+                cells.make(|text| measure.push(row.flat, text));
+                cells.make(|text| measure.push(row.cum, text));
+                cells.make(|text| push_percent(row.cum, peek.header.total, text));
+                cells.extend(["", "", &name]);
+                each(&cells)?;
+            }
+            if row.flat != 0 {
+                neighbour(&mut cells, "callee", ITSELF, row.flat);
+                each(&cells)?;
+            }
+            for (place, value) in &callees {
+                neighbour(
+                    &mut cells,
+                    "callee",
+                    labels.of(&peek.places, *place),
+                    *value,
+                );
+                each(&cells)?;
+            }
+        }
+        Ok(())
+    })
 }
 
-fn row(row: &PeekRow) -> Value {
-    let mut object = json::place(&row.place);
-    object.insert("flat".into(), json!(row.flat));
-    object.insert("cum".into(), json!(row.cum));
-    let side = |place: Option<&Place>, value: i64| {
-        let mut object = match place {
-            Some(place) => json::place(place),
-            None => json::place(&Place {
-                function: ROOT.to_string(),
-                ..Place::default()
-            }),
-        };
-        object.insert("value".into(), json!(value));
-        Value::Object(object)
+fn document(peek: &Peek<'_>, out: &mut dyn Write) -> Result<(), Error> {
+    let root = Place {
+        function: ROOT.to_string(),
+        ..Place::default()
     };
-    let callers = row
-        .callers
-        .iter()
-        .map(|(p, v)| side(p.as_ref(), *v))
-        .collect();
-    let callees = row.callees.iter().map(|(p, v)| side(Some(p), *v)).collect();
-    object.insert("callers".into(), callers);
-    object.insert("callees".into(), callees);
-    Value::Object(object)
+    json::write_each(&json::head(&peek.header), &Map::new(), out, |rows| {
+        peek.rows.iter().try_for_each(|row| {
+            rows.row(&Row {
+                peek,
+                row,
+                neighbours: peek.neighbours(row)?,
+                root: &root,
+            })
+        })
+    })
+}
+
+struct Row<'a> {
+    peek: &'a Peek<'a>,
+    row: &'a PeekRow,
+    neighbours: Neighbours,
+    root: &'a Place,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Neighbours { callers, callees } = &self.neighbours;
+        let mut object = serializer.serialize_map(None)?;
+        json::place_keys(&self.row.place, &mut object)?;
+        object.serialize_entry("flat", &self.row.flat)?;
+        object.serialize_entry("cum", &self.row.cum)?;
+        let places = &self.peek.places;
+        let callers: Vec<Neighbour<'_>> = callers
+            .iter()
+            .map(|(place, value)| Neighbour(place.map_or(self.root, |p| places.get(p)), *value))
+            .collect();
+        let callees: Vec<Neighbour<'_>> = callees
+            .iter()
+            .map(|(p, v)| Neighbour(places.get(*p), *v))
+            .collect();
+        object.serialize_entry("callers", &callers)?;
+        object.serialize_entry("callees", &callees)?;
+        object.end()
+    }
+}
+
+struct Neighbour<'a>(&'a Place, i64);
+
+impl Serialize for Neighbour<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        json::place_keys(self.0, &mut object)?;
+        object.serialize_entry("value", &self.1)?;
+        object.end()
+    }
 }

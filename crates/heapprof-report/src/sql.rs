@@ -1,36 +1,157 @@
 //! `sql`: the result of a statement.
 
-use heapprof_analysis::{ResultTable, Value as Cell};
-use serde_json::{Map, Value, json};
+use std::io::{BufReader, Read, Seek, Write};
+
+use heapprof_analysis::{Statement, Value as Cell};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use tempfile::SpooledTempFile;
 
 use crate::error::Error;
-use crate::json;
+use crate::measure::push_whole;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::table::{Align, Cells, Table};
 
-/// Writes a statement's result; JSON is a list of objects.
-pub fn result_table(result: &ResultTable, style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
-        let names = distinct(&result.columns);
-        let rows = result.rows.iter().map(|row| {
-            let values = row.iter().map(value);
-            let object: Map<String, Value> = names.iter().cloned().zip(values).collect();
-            Value::Object(object)
-        });
-        return json::text(rows.collect::<Value>());
+/// Rows of more bytes than these wait on disk until all widths are known.
+const SPOOL: usize = 16 << 20;
+
+/// Writes a statement's result row by row; JSON is a list of objects.
+pub fn result_table(
+    statement: &mut Statement<'_>,
+    style: &Style,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let columns = statement.columns().to_vec();
+    match style.format {
+        Format::Json => json(statement, &distinct(&columns), out),
+        // Nothing stands right or left in CSV.
+        Format::Csv => {
+            let mut table = Table::default();
+            columns
+                .iter()
+                .for_each(|name| table.column(name, Align::Left));
+            let mut cells = Cells::default();
+            table.stream(style, out, |each| {
+                statement.each(|row| {
+                    cells.clear();
+                    row.iter().for_each(|cell| cells.make(|to| push(cell, to)));
+                    each(&cells)
+                })
+            })
+        }
+        // Where columns stand is known at the end, and asking twice might give other rows.
+        Format::Text | Format::Markdown => {
+            let mut spool = Spool::new();
+            let mut numbers = vec![true; columns.len()];
+            let mut cells = Cells::default();
+            statement.each(|row| {
+                cells.clear();
+                for (cell, number) in row.iter().zip(&mut numbers) {
+                    *number &= !matches!(cell, Cell::Text(_) | Cell::Blob(_));
+                    cells.make(|text| push(cell, text));
+                }
+                spool.write(&cells)
+            })?;
+            let mut table = Table::default();
+            for (name, number) in columns.iter().zip(numbers) {
+                table.column(name, if number { Align::Right } else { Align::Left });
+            }
+            table.stream(style, out, |each| spool.each(columns.len(), each))
+        }
     }
-    let mut table = Table::default();
-    for (at, name) in result.columns.iter().enumerate() {
-        let numbers = result
-            .rows
-            .iter()
-            .all(|row| !matches!(row[at], Cell::Text(_) | Cell::Blob(_)));
-        table.column(name, if numbers { Align::Right } else { Align::Left });
+}
+
+fn json(statement: &mut Statement<'_>, names: &[String], out: &mut dyn Write) -> Result<(), Error> {
+    // Nothing is written for a statement that fails at once.
+    let mut separator = "[";
+    statement.each(|row| -> Result<(), Error> {
+        out.write_all(separator.as_bytes())?;
+        separator = ",";
+        Ok(serde_json::to_writer(&mut *out, &Object { names, row })?)
+    })?;
+    let is_empty = separator == "[";
+    Ok(out.write_all(if is_empty { b"[]\n" } else { b"]\n" })?)
+}
+
+struct Object<'a> {
+    names: &'a [String],
+    row: &'a [Cell],
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(Some(self.names.len()))?;
+        for (name, cell) in self.names.iter().zip(self.row) {
+            match cell {
+                Cell::Null => object.serialize_entry(name, &())?,
+                Cell::Int(number) => object.serialize_entry(name, number)?,
+                Cell::Real(number) => object.serialize_entry(name, number)?,
+                Cell::Text(text) => object.serialize_entry(name, text)?,
+                Cell::Blob(_) => {
+                    let mut text = String::new();
+                    push(cell, &mut text);
+                    object.serialize_entry(name, &text)?;
+                }
+            }
+        }
+        object.end()
     }
-    for row in &result.rows {
-        table.row(row.iter().map(text).collect());
+}
+
+/// Rows that were made once and are read twice, on disk when they are many.
+struct Spool {
+    file: SpooledTempFile,
+    buffer: Vec<u8>,
+}
+
+impl Spool {
+    fn new() -> Self {
+        Self {
+            file: SpooledTempFile::new(SPOOL),
+            buffer: Vec::new(),
+        }
     }
-    table.render(style)
+
+    fn write(&mut self, cells: &Cells) -> Result<(), Error> {
+        for cell in cells.iter() {
+            self.buffer.extend_from_slice(&cell.len().to_le_bytes());
+            self.buffer.extend_from_slice(cell.as_bytes());
+        }
+        if self.buffer.len() >= 1 << 16 {
+            self.file.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn each(
+        &mut self,
+        columns: usize,
+        each: &mut dyn FnMut(&Cells) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.file.rewind()?;
+        let mut reader = BufReader::with_capacity(1 << 16, &mut self.file);
+        let (mut cells, mut cell) = (Cells::default(), Vec::new());
+        let mut length = [0; size_of::<usize>()];
+        loop {
+            cells.clear();
+            for column in 0..columns {
+                match reader.read_exact(&mut length) {
+                    Err(error)
+                        if column == 0 && error.kind() == std::io::ErrorKind::UnexpectedEof =>
+                    {
+                        return Ok(());
+                    }
+                    read => read?,
+                }
+                cell.resize(usize::from_le_bytes(length), 0);
+                reader.read_exact(&mut cell)?;
+                cells.push(&String::from_utf8_lossy(&cell));
+            }
+            each(&cells)?;
+        }
+    }
 }
 
 /// The columns' names, each once: the second `name` is `name_2`, as an object has a name once.
@@ -46,22 +167,12 @@ fn distinct(columns: &[String]) -> Vec<String> {
     names
 }
 
-fn value(cell: &Cell) -> Value {
+fn push(cell: &Cell, text: &mut String) {
     match cell {
-        Cell::Null => Value::Null,
-        Cell::Int(number) => json!(number),
-        Cell::Real(number) => json!(number),
-        Cell::Text(text) => json!(text),
-        Cell::Blob(_) => json!(text(cell)),
-    }
-}
-
-fn text(cell: &Cell) -> String {
-    match cell {
-        Cell::Null => String::new(),
-        Cell::Int(number) => number.to_string(),
-        Cell::Real(number) => number.to_string(),
-        Cell::Text(text) => text.clone(),
-        Cell::Blob(bytes) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+        Cell::Null => {}
+        Cell::Int(number) => push_whole(i128::from(*number), text),
+        Cell::Real(number) => text.push_str(&number.to_string()),
+        Cell::Text(cell) => text.push_str(cell),
+        Cell::Blob(bytes) => text.extend(bytes.iter().map(|b| format!("{b:02x}"))),
     }
 }

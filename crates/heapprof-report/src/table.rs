@@ -64,12 +64,56 @@ impl Table {
 
     /// The table in the style's format; `Json` is not a table's business and comes out as CSV.
     pub(crate) fn render(&self, style: &Style) -> Result<String, Error> {
-        if style.format == Format::Text {
-            return Ok(self.text(&self.widths(), style.color));
-        }
         let mut bytes = Vec::new();
-        self.write_rows(style.format, self.rows.iter(), &mut bytes)?;
+        match style.format {
+            Format::Text => {
+                let widths = self.widths();
+                let mut line = Line::default();
+                self.names(&widths, style.color, &mut line, &mut bytes)?;
+                for (row, tint) in self.rows.iter().zip(&self.tints) {
+                    let paint = match (style.color, tint) {
+                        (true, Some(Tint::Grown)) => "\u{1b}[38;5;208m",
+                        (true, Some(Tint::Shrunk)) => "\u{1b}[38;5;75m",
+                        _ => "",
+                    };
+                    let cells = row.iter().map(String::as_str);
+                    line.write(cells, &widths, &self.columns, paint, &mut bytes)?;
+                }
+            }
+            format => self.write_rows(format, self.rows.iter(), &mut bytes)?,
+        }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Writes the table with other rows than its own, which need not be there all at once: `rows` gives them one by one, and is
+    /// asked twice where columns have widths.
+    pub(crate) fn stream(
+        &self,
+        style: &Style,
+        out: &mut dyn Write,
+        mut rows: impl FnMut(&mut dyn FnMut(&Cells) -> Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match style.format {
+            Format::Text => {
+                let mut widths = self.widths();
+                rows(&mut |row| {
+                    self.widen(&mut widths, row.iter());
+                    Ok(())
+                })?;
+                let mut line = Line::default();
+                self.names(&widths, style.color, &mut line, out)?;
+                rows(&mut |row| Ok(line.write(row.iter(), &widths, &self.columns, "", out)?))
+            }
+            Format::Markdown => {
+                self.markdown_names(out)?;
+                rows(&mut |row| Ok(markdown_row(row.iter(), out)?))
+            }
+            _ => {
+                let mut writer = self.csv_names(out)?;
+                rows(&mut |row| Ok(writer.write_record(row.iter())?))?;
+                Ok(writer.flush()?)
+            }
+        }
     }
 
     /// Writes the table with other rows than its own, as Markdown or CSV, whose columns have no widths: the rows need not be
@@ -81,9 +125,21 @@ impl Table {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         match format {
-            Format::Markdown => Ok(self.markdown(rows, out)?),
-            _ => self.csv(rows, out),
+            Format::Markdown => {
+                self.markdown_names(out)?;
+                for row in rows {
+                    markdown_row(row.as_ref().iter().map(String::as_str), out)?;
+                }
+            }
+            _ => {
+                let mut writer = self.csv_names(out)?;
+                for row in rows {
+                    writer.write_record(row.as_ref())?;
+                }
+                writer.flush()?;
+            }
         }
+        Ok(())
     }
 
     /// The table as text, with more lines beneath a row in its last column: `beneath` gives those of a row by its number,
@@ -95,16 +151,19 @@ impl Table {
         mut beneath: impl FnMut(usize, &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<()> {
         let widths = self.widths();
-        let text = self.text(&widths, color);
-        let mut lines = text.split_inclusive('\n');
-        out.write_all(lines.next().unwrap_or_default().as_bytes())?;
+        let mut line = Line::default();
+        self.names(&widths, color, &mut line, out)?;
         let before = widths.iter().take(widths.len() - 1).map(|w| w + 2).sum();
         let blanks = " ".repeat(before);
-        for (row, line) in lines.enumerate() {
-            out.write_all(line.as_bytes())?;
-            beneath(row, &mut |cell| match cell {
-                "" => writeln!(out),
-                cell => writeln!(out, "{blanks}{cell}"),
+        for (at, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().map(String::as_str);
+            line.write(cells, &widths, &self.columns, "", out)?;
+            beneath(at, &mut |cell| {
+                if !cell.is_empty() {
+                    out.write_all(blanks.as_bytes())?;
+                    out.write_all(cell.as_bytes())?;
+                }
+                out.write_all(b"\n")
             })?;
         }
         Ok(())
@@ -113,87 +172,159 @@ impl Table {
     /// How wide the widest cell of each column is on a terminal.
     fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();
-        let mut widths: Vec<usize> = names.map(|(name, _)| printable(name).width()).collect();
+        let mut widths: Vec<usize> = names.map(|(name, _)| width(&printable(name))).collect();
         for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(printable(cell).width());
-            }
+            self.widen(&mut widths, row.iter().map(String::as_str));
         }
         widths
     }
 
-    /// Columns two blanks apart, as wide as [`widths`](Self::widths) says.
-    fn text(&self, widths: &[usize], color: bool) -> String {
-        let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let mut text = String::new();
-        let mut line = |cells: &mut dyn Iterator<Item = &str>, paint: &str| {
-            text.push_str(paint);
-            let start = text.len();
-            for (at, cell) in cells.enumerate() {
-                let cell = printable(cell);
-                let (blanks, align) = (widths[at].saturating_sub(cell.width()), self.columns[at].1);
-                if at > 0 {
-                    text.push_str("  ");
-                }
-                if align == Align::Right {
-                    text.extend(std::iter::repeat_n(' ', blanks));
-                }
-                text.push_str(&cell);
-                // Nothing is to the right of the last column.
-                if align == Align::Left && at + 1 < widths.len() {
-                    text.extend(std::iter::repeat_n(' ', blanks));
-                }
+    /// Makes room for a row.
+    fn widen<'c>(&self, widths: &mut [usize], row: impl Iterator<Item = &'c str>) {
+        let last = self.columns.len() - 1;
+        for (at, cell) in row.enumerate() {
+            // Nothing is to the right of the last column.
+            if at < last || self.columns[at].1 == Align::Right {
+                widths[at] = widths[at].max(width(&printable(cell)));
             }
-            text.truncate(start + text[start..].trim_end().len());
-            text.push_str(if paint.is_empty() {
-                "\n"
-            } else {
-                "\u{1b}[0m\n"
-            });
-        };
-        line(&mut names.into_iter(), if color { "\u{1b}[1m" } else { "" });
-        for (row, tint) in self.rows.iter().zip(&self.tints) {
-            let paint = match (color, tint) {
-                (true, Some(Tint::Grown)) => "\u{1b}[38;5;208m",
-                (true, Some(Tint::Shrunk)) => "\u{1b}[38;5;75m",
-                _ => "",
-            };
-            line(&mut row.iter().map(String::as_str), paint);
         }
-        text
     }
 
-    fn markdown(
+    /// The line of the columns' names.
+    fn names(
         &self,
-        rows: impl Iterator<Item = impl AsRef<[String]>>,
+        widths: &[usize],
+        color: bool,
+        line: &mut Line,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let names = self.columns.iter().map(|(name, _)| markdown_cell(name));
+        let names = self.columns.iter().map(|(name, _)| name.as_str());
+        let paint = if color { "\u{1b}[1m" } else { "" };
+        line.write(names, widths, &self.columns, paint, out)
+    }
+
+    fn markdown_names(&self, out: &mut dyn Write) -> io::Result<()> {
+        markdown_row(self.columns.iter().map(|(name, _)| name.as_str()), out)?;
         let aligns = self.columns.iter().map(|(_, align)| match align {
             Align::Left => ":---",
             Align::Right => "---:",
         });
-        writeln!(out, "| {} |", names.collect::<Vec<_>>().join(" | "))?;
-        writeln!(out, "| {} |", aligns.collect::<Vec<_>>().join(" | "))?;
-        for row in rows {
-            let cells = row.as_ref().iter().map(|cell| markdown_cell(cell));
-            writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
-        }
-        Ok(())
+        writeln!(out, "| {} |", aligns.collect::<Vec<_>>().join(" | "))
     }
 
-    fn csv(
+    fn csv_names<'o>(
         &self,
-        rows: impl Iterator<Item = impl AsRef<[String]>>,
-        out: &mut dyn Write,
-    ) -> Result<(), Error> {
+        out: &'o mut dyn Write,
+    ) -> Result<csv::Writer<&'o mut dyn Write>, Error> {
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(self.columns.iter().map(|(name, _)| name))?;
-        for row in rows {
-            writer.write_record(row.as_ref())?;
-        }
-        Ok(writer.flush()?)
+        Ok(writer)
     }
+}
+
+/// The cells of a row, one text behind the other: a row that is written and forgotten costs no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Cells {
+    text: String,
+    end: Vec<usize>,
+}
+
+impl Cells {
+    /// Begins a new row.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.end.clear();
+    }
+
+    /// Adds a cell.
+    pub(crate) fn push(&mut self, cell: &str) {
+        self.make(|text| text.push_str(cell));
+    }
+
+    /// Adds cells.
+    pub(crate) fn extend<'c>(&mut self, cells: impl IntoIterator<Item = &'c str>) {
+        cells.into_iter().for_each(|cell| self.push(cell));
+    }
+
+    /// Adds a cell that `make` appends to the text it gets.
+    pub(crate) fn make(&mut self, make: impl FnOnce(&mut String)) {
+        make(&mut self.text);
+        self.end.push(self.text.len());
+    }
+
+    /// The cells.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        let mut start = 0;
+        self.end.iter().map(move |&end| {
+            let cell = &self.text[start..end];
+            start = end;
+            cell
+        })
+    }
+}
+
+/// A line of text in the making.
+#[derive(Default)]
+struct Line(String);
+
+impl Line {
+    /// Writes cells two blanks apart, as wide as `widths` says.
+    fn write<'c>(
+        &mut self,
+        cells: impl Iterator<Item = &'c str>,
+        widths: &[usize],
+        columns: &[(String, Align)],
+        paint: &str,
+        out: &mut (impl Write + ?Sized),
+    ) -> io::Result<()> {
+        let text = &mut self.0;
+        text.clear();
+        text.push_str(paint);
+        let start = text.len();
+        for (at, cell) in cells.enumerate() {
+            let cell = printable(cell);
+            let last = at + 1 == widths.len();
+            let align = columns[at].1;
+            if at > 0 {
+                text.push_str("  ");
+            }
+            // Nothing is to the right of the last column.
+            let blanks = match last && align == Align::Left {
+                true => 0,
+                false => widths[at].saturating_sub(width(&cell)),
+            };
+            if align == Align::Right {
+                text.extend(std::iter::repeat_n(' ', blanks));
+            }
+            text.push_str(&cell);
+            if align == Align::Left {
+                text.extend(std::iter::repeat_n(' ', blanks));
+            }
+        }
+        text.truncate(start + text[start..].trim_end().len());
+        text.push_str(if paint.is_empty() {
+            "\n"
+        } else {
+            "\u{1b}[0m\n"
+        });
+        out.write_all(text.as_bytes())
+    }
+}
+
+/// How wide a text is on a terminal.
+fn width(text: &str) -> usize {
+    match text.is_ascii() {
+        true => text.len(),
+        false => text.width(),
+    }
+}
+
+fn markdown_row<'c>(
+    cells: impl Iterator<Item = &'c str>,
+    out: &mut (impl Write + ?Sized),
+) -> io::Result<()> {
+    let cells = cells.map(markdown_cell);
+    writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "))
 }
 
 /// A name as terminals and XML may show it: a profile can hold any text, also escape sequences.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::names::{Once, label_value, root_first};
+use crate::names::{Names, label_value, root_first};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
@@ -20,15 +20,18 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
     let (rest, count) = traces.other;
     match style.format {
         Format::Json => {
-            let mut made = Once::new(json::made_place);
-            let rows = traces.rows.iter().map(|trace| Row {
-                value: trace.value,
-                labels: labels_json(trace),
-                stack: trace.stack.iter().map(|p| made.of(p).clone()).collect(),
-            });
+            let mut made = Names::new(json::made_place);
             let mut tail = Map::new();
             tail.insert("other".into(), json!({"value": rest, "rows": count}));
-            json::write(&json::head(&traces.header), rows, &tail, out)?;
+            json::write_each(&json::head(&traces.header), &tail, out, |rows| {
+                traces.rows.iter().try_for_each(|trace| {
+                    let row = Row {
+                        value: trace.value,
+                        labels: labels_json(trace),
+                    };
+                    rows.row_with_stack(&row, &traces.places, &trace.stack, &mut made)
+                })
+            })?;
         }
         Format::Csv | Format::Markdown => {
             let table = Table::new(&[
@@ -36,9 +39,9 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 ("labels", Align::Left),
                 ("stack", Align::Left),
             ]);
-            let mut names = Once::new(Place::label);
+            let mut names = Names::new(Place::label);
             let rows = traces.rows.iter().map(|trace| {
-                let stack = root_first(&trace.stack, &mut names);
+                let stack = root_first(&traces.places, &trace.stack, &mut names);
                 vec![measure.show(trace.value), labels(trace), stack]
             });
             let other = (count > 0).then(|| {
@@ -51,7 +54,8 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
         Format::Text => {
             out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
-            let mut names = Once::new(|place| printable(&place.label()).into_owned());
+            let mut line = String::new();
+            let mut names = Names::new(|place| printable(&place.label()).into_owned());
             for trace in &traces.rows {
                 writeln!(out, "{rule}")?;
                 let labels = labels(trace);
@@ -62,8 +66,14 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 if trace.stack.is_empty() {
                     writeln!(out, "{value:>14}  {}", heapprof_analysis::EMPTY_STACK)?;
                 }
-                for place in &trace.stack {
-                    writeln!(out, "{value:>14}  {}", names.of(place))?;
+                for &place in &trace.stack {
+                    line.clear();
+                    line.extend(std::iter::repeat_n(
+                        ' ',
+                        14usize.saturating_sub(value.chars().count()),
+                    ));
+                    line.extend([&value, "  ", names.of(&traces.places, place), "\n"]);
+                    out.write_all(line.as_bytes())?;
                     value.clear();
                 }
             }
@@ -93,7 +103,6 @@ fn labels(trace: &Trace) -> String {
 struct Row {
     value: i64,
     labels: Map<String, Value>,
-    stack: Vec<json::Made>,
 }
 
 fn labels_json(trace: &Trace) -> Map<String, Value> {

@@ -1,58 +1,32 @@
 //! `tree`: the call tree, indented.
 
-use heapprof_analysis::{Tree, TreeRow};
-use serde_json::{Value, json};
+use std::io::Write;
+
+use heapprof_analysis::{Place, Tree, TreeRow};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::percent;
+use crate::measure::push_percent;
+use crate::names::Names;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::table::{Align, Cells, Table};
 
 /// How many steps a node is indented at most.
 const DEEPEST: usize = 100;
 
-/// Writes the report.
-pub fn tree(tree: &Tree, style: &Style) -> Result<String, Error> {
+/// Writes the report, node by node: it may be much longer than the profile.
+pub fn tree(tree: &Tree<'_>, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&tree.header, style)?;
     if style.format == Format::Json {
         // In pre-order with depths, not nested: a stack may be deeper than a reader's recursion.
-        let mut document = json::head(&tree.header);
-        document.insert("reverse".into(), json!(tree.reverse));
-        document.insert("rows".into(), tree.rows.iter().map(node).collect());
-        return json::text(document);
-    }
-    let split = style.format == Format::Csv;
-    let mut table = Table::new(&[("total", Align::Right)]);
-    match split {
-        true => table.column("depth", Align::Right),
-        false => table.column("total%", Align::Right),
-    }
-    table.column("self", Align::Right);
-    table.column("function", Align::Left);
-    for row in &tree.rows {
-        let second = match split {
-            true => row.depth.to_string(),
-            false => percent(row.total[0], tree.header.total),
-        };
-        // Deeper than any screen is wide, the depth is a number.
-        let steps = row.depth.min(DEEPEST);
-        let deeper = match row.depth {
-            depth if depth > DEEPEST => format!("({depth}) "),
-            _ => String::new(),
-        };
-        let indent = match style.format {
-            Format::Text => "  ".repeat(steps) + &deeper,
-            Format::Markdown => "\u{a0}\u{a0}".repeat(steps) + &deeper,
-            _ => String::new(),
-        };
-        table.row(vec![
-            measure.show(row.total[0]),
-            second,
-            measure.show(row.own[0]),
-            format!("{indent}{}", row.place.label()),
-        ]);
+        let mut head = json::head(&tree.header);
+        head.insert("reverse".into(), json!(tree.reverse));
+        return json::write_each(&head, &Map::new(), out, |rows| {
+            tree.each(|row| rows.row(&Node(tree, row)))
+        });
     }
     let mut lines = head::lines(&tree.header, &measure, style);
     if !lines.is_empty() {
@@ -66,13 +40,59 @@ pub fn tree(tree: &Tree, style: &Style) -> Result<String, Error> {
             }
         ));
     }
-    Ok(with_head(&lines, &table.render(style)?, style))
+    out.write_all(with_head(&lines, "", style).as_bytes())?;
+    let split = style.format == Format::Csv;
+    let mut table = Table::new(&[("total", Align::Right)]);
+    match split {
+        true => table.column("depth", Align::Right),
+        false => table.column("total%", Align::Right),
+    }
+    table.column("self", Align::Right);
+    table.column("function", Align::Left);
+    let step = match style.format {
+        Format::Text => "  ",
+        Format::Markdown => "\u{a0}\u{a0}",
+        _ => "",
+    };
+    let mut labels = Names::new(Place::label);
+    let mut cells = Cells::default();
+    table.stream(style, out, |each| {
+        tree.each(|row| {
+            cells.clear();
+            cells.make(|text| measure.push(row.total[0], text));
+            match split {
+                true => cells.push(&row.depth.to_string()),
+                false => cells.make(|text| push_percent(row.total[0], tree.header.total, text)),
+            }
+            cells.make(|text| measure.push(row.own[0], text));
+            cells.make(|text| {
+                // Deeper than any screen is wide, the depth is a number.
+                text.extend(std::iter::repeat_n(step, row.depth.min(DEEPEST)));
+                if row.depth > DEEPEST && !split {
+                    text.push_str(&format!("({}) ", row.depth));
+                }
+                text.push_str(labels.of(&tree.places, row.place));
+            });
+            each(&cells)
+        })
+    })
 }
 
-fn node(row: &TreeRow) -> Value {
-    let mut node = json::place(&row.place);
-    node.insert("depth".into(), json!(row.depth));
-    node.insert("total".into(), json!(row.total[0]));
-    node.insert("self".into(), json!(row.own[0]));
-    Value::Object(node)
+struct Node<'a>(&'a Tree<'a>, &'a TreeRow);
+
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let TreeRow {
+            place,
+            depth,
+            own,
+            total,
+        } = self.1;
+        let mut object = serializer.serialize_map(None)?;
+        json::place_keys(self.0.places.get(*place), &mut object)?;
+        object.serialize_entry("depth", depth)?;
+        object.serialize_entry("total", &total[0])?;
+        object.serialize_entry("self", &own[0])?;
+        object.end()
+    }
 }

@@ -38,6 +38,8 @@ pub(super) struct Draft<'a, 'o> {
     edges: Option<Edges>,
     roots: Vec<i64>,
     pub(super) shown: Vec<u32>,
+    /// The tags of the nodes that might be shown: which calls are hidden changes nothing of them.
+    of_first: Option<HashMap<u32, NodeTags>>,
 }
 
 impl<'a, 'o> Draft<'a, 'o> {
@@ -79,6 +81,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             edges,
             roots: Vec::new(),
             shown: Vec::new(),
+            of_first: None,
         };
         draft.list();
         Ok(draft)
@@ -128,6 +131,7 @@ impl<'a, 'o> Draft<'a, 'o> {
         kept.iter().for_each(|&node| stays[node as usize] = true);
         match &mut self.walk {
             Walk::Paths(_) => {
+                self.of_first = None;
                 let mut removed = vec![false; self.info.len()];
                 let gone = self.shown.iter().filter(|&&node| !stays[node as usize]);
                 gone.for_each(|&node| removed[node as usize] = true);
@@ -158,6 +162,7 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     /// Goes over to nodes with other file names: of these only such stay as bear the name of one that stays.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
+        self.of_first = None;
         let keys = table.key.iter();
         let same = keys.map(|&key| self.table.find(key).is_some_and(|n| stays[n as usize]));
         let same: Vec<bool> = same.collect();
@@ -226,12 +231,13 @@ impl<'a, 'o> Draft<'a, 'o> {
     }
 
     /// Which of the shown nodes fit when `count` may be shown: in a picture their tags count too.
-    pub(super) fn most(&self, count: usize, least: i64) -> Result<usize, Error> {
+    pub(super) fn most(&mut self, count: usize, least: i64) -> Result<usize, Error> {
         let nodes = &self.shown[..count.min(self.shown.len())];
         if self.options.picture.is_none() {
             return Ok(nodes.len());
         }
         let tags = self.tags(nodes, least)?;
+        let tags = self.of_first.insert(tags);
         let mut taken = 0;
         for (at, node) in nodes.iter().enumerate() {
             let tags = tags.get(node).map_or(0, NodeTags::with_flat);
@@ -262,9 +268,19 @@ impl<'a, 'o> Draft<'a, 'o> {
         Ok(tags)
     }
 
+    /// The tags of the nodes that are shown in the end.
+    fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, Error> {
+        let Some(mut tags) = self.of_first.take() else {
+            return self.tags(&self.shown, least);
+        };
+        let shown = self.is_shown();
+        tags.retain(|&node, _| shown[node as usize]);
+        Ok(tags)
+    }
+
     /// The graph with what was counted on the way: nodes before they were limited, nodes and edges dropped.
     pub(super) fn finish(mut self, least: i64, counts: [usize; 3]) -> Result<Graph<'a>, Error> {
-        let tags = self.tags(&self.shown, least)?;
+        let tags = self.tags_of_shown(least)?;
         let mut edges = self.edges.take().unwrap_or_default();
         let nodes = self.info.len();
         let sorted = |edges: &Edges, side: usize| {
@@ -280,7 +296,11 @@ impl<'a, 'o> Draft<'a, 'o> {
             );
             lists
         };
-        let mut callers = sorted(&edges, CALLERS);
+        let mut callers = match self.options.calls {
+            // A graph for callgrind, which has only callees.
+            Calls::Outermost => Adjacency::new(&[], nodes, |edge| edge.callee),
+            Calls::None | Calls::Each => sorted(&edges, CALLERS),
+        };
         if self.options.picture.is_some() {
             let mut removed = redundant::find(&edges, &callers, &self.shown, nodes).into_iter();
             edges.edge.retain(|_| removed.next() == Some(false));

@@ -92,11 +92,14 @@ impl Keys<'_> {
     }
 
     fn sort(&self, list: &mut [u32]) {
-        let size = |at: u32| self.weight(at).wrapping_abs();
-        sort_as_go(list, |&a, &b| match self.weight(a) == self.weight(b) {
-            true => self.name(a) < self.name(b),
-            false => size(a) > size(b),
+        let mut keyed: Vec<(i64, u32)> = list.iter().map(|&at| (self.weight(at), at)).collect();
+        sort_as_go(&mut keyed, |a, b| match a.0 == b.0 {
+            true => self.name(a.1) < self.name(b.1),
+            false => a.0.wrapping_abs() > b.0.wrapping_abs(),
         });
+        for (place, (_, at)) in list.iter_mut().zip(keyed) {
+            *place = at;
+        }
     }
 
     fn has_opposites(&self, list: &[u32]) -> bool {

@@ -103,6 +103,58 @@ impl Keys {
     }
 }
 
+/// The number of a node with a key.
+enum EntityOf {
+    /// A row for each wanted node, which `row` gives the number of, with a place for each key.
+    Rows {
+        row: Vec<u32>,
+        keys: usize,
+        number: Vec<u32>,
+    },
+    /// For more nodes and keys than there should be places for.
+    Map(HashMap<(u32, u32), u32>),
+}
+
+impl EntityOf {
+    /// A picture has some 80 nodes, so this is for profiles with very many labels.
+    const MOST: usize = 1 << 22;
+
+    fn new(wanted: &[bool], keys: usize) -> Self {
+        let rows = wanted.iter().filter(|w| **w).count();
+        match rows
+            .checked_mul(keys)
+            .filter(|&places| places <= Self::MOST)
+        {
+            None => EntityOf::Map(HashMap::new()),
+            Some(places) => {
+                let mut next = 0;
+                let row = wanted.iter().map(|&wanted| {
+                    next += u32::from(wanted);
+                    next.wrapping_sub(1)
+                });
+                EntityOf::Rows {
+                    row: row.collect(),
+                    keys,
+                    number: vec![NOBODY; places],
+                }
+            }
+        }
+    }
+
+    fn find_or_insert(&mut self, node: u32, key: u32, new: impl FnOnce() -> u32) -> u32 {
+        match self {
+            EntityOf::Map(map) => *map.entry((node, key)).or_insert_with(new),
+            EntityOf::Rows { row, keys, number } => {
+                let place = &mut number[row[node as usize] as usize * *keys + key as usize];
+                if *place == NOBODY {
+                    *place = new();
+                }
+                *place
+            }
+        }
+    }
+}
+
 /// The tags of the `wanted` nodes, by node. `size_name` says how a size is shown; sizes that look the same are one tag.
 pub(super) fn tags(
     profile: &Profile,
@@ -127,22 +179,29 @@ pub(super) fn tags(
             .and_then(|m| total.total.checked_mul(m));
         bound.ok_or_else(|| overflow(profile, column))?;
     }
-    let mut entity_of: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut entity_of = EntityOf::new(wanted, keys.key.len());
     let mut entity: Vec<(u32, u32, i64)> = Vec::new();
     let mut sums = Sums::new(0, columns.len());
-    let mut tagged = Vec::new();
+    let (mut nodes, mut tagged) = (Vec::new(), Vec::new());
     walk.samples(profile, frames, columns, |i, values, leaf, stack| {
-        for &(key, value) in &keys.of_set[profile.samples.label_set(i).index()] {
+        let of_sample = &keys.of_set[profile.samples.label_set(i).index()];
+        if of_sample.is_empty() {
+            return;
+        }
+        let is_wanted = |node: &u32| *node != NOBODY && wanted[*node as usize];
+        nodes.clear();
+        nodes.extend(stack.iter().copied().filter(is_wanted));
+        let leaf = leaf.filter(is_wanted);
+        for &(key, value) in of_sample {
             let mut find = |node: u32| {
-                *entity_of.entry((node, key)).or_insert_with(|| {
+                entity_of.find_or_insert(node, key, || {
                     entity.push((node, key, value));
                     entity.len() as u32 - 1
                 })
             };
-            let is_wanted = |node: &u32| *node != NOBODY && wanted[*node as usize];
             tagged.clear();
-            tagged.extend(stack.iter().copied().filter(is_wanted).map(&mut find));
-            let leaf = leaf.filter(is_wanted).map(find);
+            tagged.extend(nodes.iter().copied().map(&mut find));
+            let leaf = leaf.map(find);
             sums.grow(entity.len());
             sums.add(values, leaf, tagged.iter().copied());
         }

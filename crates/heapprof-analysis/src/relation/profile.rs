@@ -34,6 +34,7 @@ pub(super) static PROFILE: Relation = Relation {
         ("doc_url TEXT", "where it is explained"),
     ],
     keys: 1,
+    ordered: 0..0,
     rows: |q| Ok(q.parts.len()),
     narrow: |q, keys| one(keys[0], q.parts.len()),
     cell: |q, row, column| {
@@ -63,6 +64,7 @@ pub(super) static COMMENT: Relation = Relation {
         ("text TEXT", "the comment"),
     ],
     keys: 0,
+    ordered: 0..0,
     rows: |q| Ok(before(q.parts.len(), |p| q.parts[p].profile.comment.len())),
     narrow: all,
     cell: |q, row, column| {
@@ -87,6 +89,7 @@ pub(super) static SAMPLE_TYPE: Relation = Relation {
         ("unit TEXT", "e.g. bytes"),
     ],
     keys: 1,
+    ordered: 0..0,
     rows: |q| Ok(q.types.len()),
     narrow: |q, keys| one(keys[0], q.types.len()),
     cell: |q, row, column| match column {
@@ -115,6 +118,7 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ),
     ],
     keys: 0,
+    ordered: 0..0,
     rows: |q| Ok(q.blocks().count()),
     narrow: all,
     cell: |q, row, column| {
@@ -160,6 +164,7 @@ pub(super) static MAPPING: Relation = Relation {
         ("has_inline_frames INTEGER", "1 when symbolized"),
     ],
     keys: 1,
+    ordered: 0..0,
     rows: |q| Ok(before(q.parts.len(), |p| mappings(q, p))),
     narrow: |q, keys| one(keys[0], before(q.parts.len(), |p| mappings(q, p))),
     cell: |q, row, column| {
@@ -197,6 +202,7 @@ pub(super) static LOCATION: Relation = Relation {
         ),
     ],
     keys: 1,
+    ordered: 0..0,
     rows: |q| Ok(before(q.parts.len(), |p| locations(q, p))),
     narrow: |q, keys| one(keys[0], before(q.parts.len(), |p| locations(q, p))),
     cell: |q, row, column| {
@@ -225,6 +231,7 @@ pub(super) static LINE: Relation = Relation {
         ("column INTEGER", "column; 0 unknown"),
     ],
     keys: 1,
+    ordered: 0..0,
     rows: |q| Ok(before(q.parts.len(), |p| q.parts[p].profile.line.len())),
     narrow: |q, keys| {
         let number = one(keys[0], before(q.parts.len(), |p| locations(q, p)));
@@ -265,6 +272,7 @@ pub(super) static FUNCTION: Relation = Relation {
         ("start_line INTEGER", "first line; 0 unknown"),
     ],
     keys: 1,
+    ordered: 0..0,
     rows: |q| Ok(q.table.function.len()),
     narrow: |q, keys| one(keys[0], q.table.function.len()),
     cell: |q, row, column| {
@@ -291,6 +299,7 @@ pub(super) static LABEL: Relation = Relation {
         ("num_unit TEXT", "its unit, may be empty"),
     ],
     keys: 0,
+    ordered: 0..0,
     rows: |q| Ok(q.labels().len()),
     narrow: all,
     cell: |q, row, column| {

@@ -21,6 +21,7 @@ pub(super) static SAMPLE: Relation = Relation {
         ("value INTEGER", "sum of the samples"),
     ],
     keys: 2,
+    ordered: 2..4,
     rows: |q| Ok(blocks(q).map(|b| b.2.len()).sum()),
     narrow: |q, keys| {
         let mut range = None;
@@ -71,6 +72,7 @@ pub(super) static FRAME: Relation = Relation {
         ("address INTEGER", "address of the entity"),
     ],
     keys: 1,
+    ordered: 0..2,
     rows: |q| Ok(q.samples().stacks.frames()),
     narrow: |q, keys| {
         let stacks = &q.samples().stacks;
@@ -106,6 +108,7 @@ pub(super) static STACK_FUNC: Relation = Relation {
         ),
     ],
     keys: 1,
+    ordered: 0..1,
     rows: |q| Ok(q.samples().stacks.distinct().0.len()),
     narrow: |q, keys| {
         let stacks = &q.samples().stacks;

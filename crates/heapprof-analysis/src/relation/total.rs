@@ -1,7 +1,7 @@
 //! Entities with their flat and cum, and their neighbours.
 
 use super::{Cell, Relation, one};
-use crate::neighbours::{NOBODY, Side};
+use crate::neighbours::{NOBODY, Neighbours, Side};
 use crate::question::Question;
 
 /// The columns that tell an entity: function, line, address.
@@ -27,6 +27,7 @@ pub(super) static ENTITY: Relation = Relation {
         ("address INTEGER", "address; 0 when not told apart"),
     ],
     keys: 1,
+    ordered: 0..1,
     rows: |q| Ok(q.table.entity.len()),
     narrow: |q, keys| one(keys[0], q.table.entity.len()),
     cell: |q, row, column| match column {
@@ -57,6 +58,7 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         ),
     ],
     keys: 3,
+    ordered: 2..3,
     rows: |q| Ok(blocks(q).map(|b| b.2).sum()),
     narrow: |q, keys| {
         let mut start = 0;
@@ -123,26 +125,52 @@ pub(super) static NEIGHBOUR: Relation = Relation {
             "sum over the samples; adds up to the entity's cum on either side",
         ),
     ],
-    keys: 0,
-    rows: |q| Ok(q.neighbours().iter().map(Vec::len).sum()),
-    narrow: super::all,
+    keys: 3,
+    ordered: 2..3,
+    rows: |q| Ok(q.neighbours().iter().map(Neighbours::len).sum()),
+    narrow: |q, keys| {
+        let mut range = None;
+        let mut start = 0;
+        for ((p, c), rows) in q.blocks().zip(q.neighbours()) {
+            let part = &q.parts[p];
+            let is_type = |t: &i64| part.types[part.columns[c]] as i64 + 1 == *t;
+            if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(is_type) {
+                if let [_, _, entity] = keys {
+                    let entity = usize::try_from(entity.wrapping_sub(1)).unwrap_or(usize::MAX);
+                    let own = match entity < q.table.entity.len() {
+                        true => rows.of(entity),
+                        false => 0..0,
+                    };
+                    return start + own.start..start + own.end;
+                }
+                let begin = range.map_or(start, |r: std::ops::Range<usize>| r.start);
+                range = Some(begin..start + rows.len());
+            }
+            start += rows.len();
+        }
+        range.unwrap_or(0..0)
+    },
     cell: |q, row, column| {
         let mut rest = row;
         for ((p, c), rows) in q.blocks().zip(q.neighbours()) {
-            let Some(&(entity, side, neighbour, value)) = rows.get(rest) else {
+            if rest >= rows.len() {
                 rest -= rows.len();
                 continue;
-            };
+            }
             let part = &q.parts[p];
             return match column {
                 0 => (p + 1).into(),
                 1 => (part.types[part.columns[c]] + 1).into(),
-                2 => (entity + 1).into(),
-                3 if side == Side::Caller => "caller".into(),
-                3 => "callee".into(),
-                4 if neighbour == NOBODY => Cell::Null,
-                4 => (neighbour + 1).into(),
-                _ => value.into(),
+                2 => (rows.entity(rest) + 1).into(),
+                3 => match rows.side(rest) {
+                    Side::Caller => "caller".into(),
+                    Side::Callee => "callee".into(),
+                },
+                4 => match rows.neighbour(rest) {
+                    NOBODY => Cell::Null,
+                    neighbour => (neighbour + 1).into(),
+                },
+                _ => rows.value(rest).into(),
             };
         }
         Cell::Null

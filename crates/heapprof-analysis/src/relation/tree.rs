@@ -27,6 +27,7 @@ pub(super) static NODE: Relation = Relation {
         ("weight INTEGER", "as total, regardless of sign"),
     ],
     keys: 3,
+    ordered: 2..3,
     rows: |q| Ok(q.tree()?.node.len() * q.blocks().count()),
     narrow: |q, keys| {
         let Ok(tree) = q.tree() else { return 0..0 };

@@ -8,13 +8,16 @@ use std::sync::Arc;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::vtab::{
-    Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
-    VTabCursor, sqlite3_vtab, sqlite3_vtab_cursor,
+    Context, Filters, IndexConstraintOp, IndexInfo, Module, OrderBy, VTab, VTabConfig,
+    VTabConnection, VTabCursor, sqlite3_vtab, sqlite3_vtab_cursor,
 };
 use rusqlite::{Connection, Error, Result};
 
 use super::{Cell, RELATIONS, Relation};
 use crate::question::Question;
+
+/// The most columns that rows of one table can be found by.
+const MOST_KEYS: usize = 3;
 
 /// Opens an in-memory connection in which the question's tables can be read.
 pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
@@ -81,6 +84,15 @@ unsafe impl VTab<'_> for Table {
             info.constraint_usage(constraint).set_argv_index(used);
         }
         info.set_idx_num(used);
+        let Range { start, end } = self.relation.ordered;
+        let given = used as usize;
+        let follows = |(at, by): (usize, OrderBy<'_>)| {
+            !by.is_order_by_desc() && (start..end).contains(&(given + at)) && {
+                usize::try_from(by.column()) == Ok(given + at)
+            }
+        };
+        let is_ordered = info.order_bys().enumerate().all(follows);
+        info.set_order_by_consumed(is_ordered && info.num_of_order_by() > 0);
         let cost = match used as usize {
             0 => 1e6,
             n if n == self.relation.keys => 1.0,
@@ -128,23 +140,24 @@ unsafe impl VTabCursor for Cursor {
     fn filter(&mut self, keys: c_int, _: Option<&str>, args: &Filters<'_>) -> Result<()> {
         let rows = (self.relation.rows)(&self.question)
             .map_err(|error| Error::ModuleError(error.to_string()))?;
-        let mut numbers = Vec::with_capacity(keys as usize);
-        for arg in args.iter() {
-            match arg {
-                ValueRef::Integer(number) => numbers.push(number),
-                ValueRef::Real(number) if number.fract() == 0.0 => numbers.push(number as i64),
+        let mut numbers = [0; MOST_KEYS];
+        let numbers = &mut numbers[..keys as usize];
+        for (slot, arg) in numbers.iter_mut().zip(args.iter()) {
+            *slot = match arg {
+                ValueRef::Integer(number) => number,
+                ValueRef::Real(number) if number.fract() == 0.0 => number as i64,
                 // As a column of whole numbers compares with a text.
                 ValueRef::Text(text) => match number(text) {
-                    Some(number) => numbers.push(number),
+                    Some(number) => number,
                     None => return self.nothing(),
                 },
                 // A key is never NULL or a fraction.
                 _ => return self.nothing(),
-            }
+            };
         }
-        self.rows = match numbers.is_empty() {
-            true => 0..rows,
-            false => (self.relation.narrow)(&self.question, &numbers),
+        self.rows = match numbers {
+            [] => 0..rows,
+            numbers => (self.relation.narrow)(&self.question, numbers),
         };
         self.rows.end = self.rows.end.min(rows);
         Ok(())

@@ -4,9 +4,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile};
+use heapprof_profile::{Label, LabelSetIndex, Profile};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::bytes;
 use crate::error::Error;
 use crate::query::Query;
 use crate::question::{Question, Source, Types};
@@ -48,7 +49,9 @@ pub(super) fn load(
     connection: &mut Connection,
     name: &str,
     profile: &Arc<Profile>,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
+    let work = Work::new(profile, progress);
     // The sums first: a profile that overflows is refused before anything is locked.
     let source = Source::new(name, Arc::clone(profile));
     let question = Question::new(vec![source], &Query::default(), Types::All)?;
@@ -59,14 +62,16 @@ pub(super) fn load(
         question: &question,
         transaction: &transaction,
         id: 0,
+        work,
     };
     loader.profile(name)?;
     let types = loader.types()?;
     let functions = loader.functions()?;
     let locations = loader.locations(&functions)?;
     let label_sets = loader.label_sets()?;
-    loader.samples(&types, &locations, &label_sets)?;
     loader.totals(&types, &functions)?;
+    bytes::write(&transaction, loader.id, profile)?;
+    loader.samples(&types, &locations, &label_sets)?;
     transaction.commit()?;
     Ok(())
 }
@@ -76,6 +81,41 @@ struct Loader<'a> {
     question: &'a Question,
     transaction: &'a Transaction<'a>,
     id: i64,
+    work: Work<'a>,
+}
+
+/// How far loading is: in frames, and in rows of samples that count as some frames each.
+struct Work<'a> {
+    done: u64,
+    told: u64,
+    all: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+impl<'a> Work<'a> {
+    /// A row of a sample takes as long as the stacks of so many frames, by measurement.
+    const ROW: u64 = 4;
+
+    fn new(profile: &Profile, progress: &'a mut dyn FnMut(u64, u64)) -> Self {
+        let samples = &profile.samples;
+        let rows = (samples.len() * profile.sample_type.len()) as u64;
+        let all = samples.frames() as u64 + rows * Self::ROW;
+        progress(0, all);
+        Self {
+            done: 0,
+            told: 0,
+            all,
+            progress,
+        }
+    }
+
+    fn more(&mut self, done: u64) {
+        self.done += done;
+        if self.done - self.told >= 1 << 16 {
+            self.told = self.done;
+            (self.progress)(self.done.min(self.all), self.all);
+        }
+    }
 }
 
 impl Loader<'_> {
@@ -348,61 +388,72 @@ impl Loader<'_> {
         Ok(numbers)
     }
 
-    fn samples(&self, types: &[i64], locations: &[i64], label_sets: &[i64]) -> Result<(), Error> {
-        let mut known: Known<(i64, i64)> = Known::read(
+    /// The number of each sample's stack. Stacks that the database lacks are added.
+    fn stacks(&mut self, locations: &[i64]) -> Result<Vec<i64>, Error> {
+        let known: Known<(i64, i64)> = Known::read(
             self.transaction,
             "SELECT id, parent, location FROM stack",
             |row| Ok((row.get(1)?, row.get(2)?)),
         )?;
-        let mut insert = self
-            .transaction
-            .prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
-        let samples = &self.profile.samples;
-        let mut placed = Vec::with_capacity(samples.len());
-        for i in 0..samples.len() {
-            let mut stack = 0;
-            let number = |l: &LocationIndex| locations[l.index()];
-            for location in samples.stack(i).iter().rev().map(number) {
-                let (id, new) = known.number((stack, location));
-                if new {
-                    insert.execute((id, stack, location))?;
+        let transaction = self.transaction;
+        let mut insert = transaction.prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
+        let Known { index, mut next } = known;
+        let first_new = next;
+        let work = &mut self.work;
+        self.profile
+            .samples
+            .number_stacks(locations, |parent, location, frames| {
+                work.more(frames);
+                // What is on top of a new one is new.
+                if parent < first_new
+                    && let Some(&id) = index.get(&(parent, location))
+                {
+                    return Ok(id);
                 }
-                stack = id;
-            }
-            placed.push((stack, label_sets[samples.label_set(i).index()]));
-        }
-        drop(known);
-        let worth = |i: &usize| samples.values(*i).iter().any(|&v| v != 0);
-        let mut distinct: Vec<_> = (0..samples.len())
-            .filter(worth)
-            .map(|i| placed[i])
+                let id = next;
+                next += 1;
+                insert.execute((id, parent, location))?;
+                Ok(id)
+            })
+    }
+
+    fn samples(
+        &mut self,
+        types: &[i64],
+        locations: &[i64],
+        label_sets: &[i64],
+    ) -> Result<(), Error> {
+        let samples = &self.profile.samples;
+        // In the order of the primary key, so that pages fill up.
+        let mut placed: Vec<(i64, i64, u32)> = self
+            .stacks(locations)?
+            .into_iter()
+            .enumerate()
+            .map(|(i, stack)| (stack, label_sets[samples.label_set(i).index()], i as u32))
             .collect();
-        distinct.sort_unstable();
-        distinct.dedup();
+        placed.sort_unstable();
+        let of_one_stack = |a: &(i64, i64, u32), b: &(i64, i64, u32)| (a.0, a.1) == (b.0, b.1);
+        let worth = |at: &(i64, i64, u32)| samples.values(at.2 as usize).iter().any(|&v| v != 0);
+        let distinct = placed.chunk_by(of_one_stack);
+        let distinct = distinct.filter(|run| run.iter().any(worth)).count();
         self.transaction.execute(
             "UPDATE profile SET samples = ?1 WHERE id = ?2",
-            [distinct.len() as i64, self.id],
+            [distinct as i64, self.id],
         )?;
         let mut insert = self
             .transaction
             .prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        // In the order of the primary key, so that pages fill up.
         let mut order: Vec<usize> = (0..types.len()).collect();
         order.sort_by_key(|&column| types[column]);
         for column in order {
-            let mut rows: Vec<((i64, i64), i64)> = placed
-                .iter()
-                .enumerate()
-                .map(|(i, &at)| (at, samples.values(i)[column]))
-                .filter(|row| row.1 != 0)
-                .collect();
-            rows.sort_unstable();
-            for run in rows.chunk_by(|a, b| a.0 == b.0) {
-                let value: i64 = run.iter().map(|r| r.1).sum();
+            for run in placed.chunk_by(of_one_stack) {
+                let values = run.iter().map(|at| samples.values(at.2 as usize)[column]);
+                let value: i64 = values.sum();
                 if value != 0 {
-                    let (stack, label_set) = run[0].0;
-                    insert.execute((self.id, types[column], stack, label_set, value))?;
+                    let (stack, label_set, _) = run[0];
+                    insert.execute([self.id, types[column], stack, label_set, value])?;
                 }
+                self.work.more(run.len() as u64 * Work::ROW);
             }
         }
         Ok(())

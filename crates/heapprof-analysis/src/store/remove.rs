@@ -13,6 +13,7 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
         ("profile_total", "profile"),
         ("profile_mapping", "profile"),
         ("comment", "profile"),
+        ("profile_part", "profile"),
         ("profile", "id"),
     ];
     for (table, column) in of_profile {

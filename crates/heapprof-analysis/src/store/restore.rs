@@ -9,6 +9,7 @@ use heapprof_profile::{
 };
 use rusqlite::{Connection, Row, Statement};
 
+use super::bytes;
 use super::stack_tree::StackTree;
 use crate::error::Error;
 use crate::question::Source;
@@ -17,6 +18,9 @@ use crate::totals::Total;
 pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
     let mut reader = Reader { connection, id };
     let (types, totals) = reader.types()?;
+    if let Some(profile) = bytes::read(connection, id, &totals)? {
+        return Ok(Source::new(name, profile));
+    }
     let names: Vec<(&str, &str)> = types
         .iter()
         .map(|(_, t, unit)| (t.as_str(), unit.as_str()))

@@ -12,7 +12,11 @@ use crate::error::Error;
 const APPLICATION_ID: i64 = 0x6865_6170;
 
 /// The statements that lead from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("snapshot.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("snapshot.sql"),
+    include_str!("profile_part.sql"),
+];
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -52,7 +52,9 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
             let session = shared.ask(source, &query, Types::One)?;
             output::write(file, |writer| {
                 let mut lines = Folded::new(writer);
-                folded(&session, &query, |stack, value| lines.write(stack, value))??;
+                folded(&session, &query, |places, stack, value| {
+                    lines.write(places, stack, value)
+                })??;
                 Ok(())
             })
         }

@@ -3,25 +3,21 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Error, Store};
+use heapprof_analysis::{Error, Source, Store};
 
 use super::Shared;
 use crate::args::LoadArgs;
 use crate::messages;
+use crate::progress::Bar;
 
 pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
-    let db = shared.sources.db();
-    let open = || Store::open_or_create(db).with_context(|| db.display().to_string());
-    let named = || db.display().to_string();
     if let Some(name) = &args.name {
         if name.is_empty() || name == "-" || name.contains('/') {
             bail!("--as {name:?}: such a name could not be asked for later; use one without /");
         }
         free(shared, name)?;
         let source = shared.sources.read(&args.profiles)?;
-        open()?.load(name, &source.profile).with_context(named)?;
-        messages::note(&format!("loaded {name} into {}", db.display()));
-        return Ok(());
+        return store(shared, name, &source);
     }
     let names = args
         .profiles
@@ -36,9 +32,23 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     for (profile, name) in args.profiles.iter().zip(&names) {
         free(shared, name)?;
         let source = shared.sources.read(std::slice::from_ref(profile))?;
-        open()?.load(name, &source.profile).with_context(named)?;
-        messages::note(&format!("loaded {name} into {}", db.display()));
+        store(shared, name, &source)?;
     }
+    Ok(())
+}
+
+fn store(shared: &Shared, name: &str, source: &Source) -> Result<()> {
+    let db = shared.sources.db();
+    let named = || db.display().to_string();
+    let mut store = Store::open_or_create(db).with_context(named)?;
+    let mut bar = Bar::storing();
+    store
+        .load(name, &source.profile, &mut |done, all| {
+            bar.at(done, Some(all))
+        })
+        .with_context(named)?;
+    drop(bar);
+    messages::note(&format!("loaded {name} into {}", db.display()));
     Ok(())
 }
 

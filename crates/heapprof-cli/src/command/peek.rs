@@ -27,7 +27,7 @@ pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
             args.regex
         );
     }
-    shared.finish(&args.report, &session, |style| {
-        Ok(heapprof_report::peek(&report, style)?)
+    shared.finish_into(&args.report, &session, |style, out| {
+        Ok(heapprof_report::peek(&report, style, out)?)
     })
 }

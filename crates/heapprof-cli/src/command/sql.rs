@@ -1,12 +1,11 @@
 //! `heapprof sql STATEMENT`: the user's own question.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Store, Types, run_statement};
+use heapprof_analysis::{Statement, Store, Types};
 use heapprof_report::{Style, result_table};
 
 use super::Shared;
 use crate::args::SqlArgs;
-use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
@@ -34,11 +33,13 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
             shared.session(sources, &query, Types::All, |q| q)?
         }
     };
-    let result = run_statement(&session, &args.statement).context("the statement")?;
+    let mut statement = Statement::new(&session, &args.statement).context("the statement")?;
     let style = Style {
         format: args.format,
         color: false,
         unit: None,
     };
-    output::text(args.output.file(), &result_table(&result, &style)?)
+    shared.write(args.output.file(), |out| {
+        result_table(&mut statement, &style, out).context("the statement")
+    })
 }

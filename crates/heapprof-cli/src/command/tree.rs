@@ -16,7 +16,7 @@ pub(super) fn run(shared: &Shared, args: &TreeArgs) -> Result<()> {
     let sources = vec![shared.sources.read(&names)?];
     let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
     let report = tree(&session, &query)?;
-    shared.finish(&args.report, &session, |style| {
-        Ok(heapprof_report::tree(&report, style)?)
+    shared.finish_into(&args.report, &session, |style, out| {
+        Ok(heapprof_report::tree(&report, style, out)?)
     })
 }

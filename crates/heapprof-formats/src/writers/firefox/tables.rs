@@ -1,10 +1,10 @@
 //! The tables that stacks are made of: texts, sources, functions, frames, and a tree of stacks.
 
+use std::fmt::{Display, Formatter};
 use std::io::Write;
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{FunctionIndex, Profile};
-use serde_json::{Value, json};
 
 use super::super::WriteError;
 
@@ -19,11 +19,13 @@ pub(super) struct Tables {
     source: Vec<u32>,
     function: Vec<Function>,
     frame: Vec<Frame>,
-    /// Frame and prefix of each stack.
-    stack: Vec<(u32, Option<u32>)>,
-    /// The stack of each sample; none for an empty one.
-    of_sample: Vec<Option<u32>>,
+    /// Frame and prefix of each stack; [`NONE`] for no prefix.
+    stack: Vec<(u32, u32)>,
+    /// The stack of each sample; [`NONE`] for an empty one.
+    of_sample: Vec<u32>,
 }
+
+const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Function {
@@ -54,24 +56,40 @@ impl Tables {
             of_sample: Vec::new(),
         };
         let ends = tables.frames(profile);
-        let mut known: HashMap<(Option<u32>, u32), u32> = HashMap::new();
-        for sample in 0..profile.samples.len() {
-            let mut stack = None;
-            for location in profile.samples.stack(sample).iter().rev() {
-                let end = ends[location.index()];
-                let start = location
-                    .index()
-                    .checked_sub(1)
-                    .map_or(0, |before| ends[before]);
-                for frame in start..end {
-                    let frame = frame as u32;
-                    let all = &mut tables.stack;
-                    let number = *known.entry((stack, frame)).or_insert_with(|| {
-                        all.push((frame, stack));
-                        all.len() as u32 - 1
-                    });
-                    stack = Some(number);
+        let frames = |location: usize| {
+            let start = location.checked_sub(1).map_or(0, |before| ends[before]);
+            start as u32..ends[location] as u32
+        };
+        // The tree of all stacks, a node a location: its parent, and the location.
+        let mut node: Vec<(u32, u32)> = Vec::new();
+        let locations: Vec<i64> = (0..profile.location.len() as i64).collect();
+        let leaf = profile
+            .samples
+            .number_stacks(&locations, |parent, location, _| {
+                node.push((parent as u32, location as u32));
+                Ok::<_, std::convert::Infallible>(node.len() as i64)
+            });
+        let Ok(leaf) = leaf;
+        // Stacks are numbered as the samples have them first: that of each node's last frame.
+        let mut number = vec![NONE; node.len()];
+        let mut way = Vec::new();
+        for leaf in leaf {
+            let mut at = leaf as u32;
+            while at != 0 && number[at as usize - 1] == NONE {
+                way.push(at);
+                at = node[at as usize - 1].0;
+            }
+            let known = |node: u32| match node {
+                0 => NONE,
+                node => number[node as usize - 1],
+            };
+            let mut stack = known(at);
+            for at in way.drain(..).rev() {
+                for frame in frames(node[at as usize - 1].1 as usize) {
+                    tables.stack.push((frame, stack));
+                    stack = tables.stack.len() as u32 - 1;
                 }
+                number[at as usize - 1] = stack;
             }
             tables.of_sample.push(stack);
         }
@@ -152,7 +170,8 @@ impl Tables {
 
     /// The stack of a sample.
     pub(super) fn stack_of(&self, sample: usize) -> Option<u32> {
-        self.of_sample.get(sample).copied().flatten()
+        let stack = self.of_sample.get(sample).copied();
+        stack.filter(|&stack| stack != NONE)
     }
 
     pub(super) fn write(
@@ -160,85 +179,151 @@ impl Tables {
         profile: &Profile,
         writer: &mut impl Write,
     ) -> Result<(), WriteError> {
-        let known = |number: i64| {
-            if number == 0 {
-                Value::Null
-            } else {
-                number.into()
-            }
-        };
-        let nulls = |n: usize| vec![Value::Null; n];
-        let column = |values: &mut dyn Iterator<Item = Value>| Value::Array(values.collect());
-        let (functions, frames, stacks) = (&self.function, &self.frame, &self.stack);
-        let name = |path: &str| self.text_index.get(base_name(path)).copied();
+        let (functions, frames) = (&self.function, &self.frame);
+        let name = |path: &str| Number(self.text_index.get(base_name(path)).map(|&n| n.into()));
         let paths = || profile.mapping.iter().map(|m| profile.text(m.filename));
-        let tables = [
-            (
-                "stackTable",
-                json!({
-                    "frame": column(&mut stacks.iter().map(|s| s.0.into())),
-                    "prefix": column(&mut stacks.iter().map(|s| s.1.into())),
-                    "length": stacks.len(),
-                }),
-            ),
-            (
-                "frameTable",
-                json!({
-                    "address": column(&mut frames.iter().map(|_| (-1).into())),
-                    "inlineDepth": column(&mut frames.iter().map(|f| f.inline_depth.into())),
-                    "category": column(&mut frames.iter().map(|_| 0.into())),
-                    "subcategory": column(&mut frames.iter().map(|_| 0.into())),
-                    "func": column(&mut frames.iter().map(|f| f.function.into())),
-                    "nativeSymbol": nulls(frames.len()),
-                    "innerWindowID": nulls(frames.len()),
-                    "line": column(&mut frames.iter().map(|f| known(f.line))),
-                    "column": column(&mut frames.iter().map(|f| known(f.column))),
-                    "length": frames.len(),
-                }),
-            ),
-            (
-                "funcTable",
-                json!({
-                    "name": column(&mut functions.iter().map(|f| f.name.into())),
-                    "isJS": column(&mut functions.iter().map(|_| false.into())),
-                    "relevantForJS": column(&mut functions.iter().map(|_| false.into())),
-                    "resource": column(&mut functions.iter().map(|f| f.library.map_or((-1).into(), Value::from))),
-                    "source": column(&mut functions.iter().map(|f| f.source.into())),
-                    "lineNumber": column(&mut functions.iter().map(|f| known(f.start_line))),
-                    "columnNumber": nulls(functions.len()),
-                    "length": functions.len(),
-                }),
-            ),
-            (
-                "resourceTable",
-                json!({
-                    "lib": column(&mut (0..profile.mapping.len()).map(Value::from)),
-                    "name": column(&mut paths().map(|path| name(path).into())),
-                    "host": nulls(profile.mapping.len()),
-                    "type": column(&mut paths().map(|_| LIBRARY.into())),
-                    "length": profile.mapping.len(),
-                }),
-            ),
-            (
-                "nativeSymbols",
-                json!({"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0}),
-            ),
-            (
-                "sources",
-                json!({
-                    "uuid": nulls(self.source.len()),
-                    "filename": self.source,
-                    "length": self.source.len(),
-                }),
-            ),
-            ("stringArray", json!(self.text)),
-        ];
-        for (i, (name, table)) in tables.iter().enumerate() {
-            write!(writer, "{}\"{name}\":", if i == 0 { "{" } else { ",\n" })?;
-            serde_json::to_writer(&mut *writer, table)?;
+        let mut table = Table::new(writer);
+        table.begin("stackTable")?;
+        table.column("frame", self.stack.iter().map(|s| s.0.into()))?;
+        table.column(
+            "prefix",
+            self.stack.iter().map(|s| match s.1 {
+                NONE => Number::NULL,
+                prefix => prefix.into(),
+            }),
+        )?;
+        table.end(self.stack.len())?;
+        table.begin("frameTable")?;
+        table.column("address", frames.iter().map(|_| Number(Some(-1))))?;
+        table.column(
+            "inlineDepth",
+            frames.iter().map(|f| (f.inline_depth as i64).into()),
+        )?;
+        table.column("category", frames.iter().map(|_| Number(Some(0))))?;
+        table.column("subcategory", frames.iter().map(|_| Number(Some(0))))?;
+        table.column("func", frames.iter().map(|f| f.function.into()))?;
+        table.column("nativeSymbol", frames.iter().map(|_| Number::NULL))?;
+        table.column("innerWindowID", frames.iter().map(|_| Number::NULL))?;
+        table.column("line", frames.iter().map(|f| Number::known(f.line)))?;
+        table.column("column", frames.iter().map(|f| Number::known(f.column)))?;
+        table.end(frames.len())?;
+        table.begin("funcTable")?;
+        table.column("name", functions.iter().map(|f| f.name.into()))?;
+        table.values("isJS", functions.iter().map(|_| false))?;
+        table.values("relevantForJS", functions.iter().map(|_| false))?;
+        table.column(
+            "resource",
+            functions
+                .iter()
+                .map(|f| f.library.map_or(Number(Some(-1)), Number::from)),
+        )?;
+        table.column(
+            "source",
+            functions.iter().map(|f| Number(f.source.map(i64::from))),
+        )?;
+        table.column(
+            "lineNumber",
+            functions.iter().map(|f| Number::known(f.start_line)),
+        )?;
+        table.column("columnNumber", functions.iter().map(|_| Number::NULL))?;
+        table.end(functions.len())?;
+        table.begin("resourceTable")?;
+        table.column("lib", (0..profile.mapping.len() as i64).map(Number::from))?;
+        table.column("name", paths().map(name))?;
+        table.column("host", paths().map(|_| Number::NULL))?;
+        table.column("type", paths().map(|_| LIBRARY.into()))?;
+        table.end(profile.mapping.len())?;
+        table.begin("nativeSymbols")?;
+        for column in ["libIndex", "address", "name", "functionSize"] {
+            table.column(column, std::iter::empty())?;
         }
+        table.end(0)?;
+        table.begin("sources")?;
+        table.column("uuid", self.source.iter().map(|_| Number::NULL))?;
+        table.column("filename", self.source.iter().map(|&text| text.into()))?;
+        table.end(self.source.len())?;
+        write!(writer, ",\n\"stringArray\":")?;
+        serde_json::to_writer(&mut *writer, &self.text)?;
         write!(writer, "}}")?;
         Ok(())
+    }
+}
+
+/// A number or null.
+struct Number(Option<i64>);
+
+impl Number {
+    const NULL: Self = Self(None);
+
+    /// 0 is unknown.
+    fn known(number: i64) -> Self {
+        Self((number != 0).then_some(number))
+    }
+}
+
+impl From<i64> for Number {
+    fn from(number: i64) -> Self {
+        Self(Some(number))
+    }
+}
+
+impl From<u32> for Number {
+    fn from(number: u32) -> Self {
+        Self(Some(number.into()))
+    }
+}
+
+impl Display for Number {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(f),
+            None => f.write_str("null"),
+        }
+    }
+}
+
+/// Writes tables column by column: no column is made before it is written.
+struct Table<'w, W> {
+    writer: &'w mut W,
+    /// What stands before the next table, and before the next column.
+    before: [&'static str; 2],
+}
+
+impl<'w, W: Write> Table<'w, W> {
+    fn new(writer: &'w mut W) -> Self {
+        Self {
+            writer,
+            before: ["{", ""],
+        }
+    }
+
+    fn begin(&mut self, name: &str) -> std::io::Result<()> {
+        write!(self.writer, "{}\"{name}\":{{", self.before[0])?;
+        self.before = [",\n", ""];
+        Ok(())
+    }
+
+    fn column(&mut self, name: &str, values: impl Iterator<Item = Number>) -> std::io::Result<()> {
+        self.values(name, values)
+    }
+
+    fn values(
+        &mut self,
+        name: &str,
+        values: impl Iterator<Item = impl Display>,
+    ) -> std::io::Result<()> {
+        write!(self.writer, "{}\"{name}\":[", self.before[1])?;
+        self.before[1] = ",";
+        let mut comma = "";
+        for value in values {
+            write!(self.writer, "{comma}{value}")?;
+            comma = ",";
+        }
+        write!(self.writer, "]")
+    }
+
+    fn end(&mut self, length: usize) -> std::io::Result<()> {
+        write!(self.writer, "{}\"length\":{length}}}", self.before[1])
     }
 }
 

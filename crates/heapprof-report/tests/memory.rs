@@ -1,0 +1,160 @@
+//! No report holds its rows or its text: each is written within a small multiple of the memory of `top`.
+//!
+//! A report is made in a process of its own, whose peak Linux knows; so what SQLite takes is counted too.
+#![cfg(target_os = "linux")]
+
+use std::io::{Write, sink, stdout};
+use std::process::Command;
+
+use heapprof_analysis::{
+    Query, Question, Session, Source, Statement, Suppressions, TreeOptions, Types, folded, leaks,
+    peek, top, traces, tree,
+};
+use heapprof_profile::{FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder};
+use heapprof_report::{Folded, Format, Style, flame_folded, result_table};
+
+/// The most that any report may take, as a multiple of what `top` takes. Written from lists of rows they took 5 to 15.
+const MOST: u64 = 3;
+
+/// Which report the process is to make.
+const REPORT: &str = "HEAPPROF_TEST_REPORT";
+
+const REPORTS: [&str; 12] = [
+    "peek text",
+    "peek json",
+    "peek csv",
+    "tree text",
+    "tree json",
+    "tree markdown",
+    "folded tree",
+    "folded",
+    "traces text",
+    "traces json",
+    "leaks csv",
+    "sql text",
+];
+
+/// 40,000 stacks of depth 24 over 2,000 functions, by a small generator with a fixed seed.
+fn profile() -> Profile {
+    let mut state = 7u64;
+    let mut random = |n: u64| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) % n
+    };
+    let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    let locations: Vec<LocationIndex> = (0..2_000)
+        .map(|n| {
+            builder.frame(&[FrameText {
+                name: &format!("module::Type<u{}>::function_{n}", n % 64),
+                filename: &format!("/src/file{}.cc", n % 50),
+                line: n,
+            }])
+        })
+        .collect();
+    for _ in 0..40_000 {
+        let mut at = random(20);
+        let mut stack: Vec<LocationIndex> = (0..24)
+            .map(|_| {
+                at = (at * 3 + random(4)) % 2_000;
+                locations[at as usize]
+            })
+            .collect();
+        stack.reverse();
+        let objects = 1 + random(5_000) as i64;
+        let samples = &mut builder.profile.samples;
+        samples.push(stack, &[objects, objects * 64], LabelSetIndex(0));
+    }
+    builder.finish()
+}
+
+fn report(name: &str) {
+    let query = Query::default();
+    let (what, format) = name.rsplit_once(' ').unwrap_or((name, "text"));
+    let style = Style {
+        format: format.parse().unwrap_or(Format::Text),
+        ..Style::default()
+    };
+    let types = if what == "leaks" {
+        Types::InUse
+    } else {
+        Types::One
+    };
+    let question = Question::new(vec![Source::new("p", profile())], &query, types)
+        .expect("the profile is valid")
+        .with_tree(TreeOptions {
+            reverse: false,
+            least: 0.0,
+        })
+        .with_neighbours_of(|_| true);
+    let session = Session::new(question).expect("SQLite opens");
+    let (session, out) = (&session, &mut sink());
+    match name {
+        "folded tree" => flame_folded(&tree(session, &query).expect("answers"), out),
+        "folded" => {
+            let mut lines = Folded::new(out);
+            let written = folded(session, &query, |places, stack, value| {
+                lines.write(places, stack, value)
+            });
+            written.expect("answers").map(drop).map_err(Into::into)
+        }
+        _ => match what {
+            "top" => top(session, 1, &query, false)
+                .map_err(Into::into)
+                .and_then(|report| heapprof_report::top(&report, &style))
+                .map(drop),
+            "peek" => heapprof_report::peek(&peek(session, &query).expect("answers"), &style, out),
+            "tree" => heapprof_report::tree(&tree(session, &query).expect("answers"), &style, out),
+            "traces" => {
+                let report = traces(session, &query).expect("answers");
+                heapprof_report::traces(&report, &style, out)
+            }
+            "leaks" => {
+                let report = leaks(session, &query, &Suppressions::default()).expect("answers");
+                heapprof_report::leaks(&report, &[], &style, out)
+            }
+            _ => {
+                let sql = "SELECT stack, position, entity FROM frame";
+                let mut statement = Statement::new(session, sql).expect("a statement");
+                result_table(&mut statement, &style, out)
+            }
+        },
+    }
+    .expect("a sink takes everything");
+}
+
+/// The other processes' part: makes the report that the environment names.
+#[test]
+fn report_of_this_process() {
+    if let Ok(name) = std::env::var(REPORT) {
+        report(&name);
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+        let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+        let peak = peak.expect("Linux tells the peak");
+        writeln!(stdout(), "\n{peak}").expect("somebody reads");
+    }
+}
+
+/// The peak of a process that makes the report, in KiB.
+fn peak(name: &str) -> u64 {
+    let this = std::env::current_exe().expect("a test has a file");
+    let child = Command::new(this)
+        .args(["--exact", "report_of_this_process", "--nocapture"])
+        .env(REPORT, name)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&child.stdout);
+    let line = said.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{name}: {said} {}", String::from_utf8_lossy(&child.stderr)))
+}
+
+#[test]
+fn no_report_holds_its_rows() {
+    let most = MOST * peak("top");
+    for name in REPORTS {
+        let peak = peak(name);
+        assert!(peak <= most, "{name}: {peak} KiB, {most} at most");
+    }
+}
