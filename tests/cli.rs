@@ -423,6 +423,89 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
 }
 
 /// What --show-sql prints gives the same numbers when it is asked again.
+/// Deep stacks opened on an empty screen, and in a text were indented to its edge.
+#[test]
+fn deep_stacks_can_be_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut b = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    let deep: Vec<String> = (0..200).map(|n| format!("f{n}")).collect();
+    b.folded(&format!("{};a", deep.join(";")), &[1000]);
+    b.folded(&format!("{};b;c", deep.join(";")), &[3000]);
+    let file = std::fs::File::create(folder.join("deep.pb.gz")).unwrap();
+    heapprof_profile::encode(&b.finish(), file).unwrap();
+    let shallow = sample_profiles().join("valid/go.leaky.after.pb.gz");
+    let shallow = shallow.to_str().unwrap();
+    for (args, inverted) in [
+        (&["deep.pb.gz"][..], true),
+        (&["deep.pb.gz", "--root", "below"], false),
+        (&[shallow], false),
+        (&[shallow, "--root", "top"], true),
+        (&[shallow, "--reverse"], true),
+    ] {
+        let drawn = run(folder, &[&["flame"], args].concat());
+        assert_eq!(drawn.code, 0, "{args:?}: {}", drawn.err);
+        assert!(
+            drawn.out.contains(&format!("var inverted = {inverted};")),
+            "{args:?}"
+        );
+        assert!(
+            drawn
+                .out
+                .contains("#search { text-anchor:end; opacity:0.8;"),
+            "{args:?}"
+        );
+    }
+    let tree = run(folder, &["tree", "deep.pb.gz"]).out;
+    let rows: Vec<&str> = tree.lines().skip(3).collect();
+    assert_eq!(rows.len(), 3, "{tree}");
+    assert!(
+        rows[0].ends_with(" f199") && rows[0].contains("  f0 > f1 > "),
+        "{tree}"
+    );
+    assert!(rows[0].contains(" more) > "), "{tree}");
+    assert!(rows[1].ends_with("  2.93KiB    b > c"), "{tree}");
+    assert!(rows[2].ends_with("  1000B    a"), "{tree}");
+    assert_eq!(
+        run(folder, &["tree", "--full", "deep.pb.gz"])
+            .out
+            .lines()
+            .count(),
+        3 + 203
+    );
+    let csv = |more: &[&str]| {
+        run(
+            folder,
+            &[&["tree", "-f", "csv", "deep.pb.gz"], more].concat(),
+        )
+        .out
+    };
+    assert_eq!(csv(&[]), csv(&["--full"]));
+}
+
+/// With eight sample types a row had 390 columns.
+#[test]
+fn wide_tables_are_as_wide_as_they_may_be() {
+    let file = "valid/go.leaky.after.pb.gz";
+    let all = ok(&["top", "--wide", file]);
+    assert_eq!(ok(&["top", "--wide", "--width", "0", file]), all);
+    assert_eq!(ok(&["top", "--wide", "--width", "300", file]), all);
+    for (width, out) in [
+        (140, Some("alloc_objects, alloc_space")),
+        (100, Some("alloc_objects, alloc_space, inuse_objects")),
+        (60, Some("alloc_objects, alloc_space, inuse_objects")),
+        (20, Some("alloc_objects, alloc_space, inuse_objects")),
+    ] {
+        let text = ok(&["top", "--wide", "--width", &width.to_string(), file]);
+        let said =
+            out.map(|out| format!("Not in these {width} columns: {out}; --width 0 shows all"));
+        assert_eq!(text.lines().nth(1), said.as_deref(), "{text}");
+        let widest = text.lines().skip(2).map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= width.max(90), "{width}: {text}");
+        assert!(text.contains("inuse_space flat"), "{text}");
+    }
+}
+
 #[test]
 fn shown_sql_is_what_was_asked() {
     for report in [

@@ -48,6 +48,8 @@ mod cli;
 // Command lines that can't be read.
 mod unnoticed;
 mod usage;
+// Names that control a terminal, in every report and format.
+mod escapes;
 // Options, arguments and standard streams that did something else.
 mod arguments;
 // Where profiles come from: standard input, parts of files, servers, the newest recording.

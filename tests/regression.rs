@@ -213,7 +213,7 @@ fn trees_are_cut_by_what_is_kept() {
         ),
     );
     let tree = run(folder, &["tree", "--focus", "small", "p.pb.gz"]);
-    assert!(tree.out.contains("  small\n"), "{}", tree.out);
+    assert!(tree.out.contains("  main > small\n"), "{}", tree.out);
 }
 
 /// Time and memory of deep stacks grew with the square of the depth; so did those of many labels.

@@ -1,10 +1,15 @@
 //! Where profiles come from: files and their parts, standard input, the newest recording, a server.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Stdio;
 
-use crate::harness::{command, ok, run, sample_profiles};
+use heapprof_profile::{ProfileBuilder, encode};
+
+use crate::harness::{Run, command, ok, run, sample_profiles};
 
 const AFTER: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
@@ -133,7 +138,7 @@ fn the_newest_recording_is_meant_when_none_is_named() {
     assert_eq!(none.code, 2);
     assert!(
         none.err
-            .contains("there is no heapprof.*.pb.gz in this folder"),
+            .contains("there is no recording of heapprof's in this folder"),
         "{}",
         none.err
     );
@@ -158,6 +163,212 @@ fn the_newest_recording_is_meant_when_none_is_named() {
         "heapprof: reading heapprof.new.2.pb.gz, the newest recording here\n"
     );
     assert_eq!(newest.out, ok(&["top", "-f", "json", AFTER]));
+    // Whatever it is called: our collector's comment tells. A link may lead out of here.
+    moment(folder.path(), "before.pb.gz", 7, 1);
+    copy(BEFORE, "newer.pb.gz", 0);
+    std::fs::write(folder.path().join("junk.pb.gz"), b"\x1f\x8bno gzip").unwrap();
+    std::os::unix::fs::symlink("before.pb.gz", folder.path().join("heapprof.x.3.pb.gz")).unwrap();
+    let newest = run(folder.path(), &["info"]);
+    assert_eq!(newest.code, 0);
+    assert_eq!(
+        newest.err,
+        "heapprof: reading before.pb.gz, the newest recording here\n"
+    );
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A recording of process `pid`, dumped after so many seconds with as many bytes in use.
+fn moment(folder: &Path, name: impl AsRef<Path>, pid: u32, seconds: i64) {
+    let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    b.folded("main;grow", &[1, seconds]);
+    let pid = format!("pid: {pid}");
+    for text in [
+        "collector: heapprof 0.1.0",
+        "program: server",
+        &pid,
+        "dump: interval",
+    ] {
+        let text = b.text(text);
+        b.profile.comment.push(text);
+    }
+    b.profile.duration_nanos = seconds * SECOND;
+    b.profile.time_nanos = 1_700_000_000 * SECOND + b.profile.duration_nanos;
+    encode(
+        &b.finish(),
+        std::fs::File::create(folder.join(name)).unwrap(),
+    )
+    .unwrap();
+}
+
+/// What two moments have in common is the same memory.
+#[test]
+fn moments_of_one_process_are_a_series_and_no_sum() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    moment(folder, "a.pb.gz", 7, 10);
+    moment(folder, "b.pb.gz", 7, 20);
+    moment(folder, "child.pb.gz", 8, 20);
+    let commands: &[&[&str]] = &[
+        &["top", "a.pb.gz", "b.pb.gz"],
+        &["top", "child.pb.gz", "a.pb.gz", "b.pb.gz"],
+        &["tree", "a.pb.gz", "b.pb.gz"],
+        &["peek", ".", "a.pb.gz", "b.pb.gz"],
+        &["list", ".", "a.pb.gz", "b.pb.gz"],
+        &["traces", "a.pb.gz", "b.pb.gz"],
+        &["tags", "a.pb.gz", "b.pb.gz"],
+        &["info", "a.pb.gz", "b.pb.gz"],
+        &["leaks", "a.pb.gz", "b.pb.gz"],
+        &["flame", "-o", "o.svg", "a.pb.gz", "b.pb.gz"],
+        &[
+            "flame",
+            "-o",
+            "o.svg",
+            "--base",
+            "a.pb.gz",
+            "--base",
+            "b.pb.gz",
+            "child.pb.gz",
+        ],
+        &["merge", "-o", "o.pb.gz", "a.pb.gz", "b.pb.gz"],
+        &["convert", "--to", "folded", "a.pb.gz", "b.pb.gz"],
+        &[
+            "diff",
+            "--before",
+            "a.pb.gz",
+            "--before",
+            "b.pb.gz",
+            "child.pb.gz",
+        ],
+        &["load", "--as", "sum", "a.pb.gz", "b.pb.gz"],
+    ];
+    for args in commands {
+        let refused = run(folder, args);
+        assert_eq!(
+            refused.err,
+            "heapprof: a.pb.gz and b.pb.gz are two moments of one process (server, pid 7); adding them up counts the \
+             same memory twice: take the last, use diff, or say --sum\n",
+            "{args:?}"
+        );
+        assert_eq!(refused.code, 2, "{args:?}");
+        let summed = run(folder, &[args, &["--sum"][..]].concat());
+        assert_eq!(summed.code, 0, "{args:?}: {}", summed.err);
+    }
+    for args in [
+        &["top", "a.pb.gz", "child.pb.gz"][..],
+        &["diff", "a.pb.gz", "b.pb.gz"],
+        &["pprof", "-top", "a.pb.gz", "b.pb.gz"],
+        &["load", "b.pb.gz", "child.pb.gz", "a.pb.gz"],
+    ] {
+        let run = run(folder, args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    }
+    assert_eq!(run(folder, &["top", "a", "b"]).code, 2);
+    std::fs::remove_file(folder.join("o.pb.gz")).unwrap();
+    let listed = run(folder, &["ls", "-f", "csv"]).out;
+    let listed: Vec<&str> = listed
+        .lines()
+        .map(|l| l.split_once(',').unwrap().0)
+        .collect();
+    assert_eq!(listed, ["name", "sum", "a", "b", "child"]);
+    let listed = run(folder, &["ls"]).out;
+    assert!(listed.contains("20B  2 of 2\n"), "{listed}");
+    let series = "SELECT profile, snapshot, snapshots, (time_nanos - start_nanos) / 1000000000 AS after FROM snapshot \
+                  ORDER BY pid, snapshot";
+    let rows = |a, b, child| {
+        format!("profile,snapshot,snapshots,after\n{a},1,2,10\n{b},2,2,20\n{child},1,1,20\n")
+    };
+    let stored = run(folder, &["sql", "-f", "csv", series]);
+    assert_eq!(stored.out, rows("a", "b", "child"), "{}", stored.err);
+    let files = [
+        "sql",
+        "-f",
+        "csv",
+        "-p",
+        "b.pb.gz",
+        "-p",
+        "a.pb.gz",
+        "-p",
+        "child.pb.gz",
+        series,
+    ];
+    let asked = run(folder, &files);
+    assert_eq!(
+        asked.out,
+        rows("a.pb.gz", "b.pb.gz", "child.pb.gz"),
+        "{}",
+        asked.err
+    );
+    // The views of a database are there without one.
+    for view in ["profile_report", "function_report"] {
+        let sql = format!(
+            "SELECT * FROM {view} WHERE profile LIKE 'a%' AND sample_type = 'inuse_space' ORDER BY 1, 4, 5"
+        );
+        let [file, stored] = [
+            &["sql", "-f", "csv", "-p", "a.pb.gz", &sql][..],
+            &["sql", "-f", "csv", &sql],
+        ]
+        .map(|args| run(folder, args).out.replace("a.pb.gz", "a"));
+        assert_eq!(file, stored);
+        assert!(file.lines().count() > 1, "{file}");
+    }
+    let info = run(folder, &["info", "b.pb.gz"]).out;
+    assert!(
+        info.contains("Start            2023-11-14 22:13:20 UTC\n"),
+        "{info}"
+    );
+}
+
+/// A name is bytes. Every command opens it, and says it as well as a text can.
+#[test]
+fn a_name_that_is_no_text_is_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let name = OsStr::from_bytes(b"caf\xe9\xff.pb.gz");
+    moment(folder, name, 7, 10);
+    moment(folder, "b.pb.gz", 8, 20);
+    let commands: &[&[&str]] = &[
+        &["top", "@"],
+        &["top", "@", "b.pb.gz"],
+        &["tree", "@"],
+        &["peek", "grow", "@"],
+        &["list", "grow", "@"],
+        &["traces", "@"],
+        &["tags", "@"],
+        &["info", "@"],
+        &["leaks", "@"],
+        &["diff", "@", "b.pb.gz"],
+        &["diff", "--before", "@", "--after", "b.pb.gz"],
+        &["flame", "--base", "@", "-o", "o.svg", "@"],
+        &["merge", "-o", "o.pb.gz", "@"],
+        &["convert", "--to", "folded", "@"],
+        &["convert", "--to", "speedscope", "@"],
+        &["symbolize", "-o", "s.pb.gz", "@"],
+        &["sql", "-p", "@", "SELECT name FROM profile"],
+        &["pprof", "-top", "@"],
+        &["pprof", "-top", "-base", "b.pb.gz", "@"],
+        &["jeprof", "--text", "@"],
+        &["load", "@"],
+    ];
+    for args in commands {
+        let mut command = command(folder);
+        command.args(args.iter().map(|&arg| match arg {
+            "@" => name,
+            arg => OsStr::new(arg),
+        }));
+        let run: Run = command.output().unwrap().into();
+        assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    }
+    let top = command(folder).arg("top").arg(name).output().unwrap();
+    let top = Run::from(top).out;
+    assert!(
+        top.starts_with("caf\u{fffd}\u{fffd}.pb.gz: inuse_space, total 10B"),
+        "{top}"
+    );
+    for file in ["b.pb.gz", "o.pb.gz", "s.pb.gz"] {
+        std::fs::remove_file(folder.join(file)).unwrap();
+    }
+    assert_eq!(run(folder, &["top"]).out, top);
 }
 
 /// A profile over HTTP, from a server that answers one request.

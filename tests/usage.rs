@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::harness::{Run, command, run, sample_profiles};
+use crate::harness::{COMMANDS, Run, command, ok, run, sample_profiles};
 
 #[test]
 fn an_empty_variable_names_no_database() {
@@ -43,6 +43,18 @@ fn habits_are_told_what_they_are_called_here() {
             "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; --help says more",
         ),
         (
+            &["tpo", "a"],
+            "unrecognized subcommand 'tpo'; perhaps heapprof top; --help says more",
+        ),
+        (
+            &["report", "a"],
+            "unrecognized subcommand 'report'; here that is heapprof top; --help says more",
+        ),
+        (
+            &["valid/made.plain.pb"],
+            "unrecognized subcommand 'valid/made.plain.pb'; it is a file: heapprof top valid/made.plain.pb reads it; --help says more",
+        ),
+        (
             &["flame", "--diff-base", "a"],
             "unexpected argument '--diff-base' found; here that is --base",
         ),
@@ -73,4 +85,54 @@ fn usage_errors_survive_what_is_no_text() {
     let found = Run::from(top.output().unwrap());
     let expected = "heapprof: unexpected argument '--cum' found; here that is --sort cum\n";
     assert_eq!((found.code, found.err.as_str()), (2, expected));
+}
+
+/// A command's own options were among two dozen that all have.
+#[test]
+fn help_begins_with_what_is_a_commands_own() {
+    for name in COMMANDS.iter().filter(|name| !name.ends_with("prof")) {
+        let (short, long) = (ok(&[name, "-h"]), ok(&[name, "--help"]));
+        for common in ["--max-inflated", "--db <FILE>", "--focus", "--show-sql"] {
+            assert!(!short.contains(common), "{name} -h has {common}: {short}");
+        }
+        assert!(
+            short.contains("(see more with '--help')"),
+            "{name}: {short}"
+        );
+        assert!(short.lines().count() <= 50, "{name}: {short}");
+        let at = |text: &str| {
+            long.find(text)
+                .unwrap_or_else(|| panic!("{name}: {text}: {long}"))
+        };
+        let everywhere = at("For every command:");
+        for common in [
+            "--color <WHEN>",
+            "--db <FILE>",
+            "--max-inflated",
+            "--values",
+            "--sum",
+        ] {
+            assert!(
+                at(&format!("      {common}")) > everywhere,
+                "{name}: {common}: {long}"
+            );
+        }
+        if long.contains("Question:") {
+            assert!(
+                at("Options:") < at("Question:") && at("Output:") < everywhere,
+                "{name}: {long}"
+            );
+        }
+    }
+    let top = ok(&["top", "-h"]);
+    for own in [
+        "--wide",
+        "--width",
+        "--limit",
+        "--sort",
+        "--sample-type",
+        "--format",
+    ] {
+        assert!(top.contains(own), "{top}");
+    }
 }

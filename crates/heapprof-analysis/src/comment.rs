@@ -56,7 +56,6 @@ pub struct Process {
     host: String,
     /// When its recording began, in nanoseconds since 1970.
     start: i64,
-    time: i64,
 }
 
 /// How far two clocks of one process may be apart, in nanoseconds.
@@ -85,7 +84,6 @@ impl Process {
             pid: one("pid")?,
             host: one("host").unwrap_or_default(),
             start: time.saturating_sub(duration),
-            time,
         })
     }
 
@@ -96,10 +94,10 @@ impl Process {
 
     /// Whether both are of one process.
     pub fn is(&self, other: &Self) -> bool {
-        let alike =
-            self.pid == other.pid && self.program == other.program && self.host == other.host;
-        // In profiles of version 0.1.0 the time is the start.
-        alike && (self.start.abs_diff(other.start) <= SLACK || self.time == other.time)
+        self.pid == other.pid
+            && self.program == other.program
+            && self.host == other.host
+            && self.start.abs_diff(other.start) <= SLACK
     }
 }
 
@@ -136,8 +134,6 @@ mod tests {
         assert_eq!(known.to_string(), "app, pid 7");
         let table = [
             (&own[..], 6_000_000_000, 2_000_000_001, Some(true)),
-            // Written by version 0.1.0: the time is the start.
-            (&own, 5_000_000_000, 3_000_000_000, Some(true)),
             (&own, 6_000_000_000, 1_000_000_000, Some(false)),
             (
                 &["collector: heapprof 0.1.0", "program: app", "pid: 8"],

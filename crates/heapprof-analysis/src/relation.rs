@@ -99,9 +99,83 @@ pub(crate) static RELATIONS: [&Relation; 16] = [
     &sample::STACK_FUNC,
 ];
 
-/// The documented tables: name, what a row is, columns with their meanings.
-pub fn documented() -> impl Iterator<Item = (&'static str, &'static str, &'static [Column])> {
-    RELATIONS.iter().map(|r| (r.name, r.about, r.columns))
+/// A table's or a view's name, what a row is, columns with their meanings.
+type Documented = (&'static str, &'static str, &'static [Column]);
+
+/// The views, which a database has too.
+const VIEWS: [Documented; 3] = [
+    (
+        "profile_report",
+        "View: profile_total with names.",
+        &[
+            ("profile TEXT", "profile.name"),
+            ("sample_type TEXT", "sample_type.type"),
+            ("unit TEXT", "sample_type.unit"),
+            ("total INTEGER", "sum regardless of sign"),
+            ("net INTEGER", "signed sum"),
+        ],
+    ),
+    (
+        "function_report",
+        "View: function_total with names.",
+        &[
+            ("profile TEXT", "profile.name"),
+            ("sample_type TEXT", "sample_type.type"),
+            ("unit TEXT", "sample_type.unit"),
+            ("function TEXT", "function.name"),
+            ("flat INTEGER", "as in function_total"),
+            ("cum INTEGER", "as in function_total"),
+        ],
+    ),
+    (
+        "snapshot",
+        "View: a profile that says which process it is of, as a moment of that process.",
+        &[
+            ("id INTEGER", "profile.id"),
+            ("profile TEXT", "profile.name"),
+            ("program TEXT", "as the collector notes it"),
+            ("pid TEXT", "as the collector notes it"),
+            ("host TEXT", "as the collector notes it, may be empty"),
+            (
+                "start_nanos INTEGER",
+                "when the recording began, nanoseconds since 1970 UTC",
+            ),
+            ("time_nanos INTEGER", "when the values were taken"),
+            ("duration_nanos INTEGER", "from the one to the other"),
+            ("snapshot INTEGER", "from 1, in the order of time"),
+            ("snapshots INTEGER", "how many of this process there are"),
+        ],
+    ),
+];
+
+/// The documented tables and views.
+pub fn documented() -> impl Iterator<Item = Documented> {
+    let tables = RELATIONS.iter().map(|r| (r.name, r.about, r.columns));
+    tables.chain(VIEWS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of the views is what they have.
+    #[test]
+    fn views_are_documented() {
+        let views = crate::store::views().unwrap();
+        assert_eq!(views.len(), VIEWS.len());
+        for (name, _, columns) in VIEWS {
+            let view = views
+                .iter()
+                .find(|sql| sql.starts_with(&format!("CREATE VIEW {name} ")));
+            let view = view.unwrap_or_else(|| panic!("{name}"));
+            for (column, _) in columns {
+                let column = column.split(' ').next().unwrap();
+                let written = view.contains(&format!(" AS {column}"))
+                    || view.contains(&format!(" {column},"));
+                assert!(written, "{name}: {column}");
+            }
+        }
+    }
 }
 
 /// The one row with this number, counted from 1.

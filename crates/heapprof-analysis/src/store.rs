@@ -127,7 +127,8 @@ impl Store {
         Ok(Self { connection, budget })
     }
 
-    /// All profiles in the order they were loaded, but those of one process together, in the order of their times.
+    /// All profiles in the order they were loaded, but those of one process together, in the order
+    /// of their times.
     pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
         let mut statement = self.connection.prepare(
             "SELECT id, name, time_nanos, default_sample_type, samples FROM profile ORDER BY id",

@@ -2,8 +2,10 @@
 
 mod drop_in;
 mod files;
+mod flame;
 pub(crate) mod jeprof_options;
 mod leaks;
+mod list;
 pub(crate) mod pprof_flags;
 pub(crate) mod record;
 mod store;
@@ -15,11 +17,19 @@ use heapprof_analysis::{Filters, Granularity, Query, Sort};
 use heapprof_formats::Values;
 use heapprof_report::Format;
 
+use crate::name;
+
 pub(crate) use drop_in::{DropInArgs, Kind, help_of};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
+pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use leaks::LeaksArgs;
+pub(crate) use list::ListArgs;
 pub(crate) use record::RecordArgs;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
+
+/// What the options are called that every command has. They stand behind its own, and only in the
+/// long help.
+const EVERYWHERE: &str = "For every command";
 
 /// Where is the memory? Reads heap profiles (pprof's format) and says.
 #[derive(Debug, Parser)]
@@ -29,27 +39,59 @@ pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile loaded into the \
-database. FILE#12, FILE#peak and FILE#last name one of several profiles in a file. Several are added up. Left out, it is the newest heapprof.*.pb.gz here.\n\n\
+database. FILE#12, FILE#peak and FILE#last name one of several profiles in a file. Several are added up. Left out, it is the newest recording of heapprof's in this folder.\n\n\
 flat is exclusive: what a function allocated itself. cum is inclusive: with all it called; a sample counts \
 once however often the function recurs.\n\n\
 Exit code: 0 done, 1 a --fail-if rule broke, 2 it could not be done."
 )]
 pub(crate) struct Cli {
     /// When to use colour; NO_COLOR is obeyed too
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = Color::Auto,
+        value_name = "WHEN",
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
     pub(crate) color: Color,
 
     /// The database that load fills and profile names are looked up in [env: HEAPPROF_DB] [default: heapprof.db]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
     db: Option<PathBuf>,
 
     /// The most bytes a profile may inflate to, e.g. 16GiB
-    #[arg(long, global = true, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        default_value = "4GiB",
+        value_parser = size,
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
     pub(crate) max_inflated: u64,
 
     /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks, bpftrace, dtrace, perf script, google-pprof --raw)
-    #[arg(long, global = true, value_name = "TYPE/UNIT")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "TYPE/UNIT",
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
     pub(crate) values: Option<Values>,
+
+    /// Add several moments of one process up, though what they have in common counts more than once
+    #[arg(long, global = true, help_heading = EVERYWHERE, hide_short_help = true)]
+    pub(crate) sum: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -200,7 +242,7 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
 #[derive(Debug, Args)]
 pub(crate) struct Profiles {
     /// A file, - for stdin, a URL, or a name in the database; several are added up
-    #[arg(value_name = "PROFILE")]
+    #[arg(value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
 }
 
@@ -214,13 +256,13 @@ pub(crate) struct QuestionArgs {
     #[arg(short, long, value_name = "LEVEL", default_value_t = Granularity::Functions)]
     pub(crate) granularity: Granularity,
     /// Attribute inlined functions to the one they were inlined into
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_inlines: bool,
     /// Keep frames that the profile's own drop_frames cuts
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) all_frames: bool,
     /// Percentages of what the filters keep, not of the whole profile
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) relative_percentages: bool,
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
@@ -230,34 +272,44 @@ pub(crate) struct QuestionArgs {
 #[command(next_help_heading = "Filters (regular expressions on function, file and mapping names)")]
 pub(crate) struct FilterArgs {
     /// Only samples with a matching frame
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", hide_short_help = true)]
     focus: Option<String>,
     /// No samples with a matching frame
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", hide_short_help = true)]
     ignore: Option<String>,
     /// Without matching frames; their values go to the nearest frame kept
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", hide_short_help = true)]
     hide: Option<String>,
     /// Only matching frames
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", hide_short_help = true)]
     show: Option<String>,
     /// Stacks from the matching frame nearest to the root on
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", hide_short_help = true)]
     show_from: Option<String>,
     /// Without the frames below the matching function nearest to the leaf
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", hide_short_help = true)]
     prune_from: Option<String>,
     /// Only samples with a matching label: [key=]REGEX or a range such as 32kb:1mb
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", hide_short_help = true)]
     tag_focus: Option<String>,
     /// No samples with a matching label
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", hide_short_help = true)]
     tag_ignore: Option<String>,
     /// Label keys whose values become frames at the root
-    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     tag_root: Vec<String>,
     /// Label keys whose values become frames at the leaf
-    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     tag_leaf: Vec<String>,
 }
 
@@ -332,10 +384,10 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
     pub(crate) format: Format,
     /// Unit of values: auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min, h
-    #[arg(long, value_name = "UNIT")]
+    #[arg(long, value_name = "UNIT", hide_short_help = true)]
     pub(crate) unit: Option<String>,
     /// Print the SQL that the report asks, instead of the report
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) show_sql: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -362,6 +414,9 @@ pub(crate) struct TopArgs {
     /// Every sample type side by side, with the mean size of objects
     #[arg(short, long)]
     pub(crate) wide: bool,
+    /// With --wide: the most columns of text, 0 for no bound. On a terminal its width, else none
+    #[arg(long, value_name = "COLUMNS", requires = "wide")]
+    pub(crate) width: Option<usize>,
     #[command(flatten)]
     pub(crate) sort: SortArg,
     #[command(flatten)]
@@ -382,6 +437,9 @@ pub(crate) struct TreeArgs {
     /// Count nodes below this share of the total (of what filters keep) into (other); 0 shows all
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     pub(crate) min_percent: f64,
+    /// Each frame on a row of its own, also where the path does not branch
+    #[arg(long)]
+    pub(crate) full: bool,
     #[command(flatten)]
     pub(crate) question: QuestionArgs,
     #[command(flatten)]
@@ -397,27 +455,6 @@ pub(crate) struct MatchArgs {
     pub(crate) profiles: Profiles,
     #[command(flatten)]
     pub(crate) sort: SortArg,
-    #[command(flatten)]
-    pub(crate) limit: LimitArg,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    /// Matches function names anywhere
-    #[arg(value_name = "REGEX")]
-    pub(crate) regex: String,
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    /// Folders to look for source in, separated by colons; without it here and in the folders above
-    #[arg(long, value_name = "PATH", value_delimiter = ':')]
-    pub(crate) source_path: Vec<PathBuf>,
-    /// Beginnings to cut off the profile's file names, separated by colons
-    #[arg(long, value_name = "PATH", value_delimiter = ':')]
-    pub(crate) trim_path: Vec<String>,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]
@@ -463,13 +500,13 @@ pub(crate) struct InfoArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     /// BEFORE and AFTER, as far as --before and --after do not give them
-    #[arg(value_name = "PROFILE", num_args = 0..=2)]
+    #[arg(value_name = "PROFILE", num_args = 0..=2, value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
     /// Add this profile to the side before; may be repeated
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) before: Vec<String>,
     /// Add this profile to the side after; may be repeated
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) after: Vec<String>,
     /// Scale the values after so that both totals are equal
     #[arg(long)]
@@ -485,45 +522,6 @@ pub(crate) struct DiffArgs {
     pub(crate) question: QuestionArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FlameFormat {
-    /// A picture
-    Svg,
-    /// Folded stacks, for other flame graph tools
-    Folded,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FlameArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    /// Show the difference to this profile; may be repeated
-    #[arg(long, value_name = "PROFILE")]
-    pub(crate) base: Vec<String>,
-    /// From the leaves
-    #[arg(short, long)]
-    pub(crate) reverse: bool,
-    /// Count frames below this share of the total (of what filters keep) into (other); 0 shows all
-    #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = percent)]
-    pub(crate) min_percent: f64,
-    /// A title instead of the metric and its total
-    #[arg(long)]
-    pub(crate) title: Option<String>,
-    /// svg or folded
-    #[arg(short, long, value_enum, default_value_t = FlameFormat::Svg)]
-    pub(crate) format: FlameFormat,
-    /// Unit of values in titles: auto, B, KiB, MiB, GiB, TiB, PiB
-    #[arg(long, value_name = "UNIT")]
-    pub(crate) unit: Option<String>,
-    /// Print the SQL that the report asks, instead of the report
-    #[arg(long)]
-    pub(crate) show_sql: bool,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -29,12 +29,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Query, Question, Session, Source, Types};
-use heapprof_report::Style;
+use heapprof_report::{Style, printable_lines};
 use regex::Regex;
 
 use crate::args::{Cli, Color, Command, LimitArg, ReportArgs};
 use crate::source::Sources;
-use crate::{messages, output};
+use crate::{messages, name, output};
 
 /// Runs the command and says how it ended.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -106,6 +106,7 @@ impl Shared {
             format: report.format,
             color: self.is_coloured(report),
             unit: report.unit.clone(),
+            width: None,
         }
     }
 
@@ -179,7 +180,7 @@ pub(crate) fn statements(session: &Session) -> String {
     session
         .statements()
         .iter()
-        .map(|sql| format!("{sql};\n"))
+        .map(|sql| printable_lines(&format!("{sql};\n")))
         .collect()
 }
 
@@ -187,7 +188,7 @@ pub(crate) fn statements(session: &Session) -> String {
 pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
     if let [first] = profiles
         && Path::new(text).is_file()
-        && !Path::new(first).exists()
+        && !name::path(first).exists()
     {
         bail!("{text}: is a file; REGEX stands before the profile: {first} {text}");
     }

@@ -1,29 +1,90 @@
 //! The profile that is meant when none is named: the newest recording in the current folder.
 
-use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
 
-/// Path of the newest `heapprof.*.pb.gz` here.
+use anyhow::{Context, Result, bail};
+use heapprof_profile::Inflate;
+
+use crate::name;
+
+/// How many files are looked into.
+const FILES: usize = 100;
+/// How far a file is looked into, in bytes when inflated.
+const FAR: u64 = 256 << 20;
+/// How much is looked at in all files together.
+const ALL: u64 = 1 << 30;
+/// How a comment of our collector begins.
+const OURS: &[u8] = b"collector: heapprof ";
+
+/// Path of the newest recording here: a file of the user's own, whatever its name is, that our
+/// collector wrote.
 pub(crate) fn newest() -> Result<String> {
     let entries = std::fs::read_dir(".").context("the current folder cannot be read")?;
-    let newest = entries
+    let user = rustix::process::geteuid().as_raw();
+    let mut found: Vec<(SystemTime, String)> = entries
         .filter_map(Result::ok)
         .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let ours = name.starts_with("heapprof.") && name.ends_with(".pb.gz");
-            let time = entry
+            // A link is not followed: it may lead out of here.
+            let metadata = entry
                 .metadata()
                 .ok()
-                .filter(|m| m.is_file())?
-                .modified()
-                .ok()?;
-            // Of equally old ones the last name: an order that does not depend on the folder's.
-            ours.then_some((time, name))
+                .filter(|m| m.is_file() && m.uid() == user)?;
+            Some((metadata.modified().ok()?, name::held(&entry.file_name())))
         })
-        .max();
-    match newest {
-        Some((_, name)) => Ok(name),
-        None => bail!(
-            "no PROFILE is named, and there is no heapprof.*.pb.gz in this folder; name a file"
-        ),
+        .collect();
+    // Of equally old ones the last name: an order that does not depend on the folder's.
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    let mut left = ALL;
+    let gzipped = found.iter().filter(|(_, name)| is_gzip(&name::path(name)));
+    for (_, name) in gzipped.take(FILES) {
+        // Our own names need no look.
+        if name.starts_with("heapprof.") && name.ends_with(".pb.gz")
+            || is_ours(&name::path(name), &mut left).unwrap_or(false)
+        {
+            return Ok(name.clone());
+        }
+    }
+    bail!(
+        "no PROFILE is named, and there is no recording of heapprof's in this folder; name a file"
+    )
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = flags | rustix::fs::OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())
+}
+
+fn is_gzip(path: &Path) -> bool {
+    let mut magic = [0; 2];
+    let read = open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == [0x1f, 0x8b]
+}
+
+/// Whether a gzipped profile has our collector's comment. Texts come last in a profile, so much of
+/// it has to be inflated.
+fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
+    let file = open(path)?;
+    let far = FAR.min(*left);
+    let mut reader = Inflate::new(file).map_err(io::Error::other)?.take(far);
+    let mut buffer = vec![0; 256 << 10];
+    let mut kept = 0;
+    loop {
+        let read = reader.read(&mut buffer[kept..])?;
+        if read == 0 {
+            return Ok(false);
+        }
+        *left = left.saturating_sub(read as u64);
+        let held = kept + read;
+        if memchr::memmem::find(&buffer[..held], OURS).is_some() {
+            return Ok(true);
+        }
+        // The comment may go on in what comes next.
+        kept = held.min(OURS.len() - 1);
+        buffer.copy_within(held - kept..held, 0);
     }
 }

@@ -15,11 +15,12 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
 use heapprof_report::jeprof::{self, Measure};
+use heapprof_report::{Stead, escaping};
 
 use crate::args::jeprof_options::Fate;
 use crate::args::{Kind, help_of};
 use crate::source::Sources;
-use crate::{messages, output, pprof};
+use crate::{messages, name, output, pprof};
 use options::Typed;
 use parts::Parts;
 use reading::{as_jeprof_sees_it, call_unnamed_by_number};
@@ -139,7 +140,7 @@ fn flags(typed: &Typed, format: &str) -> Vec<String> {
             .map(|(_, p)| p);
         let is_server =
             port.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()));
-        match is_server && !std::path::Path::new(word).exists() {
+        match is_server && !name::path(word).exists() {
             true => format!("{}/pprof/profile", word.trim_end_matches('/')),
             false => word.clone(),
         }
@@ -193,11 +194,13 @@ fn print(sources: &Sources, flags: &[String], typed: &Typed, format: &str) -> Re
         jeprof::text(profile, loaded.column, measure, typed.on("cum"), &head, out)
     };
     output::write(None, |out| {
-        let parts = Parts::new(&profile, threads.len());
-        for ((thread, total), part) in threads.iter().zip(totals).zip(parts.iter()) {
-            report(&part, thread, total, out)?;
-        }
-        Ok(())
+        escaping(out, Stead::Replacement, |out| {
+            let parts = Parts::new(&profile, threads.len());
+            for ((thread, total), part) in threads.iter().zip(totals).zip(parts.iter()) {
+                report(&part, thread, total, out)?;
+            }
+            Ok(())
+        })
     })
 }
 

@@ -10,11 +10,13 @@ mod fetch;
 mod inherited;
 mod jeprof;
 mod messages;
+mod name;
 mod output;
 mod pprof;
 mod preload;
 mod progress;
 mod source;
+mod suggestion;
 
 use std::ffi::OsString;
 use std::path::Path;

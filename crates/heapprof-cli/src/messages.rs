@@ -4,7 +4,10 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::error::ContextKind;
+use clap::error::{ContextKind, ErrorKind};
+use heapprof_report::printable;
+
+use crate::{name, suggestion};
 
 /// An error: `heapprof: FILE: what, where; what to do`.
 pub(crate) fn error(error: &anyhow::Error) {
@@ -13,10 +16,21 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// A command line that can't be read: clap's words about what was typed, in one line. Without any arguments the whole help.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
         return;
     }
+    let wrong_command = match error.kind() {
+        ErrorKind::InvalidSubcommand => error.get(ContextKind::InvalidSubcommand),
+        _ => None,
+    };
+    let ours = typed.iter().skip(1).take_while(|arg| *arg != "--");
+    let ours: Vec<&str> = ours.filter_map(|arg| arg.to_str()).collect();
+    let wrong = error
+        .get(ContextKind::InvalidArg)
+        .map(|arg| arg.to_string());
+    let elsewhere = wrong.and_then(|option| elsewhere(&option, &ours));
+    let known = elsewhere.is_some() || wrong_command.is_some();
     let text = error.to_string();
     let kept = text
         .lines()
@@ -24,6 +38,8 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         // That an option be a value is never what is meant here.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
+        // Who types another tool's word does not mean the one of ours that looks like it.
+        .filter(|line| !known || !line.starts_with("tip: "))
         .map(|line| line.trim_start_matches("error: "));
     let mut words = String::new();
     for line in kept {
@@ -33,14 +49,11 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         }
         words += line;
     }
-    let ours = typed.iter().skip(1).take_while(|arg| *arg != "--");
-    let ours: Vec<&str> = ours.filter_map(|arg| arg.to_str()).collect();
-    let wrong = error
-        .get(ContextKind::InvalidArg)
-        .map(|arg| arg.to_string());
-    let elsewhere = wrong.and_then(|option| elsewhere(&option, &ours));
     // What `record` is given beside its own options is the program's.
     let dashed = !ours.contains(&"record") && ours.iter().any(|arg| is_of_pprof(arg));
+    if let Some(meant) = wrong_command.and_then(|typed| suggestion::meant(&typed.to_string())) {
+        return say(&format!("{words}; {meant}; --help says more"));
+    }
     match elsewhere {
         Some(ours) => say(&format!("{words}; here that is {ours}")),
         None if dashed => say(&format!(
@@ -62,6 +75,7 @@ fn elsewhere(option: &str, typed: &[&str]) -> Option<&'static str> {
         "--addresses" if by_row => "-g addresses",
         "--diff-base" | "--diff_base" if of(&["flame"]) => "--base",
         "--base" | "--diff-base" | "--diff_base" if by_row => "heapprof diff BEFORE AFTER",
+        "--inverted" | "--icicle" | "--root-on-top" if of(&["flame"]) => "--root top",
         "--pid" | "--attach" if of(&["record"]) => {
             "to start the program under record: a running one can't be attached to"
         }
@@ -90,11 +104,9 @@ pub(crate) fn note(text: &str) {
 }
 
 fn say(text: &str) {
-    // Names come from files and may hold anything; a message stays one line.
-    let line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    // Names come from files and may hold anything; a message stays one line, and our own lines in
+    // it become blanks.
+    let line = name::shown(text).replace(['\n', '\t'], " ");
     // Nobody is left to be told when stderr is closed.
-    let _ = writeln!(anstream::stderr(), "heapprof: {line}");
+    let _ = writeln!(anstream::stderr(), "heapprof: {}", printable(&line));
 }

@@ -176,6 +176,11 @@ fn paged(text: &str) -> Result<bool> {
     Ok(true)
 }
 
+/// How many columns the terminal has.
+pub(crate) fn console_columns() -> usize {
+    terminal_size::terminal_size().map_or(80, |(columns, _)| usize::from(columns.0))
+}
+
 fn console_rows() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, rows)| usize::from(rows.0))
 }

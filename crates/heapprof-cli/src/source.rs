@@ -6,14 +6,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Session, Source, Store, reshape};
+use heapprof_analysis::{Process, Session, Source, Store, reshape};
 use heapprof_formats::{Format, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::{Cli, Command};
 use crate::fetch::Transfer;
 use crate::progress::Progress;
-use crate::{default_profile, fetch, messages};
+use crate::{default_profile, fetch, messages, name};
 
 /// Reads profiles as the command line's options say.
 pub(crate) struct Sources {
@@ -21,6 +21,8 @@ pub(crate) struct Sources {
     options: Options,
     /// Whether a short name of what is in use becomes the long one: jeprof knows one kind of it.
     names_in_use: bool,
+    /// Whether moments of one process may be added up.
+    sum: bool,
     stdin_read: Cell<bool>,
 }
 
@@ -36,6 +38,7 @@ impl Sources {
                 .values(cli.values.clone())
                 .as_pprof(matches!(cli.command, Command::Pprof(_))),
             names_in_use: matches!(cli.command, Command::Jeprof(_)),
+            sum: cli.sum,
             stdin_read: Cell::new(false),
         }
     }
@@ -60,7 +63,14 @@ impl Sources {
             [] => bail!("no profile is named"),
             [one] => self.one(one)?,
             several => {
-                let parts = several.iter().map(|name| Ok(unshared(self.one(name)?)));
+                let mut moments = Moments::default();
+                let parts = several.iter().map(|name| {
+                    let source = self.one(name)?;
+                    if !self.sum {
+                        moments.add(&source)?;
+                    }
+                    Ok(unshared(source))
+                });
                 let merged = merge_all(parts.map(|r: Result<Profile>| r.map_err(Failed::Reading)));
                 let merged = merged.map_err(|failed| match failed {
                     Failed::Reading(error) => error,
@@ -68,7 +78,7 @@ impl Sources {
                         anyhow::Error::from(error).context(several.join(" + "))
                     }
                 })?;
-                Source::new(several.join(" + "), merged)
+                Source::new(name::shown(&several.join(" + ")), merged)
             }
         };
         say_warnings(&source.name, &source.profile);
@@ -101,6 +111,7 @@ impl Sources {
             db: self.db.clone(),
             options,
             names_in_use: self.names_in_use,
+            sum: self.sum,
             stdin_read: Cell::new(self.stdin_read.get()),
         }
     }
@@ -149,9 +160,10 @@ impl Sources {
             ));
         }
         // A path is tried before a name.
-        let path = Path::new(whole);
+        let path = name::path(whole);
         if path.exists() {
-            return Ok(Source::new(name, keep(self.file(name, path, part)?)));
+            let reading = self.file(name, &path, part)?;
+            return Ok(Source::new(name::shown(name), keep(reading)));
         }
         match self.stored(name)? {
             Some(store) => store
@@ -167,7 +179,7 @@ impl Sources {
     /// The database, if the argument can only be a name in it.
     fn stored(&self, name: &str) -> Result<Option<Store>> {
         let (whole, _) = parted(name);
-        let is_name = whole != "-" && !fetch::is_url(whole) && !Path::new(whole).exists();
+        let is_name = whole != "-" && !fetch::is_url(whole) && !name::path(whole).exists();
         if !is_name || !self.db.exists() {
             return Ok(None);
         }
@@ -197,6 +209,18 @@ impl Sources {
             found = Some(store);
         }
         Ok(found.map(|store| (store.session(), numbers)))
+    }
+
+    /// What was asked of a session; an error of the database's names its file.
+    pub(crate) fn told<T>(
+        &self,
+        session: &Session,
+        result: Result<T, heapprof_analysis::Error>,
+    ) -> Result<T> {
+        match session.is_stored() {
+            true => result.with_context(|| self.db.display().to_string()),
+            false => Ok(result?),
+        }
     }
 
     fn file(&self, name: &str, path: &Path, part: Option<Part>) -> Result<Reading> {
@@ -235,7 +259,7 @@ pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
         let part = Part::parse(part)?;
-        (!whole.is_empty() && !Path::new(name).exists()).then_some((whole, Some(part)))
+        (!whole.is_empty() && !name::path(name).exists()).then_some((whole, Some(part)))
     };
     split().unwrap_or((name, None))
 }
@@ -262,6 +286,28 @@ pub(crate) fn say_warnings(name: &str, profile: &Profile) {
 /// The profile, to change it.
 pub(crate) fn unshared(source: Source) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
+}
+
+/// The processes that profiles to be added up are of.
+#[derive(Default)]
+struct Moments(Vec<(String, Process)>);
+
+impl Moments {
+    /// Refuses a second moment of a process: what both have in use would count twice.
+    fn add(&mut self, source: &Source) -> Result<()> {
+        let Some(process) = Process::of(&source.profile) else {
+            return Ok(());
+        };
+        let name = source.name.clone();
+        if let Some((earlier, _)) = self.0.iter().find(|(_, known)| known.is(&process)) {
+            bail!(
+                "{earlier} and {name} are two moments of one process ({process}); adding them up counts the same memory \
+                 twice: take the last, use diff, or say --sum"
+            );
+        }
+        self.0.push((name, process));
+        Ok(())
+    }
 }
 
 /// Lets `merge_all` carry our errors beside its own.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::escape::{Escaping, Stead};
 use crate::flame::frame;
 use crate::json::Made;
 use crate::names::{Names, push_root_first};
@@ -95,7 +96,8 @@ struct Sample<'a> {
 }
 
 /// Everything a profile says, one sample a line.
-pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
+pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), Error> {
+    let mut writer = Escaping::new(writer, Stead::Json);
     let value_type = |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
     let head = json!({
         "sample_types": profile.sample_type.iter().map(value_type).collect::<Vec<_>>(),
@@ -136,7 +138,7 @@ pub fn profile_json(profile: &Profile, mut writer: impl Write) -> Result<(), Err
         writeln!(writer, "{comma}")?;
     }
     writeln!(writer, "]}}")?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 /// The names of a location, outermost first.
@@ -154,7 +156,7 @@ fn names(profile: &Profile, location: &Location) -> String {
 
 /// One sample a row: its stack root first, its labels, a column a sample type.
 pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut csv = csv::Writer::from_writer(writer);
+    let mut csv = csv::Writer::from_writer(Escaping::new(writer, Stead::Replacement));
     let types = profile
         .sample_type
         .iter()

@@ -20,7 +20,24 @@ use crate::table::printable;
 pub struct FlameOptions {
     /// A title instead of the one made of metric and total.
     pub title: Option<String>,
+    /// Where the root is.
+    pub root: Root,
 }
+
+/// Where the root of the picture is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Root {
+    /// Below, but on top in a tree from the leaves, and where the stacks are higher than a screen.
+    #[default]
+    Auto,
+    /// On top.
+    Top,
+    /// Below.
+    Below,
+}
+
+/// How many frames a screen shows one above the other.
+const SCREEN: usize = 50;
 
 /// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile each line has both values.
 pub fn flame_folded(tree: &Tree<'_>, mut writer: impl Write) -> Result<(), Error> {
@@ -164,11 +181,17 @@ pub fn flame_svg(
     svg.bgcolors = "#ffffff".parse().ok();
     svg.text_truncate_direction = TextTruncateDirection::Right;
     svg.min_width = 0.05;
-    if tree.reverse {
+    let deep = || rows.iter().any(|row| row.depth >= SCREEN);
+    if match options.root {
+        Root::Auto => tree.reverse || deep(),
+        Root::Top => true,
+        Root::Below => false,
+    } {
         svg.direction = flamegraph::Direction::Inverted;
     }
     let mut drawn = Vec::new();
     flamegraph::from_lines(&mut svg, lines.iter().rev().map(String::as_str), &mut drawn)?;
+    let drawn = readable(drawn);
     match two_sided {
         false => writer.write_all(&drawn)?,
         true => {
@@ -177,6 +200,17 @@ pub fn flame_svg(
         }
     }
     Ok(())
+}
+
+/// The picture with a "Search" that can be seen: inferno's is nearly as white as the page.
+fn readable(drawn: Vec<u8>) -> Vec<u8> {
+    const PALE: &str = "#search { text-anchor:end; opacity:0.1;";
+    match String::from_utf8(drawn) {
+        Ok(text) => text
+            .replacen(PALE, "#search { text-anchor:end; opacity:0.8;", 1)
+            .into_bytes(),
+        Err(other) => other.into_bytes(),
+    }
 }
 
 fn title(tree: &Tree<'_>, measure: &Measure) -> String {

@@ -9,6 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::escape::{Escaping, Stead};
 use crate::names::Names;
 
 pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
@@ -68,9 +69,12 @@ pub(crate) fn label(value: &LabelValue) -> Value {
 
 /// The document with a line end.
 pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
-    let mut text = serde_json::to_string(&value.into())?;
-    text.push('\n');
-    Ok(text)
+    let mut text = Vec::new();
+    let mut out = Escaping::new(&mut text, Stead::Json);
+    serde_json::to_writer(&mut out, &value.into())?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Writes a document of `head`, `rows` and `tail` row by row: it may be much longer than the profile.
@@ -80,6 +84,7 @@ pub(crate) fn write_each(
     out: &mut dyn Write,
     rows: impl FnOnce(&mut RowWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let out = &mut Escaping::new(out, Stead::Json);
     let entry = |key: &String, value: &Value, out: &mut dyn Write| -> Result<(), Error> {
         serde_json::to_writer(&mut *out, key)?;
         out.write_all(b":")?;
@@ -97,7 +102,8 @@ pub(crate) fn write_each(
         out.write_all(b",")?;
         entry(key, value, out)?;
     }
-    Ok(out.write_all(b"}\n")?)
+    out.write_all(b"}\n")?;
+    Ok(out.flush()?)
 }
 
 /// Writes the rows of a document.

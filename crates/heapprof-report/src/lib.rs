@@ -9,7 +9,9 @@ mod convert;
 mod diff;
 mod difference;
 mod error;
+mod escape;
 mod flame;
+mod fold;
 mod head;
 mod info;
 pub mod jeprof;
@@ -36,7 +38,8 @@ pub use crate::{
     convert::{Folded, profile_csv, profile_json},
     diff::{broken_line, diff},
     error::Error,
-    flame::{FlameOptions, flame_folded, flame_svg},
+    escape::{Escaping, Stead, escaping, printable, printable_lines},
+    flame::{FlameOptions, Root, flame_folded, flame_svg},
     info::info,
     leaks::{leaks, leaks_broken_line},
     list::{SourceText, list},

@@ -39,4 +39,6 @@ pub struct Style {
     pub color: bool,
     /// The unit to show values in; chosen for each value when `None`.
     pub unit: Option<String>,
+    /// The most columns that text may take, where a report can do with fewer.
+    pub width: Option<usize>,
 }

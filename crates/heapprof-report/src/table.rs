@@ -1,11 +1,12 @@
 //! Tables as text, CSV and Markdown; the only place that knows how they look.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::Error;
+pub(crate) use crate::escape::printable;
+use crate::escape::{Escaping, Stead};
 use crate::style::{Format, Style};
 
 /// Where a column's cells stand.
@@ -169,8 +170,39 @@ impl Table {
         Ok(())
     }
 
+    /// Leaves the columns out that are not kept.
+    pub(crate) fn keep_columns(&mut self, kept: &[bool]) {
+        fn keep<T>(cells: &mut Vec<T>, kept: &[bool]) {
+            let mut kept = kept.iter();
+            cells.retain(|_| kept.next().copied().unwrap_or(true));
+        }
+        keep(&mut self.columns, kept);
+        for row in &mut self.rows {
+            keep(row, kept);
+        }
+    }
+
+    /// Cuts the cells of the last column where they are wider.
+    pub(crate) fn cut_last(&mut self, width: usize) {
+        for cell in self.rows.iter_mut().filter_map(|row| row.last_mut()) {
+            let shown = printable(cell);
+            if shown.width() <= width {
+                continue;
+            }
+            let mut left = width.saturating_sub(1);
+            let fits = |c: &char| {
+                let wide = c.width().unwrap_or(0);
+                let fits = wide <= left;
+                left = left.saturating_sub(wide);
+                fits
+            };
+            let cut: String = shown.chars().take_while(fits).collect();
+            *cell = cut + "…";
+        }
+    }
+
     /// How wide the widest cell of each column is on a terminal.
-    fn widths(&self) -> Vec<usize> {
+    pub(crate) fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();
         let mut widths: Vec<usize> = names.map(|(name, _)| width(&printable(name))).collect();
         for row in &self.rows {
@@ -215,8 +247,8 @@ impl Table {
     fn csv_names<'o>(
         &self,
         out: &'o mut dyn Write,
-    ) -> Result<csv::Writer<&'o mut dyn Write>, Error> {
-        let mut writer = csv::Writer::from_writer(out);
+    ) -> Result<csv::Writer<Escaping<&'o mut dyn Write>>, Error> {
+        let mut writer = csv::Writer::from_writer(Escaping::new(out, Stead::Replacement));
         writer.write_record(self.columns.iter().map(|(name, _)| name))?;
         Ok(writer)
     }
@@ -327,27 +359,6 @@ fn markdown_row<'c>(
     writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "))
 }
 
-/// A name as terminals and XML may show it: a profile can hold any text, also escape sequences.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    // Control characters are below 0x20, 0x7f, or two bytes that begin with 0xc2; what XML refuses
-    // beside them is U+FFFE and U+FFFF, which begin with 0xef.
-    if !text
-        .bytes()
-        .any(|b| b < 0x20 || matches!(b, 0x7f | 0xc2 | 0xef))
-    {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\u{fffe}' | '\u{ffff}' => shown.push('\u{fffd}'),
-            c if c.is_control() => shown.extend(c.escape_default()),
-            c => shown.push(c),
-        }
-    }
-    Cow::Owned(shown)
-}
-
 /// A cell that Markdown shows as it is.
 pub(crate) fn markdown_cell(text: &str) -> String {
     let mut cell = String::new();
@@ -370,8 +381,6 @@ mod tests {
 
     #[test]
     fn cells_cannot_break_out() {
-        assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
-        assert_eq!(printable("\u{ffff}é"), "\u{fffd}é");
         let mut odd = Table::new(&[("a\nb", Align::Right), ("\u{1b}[31m", Align::Left)]);
         odd.row(vec!["1".into(), "2".into()]);
         assert_eq!(

@@ -17,11 +17,17 @@ pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
     if style.format == Format::Json {
         return json::text(document(top));
     }
+    let mut lines = head::lines(&top.header, &measure, style);
     let table = match top.types.is_empty() {
         true => narrow(top, &measure, style),
-        false => wide(top, style)?,
+        false => {
+            let mut table = wide(top, style)?;
+            if let (Some(width), Format::Text) = (style.width, style.format) {
+                lines.extend(fit(top, &mut table, width));
+            }
+            table
+        }
     };
-    let mut lines = head::lines(&top.header, &measure, style);
     if top.other.rows > 0 && !lines.is_empty() {
         let shown = top.rows.len() as i64;
         lines.push(format!(
@@ -93,6 +99,60 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
         add(&place, flat, None);
     }
     table
+}
+
+/// The narrowest that names are made.
+const NAMES: usize = 30;
+
+/// Leaves sample types out of a wide table until it fits, the one that was asked for last; then
+/// cuts names. What was left out, as a line.
+fn fit(top: &Top, table: &mut Table, width: usize) -> Option<String> {
+    let widths = table.widths();
+    let columns = |(_, count): &(SampleType, Option<usize>)| 2 + usize::from(count.is_some());
+    let mut at = 0;
+    let mut groups = Vec::new();
+    for kind in &top.types {
+        let group = at..at + columns(kind);
+        at = group.end;
+        groups.push(group);
+    }
+    let taken = |group: &std::ops::Range<usize>| -> usize {
+        widths[group.clone()].iter().map(|width| width + 2).sum()
+    };
+    let names: usize = widths[at..].iter().sum();
+    let mut left = width.saturating_sub(names.min(NAMES));
+    let asked = |i: &usize| top.types[*i].0 == top.header.sample_type;
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    // Its count or its bytes first, then as they come.
+    let family = |name: &str| name.split('_').next().map(str::to_string);
+    let like =
+        |i: &usize| family(&top.types[*i].0.r#type) == family(&top.header.sample_type.r#type);
+    order.sort_by_key(|i| (!asked(i), !like(i)));
+    let mut kept = vec![true; widths.len()];
+    let mut out = Vec::new();
+    for i in order {
+        match left.checked_sub(taken(&groups[i])) {
+            Some(rest) => left = rest,
+            None if asked(&i) => left = 0,
+            None => {
+                kept[groups[i].clone()].fill(false);
+                out.push(i);
+            }
+        }
+    }
+    table.keep_columns(&kept);
+    table.cut_last(left + names.min(NAMES));
+    out.sort_unstable();
+    let out: Vec<&str> = out
+        .iter()
+        .map(|&i| top.types[i].0.r#type.as_str())
+        .collect();
+    (!out.is_empty()).then(|| {
+        format!(
+            "Not in these {width} columns: {}; --width 0 shows all",
+            out.join(", ")
+        )
+    })
 }
 
 /// The mean size of an object: bytes by the objects that they belong to.

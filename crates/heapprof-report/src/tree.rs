@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, json};
 
 use crate::error::Error;
+use crate::fold::{Folds, Paths, names};
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
@@ -17,8 +18,9 @@ use crate::table::{Align, Cells, Table};
 /// How many steps a node is indented at most.
 const DEEPEST: usize = 100;
 
-/// Writes the report, node by node: it may be much longer than the profile.
-pub fn tree(tree: &Tree<'_>, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
+/// Writes the report, node by node: it may be much longer than the profile. Text and Markdown show a path that does not branch
+/// as one row, unless `full`.
+pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&tree.header, style)?;
     if style.format == Format::Json {
         // In pre-order with depths, not nested: a stack may be deeper than a reader's recursion.
@@ -54,10 +56,22 @@ pub fn tree(tree: &Tree<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
         Format::Markdown => "\u{a0}\u{a0}",
         _ => "",
     };
+    let mut folds = Folds::default();
+    if !full && !split {
+        tree.each(|row| {
+            folds.add(row);
+            Ok::<_, Error>(())
+        })?;
+    }
+    let folds = folds.finish();
     let mut labels = Names::new(Place::label);
     let mut cells = Cells::default();
     table.stream(style, out, |each| {
+        let mut paths = Paths::new(&folds);
         tree.each(|row| {
+            let Some(path) = paths.next(row) else {
+                return Ok(());
+            };
             cells.clear();
             cells.make(|text| measure.push(row.total[0], text));
             match split {
@@ -67,11 +81,19 @@ pub fn tree(tree: &Tree<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
             cells.make(|text| measure.push(row.own[0], text));
             cells.make(|text| {
                 // Deeper than any screen is wide, the depth is a number.
-                text.extend(std::iter::repeat_n(step, row.depth.min(DEEPEST)));
-                if row.depth > DEEPEST && !split {
-                    text.push_str(&format!("({}) ", row.depth));
+                text.extend(std::iter::repeat_n(step, path.depth.min(DEEPEST)));
+                if path.depth > DEEPEST && !split {
+                    text.push_str(&format!("({}) ", path.depth));
                 }
-                text.push_str(labels.of(&tree.places, row.place));
+                match path.places[..] {
+                    [place] => text.push_str(labels.of(&tree.places, place)),
+                    ref places => {
+                        let all = places
+                            .iter()
+                            .map(|&p| labels.of(&tree.places, p).to_string());
+                        text.push_str(&names(&all.collect::<Vec<_>>(), tree.reverse));
+                    }
+                }
             });
             each(&cells)
         })

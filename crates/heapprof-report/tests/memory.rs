@@ -105,7 +105,9 @@ fn report(name: &str) {
                 .and_then(|report| heapprof_report::top(&report, &style))
                 .map(drop),
             "peek" => heapprof_report::peek(&peek(session, &query).expect("answers"), &style, out),
-            "tree" => heapprof_report::tree(&tree(session, &query).expect("answers"), &style, out),
+            "tree" => {
+                heapprof_report::tree(&tree(session, &query).expect("answers"), false, &style, out)
+            }
             "traces" => {
                 let report = traces(session, &query).expect("answers");
                 heapprof_report::traces(&report, &style, out)

@@ -161,7 +161,7 @@ mod tests {
 
     use heapprof_profile::ProfileBuilder;
 
-    use super::super::schema;
+    use super::super::{guard, schema};
     use super::*;
     use crate::{Query, Question, Session, Source, Store, Types, traces};
 
@@ -204,7 +204,8 @@ mod tests {
             .pragma_update(None, "foreign_keys", false)
             .unwrap();
         schema::migrate(&mut connection).unwrap();
-        let mut store = Store { connection };
+        let budget = guard::set_up(&mut connection, 0).unwrap();
+        let mut store = Store { connection, budget };
         store.load("p", &profile(), &mut |_, _| {}).unwrap();
         store
     }

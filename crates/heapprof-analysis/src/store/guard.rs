@@ -1,8 +1,9 @@
-//! What a connection to a file of unknown origin may do: a database is data, and somebody may have made it to do harm.
+//! What a connection to a file of unknown origin may do: a database is data, and somebody may have
+//! made it to do harm.
 //!
-//! Nothing that it holds is run: triggers and views are off, and functions that reach out of it are not trusted. What it can
-//! still do is claim more than there is: pages that are their own children have rows without end. So the work of our own
-//! statements is bounded by the size of the file.
+//! Nothing that it holds is run: triggers and views are off, and functions that reach out of it are
+//! not trusted. What it can still do is claim more than there is: pages that are their own children
+//! have rows without end. So the work of our own statements is bounded by the size of the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Databases that somebody made to do harm, or that are damaged: refused in one line, and never at work for long.
+//! Databases that somebody made to do harm, or that are damaged: refused in one line, and never at
+//! work for long.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn made(folder: &Path, stacks: i64) -> PathBuf {
     let path = folder.join("heap.db");
     let _ = std::fs::remove_file(&path);
     let mut store = Store::open_or_create(&path).unwrap();
-    store.load("p", &profile(stacks)).unwrap();
+    store.load("p", &profile(stacks), &mut |_, _| {}).unwrap();
     path
 }
 
@@ -42,7 +43,7 @@ fn all_uses(path: &Path) -> Result<(), Error> {
     top(&store.session(), 1, &Query::default(), false)?;
     let session = Store::open(path)?.session_for_statements()?;
     statement::run(&session, "SELECT * FROM function_report LIMIT 5")?;
-    Store::open_to_write(path)?.load("q", &profile(3))?;
+    Store::open_to_write(path)?.load("q", &profile(3), &mut |_, _| {})?;
     let mut store = Store::open_to_write(path)?;
     store.remove(&["q".to_string()])?;
     store.compact()
@@ -212,7 +213,8 @@ fn rows_without_end_are_not_read_to_the_end() {
         let page = |file: &[u8], number: usize| file[(number - 1) * size..number * size].to_vec();
         let pointer =
             |page: &[u8], at: usize| u32::from_be_bytes(page[at..at + 4].try_into().unwrap());
-        // The children of the root, each made a page between: hundreds of cells that lead to the next one.
+        // The children of the root, each made a page between: hundreds of cells that lead to the
+        // next one.
         let top = page(&file, root);
         assert_eq!(top[0], 5, "{table}: the root has no children");
         let cells = usize::from(u16::from_be_bytes([top[3], top[4]])).min(12);
@@ -264,7 +266,7 @@ fn honest_work_is_a_small_part_of_what_is_allowed() {
     let reading = spent(&store, bytes);
     let again = profile(20_000);
     let mut store = Store::open_to_write(&path).unwrap();
-    store.load("q", &again).unwrap();
+    store.load("q", &again, &mut |_, _| {}).unwrap();
     let loading = spent(&store, bytes + super::size(&again));
     let mut store = Store::open_to_write(&path).unwrap();
     let bytes = std::fs::metadata(&path).unwrap().len();

@@ -27,6 +27,8 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Error> {
 
 /// Refuses what is not heapprof's, and what a newer heapprof wrote.
 pub(super) fn check(connection: &Connection) -> Result<(), Error> {
+    // All of one moment, for another process may be making the tables.
+    let _at_once = connection.unchecked_transaction()?;
     let found = pragma(connection, "user_version")?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -67,8 +69,9 @@ fn objects(connection: &Connection) -> Result<Vec<Object>, Error> {
     Ok(objects.collect::<Result<_, _>>()?)
 }
 
-/// Refuses a database whose tables, indexes and views are not to the letter what version `found` has. Tables of the user's
-/// own and plain indexes may stand beside them: nothing of ours reads the ones, and nothing is computed for the others.
+/// Refuses a database whose tables, indexes and views are not to the letter what version `found`
+/// has. Tables of the user's own and plain indexes may stand beside them: nothing of ours reads the
+/// ones, and nothing is computed for the others.
 fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
     let ours = Connection::open_in_memory()?;
     for migration in steps(0, found) {

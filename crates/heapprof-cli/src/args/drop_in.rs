@@ -3,6 +3,7 @@
 use clap::{Args, CommandFactory};
 
 use super::Cli;
+use crate::name;
 
 /// Words that another tool's command line is made of.
 #[derive(Debug, Args)]
@@ -11,7 +12,8 @@ pub(crate) struct DropInArgs {
     #[arg(
         value_name = "FLAG|BINARY|SOURCE",
         trailing_var_arg = true,
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        value_parser = name::parser()
     )]
     pub(crate) words: Vec<String>,
 }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use heapprof_analysis::Granularity;
 
 use super::{OutputArgs, Profiles};
+use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
@@ -57,7 +58,7 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
     /// The profile; with -o also - for stdin, a URL, or a name in the database
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = name::parser())]
     pub(crate) file: String,
     /// A folder with debug files or binaries; may be repeated
     #[arg(long, value_name = "DIR")]

@@ -4,11 +4,12 @@ use clap::Args;
 use heapprof_report::Format;
 
 use super::{OutputArgs, QuestionArgs, format};
+use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
     /// Files to load, each under its own name without endings
-    #[arg(value_name = "PROFILE", required = true)]
+    #[arg(value_name = "PROFILE", required = true, value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
     /// Add the files up and load the sum under this name
     #[arg(long = "as", value_name = "NAME")]
@@ -40,7 +41,7 @@ pub(crate) struct SqlArgs {
     #[arg(value_name = "STATEMENT")]
     pub(crate) statement: String,
     /// Ask this profile instead of the database; may be repeated
-    #[arg(short, long, value_name = "PROFILE")]
+    #[arg(short, long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profile: Vec<String>,
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]

@@ -6,7 +6,7 @@ use heapprof_formats::{
     GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope,
 };
 use heapprof_profile::encode;
-use heapprof_report::Folded;
+use heapprof_report::{Folded, Stead, escaping};
 
 use super::Shared;
 use crate::args::{ConvertArgs, ConvertTo};
@@ -29,14 +29,16 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
             Ok(heapprof_report::profile_csv(&source.profile, writer)?)
         }),
         ConvertTo::Speedscope => output::write(file, |writer| {
-            let result = write_speedscope(&source.profile, &source.name, lines, writer);
-            fitting(&source, result)
+            escaping(writer, Stead::Json, |writer| {
+                let result = write_speedscope(&source.profile, &source.name, lines, writer);
+                fitting(&source, result)
+            })
         }),
         ConvertTo::Firefox => output::write(file, |writer| {
-            fitting(
-                &source,
-                write_firefox(&source.profile, &source.name, writer),
-            )
+            escaping(writer, Stead::Json, |writer| {
+                let result = write_firefox(&source.profile, &source.name, writer);
+                fitting(&source, result)
+            })
         }),
         ConvertTo::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
         ConvertTo::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
@@ -64,8 +66,10 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
 fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Result<()> {
     let mut note = None;
     output::write(args.output.file(), |writer| {
-        note = fitting(source, write_gperftools(&source.profile, form, writer))?;
-        Ok(())
+        escaping(writer, Stead::Replacement, |writer| {
+            note = fitting(source, write_gperftools(&source.profile, form, writer))?;
+            Ok(())
+        })
     })?;
     if let Some(note) = note {
         messages::note(&format!("{}: {note}", source.name));

@@ -43,7 +43,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         // Stored totals stay in their units and at their addresses; the profiles themselves can be brought to the same.
         Err(Error::Unlike(_)) if session.is_stored() => None,
         Ok(report) if session.is_stored() && report.has_addresses() => None,
-        report => Some(report?),
+        report => Some(shared.sources.told(&session, report)?),
     };
     let report = match report {
         Some(report) => report,

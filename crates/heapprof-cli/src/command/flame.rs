@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{TreeOptions, Types, agree, tree};
-use heapprof_report::{FlameOptions, Format, Style, flame_folded, flame_svg};
+use heapprof_report::{FlameOptions, Format, Root, Style, flame_folded, flame_svg};
 
 use super::{Shared, statements};
-use crate::args::{FlameArgs, FlameFormat};
+use crate::args::{FlameArgs, FlameFormat, FlameRoot};
 use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
@@ -52,12 +52,18 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
         format: Format::Text,
         color: false,
         unit: args.unit.clone(),
+        ..Style::default()
     };
     if !svg {
         return output::write(file, |writer| Ok(flame_folded(&report, writer)?));
     }
     let picture = FlameOptions {
         title: args.title.clone(),
+        root: match args.root {
+            FlameRoot::Auto => Root::Auto,
+            FlameRoot::Top => Root::Top,
+            FlameRoot::Below => Root::Below,
+        },
     };
     // Drawn before anything is written: what can't be drawn leaves no empty picture.
     let mut drawn = Vec::new();

@@ -1,14 +1,12 @@
 //! `heapprof load`: profiles into the database.
 
-use std::path::Path;
-
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Error, Source, Store};
 
 use super::Shared;
 use crate::args::LoadArgs;
-use crate::messages;
 use crate::progress::Bar;
+use crate::{messages, name};
 
 pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     if let Some(name) = &args.name {
@@ -66,9 +64,8 @@ fn free(shared: &Shared, name: &str) -> Result<()> {
 
 /// A file's name without folder and endings.
 fn stem(profile: &str) -> Result<String> {
-    let name = Path::new(profile)
-        .file_name()
-        .map(|n| n.to_string_lossy().into_owned());
+    let path = name::path(profile);
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let name = match name {
         Some(name) if profile != "-" && !profile.contains("://") => name,
         _ => bail!("{profile}: has no file name to be known by; give one with --as"),

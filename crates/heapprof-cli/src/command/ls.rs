@@ -24,6 +24,7 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
         format: args.format,
         color: false,
         unit: args.unit.clone(),
+        ..Style::default()
     };
     let text = heapprof_report::stored(&profiles, &style)?;
     output::text(args.output.file(), &text)

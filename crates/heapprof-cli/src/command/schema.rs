@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Store, documented_tables};
-use heapprof_report::Style;
+use heapprof_report::{Style, printable_lines};
 
 use super::Shared;
 use crate::args::SchemaArgs;
@@ -21,6 +21,8 @@ pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
         let schema = Store::open(db).and_then(|store| store.schema());
         let schema = schema.with_context(|| db.display().to_string())?;
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
+        // Tables of the user's own stand there too.
+        let text = printable_lines(&text);
         return output::text(file, &text);
     }
     let style = Style {

@@ -38,6 +38,7 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
         format: args.format,
         color: false,
         unit: None,
+        ..Style::default()
     };
     shared.write(args.output.file(), |out| {
         result_table(&mut statement, &style, out).context("the statement")

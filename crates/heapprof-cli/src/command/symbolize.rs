@@ -9,7 +9,7 @@ use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
 use super::Shared;
 use crate::args::SymbolizeArgs;
-use crate::{messages, output, source};
+use crate::{messages, name, output, source};
 
 pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let target = Target::of(args)?;
@@ -72,14 +72,14 @@ impl Target {
             None => {}
         }
         let (whole, part) = source::parted(file);
-        match std::fs::metadata(whole) {
+        match std::fs::metadata(name::path(whole)) {
             _ if whole == "-" => Ok(Self::Stdout),
             // What comes through a pipe can't be replaced.
             Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(Self::Stdout),
             Ok(_) if part.is_some() => {
                 bail!("{file}: is a part of {whole}; say with -o where to write it")
             }
-            Ok(_) => Ok(Self::InPlace(file.into())),
+            Ok(_) => Ok(Self::InPlace(name::path(file))),
             Err(_) => bail!(
                 "{file}: there is no such file; to symbolize a URL or a loaded profile, say with -o where to write it"
             ),

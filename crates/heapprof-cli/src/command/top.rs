@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 use heapprof_analysis::{Query, Types, top};
+use heapprof_report::Style;
 
 use super::Shared;
 use crate::args::TopArgs;
+use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<()> {
     let query = Query {
@@ -26,8 +28,18 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<()> {
             (shared.ask(source, &query, types)?, 1)
         }
     };
-    let report = top(&session, profile, &query, args.wide)?;
+    let report = top(&session, profile, &query, args.wide);
+    let report = shared.sources.told(&session, report)?;
+    let width = match args.width {
+        Some(0) => None,
+        Some(width) => Some(width),
+        None => output::is_terminal(args.report.output.file()).then(output::console_columns),
+    };
     shared.finish(&args.report, &session, |style| {
+        let style = &Style {
+            width,
+            ..style.clone()
+        };
         Ok(heapprof_report::top(&report, style)?)
     })
 }

@@ -17,6 +17,6 @@ pub(super) fn run(shared: &Shared, args: &TreeArgs) -> Result<()> {
     let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
     let report = tree(&session, &query)?;
     shared.finish_into(&args.report, &session, |style, out| {
-        Ok(heapprof_report::tree(&report, style, out)?)
+        Ok(heapprof_report::tree(&report, args.full, style, out)?)
     })
 }

@@ -1,14 +1,12 @@
 //! What the flags ask for together: one format, one order, one granularity, one sample type.
 
-use std::path::Path;
-
 use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
 use super::flags::Typed;
 use crate::args::Kind;
 use crate::args::pprof_flags::{Group, of};
-use crate::messages;
+use crate::{messages, name};
 
 /// A request that can be met.
 pub(super) struct Config {
@@ -52,7 +50,7 @@ impl Config {
             }
         }
         let mut sources = std::mem::take(&mut flags.words);
-        let is_binary = sources.len() > 1 && object_file(Path::new(&sources[0])).is_some();
+        let is_binary = sources.len() > 1 && object_file(&name::path(&sources[0])).is_some();
         let binary = is_binary.then(|| sources.remove(0));
         let sort = one_of(&flags, Group::Sort)?;
         let granularity = one_of(&flags, Group::Granularity)?;

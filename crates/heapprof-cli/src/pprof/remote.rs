@@ -1,12 +1,13 @@
 //! Sources that are no files: URLs and addresses of servers, and how they are fetched.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use super::flags::Typed;
 use crate::fetch::Transfer;
+use crate::name;
 
 /// Where Go programs serve their CPU profile, which is meant by an address alone.
 const DEFAULT_PATH: &str = "/debug/pprof/profile";
@@ -21,7 +22,7 @@ pub(super) struct Address {
 
 /// The address that a source means. Only what has a host can be one.
 pub(super) fn address(source: &str, flags: &Typed) -> Option<Address> {
-    if Path::new(source).exists() || source == "-" {
+    if name::path(source).exists() || source == "-" {
         return None;
     }
     let (scheme, rest) = match source.split_once("://") {

@@ -8,12 +8,13 @@ use heapprof_analysis::graph;
 use heapprof_analysis::reshape::{self, LabelUnits, go_regex};
 use heapprof_profile::Profile;
 use heapprof_report::pprof::{self, Options, Zone};
+use heapprof_report::{Stead, escaping};
 
 use super::config::Config;
 use super::saved::numbered;
 use super::sources::Sources;
 use super::{filters, image};
-use crate::{messages, output};
+use crate::{messages, name, output};
 
 /// Filters the profile and prints what was asked for.
 pub(super) fn report(mut profile: Profile, config: &Config) -> Result<()> {
@@ -51,8 +52,10 @@ pub(super) fn report(mut profile: Profile, config: &Config) -> Result<()> {
     if !file.is_empty() {
         messages::note(&format!("Generating report in {file}"));
     }
-    let file = (!file.is_empty()).then(|| Path::new(file));
-    output::write(file, |out| print(profile, config.format, &options, out))
+    let file = (!file.is_empty()).then(|| name::path(file));
+    output::write(file.as_deref(), |out| {
+        print(profile, config.format, &options, out)
+    })
 }
 
 /// What files of a format end in that is not for terminals.
@@ -69,27 +72,37 @@ fn ending(format: &str) -> &'static str {
     }
 }
 
+/// Prints the report. Texts hold no control characters: the one thing in which they are not pprof's
+/// to the byte.
 fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
+    match format {
+        "proto" => Ok(pprof::proto(profile, options, out)?),
+        "topproto" => Ok(pprof::topproto(&profile, options, out)?),
+        "svg" | "png" | "gif" | "pdf" | "ps" => {
+            let mut graph = Vec::new();
+            print(profile, "dot", options, &mut graph)?;
+            Ok(out.write_all(&image::draw(&graph, format)?)?)
+        }
+        format => escaping(out, Stead::Replacement, |out| {
+            text(profile, format, options, out)
+        }),
+    }
+}
+
+fn text(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
     match format {
         "raw" => pprof::raw(&profile, &options.zone, out)?,
         "traces" => pprof::traces(&profile, options, out)?,
         "tags" => pprof::tags(&profile, options, out)?,
         "comments" => pprof::comments(&profile, out)?,
-        "proto" => pprof::proto(profile, options, out)?,
         "text" | "top" => pprof::top(&profile, options, out)?,
         "tree" | "peek" => pprof::tree(&profile, options, out)?,
         "callgrind" => pprof::callgrind(&profile, options, out)?,
-        "topproto" => pprof::topproto(&profile, options, out)?,
         "list" => {
             let sources = Sources::new(options)?;
             pprof::list(&profile, options, &|file| sources.read(file), out)?;
         }
-        "dot" => pprof::dot(&profile, options, out)?,
-        picture => {
-            let mut graph = Vec::new();
-            pprof::dot(&profile, options, &mut graph)?;
-            out.write_all(&image::draw(&graph, picture)?)?;
-        }
+        _ => pprof::dot(&profile, options, out)?,
     }
     Ok(())
 }

@@ -87,6 +87,7 @@ impl RawSamples {
             + size_of_val(&self.label_end[..])
             + self.scratch.len();
         (samples + stacks + labels) as u64
+            + self.samples.spread_memory()
             + written
             + hashed::<u32>(self.label_index.capacity())
             + self.locations.memory()

@@ -115,6 +115,13 @@ impl Samples {
         self.spread = None;
     }
 
+    /// How many bytes of memory it takes.
+    pub(crate) fn spread_memory(&self) -> u64 {
+        self.spread.as_ref().map_or(0, |spread| {
+            (size_of_val(&spread.sampled[..]) + size_of_val(&spread.variance[..])) as u64
+        })
+    }
+
     /// The column, made if there is none.
     pub(crate) fn spread_mut(&mut self) -> &mut Spread {
         let values = self.value.len();

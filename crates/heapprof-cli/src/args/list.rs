@@ -1,0 +1,28 @@
+//! The command line of `list`, the one report that reads source files.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{LimitArg, Profiles, QuestionArgs, ReportArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Matches function names anywhere
+    #[arg(value_name = "REGEX")]
+    pub(crate) regex: String,
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// Folders to look for source in, separated by colons; without it here and in the folders above
+    #[arg(long, value_name = "PATH", value_delimiter = ':')]
+    pub(crate) source_path: Vec<PathBuf>,
+    /// Beginnings to cut off the profile's file names, separated by colons
+    #[arg(long, value_name = "PATH", value_delimiter = ':')]
+    pub(crate) trim_path: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}

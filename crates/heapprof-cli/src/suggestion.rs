@@ -1,0 +1,109 @@
+//! What somebody meant who typed a command that is not there: another tool's word, or a slip.
+
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use crate::args::Cli;
+
+/// What pprof, heaptrack, massif, perf and others call it, and what it is here.
+const WORDS: &[(&str, &str)] = &[
+    ("addr2line", "symbolize"),
+    ("analyze", "top"),
+    ("annotate", "list"),
+    ("callees", "peek"),
+    ("callers", "peek"),
+    ("callgraph", "tree"),
+    ("callgrind", "convert --to callgrind"),
+    ("calltree", "tree"),
+    ("collapse", "convert --to folded"),
+    ("compare", "diff"),
+    ("delete", "rm"),
+    ("disasm", "list"),
+    ("dot", "pprof -dot"),
+    ("export", "convert"),
+    ("firefox", "convert --to firefox"),
+    ("flamegraph", "flame"),
+    ("folded", "convert --to folded"),
+    ("functions", "top"),
+    ("graph", "tree"),
+    ("hotspots", "top"),
+    ("icicle", "flame --root top"),
+    ("import", "load"),
+    ("labels", "tags"),
+    ("print", "top"),
+    ("profile", "record"),
+    ("query", "sql"),
+    ("remove", "rm"),
+    ("report", "top"),
+    ("run", "record"),
+    ("source", "list"),
+    ("speedscope", "convert --to speedscope"),
+    ("stacks", "traces"),
+    ("stat", "info"),
+    ("stats", "info"),
+    ("summary", "info"),
+    ("svg", "flame"),
+    ("symbols", "symbolize"),
+    ("text", "top"),
+    ("trace", "record"),
+    ("web", "flame"),
+    ("weblist", "list"),
+];
+
+/// What to say of a word that is no command.
+pub(crate) fn meant(typed: &str) -> Option<String> {
+    let plain: String = typed.to_lowercase().replace(['-', '_'], "");
+    if let Some((_, ours)) = WORDS.iter().find(|(word, _)| *word == plain) {
+        return Some(format!("here that is heapprof {ours}"));
+    }
+    if Path::new(typed).is_file() {
+        return Some(format!("it is a file: heapprof top {typed} reads it"));
+    }
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().map(|command| command.get_name());
+    let near = commands
+        .map(|name| (name, name))
+        .chain(WORDS.iter().copied())
+        .map(|(word, ours)| (strsim::damerau_levenshtein(word, &plain), word, ours))
+        .filter(|&(slips, word, _)| slips <= if word.len() < 5 { 1 } else { 2 })
+        // Of equally near ones our own first.
+        .min_by_key(|&(slips, word, ours)| (slips, word != ours));
+    near.map(|(_, _, ours)| format!("perhaps heapprof {ours}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_and_slips_lead_to_our_commands() {
+        for (typed, expected) in [
+            ("tpo", "perhaps heapprof top"),
+            ("tops", "perhaps heapprof top"),
+            ("stats", "here that is heapprof info"),
+            ("report", "here that is heapprof top"),
+            ("reprot", "perhaps heapprof top"),
+            ("call-tree", "here that is heapprof tree"),
+            ("recrod", "perhaps heapprof record"),
+            ("leak", "perhaps heapprof leaks"),
+            ("dif", "perhaps heapprof diff"),
+            ("flmae", "perhaps heapprof flame"),
+            ("symbolise", "perhaps heapprof symbolize"),
+            ("LS", "perhaps heapprof ls"),
+        ] {
+            assert_eq!(meant(typed).as_deref(), Some(expected), "{typed}");
+        }
+        assert_eq!(meant("bananas"), None);
+    }
+
+    #[test]
+    fn each_word_leads_to_a_command() {
+        let cli = Cli::command();
+        for (word, ours) in WORDS {
+            let command = ours.split(' ').next().unwrap_or_default();
+            assert!(cli.find_subcommand(command).is_some(), "{word}: {ours}");
+            assert!(cli.find_subcommand(word).is_none(), "{word} is one");
+        }
+    }
+}

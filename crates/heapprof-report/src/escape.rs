@@ -1,0 +1,231 @@
+//! Text of unknown origin as it may be shown. A profile, a database or a file's name can hold any
+//! text: escape sequences that a terminal acts on, and controls that make a reader see other text
+//! than there is.
+//!
+//! What eyes read shows such a character as `\u{202e}`, JSON has `\u202e`, and what other programs
+//! read (CSV, the texts of pprof and jeprof) has U+FFFD in its place.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// Whether a character controls a terminal or the direction of text: C0, DEL, C1, and Unicode's
+/// bidirectional controls.
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a byte can be the first of what [`is_control`] or XML refuses, in UTF-8.
+const fn begins(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
+}
+
+/// A text as terminals, Markdown and XML may show it, in one line.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(begins) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            // XML refuses these two.
+            '\u{fffe}' | '\u{ffff}' => shown.push('\u{fffd}'),
+            c if is_control(c) => shown.extend(escaped(c)),
+            c => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// As [`printable`], for a text that is lines.
+pub fn printable_lines(text: &str) -> String {
+    let lines = text.split('\n').map(printable);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    let short = matches!(c, '\t' | '\r' | '\n');
+    let (default, unicode) = match short {
+        true => (Some(c.escape_default()), None),
+        false => (None, Some(c.escape_unicode())),
+    };
+    default
+        .into_iter()
+        .flatten()
+        .chain(unicode.into_iter().flatten())
+}
+
+/// What stands for a control character in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stead {
+    /// JSON's `\u202e`. JSON has such characters in its texts only, and those below U+0020 are
+    /// escaped before.
+    Json,
+    /// U+FFFD. Line ends and tabs stay: they part rows and columns.
+    Replacement,
+}
+
+/// A writer that lets no control character through.
+pub struct Escaping<W: Write> {
+    writer: W,
+    stead: Stead,
+    /// The beginning of a character whose rest is still to come, or a carriage return.
+    held: Vec<u8>,
+}
+
+impl<W: Write> Escaping<W> {
+    /// Before `writer`.
+    pub fn new(writer: W, stead: Stead) -> Self {
+        Self {
+            writer,
+            stead,
+            held: Vec::new(),
+        }
+    }
+
+    /// Writes one character that may be a control, in UTF-8; what is none is written as it is.
+    fn character(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let c = std::str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| text.chars().next());
+        match (c, self.stead) {
+            (Some('\n' | '\t'), _) => self.writer.write_all(bytes),
+            (Some(c), Stead::Json) if is_control(c) => {
+                write!(self.writer, "\\u{:04x}", u32::from(c))
+            }
+            (Some(c), Stead::Replacement) if is_control(c) => {
+                self.writer.write_all("\u{fffd}".as_bytes())
+            }
+            _ => self.writer.write_all(bytes),
+        }
+    }
+
+    /// How many bytes the character that begins so has.
+    fn length(first: u8) -> usize {
+        match first {
+            0..0xc0 => 1,
+            0xc0..0xe0 => 2,
+            0xe0..0xf0 => 3,
+            _ => 4,
+        }
+    }
+
+    /// Goes on with what is held. Gives the bytes that were not used.
+    fn finish_held<'a>(&mut self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+        if self.held == b"\r" && !bytes.is_empty() {
+            self.held.clear();
+            match bytes[0] {
+                b'\n' => self.writer.write_all(b"\r")?,
+                _ => self.character(b"\r")?,
+            }
+            return Ok(bytes);
+        }
+        let Some(&first) = self.held.first() else {
+            return Ok(bytes);
+        };
+        let (more, rest) = bytes.split_at(bytes.len().min(Self::length(first) - self.held.len()));
+        self.held.extend_from_slice(more);
+        if self.held.len() == Self::length(first) {
+            let whole = std::mem::take(&mut self.held);
+            self.character(&whole)?;
+        }
+        Ok(rest)
+    }
+}
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if !self.held.is_empty() {
+                rest = self.finish_held(rest)?;
+                continue;
+            }
+            let plain = rest.iter().position(|&byte| begins(byte));
+            let (before, from) = rest.split_at(plain.unwrap_or(rest.len()));
+            self.writer.write_all(before)?;
+            let Some(&first) = from.first() else {
+                break;
+            };
+            let length = Self::length(first);
+            if first == b'\r' || from.len() < length {
+                let held = from.len().min(length);
+                self.held.extend_from_slice(&from[..held]);
+                rest = &from[held..];
+            } else {
+                self.character(&from[..length])?;
+                rest = &from[length..];
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    /// To be called at the end: nothing is held any more.
+    fn flush(&mut self) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.character(&held)?;
+        self.writer.flush()
+    }
+}
+
+/// Has `body` write through an [`Escaping`].
+pub fn escaping<E: From<io::Error>>(
+    writer: &mut dyn Write,
+    stead: Stead,
+    body: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut escaping = Escaping::new(writer, stead);
+    body(&mut escaping)?;
+    Ok(escaping.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ODD: &str = "a\u{1b}[31m\u{7f}\u{9b}\u{61c}\u{200f}\u{202e}\u{2066}\u{2069}b";
+
+    #[test]
+    fn eyes_see_what_is_there() {
+        assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(printable("\u{ffff}é—\u{a0}"), "\u{fffd}é—\u{a0}");
+        assert_eq!(
+            printable(ODD),
+            "a\\u{1b}[31m\\u{7f}\\u{9b}\\u{61c}\\u{200f}\\u{202e}\\u{2066}\\u{2069}b"
+        );
+        assert_eq!(printable_lines("a\u{202e}\nb"), "a\\u{202e}\nb");
+    }
+
+    /// However the bytes come, the same bytes go out.
+    #[test]
+    fn streams_hold_no_controls() {
+        let json = serde_json::to_string(ODD).unwrap() + " é—\u{2065}\n";
+        let text = format!("{ODD}\té—\u{2065}\r\n\rx\u{0}\n");
+        let table = [
+            (
+                Stead::Json,
+                json.as_str(),
+                "\"a\\u001b[31m\\u007f\\u009b\\u061c\\u200f\\u202e\\u2066\\u2069b\" é—\u{2065}\n",
+            ),
+            (
+                Stead::Replacement,
+                text.as_str(),
+                "a\u{fffd}[31m\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\té—\u{2065}\r\n\u{fffd}x\u{fffd}\n",
+            ),
+        ];
+        for (stead, given, expected) in table {
+            for piece in 1..given.len() {
+                let mut out = Vec::new();
+                escaping(&mut out, stead, |writer| {
+                    given
+                        .as_bytes()
+                        .chunks(piece)
+                        .try_for_each(|chunk| writer.write_all(chunk))
+                })
+                .unwrap();
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{piece}");
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Paths that do not branch, as one row: a call tree of C++ or Rust is else indented to the edge of
+//! the screen.
+
+use heapprof_analysis::{PlaceId, TreeRow};
+
+use crate::table::printable;
+
+/// How wide the names of a path may be together before some in the middle are only counted.
+const WIDEST: usize = 100;
+
+/// Which rows of a tree, in pre-order, are shown together with the row that follows them: a bit a row, for there may be many
+/// more rows than memory should hold.
+#[derive(Default)]
+pub(crate) struct Folds {
+    bits: Vec<u64>,
+    rows: usize,
+    /// The path to the last row: where each row stands, how many children it has so far, and whether it has
+    /// nothing of its own.
+    open: Vec<(usize, usize, bool)>,
+}
+
+impl Folds {
+    /// Adds the next row.
+    pub(crate) fn add(&mut self, row: &TreeRow) {
+        self.close(row.depth);
+        if let Some((_, children, _)) = self.open.last_mut() {
+            *children += 1;
+        }
+        let passes = row.own.iter().all(|&own| own == 0);
+        self.open.push((self.rows, 0, passes));
+        if self.rows.is_multiple_of(64) {
+            self.bits.push(0);
+        }
+        self.rows += 1;
+    }
+
+    /// Says that there are no more.
+    pub(crate) fn finish(mut self) -> Self {
+        self.close(0);
+        self
+    }
+
+    fn close(&mut self, depth: usize) {
+        for (at, children, passes) in self.open.drain(depth.min(self.open.len())..) {
+            if passes && children == 1 {
+                self.bits[at / 64] |= 1 << (at % 64);
+            }
+        }
+    }
+
+    fn goes_on(&self, at: usize) -> bool {
+        self.bits
+            .get(at / 64)
+            .is_some_and(|bits| bits >> (at % 64) & 1 == 1)
+    }
+}
+
+/// Goes through the rows of a tree, and makes paths of them. Without folds each row is a path.
+pub(crate) struct Paths<'f> {
+    folds: &'f Folds,
+    at: usize,
+    /// How many rows of each depth's path above are folded away.
+    saved: Vec<usize>,
+    path: Path,
+}
+
+/// Rows of the tree that are shown as one.
+#[derive(Default)]
+pub(crate) struct Path {
+    /// From the outer to the inner one. All have the total of the last, and nothing of their own
+    /// but the last.
+    pub(crate) places: Vec<PlaceId>,
+    /// How far it is indented.
+    pub(crate) depth: usize,
+}
+
+impl<'f> Paths<'f> {
+    pub(crate) fn new(folds: &'f Folds) -> Self {
+        Self {
+            folds,
+            at: 0,
+            saved: Vec::new(),
+            path: Path::default(),
+        }
+    }
+
+    /// Adds the next row; the path that ends with it.
+    pub(crate) fn next(&mut self, row: &TreeRow) -> Option<&Path> {
+        if self.at == 0 || !self.folds.goes_on(self.at - 1) {
+            self.path.places.clear();
+            self.saved.truncate(row.depth);
+            let above = self.saved.last().copied().unwrap_or(0);
+            self.saved.resize(row.depth, above);
+            self.path.depth = row.depth - above;
+        }
+        let above = self.saved.last().copied().unwrap_or(0);
+        // What is below the path is one step below its row.
+        let within = usize::from(!self.path.places.is_empty());
+        self.saved.push(above + within);
+        self.path.places.push(row.place);
+        let goes_on = self.folds.goes_on(self.at);
+        self.at += 1;
+        (!goes_on).then_some(&self.path)
+    }
+}
+
+/// The names of a path: all, or the first and the last ones and how many are between.
+pub(crate) fn names(names: &[String], reverse: bool) -> String {
+    let between = if reverse { " < " } else { " > " };
+    let width = |name: &String| printable(name).chars().count() + between.len();
+    if names.len() < 4 || names.iter().map(width).sum::<usize>() <= WIDEST {
+        return names.join(between);
+    }
+    // From both ends in turn, as long as they fit; the first and the last in any case.
+    let (mut first, mut last) = (1, 1);
+    let mut taken = width(&names[0]) + width(&names[names.len() - 1]);
+    while first + last < names.len() {
+        let next = match last <= first {
+            true => names.len() - 1 - last,
+            false => first,
+        };
+        taken += width(&names[next]);
+        if taken > WIDEST {
+            break;
+        }
+        match last <= first {
+            true => last += 1,
+            false => first += 1,
+        }
+    }
+    let hidden = names.len() - first - last;
+    let end = names[names.len() - last..].join(between);
+    let start = names[..first].join(between);
+    match hidden {
+        0 => format!("{start}{between}{end}"),
+        hidden => format!("{start}{between}({hidden} more){between}{end}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Depth, own and total of each row, in pre-order; how many rows each path has, and how far it is indented.
+    fn shown(rows: &[(usize, i64)], fold: bool) -> Vec<(usize, usize)> {
+        let row = |&(depth, own)| TreeRow {
+            depth,
+            own: vec![own],
+            ..TreeRow::default()
+        };
+        let mut folds = Folds::default();
+        if fold {
+            rows.iter().for_each(|r| folds.add(&row(r)));
+        }
+        let folds = folds.finish();
+        let mut paths = Paths::new(&folds);
+        let path = |r| {
+            let path = paths.next(&row(r))?;
+            Some((path.places.len(), path.depth))
+        };
+        rows.iter().filter_map(path).collect()
+    }
+
+    #[test]
+    fn what_does_not_branch_is_one_row() {
+        // main a b, c d, x, y z, other, p q
+        let rows = [
+            (0, 0),
+            (1, 0),
+            (2, 1),
+            (3, 0),
+            (4, 0),
+            (5, 4),
+            (5, 0),
+            (6, 5),
+            (0, 2),
+            (0, 0),
+            (1, 3),
+        ];
+        assert_eq!(
+            shown(&rows, true),
+            [(3, 0), (2, 1), (1, 2), (2, 2), (1, 0), (2, 0)]
+        );
+        let each: Vec<_> = rows.iter().map(|&(depth, _)| (1, depth)).collect();
+        assert_eq!(shown(&rows, false), each);
+        // More rows than a word has bits.
+        let deep: Vec<_> = (0..200)
+            .map(|depth| (depth, i64::from(depth == 199)))
+            .collect();
+        assert_eq!(shown(&deep, true), [(200, 0)]);
+    }
+
+    #[test]
+    fn long_paths_are_cut_in_the_middle() {
+        let long: Vec<String> = (0..50).map(|n| format!("function_number_{n}")).collect();
+        assert_eq!(
+            names(&long, true),
+            "function_number_0 < function_number_1 < (46 more) < function_number_48 < function_number_49"
+        );
+        assert_eq!(
+            names(&long[..3], false),
+            "function_number_0 > function_number_1 > function_number_2"
+        );
+    }
+}
