@@ -3,6 +3,7 @@
 use heapprof_profile::{Family, Unit};
 
 use crate::comment::{self, Process};
+use crate::coverage::{self, Resident, Runtime};
 use crate::error::Error;
 use crate::header::SampleType;
 use crate::session::Session;
@@ -39,15 +40,6 @@ pub struct MappingInfo {
     pub unsymbolized: i64,
 }
 
-/// What of the program was in memory, seen by the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resident {
-    /// Bytes.
-    pub bytes: i64,
-    /// Bytes of the heap at the same moment, where the profile says.
-    pub heap: Option<i64>,
-}
-
 /// The report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -79,6 +71,8 @@ pub struct Info {
     pub rss: Option<Resident>,
     /// The most RSS there was, beside the heap's peak.
     pub peak_rss: Option<Resident>,
+    /// What beside malloc has a heap in it.
+    pub runtime: Option<Runtime>,
     /// Comments.
     pub comments: Vec<String>,
     /// Regular expression of frames that reports cut.
@@ -137,15 +131,8 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     info.comments = comment::comments(session)?;
     let process = Process::new(&info.comments, info.time_nanos, info.duration_nanos);
     info.start_nanos = process.map_or(0, |process| process.start());
-    let resident = |key, heap| {
-        let bytes = comment::bytes(&info.comments, key)?;
-        let heap = heap_bytes(&info.types, heap);
-        Some(Resident { bytes, heap })
-    };
-    (info.rss, info.peak_rss) = (
-        resident("rss", "inuse_space"),
-        resident("peak rss", "peak_space"),
-    );
+    let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
+    [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
     // A location counts as symbolized when one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function \
                       WHERE n.location = l.id AND f.name != '')";
@@ -183,6 +170,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
             })
         },
     )?;
+    info.runtime = coverage::runtime(info.mappings.iter().map(|m| m.filename.as_str()));
     let count = |sql: &str| -> Result<i64, Error> {
         Ok(session
             .rows(sql, [], |row| row.get(0))?

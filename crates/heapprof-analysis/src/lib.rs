@@ -7,6 +7,7 @@
 
 mod call_tree;
 mod comment;
+mod coverage;
 mod diff;
 mod entity;
 mod error;
@@ -42,13 +43,14 @@ mod view;
 
 pub use crate::{
     comment::{Dumped, Process},
+    coverage::{Resident, Runtime, resident, runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
     entity::EMPTY_STACK,
     error::Error,
     folded::folded,
     gate::{Broken, Rule},
     header::{Header, SampleType},
-    info::{Info, MappingInfo, Resident, TypeTotal, info},
+    info::{Info, MappingInfo, TypeTotal, info},
     leaks::{InUse, Leak, Leaks, leaks},
     list::{List, Listing, list},
     pattern::regex_error,

@@ -3,6 +3,7 @@
 use heapprof_analysis::{Info, MappingInfo, Resident};
 use serde_json::{Value, json};
 
+use crate::coverage::beside_heap;
 use crate::error::Error;
 use crate::json;
 use crate::measure::{Measure, percent, plural, time_utc};
@@ -73,6 +74,12 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
             fact(name, resident_text(resident, heap, style)?);
         }
     }
+    if let Some(text) = info
+        .peak_rss
+        .and_then(|peak| beside_heap(peak, info.runtime))
+    {
+        fact("Beside the heap", text);
+    }
     fact(
         "Time",
         match info.time_nanos {
@@ -130,9 +137,20 @@ fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String
     let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());
     let measure = Measure::new("bytes", wanted)?;
     let mut text = measure.show(resident.bytes);
+    let mut it = "it";
+    if resident.own > 0 {
+        it = "the rest";
+        text.push_str(&format!(
+            ", {} of it heapprof's own tables",
+            measure.show(resident.own)
+        ));
+    }
     if let Some(bytes) = resident.heap {
-        let (shown, share) = (measure.show(bytes), percent(bytes, resident.bytes));
-        text.push_str(&format!("; {heap} {shown} is {share} of it"));
+        let (shown, share) = (measure.show(bytes), percent(bytes, resident.of_program()));
+        text.push_str(&format!("; {heap} {shown} is {share} of {it}"));
+        if bytes > resident.of_program() {
+            text.push_str(", for not all of it was touched");
+        }
     }
     Ok(text)
 }
@@ -204,8 +222,8 @@ fn document(info: &Info) -> Value {
         .collect();
     let resident = |resident: Option<Resident>| {
         resident.map(|r| {
-            let ratio = r.heap.map(|heap| heap as f64 / r.bytes as f64);
-            json!({"bytes": r.bytes, "heap": r.heap, "heap_ratio": ratio})
+            let ratio = r.heap.map(|heap| heap as f64 / r.of_program() as f64);
+            json!({"bytes": r.bytes, "own_tables": r.own, "heap": r.heap, "heap_ratio": ratio})
         })
     };
     let mut document = json!({

@@ -6,6 +6,7 @@
 
 mod callgrind;
 mod convert;
+mod coverage;
 mod diff;
 mod difference;
 mod error;
@@ -36,6 +37,7 @@ mod tree;
 pub use crate::{
     callgrind::callgrind,
     convert::{Folded, profile_csv, profile_json},
+    coverage::{beside_heap, coverage},
     diff::{broken_line, diff},
     error::Error,
     escape::{Escaping, Stead, escaping, printable, printable_lines},

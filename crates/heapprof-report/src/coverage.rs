@@ -1,0 +1,48 @@
+//! What a recording does not see of a process, and how to see it.
+
+use heapprof_analysis::{Resident, Runtime};
+
+use crate::measure::{Measure, percent};
+
+/// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. What is in use may never have been touched.
+pub fn coverage(resident: Resident, name: &str) -> Option<String> {
+    let share = percent(resident.heap?, resident.of_program());
+    let shown = Measure::new("bytes", None)
+        .ok()?
+        .show(resident.of_program());
+    let beyond = match resident.heap? > resident.of_program() {
+        true => ", more than was touched",
+        false => "",
+    };
+    Some(format!("{share} of {name} {shown}{beyond}"))
+}
+
+/// What the larger part of a process is, where that is not its heap, and what shows it.
+pub fn beside_heap(peak: Resident, runtime: Option<Runtime>) -> Option<String> {
+    // Code, libraries and stacks of any program.
+    const USUAL: i64 = 16 << 20;
+    let rest = peak.beside_heap()?;
+    if rest < USUAL || rest <= peak.of_program() / 2 {
+        return None;
+    }
+    let measure = Measure::new("bytes", None).ok()?;
+    let own = match runtime {
+        None => "",
+        Some(Runtime::Python) => {
+            "; Python has small objects in arenas of its own, which PYTHONMALLOC=malloc switches off"
+        }
+        Some(Runtime::Java) => {
+            "; Java's heap is the JVM's own, which jcmd PID GC.class_histogram shows"
+        }
+        Some(Runtime::JavaScript) => {
+            "; JavaScript's heap is V8's own, which node --heap-prof shows"
+        }
+        Some(Runtime::DotNet) => "; .NET's heap is its runtime's own, which dotnet-gcdump shows",
+        Some(Runtime::Php) => "; PHP has arenas of its own, which USE_ZEND_ALLOC=0 switches off",
+    };
+    Some(format!(
+        "{} of the peak RSS is no heap but code, stacks, files and what the program maps itself, which record --mmap \
+         counts{own}",
+        measure.show(rest)
+    ))
+}
