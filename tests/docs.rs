@@ -3,7 +3,7 @@
 //! A block begins with ```` ```console ````, its first line with `$ heapprof`. `exit=N` behind `console`
 //! says how it ends, `stderr` that the text is what stderr said. `recorded` runs it in a folder of the page's own,
 //! with the programs of docs/examples, and leaves it out where no compiler is. `any` takes whatever it prints, for
-//! that is the machine's. HEAPPROF_BLESS=1 writes outputs anew.
+//! that is the machine's, as is the share of RSS in `record`'s line. HEAPPROF_BLESS=1 writes outputs anew.
 
 use std::path::{Path, PathBuf};
 

@@ -75,7 +75,13 @@ fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, us
     };
     let folder = tempfile::tempdir().unwrap();
     let output = command(folder.path())
-        .args(["record", "--no-symbolize", "-o", "d.%p.%n.pb.gz"])
+        .args([
+            "record",
+            "--no-symbolize",
+            "--keep-small",
+            "-o",
+            "d.%p.%n.pb.gz",
+        ])
         .args(options)
         .arg("--")
         .arg(&binaries[0])

@@ -1,6 +1,7 @@
 //! docs/environment.md holds the library's own table of variables, and the table holds what the library reads.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 
 use crate::built::{build, example, have};
 use crate::harness::{expect_file, preloaded, root, run};
@@ -175,7 +176,7 @@ int main(void) {
 fn what_was_not_written_is_listed_by_errno() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("list");
-    std::fs::write(&list, "").unwrap();
+    std::fs::create_dir(&list).unwrap();
     let output = folder.path().join("no such/x.pb.gz");
     let status = preloaded("true")
         .env("HEAPPROF_OUTPUT", &output)
@@ -186,7 +187,10 @@ fn what_was_not_written_is_listed_by_errno() {
         )
         .status();
     assert!(status.unwrap().success());
-    let listed = std::fs::read_to_string(&list).unwrap();
+    let own = std::fs::metadata("/proc/self").unwrap().uid();
+    let own = list.join(own.to_string());
+    assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o600);
+    let listed = std::fs::read_to_string(own).unwrap();
     assert_eq!(listed, format!("!2 {}\0", output.display()));
     // record gives it its text.
     let away = ["sh", "-c", "rm -r away; exit 6"];

@@ -79,6 +79,15 @@ pub(crate) fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), Strin
             return Err(format!("{name} is left behind"));
         }
     }
+    // Under `record` children have a folder of their own.
+    let of_children = std::fs::read_dir(folder.join("out.children"));
+    for entry in of_children.into_iter().flatten() {
+        let path = entry.unwrap().path();
+        match path.extension().is_some_and(|end| end == "gz") {
+            true => profiles.push(path),
+            false => return Err(format!("{} is left behind", path.display())),
+        }
+    }
     let out = folder.join("out.pb.gz");
     let lines = std::fs::read_to_string(folder.join("expect")).unwrap_or_default();
     if out.is_file() {

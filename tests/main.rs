@@ -78,6 +78,10 @@ mod c_api;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
+// Where the profiles of children are, and what record says of all of them.
+mod children;
+// What others may do with our files, and we with theirs.
+mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
 // Runs of programs that may hang.

@@ -486,7 +486,7 @@ fn record(
     patience: Duration,
 ) -> Result<Run, String> {
     let mut record = command(folder);
-    record.arg("record").args(options);
+    record.args(["record", "--keep-small"]).args(options);
     record.args(["-o", "out.pb.gz", "--"]).arg(binary);
     record.args(case.args);
     run(record, folder, patience)

@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
 mod drop_in;
+mod file_mode;
 mod files;
 mod flame;
 pub(crate) mod jeprof_options;
@@ -20,6 +21,7 @@ use heapprof_report::Format;
 use crate::name;
 
 pub(crate) use drop_in::{DropInArgs, Kind, help_of};
+pub(crate) use file_mode::{FileMode, FileModeArgs, VARIABLE as FILE_MODE};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use leaks::LeaksArgs;
@@ -118,8 +120,8 @@ pub(crate) enum Command {
     /// Run a program and record its heap
     #[command(
         after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e the name that the program \
-was started by, %n the number of the dump. With a plain name the program's last image takes it, its children and earlier images get \
-NAME.PID.pb.gz, and dumps on the way their number. Anything else is a folder. Left out: heapprof.%e.%p.pb.gz here.\n\n\
+was started by, %n the number of the dump. With a plain name the program's last image takes it, earlier images get NAME.PID.N.pb.gz, and dumps \
+on the way their number. Children are in the folder NAME.children, by program and process. Anything else is a folder. Left out: heapprof.%e.%p.pb.gz here.\n\n\
 The exit code is the program's: 128 + N when signal N ended it, 127 when it is not found, 126 when it cannot be \
 executed.\n\n\
 Example: heapprof record -- ./server --port 8080"

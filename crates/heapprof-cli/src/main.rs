@@ -12,6 +12,7 @@ mod jeprof;
 mod messages;
 mod name;
 mod output;
+mod place;
 mod pprof;
 mod preload;
 mod progress;

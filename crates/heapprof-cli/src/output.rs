@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::args::FileMode;
 use crate::inherited;
+use crate::place::{Access, Owner, Place, Trust, Typed, typed};
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
@@ -21,8 +23,26 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
-/// Writes whatever `body` writes. A file gets its name only when all of it is there.
+/// Writes whatever `body` writes: a report, which others may read as the umask has it. A file gets its name only when all of
+/// it is there.
 pub(crate) fn write(
+    file: Option<&Path>,
+    body: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    write_for(Access::Umask, file, body)
+}
+
+/// As [`write`], for a profile, which shows what a program did: others read it where its user says so.
+pub(crate) fn profile(
+    mode: FileMode,
+    file: Option<&Path>,
+    body: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    write_for(Access::Exactly(mode.0), file, body)
+}
+
+fn write_for(
+    access: Access,
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
@@ -32,57 +52,42 @@ pub(crate) fn write(
         }
         return into("standard output", io::stdout().lock(), body);
     };
-    let named = || format!("{}: cannot be written", path.display());
-    if path.is_dir() {
-        bail!("{}: is a folder; name a file in it", path.display());
+    let shown = path.display().to_string();
+    match typed(path, Trust::Any)? {
+        Typed::Open(file) => into(&shown, file, body),
+        Typed::Place(place, found) => {
+            // A report that is written over keeps its rights; those of another user's file are not ours.
+            let kept = found.filter(|found| access == Access::Umask && Owner::of(found).is_us());
+            let access = kept.map_or(access, |found| Access::Exactly(found.st_mode & 0o777));
+            replace(&place, &shown, access, body)
+        }
     }
-    // What is no plain file (a pipe, /dev/stdout) can't be replaced, only written to.
-    if let Ok(metadata) = std::fs::metadata(path)
-        && !metadata.is_file()
-        && !metadata.is_dir()
-    {
-        let file = std::fs::File::create(path).with_context(named)?;
-        return into(&path.display().to_string(), file, body);
+}
+
+/// Makes an empty file that this user or those of `mode` may use, unless there is one.
+pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
+    if path.exists() {
+        return Ok(());
     }
-    let typed = path.display().to_string();
-    // A link stays a link: what it leads to is replaced.
-    let followed = std::fs::canonicalize(path);
-    let path = followed.as_deref().unwrap_or(path);
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if !folder.exists() {
-        bail!(
-            "{}: there is no folder {}; make it first",
-            named(),
-            folder.display()
-        );
+    match typed(path, Trust::Any)? {
+        Typed::Place(place, None) => place
+            .make(mode.0)
+            .with_context(|| format!("{}: cannot be written", path.display())),
+        _ => Ok(()),
     }
-    let name = path.file_name().with_context(named)?.to_string_lossy();
-    let prefix = format!(".{name}.");
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any new file: the umask takes away what it should.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let mut temporary = builder.tempfile_in(folder).with_context(named)?;
-    into(&typed, temporary.as_file_mut(), body)?;
-    // What was there keeps its permissions.
-    if let Ok(metadata) = std::fs::metadata(path) {
-        temporary
-            .as_file()
-            .set_permissions(metadata.permissions())
-            .with_context(named)?;
-    }
-    temporary
-        .persist(path)
-        .map_err(|error| error.error)
-        .with_context(named)?;
-    Ok(())
+}
+
+/// Writes whatever `body` writes to a place, which has the new file when it is whole.
+pub(crate) fn replace(
+    place: &Place,
+    shown: &str,
+    access: Access,
+    body: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    let named = || format!("{shown}: cannot be written");
+    let mut draft = place.draft(access).with_context(named)?;
+    into(shown, draft.file(), body)?;
+    draft.finish().with_context(named)
 }
 
 /// Writes whatever `body` writes; what can't be written is told by `name`.

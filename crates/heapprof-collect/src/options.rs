@@ -38,11 +38,13 @@ pub struct Output {
     /// of them the process that `parent` started writes its last dump there, all others beside it.
     /// Empty: nowhere.
     pub pattern: Vec<u8>,
+    /// The pattern of all other processes, absolute and with a `%p`; empty: the same. Its folder is made when one of them dumps.
+    pub children: Vec<u8>,
     /// Where a relative pattern begins, if not in the folder that the process is in when the recording starts.
     pub folder: Option<Vec<u8>>,
     /// Process that started the recording; its child is the main process.
     pub parent: Option<i32>,
-    /// File to which each dump adds an entry, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether
+    /// Folder with a file of each user's, to which each dump adds an entry, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether
     /// it is exact, bytes in use, peak bytes, stacks, events lost, path; or `!`, errno and path, or `!` and a text.
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
@@ -66,12 +68,16 @@ pub struct Options {
     pub triggers: Triggers,
     /// Where to.
     pub output: Output,
+    /// The rights of new files, whatever the umask is.
+    pub file_mode: u32,
     /// Whether forked children go on recording, each for itself.
     pub follow_children: bool,
 }
 
 /// 512 KiB: what Go and jemalloc take.
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
+/// Rights of a file that its user alone reads: it shows what a program did.
+pub(crate) const OWN_FILE: u32 = 0o600;
 /// The longest period, in bytes: sums of weights stay within 64 bits.
 pub const LONGEST_PERIOD: u64 = 1 << 40;
 
@@ -83,6 +89,7 @@ impl Default for Options {
             format: Format::Pprof,
             triggers: Triggers::default(),
             output: Output::default(),
+            file_mode: OWN_FILE,
             follow_children: true,
         }
     }

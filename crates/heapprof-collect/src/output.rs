@@ -1,12 +1,16 @@
 //! Names of dumps, and writing them so that a reader never sees half a file.
 
+mod place;
+
 use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
-use crate::options::{Format, Output};
+use crate::options::{Format, Options, Output};
 use crate::program;
 use crate::reason::Reason;
 use crate::sys::{self, File};
+pub(crate) use place::Identity;
+use place::Place;
 
 impl Output {
     /// A folder stands for files of default names in it.
@@ -39,7 +43,7 @@ pub(crate) struct Naming {
     /// Dumps so far.
     count: u32,
     /// A dump made for an exec. If another dump follows, the exec failed, and this file should not be.
-    exec: Option<CString>,
+    exec: Option<(CString, Option<Identity>)>,
 }
 
 impl Naming {
@@ -73,16 +77,16 @@ impl Naming {
     /// Takes away the numbered files that an earlier run left, as far as their numbers go on.
     fn remove_earlier(&self, output: &Output, format: Format) {
         for number in 1.. {
-            let path = CString::new(self.numbered(output, format, number));
-            if !path.is_ok_and(|path| sys::unlink(&path)) {
+            let place = Place::of(&self.numbered(output, format, number), false);
+            if !place.is_ok_and(|place| place.remove()) {
                 break;
             }
         }
     }
 
     /// Where a relative name begins.
-    fn start(&self, output: &Output) -> Vec<u8> {
-        if output.pattern.starts_with(b"/") {
+    fn start(&self, pattern: &[u8]) -> Vec<u8> {
+        if pattern.starts_with(b"/") {
             Vec::new()
         } else {
             [&self.folder, &b"/"[..]].concat()
@@ -91,7 +95,7 @@ impl Naming {
 
     /// gperftools' name of a dump.
     fn numbered(&self, output: &Output, format: Format, number: u32) -> Vec<u8> {
-        let mut path = self.start(output);
+        let mut path = self.start(&output.pattern);
         path.extend_from_slice(&output.pattern);
         if output.always_id || !self.is_main {
             path.extend_from_slice(format!("_{}", sys::process_id()).as_bytes());
@@ -117,8 +121,10 @@ impl Naming {
         format: Format,
         reason: Reason,
     ) -> Option<CString> {
-        if let Some(failed) = self.exec.take() {
-            sys::unlink(&failed);
+        if let Some((failed, file)) = self.exec.take() {
+            if let (Some(file), Ok(place)) = (file, Place::of(failed.to_bytes(), false)) {
+                place.remove_only(file);
+            }
             self.count = self.count.saturating_sub(1);
         }
         if output.pattern.is_empty() {
@@ -129,8 +135,13 @@ impl Naming {
         if output.numbered_prefix {
             path = self.numbered(output, format, self.count);
         } else {
-            path = self.start(output);
-            let (patterned, numbered) = self.expand(&output.pattern, &mut path);
+            let is_child = !self.is_main && !output.children.is_empty();
+            let pattern = match is_child {
+                true => &output.children,
+                false => &output.pattern,
+            };
+            path = self.start(pattern);
+            let (patterned, numbered) = self.expand(pattern, &mut path);
             let plain_name = self.is_main && reason != Reason::Exec;
             if !patterned && !plain_name {
                 insert(&mut path, &sys::process_id().to_string());
@@ -153,9 +164,16 @@ impl Naming {
         }
         let path = CString::new(path).ok()?;
         if reason == Reason::Exec {
-            self.exec = Some(path.clone());
+            self.exec = Some((path.clone(), None));
         }
         Some(path)
+    }
+
+    /// What was written for an exec: this file is taken away again if the exec fails.
+    pub(crate) fn written_for_exec(&mut self, file: Option<Identity>) {
+        if let Some(exec) = &mut self.exec {
+            exec.1 = file;
+        }
     }
 
     /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had one of the first three, and a number. A
@@ -208,37 +226,37 @@ pub fn working_folder() -> Vec<u8> {
     }
 }
 
-/// Bytes that a file's name may have.
-const LONGEST_NAME: usize = 255;
-
-/// Writes a file beside its place and moves it there when it is whole; the error is an errno.
+/// Writes a file beside its place and moves it there when it is whole; which file it is, if it is a plain one. The error is an
+/// errno.
 pub(crate) fn write(
     path: &CStr,
+    options: &Options,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> Result<(), i32> {
-    if sys::is_special(path) {
-        // A device or a pipe can't be replaced, only written to. A pipe that nobody reads from is an error.
-        let file = File::open(path, libc::O_WRONLY | libc::O_NONBLOCK, 0)?;
-        return fill_up(file, fill);
+) -> Result<Option<Identity>, i32> {
+    let is_of_child = options.output.is_of_child(path.to_bytes());
+    let place = Place::of(path.to_bytes(), is_of_child)?;
+    if let Some(file) = place.open_special()? {
+        return fill_up(file, fill).map(|()| None);
     }
-    let mut beside = path.to_bytes().to_vec();
-    // A name may be as long as can be; this one is longer by 23 and more.
-    let name = beside
-        .iter()
-        .rposition(|&b| b == b'/')
-        .map_or(0, |at| at + 1);
-    beside.truncate(name + LONGEST_NAME - 40);
-    // Processes of several namespaces may have the same number.
-    let now = sys::nanoseconds(libc::CLOCK_REALTIME) as u32;
-    beside.extend_from_slice(format!(".{}-{now:08x}.tmp", sys::process_id()).as_bytes());
-    let beside = CString::new(beside).map_err(|_| libc::EINVAL)?;
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-    let file = File::open(&beside, flags, 0o666)?;
-    let done = fill_up(file, fill).and_then(|()| sys::rename(&beside, path));
-    if done.is_err() {
-        sys::unlink(&beside);
+    let mut draft = place.draft(options.file_mode)?;
+    if let Some(file) = draft.file.take() {
+        fill_up(file, fill)?;
     }
-    done
+    draft.finish()
+}
+
+impl Output {
+    /// Whether a path is in the folder of the children.
+    fn is_of_child(&self, path: &[u8]) -> bool {
+        let folder = |path: &[u8]| path.iter().rposition(|&b| b == b'/');
+        let Some(end) = folder(&self.children) else {
+            return false;
+        };
+        let mut children = Vec::new();
+        // Nothing but percent signs stands for something there.
+        Naming::new().expand(&self.children[..end], &mut children);
+        folder(path).is_some_and(|end| path[..end] == children)
+    }
 }
 
 /// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors try, when they are dropped.
@@ -275,13 +293,14 @@ fn fill_up(
     filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold anything else.
+/// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold anything else. The list is a folder
+/// with a file of each user's, so that nobody's entries are taken for another's.
 pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     if list.is_empty() {
         return;
     }
     if let Ok(list) = CString::new(list)
-        && let Ok(file) = File::open(&list, libc::O_WRONLY | libc::O_APPEND, 0)
+        && let Some(file) = place::open_own(&list)
     {
         let _ = file.write_all(entry.to_bytes_with_nul());
     }
@@ -326,6 +345,17 @@ mod tests {
             next(&mut naming, "/no/%e.%p.%n.pb.gz", Reason::Exit),
             format!("/no/app.{pid}.0003.pb.gz")
         );
+        naming.forked();
+        let children = Output {
+            pattern: b"/no/a.pb.gz".into(),
+            children: b"/no/50%%/a.children/%e.%p.pb.gz".into(),
+            ..Output::default()
+        };
+        let of_child = naming.next(&children, Format::Pprof, Reason::Growth);
+        let expected = format!("/no/50%/a.children/app.{pid}.0001.pb.gz");
+        assert_eq!(of_child.unwrap().to_str().unwrap(), expected);
+        assert!(children.is_of_child(expected.as_bytes()));
+        assert!(!children.is_of_child(b"/no/50%/app.1.pb.gz"));
         naming.forked();
         assert_eq!(
             next(&mut naming, "/no/a.pb.gz", Reason::Growth),

@@ -299,11 +299,14 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
     let format = if named { Format::Pprof } else { options.format };
     let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
     let mut totals = Totals::default();
-    output::write(&path, |file| match format {
+    let written = output::write(&path, options, |file| match format {
         Format::Pprof => snapshot::write_profile(reason, file).map(|of| totals = of),
         Format::Text => text::write(file).map(|of| totals = of),
     })
     .map_err(failed)?;
+    if reason == Reason::Exec {
+        NAMING.with(|naming| naming.written_for_exec(written));
+    }
     if !options.output.list.is_empty() {
         output::add_to_list(&options.output.list, &listed(&path, reason, &totals));
     }

@@ -61,6 +61,15 @@ pub const TIME: Form<Duration> = Form {
     read: time,
 };
 
+/// The rights of new files, for their user at least to read and write.
+pub const FILE_MODE: Form<u32> = Form {
+    expected: "the rights of a file in octal, from 600 to 666",
+    read: |text| {
+        let mode = u32::from_str_radix(text, 8).ok()?;
+        (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
+    },
+};
+
 /// An environment variable that every collector obeys, preloaded or linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -113,6 +122,8 @@ pub const VARIABLES: &[Variable] = &[
     variable!("HEAPPROF_GROWTH", SIZE, |to, size| to.triggers.growth =
         Some(size).filter(|&b| b > 0)),
     variable!("HEAPPROF_PEAK", ANSWER, |to, yes| to.triggers.peak = yes),
+    variable!("HEAPPROF_FILE_MODE", FILE_MODE, |to, mode| to.file_mode =
+        mode),
     variable!("HEAPPROF_FOLLOW", ANSWER, |to, yes| to.follow_children =
         yes),
 ];

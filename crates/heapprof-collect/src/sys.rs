@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 
-pub use file::{File, error_text, read_file, rename, unlink, write_to};
+pub use file::{File, error_text, read_file, write_to};
 pub(crate) use file::{
-    is_same_file, is_special, leave_files, read_link, take_back, working_folder,
+    is_same_file, leave_files, make_folder_in, read_link, rename_in, stat_in, take_back, unlink_in,
+    working_folder,
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};
@@ -152,6 +153,12 @@ pub fn process_id() -> i32 {
 pub fn parent_id() -> i32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getppid, [0; 6]) as i32 }
+}
+
+/// The user that this process acts as.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
 /// The calling thread's id.

@@ -77,12 +77,18 @@ fn try_all() {
     if let Ok(file) = File::open(c"/dev/null", to_write, 0o666) {
         let _ = file.write_all(b"x");
         file.has_room();
+        file.stat();
     }
     sys::read_link(none, &mut buffer);
     sys::working_folder(&mut buffer);
-    sys::is_special(none);
-    let _ = sys::rename(none, none);
-    sys::unlink(none);
+    sys::effective_user();
+    if let Ok(folder) = File::open(c"/", libc::O_PATH | libc::O_DIRECTORY, 0) {
+        let none = c"nonexistent/heapprof";
+        sys::stat_in(&folder, none, false);
+        let _ = sys::rename_in(&folder, none, none);
+        sys::unlink_in(&folder, none);
+        sys::make_folder_in(&folder, none);
+    }
     let mapped = sys::map(8192);
     if !mapped.is_null() {
         sys::resident(mapped, 8192);
@@ -107,6 +113,8 @@ fn try_all() {
         let action = [libc::SIGTERM as usize, 0, place, 8, 0, 0];
         call(libc::SYS_rt_sigaction, action);
         call(libc::SYS_tgkill, [own, own, 0, 0, 0, 0]);
+        // Of no file.
+        call(libc::SYS_fchmod, [usize::MAX, 0o600, 0, 0, 0, 0]);
         const REALTIME: usize = libc::CLOCK_REALTIME as usize;
         call(libc::SYS_clock_gettime, [REALTIME, place, 0, 0, 0, 0]);
     }

@@ -174,6 +174,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         let processes = parsed(RECORD, &PROCESSES)?;
         recorded = processes.is_some();
         options.output.parent = processes.map(parent_of_program);
+        options.output.children = get("HEAPPROF_CHILDREN").map_or_else(Vec::new, of_program);
         options.output.list = get("HEAPPROF_LIST").unwrap_or_default().to_vec();
     } else if get(PREFIX).is_some() {
         let setup = gperftools()?;
@@ -229,6 +230,27 @@ fn parent_of_program((record, program): (i32, i32)) -> i32 {
         return parent;
     }
     if program == own { parent } else { NOBODY }
+}
+
+/// A pattern with the id of the program that `record` started in place of its `%r`.
+fn of_program(pattern: &[u8]) -> Vec<u8> {
+    let id = get(RECORD).and_then(|value| value.rsplit(|&b| b == b':').next());
+    let id = id.unwrap_or_default();
+    let digits = id.iter().position(|&b| b != b'0').unwrap_or(id.len());
+    let mut made = Vec::with_capacity(pattern.len() + id.len());
+    let mut bytes = pattern.iter();
+    while let Some(&byte) = bytes.next() {
+        match (byte, bytes.as_slice().first()) {
+            (b'%', Some(b'r')) => made.extend_from_slice(&id[digits..]),
+            (b'%', Some(&other)) => made.extend_from_slice(&[b'%', other]),
+            _ => {
+                made.push(byte);
+                continue;
+            }
+        }
+        bytes.next();
+    }
+    made
 }
 
 /// Leaves this process's id where what it starts finds it.

@@ -76,6 +76,11 @@ pub const VARIABLES: &[Variable] = &[
         "Gzipped pprof, or gperftools' text form; `pprof` unless HEAPPROFILE is set.",
     ),
     variable(
+        "HEAPPROF_FILE_MODE",
+        "octal rights, `600` to `666`",
+        "The rights of the files that are written, whatever the umask is; 600 unless set, for a profile shows what a program did.",
+    ),
+    variable(
         "HEAPPROF_VERBOSE",
         "`yes` or `no`",
         "Says on stderr what became of each dump: where it was written, or why not; nothing is said unless `yes`.",
@@ -86,9 +91,14 @@ pub const VARIABLES: &[Variable] = &[
         "Set by `heapprof record`: its own process, and zeros in which the program leaves its own. That one writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.",
     ),
     variable(
+        "HEAPPROF_CHILDREN",
+        "path",
+        "Set by `heapprof record`: the pattern of its program's children, in which `%r` is the program's process id.",
+    ),
+    variable(
         "HEAPPROF_LIST",
         "path",
-        "Set by `heapprof record`: a file that gets an entry for each dump, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in use, peak bytes, stacks, events lost, path; or for one that was not written `!`, its errno and its path.",
+        "Set by `heapprof record`: a folder where each user's file gets an entry for each dump, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in use, peak bytes, stacks, events lost, path; or for one that was not written `!`, its errno and its path.",
     ),
     variable(
         "HEAPPROFILE",

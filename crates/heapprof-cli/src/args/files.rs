@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use heapprof_analysis::Granularity;
 
-use super::{OutputArgs, Profiles};
+use super::{FileModeArgs, OutputArgs, Profiles};
 use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -52,6 +54,8 @@ pub(crate) struct ConvertArgs {
     #[arg(short, long, value_name = "LEVEL")]
     pub(crate) granularity: Option<Granularity>,
     #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
@@ -77,6 +81,8 @@ pub(crate) struct SymbolizeArgs {
     /// Look up what has names already, too
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
     /// Write to this file, - for stdout, and leave FILE as it is
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::FileModeArgs;
+
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// Record every allocation, not a sample of them
@@ -35,6 +37,11 @@ pub(crate) struct RecordArgs {
     /// Count what the program maps itself (mmap) as allocations
     #[arg(long)]
     pub(crate) mmap: bool,
+    /// Keep the profiles of children, too, that never held 64 KiB
+    #[arg(long)]
+    pub(crate) keep_small: bool,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
     /// Leave addresses for heapprof symbolize, here or on another machine
     #[arg(long)]
     pub(crate) no_symbolize: bool,

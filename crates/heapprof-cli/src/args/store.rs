@@ -3,7 +3,7 @@
 use clap::Args;
 use heapprof_report::Format;
 
-use super::{OutputArgs, QuestionArgs, format};
+use super::{FileModeArgs, OutputArgs, QuestionArgs, format};
 use crate::name;
 
 #[derive(Debug, Args)]
@@ -14,6 +14,8 @@ pub(crate) struct LoadArgs {
     /// Add the files up and load the sum under this name
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
 }
 
 #[derive(Debug, Args)]

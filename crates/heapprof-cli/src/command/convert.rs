@@ -21,7 +21,9 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;
     match args.to {
-        ConvertTo::Pprof => output::write(file, |writer| Ok(encode(&source.profile, writer)?)),
+        ConvertTo::Pprof => output::profile(args.file_mode.mode()?, file, |writer| {
+            Ok(encode(&source.profile, writer)?)
+        }),
         ConvertTo::Json => output::write(file, |writer| {
             Ok(heapprof_report::profile_json(&source.profile, writer)?)
         }),

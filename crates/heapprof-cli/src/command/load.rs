@@ -4,18 +4,19 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Error, Source, Store};
 
 use super::Shared;
-use crate::args::LoadArgs;
+use crate::args::{FileMode, LoadArgs};
 use crate::progress::Bar;
-use crate::{messages, name};
+use crate::{messages, name, output};
 
 pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
+    let mode = args.file_mode.mode()?;
     if let Some(name) = &args.name {
         if name.is_empty() || name == "-" || name.contains('/') {
             bail!("--as {name:?}: such a name could not be asked for later; use one without /");
         }
         free(shared, name)?;
         let source = shared.sources.read(&args.profiles)?;
-        return store(shared, name, &source);
+        return store(shared, mode, name, &source);
     }
     let names = args
         .profiles
@@ -30,14 +31,15 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     for (profile, name) in args.profiles.iter().zip(&names) {
         free(shared, name)?;
         let source = shared.sources.read(std::slice::from_ref(profile))?;
-        store(shared, name, &source)?;
+        store(shared, mode, name, &source)?;
     }
     Ok(())
 }
 
-fn store(shared: &Shared, name: &str, source: &Source) -> Result<()> {
+fn store(shared: &Shared, mode: FileMode, name: &str, source: &Source) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
+    output::make_for_own(db, mode)?;
     let mut store = Store::open_or_create(db).with_context(named)?;
     let mut bar = Bar::storing();
     store

@@ -14,5 +14,7 @@ pub(super) fn run(shared: &Shared, args: &MergeArgs) -> Result<()> {
     }
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;
-    output::write(file, |writer| Ok(encode(&source.profile, writer)?))
+    output::profile(args.file_mode.mode()?, file, |writer| {
+        Ok(encode(&source.profile, writer)?)
+    })
 }

@@ -1,24 +1,24 @@
 //! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and says where it is.
 
 mod child;
+mod files;
+mod list;
 mod outcome;
 mod program;
 mod written;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
-use tempfile::{NamedTempFile, TempDir};
 
-use crate::args::RecordArgs;
+use self::list::List;
 use crate::args::record::Answer;
+use crate::args::{FILE_MODE, FileMode, RecordArgs};
 use crate::{messages, preload};
 
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
@@ -30,13 +30,14 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }
     program::look_at_preloads()?;
     let library = preload::library()?;
-    let pattern = pattern(args.output.as_deref())?;
+    let mode = args.file_mode.mode()?;
+    let names = Names::new(args.output.as_deref(), program)?;
     let mut list = List::new().context("no temporary file can be made")?;
     let start = |words: &[&OsStr], preloaded| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&args.command[1..]);
         if preloaded {
-            environment(&mut command, args, &library, &pattern, list.file.path());
+            environment(&mut command, args, mode, &library, &names, list.path());
         }
         child::run(&mut command, args.on_signal)
     };
@@ -57,13 +58,13 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
         }
     };
     let (written, failed) = written::read(&list.read().context("the list of profiles")?);
-    if !list.file.path().exists() {
+    if !list.path().exists() {
         messages::note(&format!(
             "{}: was taken away while the program ran: there may be profiles that are not told of here, without names",
-            list.file.path().display()
+            list.path().display()
         ));
     }
-    outcome::report(written, &failed, &ended, !args.no_symbolize);
+    outcome::report(written, &failed, &ended, &names, args);
     drop(list);
     if ended.by_key {
         // A shell ends its loop or script where Ctrl-C ended the program, not where one exits with 130.
@@ -72,41 +73,71 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(ended.code))
 }
 
-/// The file that each process of the recording adds its profiles to.
-struct List {
-    file: NamedTempFile,
-    /// The program may become another user, who may write to the file; others do not find it.
-    _folder: TempDir,
+/// How the profiles of a recording are named.
+pub(super) struct Names {
+    /// The pattern of the program's.
+    pattern: OsString,
+    /// That of its children's, unless they have the program's.
+    children: Option<OsString>,
 }
 
-impl List {
-    fn new() -> std::io::Result<Self> {
-        let only = std::fs::Permissions::from_mode;
-        let folder = tempfile::Builder::new()
-            .permissions(only(0o711))
-            .tempdir()?;
-        let file = NamedTempFile::new_in(folder.path())?;
-        // Whatever the umask is.
-        std::fs::set_permissions(folder.path(), only(0o711))?;
-        file.as_file().set_permissions(only(0o666))?;
-        Ok(Self {
-            file,
-            _folder: folder,
-        })
+/// What is put behind a profile's name for the folder of its children.
+pub(super) const CHILDREN: &str = ".children";
+const ENDING: &[u8] = b".pb.gz";
+
+impl Names {
+    fn new(output: Option<&Path>, program: &OsStr) -> Result<Self> {
+        let pattern = pattern(output)?;
+        let own = Path::new(program).file_name().unwrap_or(program);
+        let children = stem_of_children(pattern.as_bytes(), own).map(|mut stem| {
+            stem.extend_from_slice(CHILDREN.as_bytes());
+            stem.extend_from_slice(b"/%e.%p.pb.gz");
+            OsString::from_vec(stem)
+        });
+        Ok(Self { pattern, children })
     }
 
-    /// What is in it, even if the program took its name away.
-    fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        self.file.as_file_mut().rewind()?;
-        self.file.as_file_mut().read_to_end(&mut content)?;
-        Ok(content)
+    /// The folder that children write to, of a program with this process id.
+    pub(super) fn folder_of_children(&self, process: u32) -> Option<PathBuf> {
+        let path = Path::new(self.children.as_ref()?).parent()?;
+        let text = path.as_os_str().as_bytes();
+        let mut made = Vec::with_capacity(text.len());
+        let mut bytes = text.iter();
+        while let Some(&byte) = bytes.next() {
+            match (byte, bytes.as_slice().first()) {
+                (b'%', Some(b'r')) => made.extend_from_slice(process.to_string().as_bytes()),
+                (b'%', Some(&other)) => made.push(other),
+                _ => {
+                    made.push(byte);
+                    continue;
+                }
+            }
+            bytes.next();
+        }
+        Some(OsString::from_vec(made).into())
     }
 }
+
+/// A pattern's name without its ending, of which children get a folder; none where a pattern of the user's names them.
+fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
+    let stem = pattern.strip_suffix(ENDING).unwrap_or(pattern);
+    if let Some(folder) = pattern.strip_suffix(DEFAULT.as_bytes()) {
+        let program = escaped(Path::new(program)).into_os_string().into_vec();
+        return Some([folder, b"heapprof.", &program, b".%r"].concat());
+    }
+    let mut bytes = stem.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'%' && matches!(bytes.next(), Some(b'p' | b'e' | b'n')) {
+            return None;
+        }
+    }
+    Some(stem.to_vec())
+}
+
+const DEFAULT: &str = "heapprof.%e.%p.pb.gz";
 
 /// The file pattern that OUT stands for, absolute. Folders are made.
 fn pattern(output: Option<&Path>) -> Result<OsString> {
-    const DEFAULT: &str = "heapprof.%e.%p.pb.gz";
     let here = || std::env::current_dir().context("the current folder cannot be read");
     let Some(output) = output else {
         return Ok(escaped(&here()?).join(DEFAULT).into());
@@ -159,8 +190,9 @@ fn escaped(path: &Path) -> PathBuf {
 fn environment(
     command: &mut Command,
     args: &RecordArgs,
+    mode: FileMode,
     library: &Path,
-    pattern: &OsStr,
+    names: &Names,
     list: &Path,
 ) {
     let mut preload = library.as_os_str().to_os_string();
@@ -181,7 +213,8 @@ fn environment(
     let answer = |yes: bool| if yes { "yes" } else { "no" };
     command
         .env("LD_PRELOAD", preload)
-        .env("HEAPPROF_OUTPUT", pattern)
+        .env("HEAPPROF_OUTPUT", &names.pattern)
+        .env(FILE_MODE, format!("{:o}", mode.0))
         .env("HEAPPROF_LIST", list)
         .env(
             "HEAPPROF_RECORD",
@@ -201,6 +234,10 @@ fn environment(
     match args.interval {
         Some(interval) => command.env("HEAPPROF_INTERVAL", format!("{}ms", interval.as_millis())),
         None => command.env_remove("HEAPPROF_INTERVAL"),
+    };
+    match &names.children {
+        Some(pattern) => command.env("HEAPPROF_CHILDREN", pattern),
+        None => command.env_remove("HEAPPROF_CHILDREN"),
     };
     if let Some(growth) = args.on_growth {
         command.env("HEAPPROF_GROWTH", growth.to_string());

@@ -9,11 +9,12 @@ use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
 use super::Shared;
 use crate::args::SymbolizeArgs;
+use crate::place::{Access, Place, Trust, Typed, typed};
 use crate::{messages, name, output, source};
 
 pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let target = Target::of(args)?;
-    if output::is_terminal(target.path()) {
+    if !matches!(target, Target::InPlace(..)) && output::is_terminal(target.path()) {
         bail!("a profile is not for eyes; write it to a file with -o");
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {
@@ -26,7 +27,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         }
     }
     let (source, format) = shared.sources.read_with_format(&args.file)?;
-    if let (Target::InPlace(_), Some(format)) = (&target, format.filter(|&f| f != Format::Pprof)) {
+    if let (Target::InPlace(..), Some(format)) = (&target, format.filter(|&f| f != Format::Pprof)) {
         bail!(
             "{}: has the format {} and would be a pprof profile afterwards; say with -o where to write that",
             args.file,
@@ -49,18 +50,26 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     }
     messages::note(&format!("{name}: {}", told(&summary)));
     // A file that nothing was found for stays as it is, byte by byte.
-    if !matches!(target, Target::InPlace(_)) || summary.resolved() > 0 {
-        output::write(target.path(), |writer| Ok(encode(&profile, writer)?))?;
+    match &target {
+        Target::InPlace(..) if summary.resolved() == 0 => Ok(()),
+        // It stays the file that it is, for whom it was.
+        Target::InPlace(place, mode) => {
+            output::replace(place, &args.file, Access::Exactly(*mode), |writer| {
+                Ok(encode(&profile, writer)?)
+            })
+        }
+        _ => output::profile(args.file_mode.mode()?, target.path(), |writer| {
+            Ok(encode(&profile, writer)?)
+        }),
     }
-    Ok(())
 }
 
 /// Where the profile goes.
 enum Target {
     Stdout,
     File(PathBuf),
-    /// The file that it was read from.
-    InPlace(PathBuf),
+    /// The file that it is read from, and its rights.
+    InPlace(Place, u32),
 }
 
 impl Target {
@@ -79,7 +88,11 @@ impl Target {
             Ok(_) if part.is_some() => {
                 bail!("{file}: is a part of {whole}; say with -o where to write it")
             }
-            Ok(_) => Ok(Self::InPlace(name::path(file))),
+            // Before it is read: what its name leads to afterwards is another file.
+            Ok(_) => match typed(&name::path(file), Trust::OwnLinks)? {
+                Typed::Place(place, Some(found)) => Ok(Self::InPlace(place, found.st_mode & 0o777)),
+                _ => bail!("{file}: was changed meanwhile"),
+            },
             Err(_) => bail!(
                 "{file}: there is no such file; to symbolize a URL or a loaded profile, say with -o where to write it"
             ),
@@ -88,8 +101,8 @@ impl Target {
 
     fn path(&self) -> Option<&Path> {
         match self {
-            Self::Stdout => None,
-            Self::File(path) | Self::InPlace(path) => Some(path),
+            Self::Stdout | Self::InPlace(..) => None,
+            Self::File(path) => Some(path),
         }
     }
 }

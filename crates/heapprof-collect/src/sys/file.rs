@@ -10,8 +10,17 @@ pub struct File(i32);
 impl File {
     /// Opens `path`; the error is an errno.
     pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
+        Self::open_from(libc::AT_FDCWD, path, flags, mode)
+    }
+
+    /// Opens `name` in a folder; the error is an errno.
+    pub(crate) fn open_in(folder: &Self, name: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
+        Self::open_from(folder.0, name, flags, mode)
+    }
+
+    fn open_from(folder: i32, path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
         let flags = (flags | libc::O_CLOEXEC) as usize;
-        let at = libc::AT_FDCWD as usize;
+        let at = folder as usize;
         // SAFETY: the path ends in a zero byte.
         let fd = unsafe {
             call(
@@ -43,6 +52,28 @@ impl File {
             high if high >= 0 => Self(high as i32),
             _ => self,
         }
+    }
+
+    /// What the kernel knows of it.
+    pub(crate) fn stat(&self) -> Option<libc::stat> {
+        stat_from(self.0, c"", libc::AT_EMPTY_PATH)
+    }
+
+    /// Gives it these rights, if it has others.
+    pub(crate) fn set_mode(&self, mode: u32) {
+        if self
+            .stat()
+            .is_none_or(|found| found.st_mode & 0o7777 == mode)
+        {
+            return;
+        }
+        // SAFETY: takes no memory.
+        unsafe {
+            call(
+                libc::SYS_fchmod,
+                [self.0 as usize, mode as usize, 0, 0, 0, 0],
+            )
+        };
     }
 
     /// Waits for room in a pipe, whose reader may have gone to sleep; false after a long time without.
@@ -209,32 +240,35 @@ pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
     &buf[..n.max(0) as usize]
 }
 
-/// Whether there is something at a path that is neither a file nor a folder: a device, a pipe, a socket, or a link to one.
-pub(crate) fn is_special(path: &CStr) -> bool {
-    let kind = stat(path).map(|found| found.st_mode & libc::S_IFMT);
-    kind.is_some_and(|kind| !matches!(kind, libc::S_IFREG | libc::S_IFDIR))
-}
-
 /// Whether two paths lead to one file.
 pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
-    let id = |path| stat(path).map(|found| (found.st_dev, found.st_ino));
+    let id = |path| {
+        let found = stat_from(libc::AT_FDCWD, path, 0);
+        found.map(|found| (found.st_dev, found.st_ino))
+    };
     id(one).is_some_and(|one| id(other) == Some(one))
 }
 
-fn stat(path: &CStr) -> Option<libc::stat> {
+/// What the kernel knows of a name in a folder, or of what a link there leads to.
+pub(crate) fn stat_in(folder: &File, name: &CStr, follow: bool) -> Option<libc::stat> {
+    let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+    stat_from(folder.0, name, flags)
+}
+
+fn stat_from(folder: i32, path: &CStr, flags: i32) -> Option<libc::stat> {
     // SAFETY: the path ends in a zero byte, and the kernel writes no more than its structure.
     unsafe {
         let mut found: libc::stat = std::mem::zeroed();
-        let (at, to) = (libc::AT_FDCWD as usize, &raw mut found as usize);
-        let args = [at, path.as_ptr() as usize, to, 0, 0, 0];
+        let (at, to) = (folder as usize, &raw mut found as usize);
+        let args = [at, path.as_ptr() as usize, to, flags as usize, 0, 0];
         (call(libc::SYS_newfstatat, args) == 0).then_some(found)
     }
 }
 
-/// Renames a file; the error is an errno.
-pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
-    let at = libc::AT_FDCWD as usize;
-    // SAFETY: both paths end in a zero byte.
+/// Renames a file in its folder; the error is an errno.
+pub(crate) fn rename_in(folder: &File, from: &CStr, to: &CStr) -> Result<(), i32> {
+    let at = folder.0 as usize;
+    // SAFETY: both names end in a zero byte.
     let n = unsafe {
         let args = [at, from.as_ptr() as usize, at, to.as_ptr() as usize, 0, 0];
         call(libc::SYS_renameat2, args)
@@ -242,11 +276,18 @@ pub fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
     if n < 0 { Err(-n as i32) } else { Ok(()) }
 }
 
-/// Removes a file, if it is there; whether it was.
-pub fn unlink(path: &CStr) -> bool {
-    let at = libc::AT_FDCWD as usize;
-    // SAFETY: the path ends in a zero byte.
-    unsafe { call(libc::SYS_unlinkat, [at, path.as_ptr() as usize, 0, 0, 0, 0]) == 0 }
+/// Removes a file in a folder, if it is there; whether it was.
+pub(crate) fn unlink_in(folder: &File, name: &CStr) -> bool {
+    let args = [folder.0 as usize, name.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the name ends in a zero byte.
+    unsafe { call(libc::SYS_unlinkat, args) == 0 }
+}
+
+/// Makes a folder in another one, if it can be made.
+pub(crate) fn make_folder_in(folder: &File, name: &CStr) {
+    let args = [folder.0 as usize, name.as_ptr() as usize, 0o777, 0, 0, 0];
+    // SAFETY: the name ends in a zero byte.
+    unsafe { call(libc::SYS_mkdirat, args) };
 }
 
 /// What an errno means, for those that a file which can't be written has.

@@ -1,33 +1,50 @@
 //! What a recording left: profiles symbolized in place, and one line that says where they are and what is in them.
 
-use std::fs::File;
+use std::collections::HashMap;
 use std::path::Path;
-use std::time::SystemTime;
 
-use anyhow::{Context, Result};
-use heapprof_profile::{Profile, decode, encode};
-use heapprof_report::Measure;
+use anyhow::Result;
+use heapprof_report::{Measure, beside_heap, coverage};
+use heapprof_symbolize::Summary;
 use heapprof_symbolize::program::{Obstacle, inspect};
-use heapprof_symbolize::{Options, Summary, Symbolizer};
 
 use super::child::Ended;
+use super::files::{self, Found, Told};
 use super::written::{Failed, Written};
-use crate::{messages, output};
+use super::{CHILDREN, Names};
+use crate::args::RecordArgs;
+use crate::messages;
+
+/// A profile that is there, and what was read in it.
+struct Recorded {
+    written: Written,
+    told: Result<Told>,
+}
+
+impl Recorded {
+    /// What the kernel had in memory for the program at the most.
+    fn peak_resident(&self) -> i64 {
+        let told = self.told.as_ref().ok();
+        let peak = told.and_then(|told| told.peak);
+        peak.map_or(0, |peak| peak.of_program())
+    }
+}
 
 /// Symbolizes and tells.
-pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, with_symbols: bool) {
+pub(super) fn report(
+    written: Vec<Written>,
+    failed: &[Failed],
+    ended: &Ended,
+    names: &Names,
+    args: &RecordArgs,
+) {
     for failed in failed {
         messages::note(&failed.text());
     }
-    // An exec that failed takes its profile back. What went into a pipe is there no more.
-    let (written, elsewhere): (Vec<_>, Vec<_>) =
-        written.into_iter().partition(|one| one.path.is_file());
+    let (mut written, piped) = that_are_there(written);
     let left_own = written.iter().any(|one| one.process == ended.process);
-    // The last is not always the latest: what it waits for may go on meanwhile.
-    let of_main = |one: &&Written| one.process == ended.process;
-    let own = written.iter().filter(of_main).max_by_key(|one| one.is_last);
-    let Some(main) = own.or(written.first()) else {
-        match elsewhere.iter().find(|one| one.path.exists()) {
+    let Some(main) = main_of(&written, ended) else {
+        match piped {
             Some(piped) => messages::note(&format!(
                 "{}: the profile was written into it; its addresses have no names",
                 piped.path.display()
@@ -37,45 +54,27 @@ pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, wi
         }
         return;
     };
-    // What a script starts may be what was meant.
-    let largest = largest(&written).filter(|one| one.peak / 2 > main.peak);
-    let next = largest.unwrap_or(main);
-    let addresses = match with_symbols {
-        true => name_all(&written, main, next),
-        false => None,
+    let processes = [ended.process, written[main].process];
+    let small = match args.keep_small {
+        true => 0,
+        false => leave_out_small(&mut written, processes),
     };
-    let path = shown(&main.path);
-    let mut line = format!("{path}: {}", summary(main));
-    if written.len() > 1 {
-        line += &format!(" ({})", others(&written, main));
+    if let Some(folder) = names.folder_of_children(ended.process) {
+        files::remove_folder(&folder);
+        name_folder(&mut written, &folder, ended);
     }
-    let question = match next.in_use < next.peak / 10 {
-        true => "-t peak_space ",
-        false => "",
-    };
-    line += &format!(
-        "; next: heapprof top {question}{}",
-        quoted(&shown(&next.path))
-    );
-    messages::note(&line);
-    if let Some(addresses) = addresses {
-        messages::note(&addresses);
-    }
-    if main.lost > 0 {
-        messages::note(&format!(
-            "{} allocations and frees could not be recorded, so the numbers are too low or too high; heapprof info {} says why",
-            main.lost,
-            quoted(&path)
-        ));
-    } else if main.stacks == 0 {
-        match own_allocator(main) {
-            Some(reason) => messages::note(&reason),
-            None if written.iter().all(|one| one.stacks == 0) && !main.is_exact => messages::note(
-                "nothing was sampled, for little was allocated; --exact records every allocation, a shorter --period more of them",
-            ),
-            None => {}
-        }
-    }
+    // Among those that are left, it may stand elsewhere.
+    let main = main_of(&written, ended).unwrap_or_default();
+    let entries: Vec<&Written> = written.iter().collect();
+    let told = files::read(&entries, !args.no_symbolize);
+    files::touch(&written[main]);
+    let recorded: Vec<Recorded> = written
+        .into_iter()
+        .zip(told)
+        .map(|(written, told)| Recorded { written, told })
+        .collect();
+    tell(&recorded, main, small, args);
+    let main = &recorded[main].written;
     // What could not be written may have been the last one.
     if failed.is_empty()
         && let Some(why) = not_the_last(ended, left_own, main)
@@ -84,47 +83,234 @@ pub(super) fn report(written: Vec<Written>, failed: &[Failed], ended: &Ended, wi
     }
 }
 
-/// Symbolizes all profiles. The main one stays the newest here, which commands read when none is named. That most of the `next`
-/// one to look at has no names, if so.
-fn name_all(written: &[Written], main: &Written, next: &Written) -> Option<String> {
-    // The processes of a recording have the same libraries.
-    let mut symbolizer = Symbolizer::new(Options::default());
-    let (mut unnamed, mut addresses) = (Vec::new(), None);
-    for one in written {
-        match name_frames(&one.path, &mut symbolizer) {
-            Ok(summary) if one.path == next.path => {
-                addresses = mostly_addresses(&summary, &shown(&one.path));
+/// The profiles that are there; and one that went into a pipe, of which nothing is there any more.
+fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>) {
+    let entries: Vec<&Written> = written.iter().collect();
+    let found = files::look(&entries);
+    let (mut there, mut piped, mut refused) = (Vec::new(), None, Vec::new());
+    for (mut one, found) in written.into_iter().zip(found) {
+        match found {
+            Found::Profile(owner) => {
+                one.owner = owner;
+                there.push(one);
             }
-            Ok(_) => {}
-            Err(error) => unnamed.push(error),
+            Found::Special => piped = piped.or(Some(one)),
+            Found::Nothing => {}
+            Found::Refused(why) => refused.push((one.path, why)),
         }
     }
-    if let Ok(file) = File::options().append(true).open(&main.path) {
-        let _ = file.set_modified(SystemTime::now());
+    if let Some((path, why)) = refused.first() {
+        let more = match refused.len() {
+            1 => String::new(),
+            n => format!(" (and {} more)", n - 1),
+        };
+        messages::note(&format!(
+            "{}: is left as it is ({why}){more}; heapprof symbolize -o OUT FILE names it elsewhere",
+            path.display()
+        ));
     }
+    (there, piped)
+}
+
+/// The profile that the recording was for: the program's own, or what there is.
+fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
+    let of_main = |(_, one): &(usize, &Written)| one.process == ended.process;
+    // The last is not always the latest: what it waits for may go on meanwhile.
+    let own = written.iter().enumerate().filter(of_main);
+    let own = own.max_by_key(|(_, one)| one.is_last).map(|(i, _)| i);
+    own.or((!written.is_empty()).then_some(0))
+}
+
+/// Bytes at the peak below which a child is left out.
+const SMALL: i64 = 64 << 10;
+
+/// Takes away the profiles of other processes that never held much; how many.
+fn leave_out_small(written: &mut Vec<Written>, kept: [u32; 2]) -> usize {
+    let mut peaks = HashMap::<u32, i64>::new();
+    for one in &*written {
+        let peak = peaks.entry(one.process).or_default();
+        *peak = (*peak).max(one.peak);
+    }
+    // What a shell was before it became what it started is of no interest, either.
+    let is_small = |one: &Written| {
+        let (peak, before) = (peaks[&one.process], one.is_before_exec);
+        !kept.contains(&one.process) && (peak < SMALL || before && one.peak < SMALL)
+    };
+    let (small, large) = std::mem::take(written).into_iter().partition(is_small);
+    *written = large;
+    files::remove(&small.iter().collect::<Vec<_>>())
+}
+
+/// Has the children's folder be called as the program's profile is: the program may have become another one meanwhile.
+fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
+    let of_main = |one: &&Written| one.process == ended.process && one.is_last;
+    let Some(main) = written.iter().find(of_main) else {
+        return;
+    };
+    let Some(name) = main.path.file_name().and_then(|name| name.to_str()) else {
+        return;
+    };
+    let name = name.strip_suffix(".pb.gz").unwrap_or(name).to_string() + CHILDREN;
+    let wanted = main.path.with_file_name(name);
+    let is_beside = folder.parent() == wanted.parent();
+    if !is_beside || folder == wanted || !files::rename_folder(folder, &wanted) {
+        return;
+    }
+    for one in written {
+        if one.path.parent() == Some(folder)
+            && let Some(name) = one.path.file_name()
+        {
+            one.path = wanted.join(name);
+        }
+    }
+}
+
+/// Says where the profiles are, what is in them, and what is not.
+fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
+    let unnamed: Vec<&anyhow::Error> = recorded
+        .iter()
+        .filter_map(|one| one.told.as_ref().err())
+        .collect();
     if let Some(why) = nameless(&unnamed) {
         messages::note(&why);
     }
-    addresses
+    let main = &recorded[main];
+    let next = next_to_look_at(recorded, main);
+    let (of, told) = (&main.written, main.told.as_ref().ok());
+    let path = shown(&of.path);
+    let mut line = format!("{path}: {}", summary(of, told));
+    line += &others(recorded, main, small);
+    let question = match next.written.in_use < next.written.peak / 10 {
+        true => "-t peak_space ",
+        false => "",
+    };
+    let next_path = shown(&next.written.path);
+    line += &format!("; next: heapprof top {question}{}", quoted(&next_path));
+    messages::note(&line);
+    let of_next = next.told.as_ref().ok();
+    if let Some(summary) = of_next.and_then(|told| told.summary.as_ref())
+        && let Some(text) = mostly_addresses(summary, &next_path)
+    {
+        messages::note(&text);
+    }
+    if let Some(text) = of_next.and_then(|told| beside_heap(told.peak?, told.runtime)) {
+        let already = if args.mmap { "; --mmap was given" } else { "" };
+        messages::note(&format!("{next_path}: {text}{already}"));
+    }
+    if of.lost > 0 {
+        messages::note(&format!(
+            "{} allocations and frees could not be recorded, so the numbers are too low or too high; heapprof info {} says why",
+            of.lost,
+            quoted(&path)
+        ));
+    } else if of.stacks == 0
+        && let Some(reason) = own_allocator(main)
+    {
+        messages::note(&reason);
+    } else if let Some(text) = few_samples(next) {
+        messages::note(&text);
+    }
 }
 
-/// How many profiles there are beside the main one, and which had the most, if that had more.
-fn others(written: &[Written], main: &Written) -> String {
-    let n = written.len() - 1;
-    let mut text = format!("and {n} more profile{}", plural(n));
-    if let Some(largest) = largest(written).filter(|one| one.peak > main.peak) {
-        text += &format!(
-            ", the largest {} with a peak of {}{}",
-            shown(&largest.path),
-            about(largest),
-            bytes(largest.peak)
+/// The profile that most is to be seen in: what a script starts may be what was meant.
+fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Recorded {
+    let mut next = main;
+    if let Some(heap) = largest(recorded)
+        && heap.written.peak / 2 > main.written.peak
+    {
+        next = heap;
+    }
+    match most_resident(recorded) {
+        Some(most) if most.peak_resident() / 2 > next.peak_resident() => most,
+        _ => next,
+    }
+}
+
+/// How many profiles there are beside the main one, where, and which of them had the most, if that had more.
+fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
+    let n = recorded.len() - 1;
+    let mut parts = Vec::new();
+    if n > 0 {
+        parts.push(format!("and {n} more profile{}", plural(n)));
+    }
+    if let Some(heap) = largest(recorded).filter(|one| one.written.peak > main.written.peak) {
+        let (of, peak) = (&heap.written, heap.written.peak);
+        parts.push(format!(
+            "the largest by peak heap {} with {}{}",
+            shown(&of.path),
+            about(of),
+            bytes(peak)
+        ));
+        if let Some(most) = most_resident(recorded)
+            && most.written.path != of.path
+            && most.peak_resident() > main.peak_resident()
+        {
+            parts.push(by_residence(most));
+        }
+    } else if let Some(most) = most_resident(recorded)
+        && most.peak_resident() / 2 > main.peak_resident()
+    {
+        parts.push(by_residence(most));
+    }
+    if small > 0 {
+        let whose = if small == 1 { "a child" } else { "children" };
+        parts.push(format!(
+            "{small} of {whose} that held less than 64KiB left out: --keep-small keeps them"
+        ));
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", parts.join(", ")),
+    }
+}
+
+fn by_residence(one: &Recorded) -> String {
+    format!(
+        "the largest by peak RSS {} with {}",
+        shown(&one.written.path),
+        bytes(one.peak_resident())
+    )
+}
+
+fn largest(recorded: &[Recorded]) -> Option<&Recorded> {
+    recorded.iter().max_by_key(|one| one.written.peak)
+}
+
+fn most_resident(recorded: &[Recorded]) -> Option<&Recorded> {
+    recorded
+        .iter()
+        .max_by_key(|one| one.peak_resident())
+        .filter(|one| one.peak_resident() > 0)
+}
+
+/// That values are made of few samples, and what would give more of them.
+fn few_samples(one: &Recorded) -> Option<String> {
+    // Below, a tenth more or less is the rule.
+    const ENOUGH: u64 = 30;
+    const WANTED: i64 = 1000;
+    let (taken, allocated) = one.told.as_ref().ok()?.samples?;
+    if taken >= ENOUGH {
+        return None;
+    }
+    if taken == 0 {
+        return Some(
+            "nothing was sampled, for little was allocated; --exact records every allocation, a shorter --period more of them"
+                .to_string(),
         );
     }
-    text
-}
-
-fn largest(written: &[Written]) -> Option<&Written> {
-    written.iter().max_by_key(|one| one.peak)
+    let period = (allocated / WANTED).max(1);
+    let period = 1_i64 << period.ilog2();
+    let shorter = match period {
+        0..1024 => String::new(),
+        period => format!(
+            ", --period {} some {WANTED} of them",
+            bytes(period).replace(' ', "")
+        ),
+    };
+    Some(format!(
+        "the values are rough, for {taken} allocation{} sampled; --exact records every one{shorter}",
+        if taken == 1 { " was" } else { "s were" }
+    ))
 }
 
 /// Why the profile is not the one that the program would have written at its end, if it is not.
@@ -150,21 +336,6 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
     })
 }
 
-fn read(path: &Path) -> Result<Profile> {
-    let unreadable = || path.display().to_string();
-    decode(File::open(path).with_context(unreadable)?).with_context(unreadable)
-}
-
-/// Symbolizes a profile in its place.
-fn name_frames(path: &Path, symbolizer: &mut Symbolizer) -> Result<Summary> {
-    let mut profile = read(path)?;
-    let summary = symbolizer.symbolize(&mut profile);
-    if summary.resolved() > 0 {
-        output::write(Some(path), |writer| Ok(encode(&profile, writer)?))?;
-    }
-    Ok(summary)
-}
-
 /// That the reports will show addresses, if more than half of the places are without names, and what would help.
 fn mostly_addresses(summary: &Summary, path: &str) -> Option<String> {
     let (seen, resolved) = (summary.seen(), summary.resolved());
@@ -188,7 +359,7 @@ fn mostly_addresses(summary: &Summary, path: &str) -> Option<String> {
 }
 
 /// Why profiles have addresses only, which are no less right.
-fn nameless(unnamed: &[anyhow::Error]) -> Option<String> {
+fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
     let which = match unnamed.len() {
         1 => "a profile is without names".to_string(),
@@ -212,7 +383,8 @@ fn about(of: &Written) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
-fn summary(main: &Written) -> String {
+/// What the program's own profile says. An estimate's spread has its place behind each of its values.
+fn summary(main: &Written, told: Option<&Told>) -> String {
     let (about, kind) = (
         about(main),
         if main.is_exact {
@@ -221,20 +393,26 @@ fn summary(main: &Written) -> String {
             "sampled stack"
         },
     );
+    let peak = told.and_then(|told| told.peak);
+    let share = peak.and_then(|peak| coverage(peak, "peak RSS"));
     format!(
-        "{about}{} in use {}, peak {about}{}, {} {kind}{}",
+        "{about}{} in use {}, peak {about}{}{}, {} {kind}{}",
         bytes(main.in_use),
         if main.is_last { "at the end" } else { "then" },
         bytes(main.peak),
+        share.map_or(String::new(), |share| format!(" ({share})")),
         main.stacks,
         plural(main.stacks)
     )
 }
 
 /// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside itself.
-fn own_allocator(main: &Written) -> Option<String> {
-    let profile = read(&main.path).ok()?;
-    let program = profile.text(profile.mapping.first()?.filename);
+fn own_allocator(main: &Recorded) -> Option<String> {
+    let program = &main.told.as_ref().ok()?.program;
+    // A name that another user wrote may lead anywhere.
+    if !main.written.owner.is_us() || !Path::new(program).is_file() {
+        return None;
+    }
     let own = inspect(Path::new(program)).obstacles;
     let function = own.iter().find_map(|obstacle| match obstacle {
         Obstacle::OwnAllocator(function) => Some(function),

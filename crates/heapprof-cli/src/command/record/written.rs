@@ -5,6 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::list::Entries;
+use crate::place::Owner;
+
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Written {
@@ -24,6 +27,8 @@ pub(super) struct Written {
     /// Events that could not be recorded.
     pub(super) lost: u64,
     pub(super) path: PathBuf,
+    /// Who says so.
+    pub(super) owner: Owner,
 }
 
 /// Profiles that could not be written for the same reason.
@@ -52,11 +57,15 @@ impl Failed {
 
 /// Reads the list: the profiles in the order in which they were written, a name that was written twice as it was the last
 /// time; and why others could not be written.
-pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<Failed>) {
+pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
     // A parallel build writes thousands.
-    let mut last = HashMap::<&[u8], usize>::new();
-    for entry in list.split(|&b| b == 0).filter(|entry| !entry.is_empty()) {
+    let mut last = HashMap::<(u32, &[u8]), usize>::new();
+    let entries = list.iter().flat_map(|of| {
+        let entries = of.text.split(|&b| b == 0).filter(|entry| !entry.is_empty());
+        entries.map(|entry| (of.owner, entry))
+    });
+    for (owner, entry) in entries {
         if let Some(why) = entry.strip_prefix(b"!") {
             let (path, why) = reason(why);
             match failed.iter_mut().find(|other| other.why == why) {
@@ -67,8 +76,8 @@ pub(super) fn read(list: &[u8]) -> (Vec<Written>, Vec<Failed>) {
                     count: 1,
                 }),
             }
-        } else if let Some((path, one)) = parse(entry) {
-            if let Some(before) = last.insert(path, written.len()) {
+        } else if let Some((path, one)) = parse(entry, owner) {
+            if let Some(before) = last.insert((owner.user, path), written.len()) {
                 written[before] = None;
             }
             written.push(Some(one));
@@ -95,7 +104,7 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
 }
 
 /// An entry's path as it stands there, and the entry.
-fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
+fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
     let mut fields = entry.splitn(8, |&b| b == b' ');
     let mut number = || {
         std::str::from_utf8(fields.next()?)
@@ -116,6 +125,7 @@ fn parse(entry: &[u8]) -> Option<(&[u8], Written)> {
         stacks: stacks.try_into().ok()?,
         lost: lost.try_into().ok()?,
         path: OsStr::from_bytes(path).into(),
+        owner,
     };
     Some((path, written))
 }
@@ -138,7 +148,19 @@ mod tests {
             "7 1 1 0 30 3 0 /tmp/a\nb.pb.gz",
         ];
         let list = list.join("\0");
-        let (written, failed) = read(list.as_bytes());
+        let owner = |user| Owner { user, group: user };
+        let text = list.into_bytes();
+        let (written, failed) = read(&[
+            Entries {
+                owner: owner(1),
+                text,
+            },
+            // Nobody speaks for another user.
+            Entries {
+                owner: owner(2),
+                text: b"9 1 1 0 77 3 0 /tmp/c.pb.gz\0".to_vec(),
+            },
+        ]);
         let told: Vec<_> = written
             .iter()
             .map(|w| (w.process, w.is_last, w.peak, w.path.to_str().unwrap()))
@@ -147,7 +169,8 @@ mod tests {
             told,
             [
                 (8, true, 1, "/tmp/c.pb.gz"),
-                (7, true, 30, "/tmp/a\nb.pb.gz")
+                (7, true, 30, "/tmp/a\nb.pb.gz"),
+                (9, true, 77, "/tmp/c.pb.gz")
             ]
         );
         let full = std::io::Error::from_raw_os_error(28);

@@ -1,0 +1,60 @@
+//! `--file-mode`: who may read the profiles and databases that a command makes.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// The rights of a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileMode(pub(crate) u32);
+
+/// A profile shows what a program did: its user alone reads it, unless they say otherwise.
+const OWN: FileMode = FileMode(0o600);
+
+#[derive(Debug, Args)]
+pub(crate) struct FileModeArgs {
+    /// Who may use new profiles and databases, in octal from 600 to 666, whatever the umask is [env: HEAPPROF_FILE_MODE] [default: 600]
+    #[arg(long, value_name = "MODE", value_parser = file_mode)]
+    file_mode: Option<FileMode>,
+}
+
+impl FileModeArgs {
+    /// The mode: as typed, else as the environment says (an empty variable says nothing), else the user's own.
+    pub(crate) fn mode(&self) -> Result<FileMode> {
+        if let Some(mode) = self.file_mode {
+            return Ok(mode);
+        }
+        let set = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+        let Some(text) = set else { return Ok(OWN) };
+        match text.to_str().map(file_mode) {
+            Some(Ok(mode)) => Ok(mode),
+            _ => bail!("{VARIABLE}: {}: {EXPECTED}", text.display()),
+        }
+    }
+}
+
+/// What the collector obeys, too.
+pub(crate) const VARIABLE: &str = "HEAPPROF_FILE_MODE";
+const EXPECTED: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
+
+fn file_mode(text: &str) -> Result<FileMode, String> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    // Its user must be able to read and replace it; nobody can run it.
+    mode.filter(|mode| mode & 0o600 == 0o600 && mode & !0o666 == 0)
+        .map(FileMode)
+        .ok_or_else(|| EXPECTED.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        for (text, mode) in [("600", 0o600), ("0644", 0o644), ("666", 0o666)] {
+            assert_eq!(file_mode(text), Ok(FileMode(mode)));
+        }
+        for text in ["", "400", "755", "1600", "rw", "-600", "6000", "888"] {
+            assert!(file_mode(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The files that the list of a recording names: looked at, named and taken away with the rights of whoever named them.
+
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{Resident, Runtime, resident, runtime};
+use heapprof_profile::{Profile, decode, encode};
+use heapprof_symbolize::{Options, Summary, Symbolizer};
+
+use super::written::Written;
+use crate::output;
+use crate::place::{Access, Opened, Owner, Place, Trust, acting};
+
+/// What an entry's path leads to.
+pub(super) enum Found {
+    /// A profile to be read and written by its owner.
+    Profile(Owner),
+    /// A pipe or a device.
+    Special,
+    /// Nothing: an exec that failed took it back.
+    Nothing,
+    /// Something that the entry's writer has no business with, and why.
+    Refused(io::Error),
+}
+
+/// What a profile says besides what the list says.
+#[derive(Default)]
+pub(super) struct Told {
+    /// At the peak, with the heap's part.
+    pub(super) peak: Option<Resident>,
+    pub(super) runtime: Option<Runtime>,
+    /// The file of the program.
+    pub(super) program: String,
+    /// Where values are estimates: how many allocations they are made of, and how many bytes those stand for.
+    pub(super) samples: Option<(u64, i64)>,
+    /// What symbolizing found, if it was asked for.
+    pub(super) summary: Option<Summary>,
+}
+
+/// Opens an entry's profile. What is no plain file of the owner's, or leads over another user's links, is refused.
+fn open(one: &Written) -> io::Result<(Place, Opened)> {
+    let place = Place::of(&one.path, Trust::OwnLinks)?;
+    let opened = place.open()?;
+    let owner = Owner::of(&opened.stat);
+    if owner.user != one.owner.user {
+        return Err(io::Error::other(format!("belongs to user {}", owner.user)));
+    }
+    Ok((place, opened))
+}
+
+/// Does `work` with each of the entries, as its owner; where nobody may act for that one, `refused` has the answer.
+fn each<T: Send>(
+    entries: &[&Written],
+    work: impl Fn(&mut Symbolizer, &Written) -> T + Sync,
+    refused: impl Fn(io::Error) -> T,
+) -> Vec<T> {
+    let mut done: Vec<Option<T>> = entries.iter().map(|_| None).collect();
+    while let Some(next) = done.iter().position(Option::is_none) {
+        let owner = entries[next].owner;
+        let of_owner = (0..entries.len()).filter(|&i| entries[i].owner == owner);
+        let of_owner: Vec<usize> = of_owner.collect();
+        let worked = acting(owner, || {
+            // The processes of a recording have the same libraries.
+            let mut symbolizer = Symbolizer::new(Options::default());
+            let each = of_owner.iter().map(|&i| work(&mut symbolizer, entries[i]));
+            each.collect::<Vec<T>>()
+        });
+        match worked {
+            Ok(worked) => {
+                for (i, one) in of_owner.into_iter().zip(worked) {
+                    done[i] = Some(one);
+                }
+            }
+            Err(error) => {
+                for i in of_owner {
+                    done[i] = Some(refused(io::Error::other(error.to_string())));
+                }
+            }
+        }
+    }
+    done.into_iter().flatten().collect()
+}
+
+/// What the paths of the entries lead to.
+pub(super) fn look(entries: &[&Written]) -> Vec<Found> {
+    let look = |_: &mut Symbolizer, one: &Written| match look_at(one) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
+        Err(error) => Found::Refused(error),
+    };
+    each(entries, look, Found::Refused)
+}
+
+fn look_at(one: &Written) -> io::Result<Found> {
+    use rustix::fs::FileType;
+    let place = Place::of(&one.path, Trust::OwnLinks)?;
+    let Some(found) = place.stat()? else {
+        return Ok(Found::Nothing);
+    };
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if matches!(
+        kind,
+        FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket
+    ) {
+        return Ok(Found::Special);
+    }
+    if kind == FileType::Symlink && is_kernel_s(&place) {
+        return Ok(Found::Special);
+    }
+    let there = Owner::of(&place.open()?.stat);
+    match there.user == one.owner.user {
+        true => Ok(Found::Profile(one.owner)),
+        // On some file systems files belong to somebody else. Root does no more there than that user could.
+        false if one.owner.is_us() && one.owner.user == 0 => Ok(Found::Profile(there)),
+        false => Err(io::Error::other(format!("belongs to user {}", there.user))),
+    }
+}
+
+/// Whether a link leads to an open file: `/dev/stdout`, which is `/proc/self/fd/1`.
+fn is_kernel_s(place: &Place) -> bool {
+    rustix::fs::statat(place.folder(), place.name(), rustix::fs::AtFlags::empty())
+        .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
+}
+
+/// Reads each profile, and gives its frames names if asked to.
+pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>> {
+    let read = |symbolizer: &mut Symbolizer, one: &Written| {
+        let unreadable = || one.path.display().to_string();
+        let (place, opened) = open(one).with_context(unreadable)?;
+        let mut profile = decode(opened.file).with_context(unreadable)?;
+        let mut told = told(&profile, one);
+        if with_symbols {
+            let summary = symbolizer.symbolize(&mut profile);
+            if summary.resolved() > 0 {
+                let shown = one.path.display().to_string();
+                let access = Access::Exactly(opened.stat.st_mode & 0o777);
+                output::replace(&place, &shown, access, |writer| {
+                    Ok(encode(&profile, writer)?)
+                })?;
+            }
+            told.summary = Some(summary);
+        }
+        Ok(told)
+    };
+    each(entries, read, |error| Err(error.into()))
+}
+
+fn told(profile: &Profile, one: &Written) -> Told {
+    let texts = profile.comment.iter().map(|&text| profile.text(text));
+    let comments: Vec<String> = texts.map(str::to_string).collect();
+    let [_, peak] = resident(&comments, [Some(one.in_use), Some(one.peak)]);
+    let mut files = profile.mapping.iter().map(|m| profile.text(m.filename));
+    Told {
+        peak,
+        program: files.clone().next().unwrap_or_default().to_string(),
+        runtime: runtime(&mut files),
+        samples: (!one.is_exact).then(|| samples(profile)),
+        summary: None,
+    }
+}
+
+/// About how many allocations were sampled, and the bytes that they stand for: of each stack as many as its mean size says.
+fn samples(profile: &Profile) -> (u64, i64) {
+    let find = |name| profile.find_sample_type(name).ok();
+    let (Some(objects), Some(space)) = (find("alloc_objects"), find("alloc_space")) else {
+        return (0, 0);
+    };
+    let period = profile.period.max(1) as f64;
+    let (mut taken, mut allocated) = (0.0, 0_i64);
+    for i in 0..profile.samples.len() {
+        let values = profile.samples.values(i);
+        let (n, bytes) = (values[objects].max(0), values[space].max(0));
+        if n > 0 {
+            let size = bytes as f64 / n as f64;
+            taken += n as f64 * -(-(size + 1.0) / period).exp_m1();
+            allocated = allocated.saturating_add(bytes);
+        }
+    }
+    (taken.round() as u64, allocated)
+}
+
+/// Takes the profiles away; how many.
+pub(super) fn remove(entries: &[&Written]) -> usize {
+    let remove = |_: &mut Symbolizer, one: &Written| {
+        open(one).is_ok_and(|(place, _)| place.remove().is_ok())
+    };
+    let removed = each(entries, remove, |_| false);
+    removed.into_iter().filter(|&gone| gone).count()
+}
+
+/// Has a profile be the newest one here, which commands read when none is named.
+pub(super) fn touch(one: &Written) {
+    let touch = |_: &mut Symbolizer, one: &Written| {
+        open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
+    };
+    each(&[one], touch, Err);
+}
+
+/// Gives the children's folder the name of the profile that they belong to; whether it has that now.
+pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
+    let (Ok(from), Ok(to)) = (
+        Place::of(from, Trust::OwnLinks),
+        Place::of(to, Trust::OwnLinks),
+    ) else {
+        return false;
+    };
+    let flags = rustix::fs::RenameFlags::NOREPLACE;
+    rustix::fs::renameat_with(from.folder(), from.name(), to.folder(), to.name(), flags).is_ok()
+}
+
+/// Takes away the children's folder, if nothing is in it.
+pub(super) fn remove_folder(path: &Path) {
+    if let Ok(place) = Place::of(path, Trust::OwnLinks) {
+        let _ = rustix::fs::unlinkat(place.folder(), place.name(), rustix::fs::AtFlags::REMOVEDIR);
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the processes of a recording say what they wrote: a folder with a file of each user's. The kernel says who made a
+//! file, so what is in it is believed as that user's word and no more.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{getegid, geteuid};
+use tempfile::TempDir;
+
+use crate::place::{Owner, Place, Trust, open_folder};
+
+/// What one user's processes wrote into the list.
+pub(super) struct Entries {
+    pub(super) owner: Owner,
+    pub(super) text: Vec<u8>,
+}
+
+/// More than a program has to say, less than what would be in our way.
+const MOST: u64 = 256 << 20;
+
+/// The list of a recording.
+pub(super) struct List {
+    path: PathBuf,
+    /// Our user's file. It stays, even if the program takes its name away.
+    own: File,
+    _folder: TempDir,
+}
+
+impl List {
+    pub(super) fn new() -> io::Result<Self> {
+        let only = Permissions::from_mode;
+        // The program may become another user; others do not find the list.
+        let folder = tempfile::Builder::new()
+            .permissions(only(0o711))
+            .tempdir()?;
+        // Whatever the umask is.
+        std::fs::set_permissions(folder.path(), only(0o711))?;
+        let path = folder.path().join("list");
+        std::fs::create_dir(&path)?;
+        // Each user may add a file, and take away their own.
+        std::fs::set_permissions(&path, only(0o1733))?;
+        let own = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path.join(geteuid().as_raw().to_string()))?;
+        own.set_permissions(only(0o600))?;
+        Ok(Self {
+            path,
+            own,
+            _folder: folder,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in it, our own user's first.
+    pub(super) fn read(&mut self) -> io::Result<Vec<Entries>> {
+        let mut text = Vec::new();
+        self.own.rewind()?;
+        self.own.by_ref().take(MOST).read_to_end(&mut text)?;
+        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        let mut all = vec![Entries {
+            owner: Owner { user, group },
+            text,
+        }];
+        let Ok(names) = std::fs::read_dir(&self.path) else {
+            return Ok(all);
+        };
+        for name in names {
+            let folder = open_folder(&self.path, Trust::OwnLinks)?;
+            let Ok(mut there) = Place::in_folder(folder, name?.file_name()).open() else {
+                continue;
+            };
+            let owner = Owner::of(&there.stat);
+            let mut text = Vec::new();
+            if owner.is_us() && there.stat.st_ino == rustix::fs::fstat(&self.own)?.st_ino {
+                continue;
+            }
+            there.file.by_ref().take(MOST).read_to_end(&mut text)?;
+            all.push(Entries { owner, text });
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,119 @@
+//! Where files are written: a folder that was opened once, and a name in it. Whoever renames folders or plants links
+//! afterwards changes nothing about where a file goes.
+
+mod draft;
+mod owner;
+mod typed;
+mod walk;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+pub(crate) use draft::{Access, Draft};
+pub(crate) use owner::{Owner, acting};
+pub(crate) use typed::{Typed, typed};
+pub(crate) use walk::{Trust, make_folder, open_folder};
+
+/// A name in a folder.
+pub(crate) struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+/// A file that is there, and who it belongs to.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) stat: Stat,
+}
+
+impl Place {
+    /// The place of `path`, whose folder is reached over nobody else's links where `trust` says so.
+    pub(crate) fn of(path: &Path, trust: Trust) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let folder = open_folder(folder.unwrap_or(Path::new(".")), trust)?;
+        Ok(Self::in_folder(folder, name))
+    }
+
+    pub(crate) fn in_folder(folder: OwnedFd, name: impl Into<OsString>) -> Self {
+        let name = name.into();
+        Self { folder, name }
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// What is there, be it a link.
+    pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
+        match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a plain file with this one name to read it. A link, a pipe and a file with a second name are none.
+    pub(crate) fn open(&self) -> io::Result<Opened> {
+        // A pipe would be waited for.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::LOOP) => return Err(io::Error::other("is a link")),
+            Err(error) => return Err(error.into()),
+        };
+        let stat = fstat(&file)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if stat.st_nlink == 1 => {}
+            FileType::RegularFile => {
+                return Err(io::Error::other(
+                    "has more than one name, so it is another file, too",
+                ));
+            }
+            _ => return Err(io::Error::other("is no plain file")),
+        }
+        let file = File::from(file);
+        Ok(Opened { file, stat })
+    }
+
+    /// A new file beside the place, which takes it when it is whole.
+    pub(crate) fn draft(&self, access: Access) -> io::Result<Draft<'_>> {
+        Draft::new(self.folder.as_fd(), &self.name, access)
+    }
+
+    /// Makes an empty file of these rights, unless there is one.
+    pub(crate) fn make(&self, mode: u32) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(mode);
+        match openat(&self.folder, &self.name, flags | OFlags::CLOEXEC, mode) {
+            Ok(file) => Ok(rustix::fs::fchmod(file, mode)?),
+            Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes away what has the name.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+}
+
+/// Whether a file in a folder where everybody may put some was put there by somebody else: fs.protected_symlinks' rule, and
+/// fs.protected_fifos', which hold here wherever the kernel's are switched off.
+fn is_planted(folder: &Stat, found: &Stat) -> bool {
+    const STICKY_AND_OPEN: u32 = 0o1002;
+    let own = rustix::process::geteuid().as_raw();
+    folder.st_mode & STICKY_AND_OPEN == STICKY_AND_OPEN
+        && found.st_uid != own
+        && found.st_uid != folder.st_uid
+}

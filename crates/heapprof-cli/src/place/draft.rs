@@ -1,0 +1,110 @@
+//! A file that is not whole yet: it lies beside its place under a name of its own, and goes when nobody finishes it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+/// Who may use a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// As any new file: the umask takes away what it should.
+    Umask,
+    /// These rights, whatever the umask is.
+    Exactly(u32),
+}
+
+/// The file, which nobody else has opened: it was not there before.
+pub(crate) struct Draft<'a> {
+    folder: BorrowedFd<'a>,
+    place: &'a OsStr,
+    name: OsString,
+    file: File,
+    is_whole: bool,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(
+        folder: BorrowedFd<'a>,
+        place: &'a OsStr,
+        access: Access,
+    ) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = match access {
+            Access::Umask => 0o666,
+            // No more than that at any moment.
+            Access::Exactly(mode) => mode,
+        };
+        loop {
+            let name = beside(place);
+            let made = openat(
+                folder,
+                &name,
+                flags | OFlags::CLOEXEC,
+                Mode::from_raw_mode(mode),
+            );
+            let file = match made {
+                Err(Errno::EXIST) => continue,
+                made => File::from(made?),
+            };
+            let draft = Self {
+                folder,
+                place,
+                name,
+                file,
+                is_whole: false,
+            };
+            if let Access::Exactly(mode) = access {
+                draft.set_mode(mode)?;
+            }
+            return Ok(draft);
+        }
+    }
+
+    /// Gives the file these rights.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.file
+            .set_permissions(Permissions::from_mode(mode & 0o777))
+    }
+
+    pub(crate) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Has the file take its place.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        renameat(self.folder, &self.name, self.folder, self.place)?;
+        self.is_whole = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            let _ = unlinkat(self.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// A name for a file beside another one, new in this process and most likely anywhere.
+fn beside(place: &OsStr) -> OsString {
+    // What a name may have, less what is added.
+    const LONGEST: usize = 255 - 40;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.subsec_nanos());
+    let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let place = place.as_bytes();
+    let mut name = b".".to_vec();
+    name.extend_from_slice(&place[..place.len().min(LONGEST)]);
+    name.extend_from_slice(format!(".{process}-{now:08x}-{count}.tmp").as_bytes());
+    OsString::from_vec(name)
+}

@@ -1,0 +1,64 @@
+//! Work with another user's rights: root's `record` does in that user's folders only what the user could do.
+
+use std::io;
+
+use rustix::fs::Stat;
+use rustix::process::{Gid, Uid, getegid, geteuid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+/// A user, and the group in which they made a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+impl Owner {
+    /// Who a file belongs to.
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            user: stat.st_uid,
+            group: stat.st_gid,
+        }
+    }
+
+    /// Whether it is the user that this process is.
+    pub(crate) fn is_us(self) -> bool {
+        self.user == geteuid().as_raw()
+    }
+}
+
+/// Does `work` as `owner`: at once where that is us, else in a thread that gave up every other right. Only root can.
+pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+    if owner.is_us() {
+        return Ok(work());
+    }
+    if !geteuid().is_root() {
+        return Err(io::Error::other(format!(
+            "belongs to user {}, and only root can act for others",
+            owner.user
+        )));
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+            become_user(owner)?;
+            Ok(work())
+        })?;
+        let ended = thread.join();
+        ended.unwrap_or_else(|_| Err(io::Error::other("could not be done")))
+    })
+}
+
+/// Gives up this thread's rights but those of `owner`. The thread's real user stays, so that the other can't send it signals.
+fn become_user(owner: Owner) -> io::Result<()> {
+    let same = "the rights of its owner can't be taken";
+    let refused = |error: rustix::io::Errno| io::Error::other(format!("{same}: {error}"));
+    let (group, user) = (Gid::from_raw(owner.group), Uid::from_raw(owner.user));
+    set_thread_groups(&[]).map_err(refused)?;
+    set_thread_res_gid(None, group, None).map_err(refused)?;
+    set_thread_res_uid(None, user, None).map_err(refused)?;
+    match (geteuid(), getegid()) == (user, group) {
+        true => Ok(()),
+        false => Err(io::Error::other(same)),
+    }
+}

@@ -1,0 +1,152 @@
+//! Where a path that a user typed leads, by the rules of a shell's `>`: links of one's own are followed, those that others
+//! planted are refused, and what is no plain file is written to.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat,
+    readlinkat, statat,
+};
+use rustix::io::Errno;
+
+use super::walk::{is_own, open_folder_from};
+use super::{Place, Trust, is_planted};
+
+/// What is at the end of a path.
+pub(crate) enum Typed {
+    /// A place for a file, and the file that is there.
+    Place(Place, Option<Stat>),
+    /// A pipe, a device or an open file, which can't be replaced, only written to.
+    Open(File),
+}
+
+/// Links that a path may lead over, as the kernel has it.
+const MOST_LINKS: usize = 40;
+
+/// Follows a path to its place; with [`Trust::OwnLinks`] over nobody else's links at all.
+pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
+    let named = || format!("{}: cannot be written", path.display());
+    let is_folder = || format!("{}: is a folder; name a file in it", path.display());
+    let mut folder = openat(CWD, ".", FOLDER, Mode::empty()).with_context(named)?;
+    let mut left = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let Some(name) = left.file_name() else {
+            bail!(is_folder());
+        };
+        if let Some(parent) = left.parent().filter(|p| !p.as_os_str().is_empty()) {
+            let opened = match trust {
+                // The kernel knows the way over its own links, too.
+                Trust::Any => openat(&folder, parent, FOLDER, Mode::empty()).map_err(Into::into),
+                _ => open_folder_from(folder, parent, trust),
+            };
+            folder = match opened {
+                Ok(folder) => folder,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+                    "{}: there is no folder {}; make it first",
+                    named(),
+                    parent.display()
+                ),
+                Err(error) => return Err(error).with_context(named),
+            };
+        }
+        let place = Place::in_folder(folder, name);
+        let Some(found) = place.stat().with_context(named)? else {
+            return Ok(Typed::Place(place, None));
+        };
+        let around = fstat(&place.folder).with_context(named)?;
+        let kind = FileType::from_raw_mode(found.st_mode);
+        let is_ours = match (kind, trust) {
+            (FileType::Symlink, Trust::OwnLinks | Trust::Own) => {
+                is_own(&found).with_context(named)?
+            }
+            _ => !is_planted(&around, &found),
+        };
+        match kind {
+            FileType::RegularFile => return Ok(Typed::Place(place, Some(found))),
+            FileType::Directory => bail!(is_folder()),
+            FileType::Symlink if is_of_kernel(&place.folder) => {
+                let file = open_stream(&place).with_context(named)?;
+                return match file {
+                    Some(file) => Ok(Typed::Open(file)),
+                    None => bail!(is_folder()),
+                };
+            }
+            _ if !is_ours => {
+                let what = match kind {
+                    FileType::Symlink => "link",
+                    FileType::Fifo => "pipe",
+                    _ => "file",
+                };
+                bail!(
+                    "{}: leads to a {what} of another user's, who could have it written elsewhere; take it away, or name \
+                     another file",
+                    path.display()
+                );
+            }
+            FileType::Symlink => {
+                // Read by what was looked at: its name may lead elsewhere by now.
+                let link = openat(
+                    &place.folder,
+                    &place.name,
+                    OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )
+                .with_context(named)?;
+                if !is_same(&fstat(&link).with_context(named)?, &found) {
+                    bail!("{}: was changed meanwhile", path.display());
+                }
+                let target = readlinkat(&link, "", Vec::new()).with_context(named)?;
+                left = OsString::from_vec(target.into_bytes()).into();
+                folder = place.folder;
+            }
+            _ => {
+                let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+                let file = openat(&place.folder, &place.name, flags, Mode::empty());
+                let file = file.with_context(named)?;
+                if !is_same(&fstat(&file).with_context(named)?, &found) {
+                    bail!("{}: was changed meanwhile", path.display());
+                }
+                return Ok(Typed::Open(file.into()));
+            }
+        }
+    }
+    Err(Errno::LOOP).with_context(named)
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// Whether links there are the kernel's own, which lead to open files and not to names: `/dev/stdout`, `/dev/fd/63`.
+fn is_of_kernel(folder: &OwnedFd) -> bool {
+    fstatfs(folder).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
+}
+
+/// What an open file is reached by again; none where it is a folder. A standard stream goes on where it is, be it a socket or
+/// a file that others write to as well.
+fn open_stream(place: &Place) -> std::io::Result<Option<File>> {
+    let led = statat(&place.folder, &place.name, AtFlags::empty())?;
+    let (out, err) = (std::io::stdout(), std::io::stderr());
+    if fstat(&out).is_ok_and(|stat| is_same(&stat, &led)) {
+        return Ok(Some(rustix::io::dup(&out)?.into()));
+    }
+    if fstat(&err).is_ok_and(|stat| is_same(&stat, &led)) {
+        return Ok(Some(rustix::io::dup(&err)?.into()));
+    }
+    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match openat(&place.folder, &place.name, flags, Mode::empty()) {
+        Err(Errno::ISDIR) => return Ok(None),
+        file => File::from(file?),
+    };
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile {
+        file.set_len(0)?;
+    }
+    Ok(Some(file))
+}

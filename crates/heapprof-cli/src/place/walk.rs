@@ -1,0 +1,156 @@
+//! The way to a folder, one descriptor a step, so that each step can be looked at and none is taken twice.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, readlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Links that a path may lead over, as the kernel has it.
+const MOST_LINKS: usize = 40;
+
+/// What is asked of each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Nothing: the caller may do no more there than whoever owns the folders.
+    Any,
+    /// Links are this user's or root's.
+    OwnLinks,
+    /// Links and folders are this user's or root's, and nobody else can put anything into them under a name that is taken.
+    Own,
+}
+
+/// Whether a link may be followed: whoever made it is this user or root.
+pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
+    let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(Trusted::new(&fstat(root)?).with(link))
+}
+
+/// Who may be trusted with a step: this user, root, and who owns `/`, for everything is looked for below it.
+struct Trusted([u32; 3]);
+
+impl Trusted {
+    fn new(root: &Stat) -> Self {
+        Self([0, geteuid().as_raw(), root.st_uid])
+    }
+
+    fn with(&self, found: &Stat) -> bool {
+        self.0.contains(&found.st_uid)
+    }
+}
+
+/// Opens a folder as a place for files.
+pub(crate) fn open_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
+    walk(None, path, trust, false)
+}
+
+/// As [`open_folder`], from another folder on.
+pub(super) fn open_folder_from(start: OwnedFd, path: &Path, trust: Trust) -> io::Result<OwnedFd> {
+    walk(Some(start), path, trust, false)
+}
+
+/// As [`open_folder`]; folders that are missing are made, for this user to write and for all to read.
+pub(crate) fn make_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
+    walk(None, path, trust, true)
+}
+
+fn walk(start: Option<OwnedFd>, path: &Path, trust: Trust, make: bool) -> io::Result<OwnedFd> {
+    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = || open("/", step | OFlags::DIRECTORY, Mode::empty());
+    let trusted = Trusted::new(&fstat(root()?)?);
+    let mut folder = match start {
+        _ if path.is_absolute() => root()?,
+        Some(start) => start,
+        None => openat(CWD, ".", step | OFlags::DIRECTORY, Mode::empty())?,
+    };
+    look_at_folder(&folder, trust, &trusted)?;
+    let mut left: VecDeque<OsString> = steps(path).collect();
+    let mut links = 0;
+    while let Some(name) = left.pop_front() {
+        let next = match openat(&folder, &name, step, Mode::empty()) {
+            Err(Errno::NOENT) if make => {
+                match mkdirat(&folder, &name, Mode::from_raw_mode(0o755)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let made = openat(&folder, &name, step, Mode::empty())?;
+                be_readable(&folder, &name, &fstat(&made)?)?;
+                made
+            }
+            next => next?,
+        };
+        let found = fstat(&next)?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => {
+                folder = next;
+                look_at_folder(&folder, trust, &trusted)?;
+            }
+            FileType::Symlink => {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                if trust != Trust::Any && !trusted.with(&found) {
+                    return Err(io::Error::other(format!(
+                        "a folder on the way, {}, is a link of another user's",
+                        name.display()
+                    )));
+                }
+                let target = readlinkat(&next, "", Vec::new())?.into_bytes();
+                let target = OsString::from_vec(target);
+                let target = Path::new(&target);
+                if target.is_absolute() {
+                    folder = root()?;
+                }
+                let ahead: Vec<OsString> = steps(target).collect();
+                for name in ahead.into_iter().rev() {
+                    left.push_front(name);
+                }
+            }
+            _ => return Err(Errno::NOTDIR.into()),
+        }
+    }
+    Ok(folder)
+}
+
+/// The names of a path, one after the other.
+fn steps(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_os_string()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+/// Refuses a folder in which somebody else can change what lies there.
+fn look_at_folder(folder: &OwnedFd, trust: Trust, trusted: &Trusted) -> io::Result<()> {
+    if trust != Trust::Own {
+        return Ok(());
+    }
+    let found = fstat(folder)?;
+    let (is_sticky, is_open) = (found.st_mode & 0o1000 != 0, found.st_mode & 0o022 != 0);
+    // In a sticky folder each name stays its owner's, and the next step is looked at in its turn.
+    match trusted.with(&found) && (is_sticky || !is_open) {
+        true => Ok(()),
+        false => Err(io::Error::other("others can change what lies there")),
+    }
+}
+
+/// Gives a folder that was just made the rights that the umask took away.
+fn be_readable(folder: &OwnedFd, name: &OsStr, made: &Stat) -> io::Result<()> {
+    let is_ours = made.st_uid == geteuid().as_raw();
+    if !is_ours || made.st_mode & 0o755 == 0o755 {
+        return Ok(());
+    }
+    // Without a right to read it, it can't be opened to be changed; where it is no link, its name leads to it.
+    if FileType::from_raw_mode(made.st_mode) == FileType::Directory {
+        let mode = Mode::from_raw_mode(made.st_mode & 0o7777 | 0o755);
+        rustix::fs::chmodat(folder, name, mode, rustix::fs::AtFlags::empty())?;
+    }
+    Ok(())
+}
