@@ -76,8 +76,8 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"\x04\x08{",
-        "is an object of Ruby (Marshal), as stackprof writes it; make JSON of speedscope of it first: \
-         stackprof --speedscope FILE > out.json",
+        "is an object of Ruby (Marshal), as stackprof writes it; make folded stacks of it first: \
+         stackprof --stackcollapse FILE > out.txt",
     ),
     (
         0,
@@ -97,7 +97,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"bplist00",
-        "is a binary property list, such as a memgraph of macOS; malloc_history -callTree FILE reads that",
+        "is a binary property list, such as a memgraph of macOS; malloc_history FILE -callTree reads that",
     ),
     // Packed files.
     (0, b"\x1f\x8b", "is gzipped twice; unpack it once"),

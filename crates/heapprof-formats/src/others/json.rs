@@ -58,7 +58,7 @@ const KINDS: &[(&[&str], &str, Then)] = &[
     (
         &["version", "mode", "interval", "gc_samples"],
         "a profile of stackprof",
-        Else("make JSON of speedscope of the dump: stackprof --speedscope DUMP > out.json"),
+        Else("make folded stacks of its dump: stackprof --stackcollapse DUMP > out.txt"),
     ),
     (
         &["total_num_allocations", "total_bytes_allocated"],
