@@ -274,7 +274,7 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
     let listed = run(folder, &["ls"]).out;
     assert!(listed.contains("20B  2 of 2\n"), "{listed}");
     let series = "SELECT profile, snapshot, snapshots, (time_nanos - start_nanos) / 1000000000 AS after FROM snapshot \
-                  ORDER BY pid, snapshot";
+                  WHERE profile <> 'sum' ORDER BY pid, snapshot";
     let rows = |a, b, child| {
         format!("profile,snapshot,snapshots,after\n{a},1,2,10\n{b},2,2,20\n{child},1,1,20\n")
     };
@@ -299,6 +299,13 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         "{}",
         asked.err
     );
+    // As docs/database.md asks for the growth of one process.
+    let growth = "SELECT sum(CASE WHEN m.snapshot = 1 THEN s.value ELSE 0 END) AS first, \
+                  sum(CASE WHEN m.snapshot = m.snapshots THEN s.value ELSE 0 END) AS last \
+                  FROM snapshot m JOIN sample s ON s.profile = m.id JOIN sample_type t ON t.id = s.type \
+                  WHERE t.type = 'inuse_space' AND m.pid = '7' AND m.profile <> 'sum' GROUP BY s.stack";
+    let grown = run(folder, &["sql", "-f", "csv", growth]);
+    assert_eq!(grown.out, "first,last\n10,20\n", "{}", grown.err);
     // The views of a database are there without one.
     for view in ["profile_report", "function_report"] {
         let sql = format!(

@@ -154,30 +154,6 @@ pub fn documented() -> impl Iterator<Item = Documented> {
     tables.chain(VIEWS)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is said of the views is what they have.
-    #[test]
-    fn views_are_documented() {
-        let views = crate::store::views().unwrap();
-        assert_eq!(views.len(), VIEWS.len());
-        for (name, _, columns) in VIEWS {
-            let view = views
-                .iter()
-                .find(|sql| sql.starts_with(&format!("CREATE VIEW {name} ")));
-            let view = view.unwrap_or_else(|| panic!("{name}"));
-            for (column, _) in columns {
-                let column = column.split(' ').next().unwrap();
-                let written = view.contains(&format!(" AS {column}"))
-                    || view.contains(&format!(" {column},"));
-                assert!(written, "{name}: {column}");
-            }
-        }
-    }
-}
-
 /// The one row with this number, counted from 1.
 fn one(number: i64, rows: usize) -> Range<usize> {
     match usize::try_from(number) {

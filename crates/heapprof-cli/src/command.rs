@@ -190,7 +190,8 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
         && Path::new(text).is_file()
         && !name::path(first).exists()
     {
-        bail!("{text}: is a file; REGEX stands before the profile: {first} {text}");
+        let [regex, file] = [first, text].map(|word| name::quoted(name::path(word).as_os_str()));
+        bail!("{text}: is a file; REGEX stands before the profile: {regex} {file}");
     }
     Regex::new(text)
         .map_err(|error| anyhow::anyhow!("{text:?}: {}", heapprof_analysis::regex_error(&error)))

@@ -11,6 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use heapprof_report::printable;
 
 const FIRST: u32 = 0x10_ff00;
 
@@ -64,9 +65,68 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A file's name as a shell reads it: in a command that somebody is to copy.
+pub(crate) fn quoted(name: &OsStr) -> String {
+    let bytes = name.as_bytes();
+    if bytes.starts_with(b"-") {
+        return quoted(&OsString::from_vec([b"./", bytes].concat()));
+    }
+    let text = name.to_str().filter(|text| printable(text) == *text);
+    let Some(text) = text else {
+        // What is no text, or must not be printed, stands there as bytes.
+        let mut shell = "$'".to_string();
+        for chunk in bytes.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '\'' | '\\' => shell.extend(['\\', c]),
+                    c if printable(c.encode_utf8(&mut [0; 4])) == c.to_string() => shell.push(c),
+                    c => shell.extend(c.encode_utf8(&mut [0; 4]).bytes().map(hex)),
+                }
+            }
+            shell.extend(chunk.invalid().iter().copied().map(hex));
+        }
+        return shell + "'";
+    };
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_string(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+fn hex(byte: u8) -> String {
+    format!("\\x{byte:02x}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_the_name_back() {
+        let table: &[(&[u8], &str)] = &[
+            (b"a.pb.gz", "a.pb.gz"),
+            ("/tmp/é.gz".as_bytes(), "/tmp/é.gz"),
+            (b"-x", "./-x"),
+            (b"", "''"),
+            (b"two words", "'two words'"),
+            (b"it's", r"'it'\''s'"),
+            (b"caf\xe9's \\", r"$'caf\xe9\'s \\'"),
+            (b"a\x1b[1m\n", r"$'a\x1b[1m\x0a'"),
+            ("\u{202e}x".as_bytes(), r"$'\xe2\x80\xaex'"),
+        ];
+        for (name, shell) in table {
+            let name = OsStr::from_bytes(name);
+            assert_eq!(quoted(name), *shell);
+            let echo = format!("printf %s {shell}");
+            let bash = std::process::Command::new("bash")
+                .args(["-c", &echo])
+                .output();
+            if let (Ok(bash), false) = (bash, name.as_bytes().starts_with(b"-")) {
+                assert_eq!(OsStr::from_bytes(&bash.stdout), name);
+            }
+        }
+    }
 
     #[test]
     fn any_name_comes_back() {

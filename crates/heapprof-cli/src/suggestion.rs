@@ -1,10 +1,12 @@
 //! What somebody meant who typed a command that is not there: another tool's word, or a slip.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use clap::CommandFactory;
 
 use crate::args::Cli;
+use crate::name;
 
 /// What pprof, heaptrack, massif, perf and others call it, and what it is here.
 const WORDS: &[(&str, &str)] = &[
@@ -58,7 +60,8 @@ pub(crate) fn meant(typed: &str) -> Option<String> {
         return Some(format!("here that is heapprof {ours}"));
     }
     if Path::new(typed).is_file() {
-        return Some(format!("it is a file: heapprof top {typed} reads it"));
+        let file = name::quoted(OsStr::new(typed));
+        return Some(format!("it is a file: heapprof top {file} reads it"));
     }
     let cli = Cli::command();
     let commands = cli.get_subcommands().map(|command| command.get_name());

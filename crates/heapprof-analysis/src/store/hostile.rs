@@ -10,7 +10,6 @@ use rusqlite::Connection;
 use super::Store;
 use crate::error::Error;
 use crate::query::Query;
-use crate::statement;
 use crate::top::top;
 
 /// Rows without end.
@@ -42,7 +41,9 @@ fn all_uses(path: &Path) -> Result<(), Error> {
     store.restore("p")?;
     top(&store.session(), 1, &Query::default(), false)?;
     let session = Store::open(path)?.session_for_statements()?;
-    statement::run(&session, "SELECT * FROM function_report LIMIT 5")?;
+    session.rows("SELECT flat FROM function_report", [], |row| {
+        row.get::<_, i64>(0)
+    })?;
     Store::open_to_write(path)?.load("q", &profile(3), &mut |_, _| {})?;
     let mut store = Store::open_to_write(path)?;
     store.remove(&["q".to_string()])?;

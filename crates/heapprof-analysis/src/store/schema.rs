@@ -170,3 +170,32 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relation::documented;
+
+    /// What is said of the views is what they have.
+    #[test]
+    fn views_are_documented() {
+        let views = views().unwrap();
+        let said = documented().filter(|(_, about, _)| about.starts_with("View: "));
+        assert_eq!(said.count(), views.len());
+        for (name, about, columns) in documented() {
+            if !about.starts_with("View: ") {
+                continue;
+            }
+            let view = views
+                .iter()
+                .find(|sql| sql.starts_with(&format!("CREATE VIEW {name} ")));
+            let view = view.unwrap_or_else(|| panic!("{name}"));
+            for (column, _) in columns {
+                let column = column.split(' ').next().unwrap();
+                let written = view.contains(&format!(" AS {column}"))
+                    || view.contains(&format!(" {column},"));
+                assert!(written, "{name}: {column}");
+            }
+        }
+    }
+}
