@@ -2,6 +2,7 @@
 
 use heapprof_profile::{Profile, ReadOptions, Warning, decode, decode_with, encode_plain};
 
+use crate::harness::{run, sample_profiles};
 use crate::wire::{Parts, gzip, len, num, packed, varint};
 
 fn read(bytes: &[u8]) -> Profile {
@@ -219,6 +220,35 @@ fn unknown_fields_are_skipped() {
         ..Parts::default()
     };
     assert_eq!(read(&parts.bytes()), read(&p.bytes()));
+}
+
+/// What pprof does not know is not in what stands in for it, be it right or wrong; and is in what else writes a profile.
+#[test]
+fn what_samples_say_besides_is_dropped_where_pprof_drops_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pb.gz");
+    let at = out.to_str().unwrap();
+    let spread = |file: &str, args: &[&str]| {
+        let run = run(&sample_profiles(), &[args, &[file]].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        let profile = decode(std::fs::File::open(&out).unwrap()).unwrap();
+        std::fs::remove_file(&out).unwrap();
+        profile.samples.has_spread()
+    };
+    let output = format!("-output={at}");
+    for file in [
+        "valid/made.sampled.pb.gz",
+        "malformed/spread-negative.pb.gz",
+    ] {
+        let args = ["pprof", "-symbolize=none", "-proto", &output];
+        assert!(!spread(file, &args), "{file}");
+    }
+    for args in [
+        &["merge", "-o", at][..],
+        &["convert", "--to", "pprof", "-o", at],
+    ] {
+        assert!(spread("valid/made.sampled.pb.gz", args), "{args:?}");
+    }
 }
 
 #[test]

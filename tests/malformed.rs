@@ -55,6 +55,14 @@ fn cases() -> Vec<Case> {
             .collect(),
         ..Parts::default()
     };
+    let spread = |sampled: Vec<u8>, variance: Vec<u8>| {
+        sample([packed(1, &[1]), packed(2, &[3, 96]), sampled, variance].concat())
+    };
+    let variances = |v: &[f64]| {
+        let bytes: Vec<u8> = v.iter().flat_map(|v| v.to_le_bytes()).collect();
+        len(1002, bytes)
+    };
+    let odd = |variance: f64| spread(packed(1001, &[1, 1]), variances(&[1.0, variance]));
     vec![
         case("empty.pb.gz", "", "is empty"),
         case("empty-inside-gzip.pb.gz", gzip(b""), "is empty"),
@@ -162,6 +170,42 @@ fn cases() -> Vec<Case> {
                     .extend(len(2, [packed(1, &[1]), packed(2, &[3])].concat()))
             }),
             "the samples before it have 2",
+        ),
+        case(
+            "spread-too-short.pb.gz",
+            spread(packed(1001, &[1]), variances(&[1.0])),
+            "has 1 counts of samples and 1 variances for 2 values",
+        ),
+        case(
+            "spread-half.pb.gz",
+            spread(packed(1001, &[1, 1]), Vec::new()),
+            "has 2 counts of samples and 0 variances for 2 values",
+        ),
+        case(
+            "spread-uneven.pb.gz",
+            spread(packed(1001, &[1, 1]), len(1002, [0; 12])),
+            "malformed sample #1",
+        ),
+        case(
+            "spread-of-other-type.pb.gz",
+            spread(packed(1001, &[1, 1]), num(1002, 1)),
+            "field 1002 is encoded as a number, expected 64-bit words",
+        ),
+        case("spread-negative.pb.gz", odd(-1.0), "has the variance -1"),
+        case(
+            "spread-infinite.pb.gz",
+            odd(f64::INFINITY),
+            "has the variance inf",
+        ),
+        case(
+            "spread-not-a-number.pb.gz",
+            odd(f64::NAN),
+            "has the variance NaN",
+        ),
+        case(
+            "spread-beyond-64-bits.pb.gz",
+            spread(packed(1001, &[1, -1]), variances(&[1.0, 1.0])),
+            "has a value of 18446744073709551615 samples",
         ),
         case(
             "location-missing.pb.gz",

@@ -172,6 +172,69 @@ pub(crate) fn leaks() -> Profile {
     b.finish()
 }
 
+/// What our own collector writes when it samples: how many blocks it took for each value, and variances.
+pub(crate) fn sampled() -> Profile {
+    let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
+    let mut b = ProfileBuilder::new(&[
+        alloc_objects,
+        alloc_space,
+        inuse_objects,
+        inuse_space,
+        ("peak_objects", "count"),
+        ("peak_space", "bytes"),
+    ]);
+    // A few large blocks; many small ones, all freed; two sizes; one small block.
+    let rows: [(&str, [i64; 6], [u64; 2], [f64; 4]); 4] = [
+        (
+            "main@main.c:40;load@load.c:22;read_all@load.c:9",
+            [5, 4_850_785, 3, 3_638_089, 5, 4_850_785],
+            [4, 3],
+            [0.7, 796_112e6, 0.5, 597_084e6],
+        ),
+        (
+            "main@main.c:41;serve@server.c:80;parse@parse.c:30",
+            [13_044, 2_608_898, 0, 0, 5218, 1_043_559],
+            [5, 0],
+            [34_018_700.5, 1_360_750e6, 0.0, 0.0],
+        ),
+        (
+            "main@main.c:41;serve@server.c:80;insert@cache.c:61",
+            [14_079, 21_021_541, 11_520, 17_869_654, 11_520, 17_869_654],
+            [40, 34],
+            [10_936_196.4, 10_980_300e6, 8_781_709.0, 9_333_760e6],
+        ),
+        (
+            "main@main.c:41;serve@server.c:80;log@log.c:5",
+            [8066, 516_254, 8066, 516_254, 8066, 516_254],
+            [1, 1],
+            [65_059_859.5, 266_485e6, 65_059_859.5, 266_485e6],
+        ),
+    ];
+    for (i, (stack, values, [all, live], [a, b2, c, d])) in rows.into_iter().enumerate() {
+        b.folded(stack, &values);
+        let variance = [a, b2, c, d, 0.0, 0.0];
+        b.profile
+            .samples
+            .set_spread(i, &[all, all, live, live, 0, 0], &variance);
+    }
+    b.profile.default_sample_type = b.text("inuse_space");
+    b.profile.time_nanos = 1_760_000_000_000_000_000;
+    b.profile.duration_nanos = 12_000_000_000;
+    b.profile.period_type = Some(b.value_type("space", "bytes"));
+    b.profile.period = 524_288;
+    for comment in [
+        "collector: heapprof 0.1.0",
+        "program: server",
+        "pid: 4711",
+        "mode: sampled, one in 524288 bytes; values are estimates",
+        "dump: exit",
+    ] {
+        let comment = b.text(comment);
+        b.profile.comment.push(comment);
+    }
+    b.finish()
+}
+
 /// A header with everything in it, a default type that is not the last, and types in odd units.
 pub(crate) fn header() -> Profile {
     let mut b = ProfileBuilder::new(&[
@@ -248,6 +311,7 @@ pub(crate) fn made() -> Vec<(&'static str, Vec<u8>)> {
         ("made.empty-stacks.pb.gz", gz(empty_stacks())),
         ("made.drop-frames.pb.gz", gz(drop_frames())),
         ("made.leaks.pb.gz", gz(leaks())),
+        ("made.sampled.pb.gz", gz(sampled())),
         ("made.header.pb.gz", gz(header())),
         ("made.odd-names.pb.gz", gz(odd_names())),
         ("made.plain.pb", small.clone()),
