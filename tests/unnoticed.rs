@@ -305,6 +305,63 @@ int main(void) {
     assert!(found.err.contains(said), "{}", found.err);
 }
 
+/// Whoever reads a little now and then holds it no longer: what a dump waits is counted together.
+#[test]
+fn a_dump_into_a_pipe_that_is_read_slowly() {
+    if !have(&["gcc", "mkfifo"]) {
+        return;
+    }
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static void *volatile kept;
+static void left(int depth), right(int depth);
+__attribute__((noinline)) static void both(int depth) {
+    if (depth) { left(depth - 1); right(depth - 1); }
+    else kept = malloc(8);
+    __asm__ volatile("");
+}
+__attribute__((noinline)) static void left(int depth) { both(depth); __asm__ volatile(""); }
+__attribute__((noinline)) static void right(int depth) { both(depth); __asm__ volatile(""); }
+int main(void) {
+    int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_dump");
+    both(13);
+    int pipe = open("pipe", O_RDWR | O_NONBLOCK);
+    fcntl(pipe, F_SETPIPE_SZ, 4096);
+    pid_t reader = fork();
+    if (reader == 0) {
+        char some[1024];
+        for (;;) { usleep(300000); if (read(pipe, some, sizeof some) < 0 && errno != EAGAIN) _exit(1); }
+    }
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    int timed_out = dump("pipe") == ETIMEDOUT;
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    kill(reader, SIGKILL);
+    printf("%d %d\n", timed_out, to.tv_sec - from.tv_sec < 40);
+    return 3;
+}
+"#;
+    let built = build(source, "gcc -O1");
+    built.run("mkfifo pipe");
+    let words = "record --exact --no-symbolize --follow-children no -o out.pb.gz ./program";
+    let words: Vec<&str> = words.split(' ').collect();
+    let found = run(built.folder.path(), &words);
+    assert_eq!(
+        (found.out.as_str(), found.code),
+        ("1 1\n", 3),
+        "{}",
+        found.err
+    );
+}
+
 /// Devices and pipes are written to; what a dump's name leads to is not replaced.
 #[test]
 fn a_dump_into_a_pipe() {

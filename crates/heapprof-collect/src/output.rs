@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use crate::options::{Format, Options, Output};
 use crate::program;
 use crate::reason::Reason;
-use crate::sys::{self, File};
+use crate::sys::{self, File, Patience};
 pub(crate) use place::Identity;
 use place::Place;
 
@@ -260,15 +260,17 @@ impl Output {
 }
 
 /// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors try, when they are dropped.
+/// A reader that takes a little now and then holds the program no longer than one that takes nothing.
 struct Target {
     file: File,
+    patience: Patience,
     failed: Option<i32>,
 }
 
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.failed.is_none() {
-            self.failed = self.file.write_all(bytes).err();
+            self.failed = self.file.write_patiently(bytes, &mut self.patience).err();
         }
         let failed = self.failed.map(std::io::Error::from_raw_os_error);
         failed.map_or(Ok(bytes.len()), Err)
@@ -284,7 +286,11 @@ fn fill_up(
     file: File,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), i32> {
-    let target = Target { file, failed: None };
+    let target = Target {
+        file,
+        patience: Patience::new(),
+        failed: None,
+    };
     let mut file = BufWriter::with_capacity(64 << 10, target);
     let filled = fill(&mut file).and_then(|()| file.flush());
     // What is left in a failed writer's buffer must not be tried again.

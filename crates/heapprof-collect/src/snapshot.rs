@@ -32,15 +32,19 @@ const TYPES: [(&str, &str); 8] = [
     ("temporary_space", "bytes"),
 ];
 
+/// When the recording began, and what the clock that nobody sets showed then.
 static STARTED: AtomicI64 = AtomicI64::new(0);
-
-fn now() -> i64 {
-    sys::nanoseconds(libc::CLOCK_REALTIME)
-}
+static SINCE: AtomicI64 = AtomicI64::new(0);
 
 /// Remembers when the recording began.
 pub(crate) fn begin() {
-    STARTED.store(now(), Ordering::Relaxed);
+    STARTED.store(sys::nanoseconds(libc::CLOCK_REALTIME), Ordering::Relaxed);
+    SINCE.store(sys::nanoseconds(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
+}
+
+/// How long the recording has taken, in nanoseconds.
+fn duration() -> i64 {
+    sys::nanoseconds(libc::CLOCK_MONOTONIC) - SINCE.load(Ordering::Relaxed)
 }
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
@@ -189,8 +193,8 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
         .collect();
     let mut locations = ByAddress::default();
     let mut cut = None;
-    let (sums, taken) = (sums(), now());
-    describe(&mut builder, reason, taken, &sums);
+    let (sums, duration) = (sums(), duration());
+    describe(&mut builder, reason, duration, &sums);
     let mut left = sums.iter().enumerate();
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let mut totals = Totals::default();
@@ -285,8 +289,8 @@ fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     then.or_else(|| known.iter().rposition(holds))
 }
 
-/// Says what the values are and when they were taken.
-fn describe(builder: &mut ProfileBuilder, reason: Reason, taken: i64, sums: &[Sums]) {
+/// Says what the values are, and that they were taken when the recording had taken so long.
+fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &[Sums]) {
     let exact = mode::is_exact();
     let mut comments = vec![
         format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
@@ -358,6 +362,7 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, taken: i64, sums: &[Su
     profile.period_type = Some(space);
     profile.period = mode::period() as i64;
     (profile.default_sample_type, profile.drop_frames) = (default, drop_frames);
-    profile.time_nanos = taken;
-    profile.duration_nanos = (taken - started).max(1);
+    profile.duration_nanos = duration.max(1);
+    // Whatever became of the clock meanwhile: all dumps of a recording have one beginning.
+    profile.time_nanos = started + profile.duration_nanos;
 }

@@ -10,8 +10,8 @@ use std::arch::asm;
 
 pub use file::{File, error_text, read_file, write_to};
 pub(crate) use file::{
-    is_same_file, leave_files, make_folder_in, read_link, rename_in, stat_in, take_back, unlink_in,
-    working_folder,
+    Patience, is_same_file, leave_files, make_folder_in, read_link, rename_in, stat_in, take_back,
+    unlink_in, working_folder,
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};

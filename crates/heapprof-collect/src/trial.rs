@@ -76,7 +76,7 @@ fn try_all() {
     let to_write = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
     if let Ok(file) = File::open(c"/dev/null", to_write, 0o666) {
         let _ = file.write_all(b"x");
-        file.has_room();
+        file.has_room(&mut sys::Patience::new());
         file.stat();
     }
     sys::read_link(none, &mut buffer);

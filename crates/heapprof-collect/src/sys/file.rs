@@ -7,6 +7,18 @@ use super::call;
 /// An open file that closes itself.
 pub struct File(i32);
 
+/// How long a pipe's reader is waited for in all, however often it takes a little.
+pub(crate) struct Patience(libc::timespec);
+
+impl Patience {
+    pub(crate) const fn new() -> Self {
+        Self(libc::timespec {
+            tv_sec: 10,
+            tv_nsec: 0,
+        })
+    }
+}
+
 impl File {
     /// Opens `path`; the error is an errno.
     pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
@@ -76,19 +88,15 @@ impl File {
         };
     }
 
-    /// Waits for room in a pipe, whose reader may have gone to sleep; false after a long time without.
-    pub(crate) fn has_room(&self) -> bool {
-        const SECONDS: i64 = 10;
+    /// Waits for room in a pipe, whose reader may have gone to sleep; false once there is no patience left.
+    pub(crate) fn has_room(&self, patience: &mut Patience) -> bool {
         let mut poll = libc::pollfd {
             fd: self.0,
             events: libc::POLLOUT,
             revents: 0,
         };
-        let mut left = libc::timespec {
-            tv_sec: SECONDS,
-            tv_nsec: 0,
-        };
-        let args = [&raw mut poll as usize, 1, &raw mut left as usize, 0, 0, 0];
+        let left = &raw mut patience.0;
+        let args = [&raw mut poll as usize, 1, left as usize, 0, 0, 0];
         loop {
             // SAFETY: one structure of each kind; the kernel counts the time down.
             match unsafe { call(libc::SYS_ppoll, args) } {
@@ -120,7 +128,16 @@ impl File {
     }
 
     /// Writes all of `bytes`; the error is an errno. Into a pipe that was opened without waiting only as long as somebody reads.
-    pub fn write_all(&self, mut bytes: &[u8]) -> Result<(), i32> {
+    pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {
+        self.write_patiently(bytes, &mut Patience::new())
+    }
+
+    /// As [`write_all`](Self::write_all), with what is left of somebody's patience.
+    pub(crate) fn write_patiently(
+        &self,
+        mut bytes: &[u8],
+        patience: &mut Patience,
+    ) -> Result<(), i32> {
         while !bytes.is_empty() {
             // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
             let n = unsafe {
@@ -139,7 +156,7 @@ impl File {
                 n if n > 0 => bytes = &bytes[n as usize..],
                 n if n == -libc::EINTR as isize => {}
                 n if n == -libc::EAGAIN as isize => {
-                    if !self.has_room() {
+                    if !self.has_room(patience) {
                         return Err(libc::ETIMEDOUT);
                     }
                 }
@@ -302,7 +319,7 @@ pub fn error_text(errno: i32) -> &'static str {
         libc::ENOENT => "no such folder",
         libc::ENOTDIR => "not a folder",
         libc::EROFS => "read-only file system",
-        libc::ETIMEDOUT => "nobody reads from it",
+        libc::ETIMEDOUT => "nobody reads from it, or too slowly",
         _ => "cannot be written",
     }
 }
