@@ -42,6 +42,7 @@ impl<'s> Statement<'s> {
         if !session.is_stored() {
             // A database has its views; over a question's tables they are made, for this is the only place that reads them.
             for view in views()? {
+                let view = view.replacen("CREATE VIEW", "CREATE VIEW IF NOT EXISTS", 1);
                 session.connection.execute_batch(&view)?;
             }
         }
