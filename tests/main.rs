@@ -35,6 +35,8 @@ mod mutation;
 mod arithmetic;
 // Small cases of flat, cum, filters and granularities, as folded text.
 mod questions;
+// What reports take in memory.
+mod memory;
 // Frames without symbols in two runs.
 mod addresses;
 // The call graph: what calls weigh, what is trimmed.

@@ -26,7 +26,7 @@ pub(crate) struct CallTree {
     pub(crate) width: usize,
     pub(crate) own: Vec<i64>,
     pub(crate) total: Vec<i64>,
-    /// Like `total`, regardless of sign: what cutting goes by.
+    /// Like `total`, regardless of sign: what cutting goes by. Empty where no value is negative and both are the same.
     pub(crate) weight: Vec<i64>,
 }
 
@@ -107,6 +107,7 @@ pub(crate) fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Erro
         width,
         ..CallTree::default()
     };
+    let is_signed = stacks.value.iter().any(|&value| value < 0);
     let mut on_path = vec![0u32; shape.rank.len()];
     let mut path: Vec<u32> = Vec::new();
     let ended = builder.part_ended(0, stacks.len(), 0);
@@ -128,7 +129,9 @@ pub(crate) fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Erro
         path.push(task.entity);
         let sums = builder.task_sums.len() - 2 * width;
         tree.total.extend(&builder.task_sums[sums..sums + width]);
-        tree.weight.extend(&builder.task_sums[sums + width..]);
+        if is_signed {
+            tree.weight.extend(&builder.task_sums[sums + width..]);
+        }
         builder.task_sums.truncate(sums);
 
         let below = task.depth + 1;

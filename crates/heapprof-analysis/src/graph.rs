@@ -205,7 +205,7 @@ impl<'a> Graph<'a> {
         list.into_iter().map(|at| &self.edges.edge[at as usize])
     }
 
-    /// The edges to a shown node, the heaviest first.
+    /// The edges to a shown node, the heaviest first; with [`Calls::Outermost`] in no order.
     pub fn callers(&self, node: u32) -> impl Iterator<Item = &Edge> {
         let edges = self.callers.of(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])

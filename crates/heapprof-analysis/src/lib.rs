@@ -55,7 +55,7 @@ pub use crate::{
     list::{List, Listing, list},
     pattern::regex_error,
     peek::{Neighbours, Peek, PeekRow, peek},
-    place::{Place, PlaceId, Places},
+    place::{OTHER, Place, PlaceId, Places},
     query::{Filters, Granularity, Query, Sort},
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
@@ -67,5 +67,5 @@ pub use crate::{
     top::{Other, Top, TopRow, top},
     totals::Total,
     traces::{LabelValue, Trace, Traces, traces},
-    tree::{OTHER, Tree, TreeRow, tree},
+    tree::{Tree, TreeRow, tree},
 };

@@ -118,6 +118,22 @@ impl Peek<'_> {
         Ok(found)
     }
 
+    /// The neighbours' values in no order, for who only wants to know how large they are.
+    pub fn values<E: From<Error>>(
+        &self,
+        row: &PeekRow,
+        mut each: impl FnMut(i64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.session.each(
+            "SELECT n.value FROM neighbour n WHERE n.profile = 1 AND n.type = ?1 AND n.entity = ?2",
+            [self.r#type, row.entity],
+            |row| match row.get(0).map_err(Error::from)? {
+                0 => Ok(()),
+                value => each(value),
+            },
+        )
+    }
+
     /// What tells places apart; SQLite knows no unsigned numbers.
     fn texts(&self, place: PlaceId) -> (&str, Option<&str>, Option<i64>, Option<i64>) {
         let place = self.places.get(place);

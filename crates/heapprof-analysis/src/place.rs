@@ -5,7 +5,6 @@ use rusqlite::Row;
 use crate::error::Error;
 use crate::query::Granularity;
 use crate::session::Session;
-use crate::tree::OTHER;
 
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +57,9 @@ impl Place {
         })
     }
 }
+
+/// The row that stands for what was left out.
+pub const OTHER: &str = "(other)";
 
 /// A place by its number in the [`Places`] of a report: equal numbers are equal places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -37,9 +37,6 @@ pub struct Tree<'s> {
     pub places: Places,
 }
 
-/// The row that stands for nodes that were cut.
-pub const OTHER: &str = "(other)";
-
 /// The tree over all profiles of the session's question, which says how it is cut.
 pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> {
     let question = session.question.as_ref();

@@ -12,7 +12,7 @@ use crate::json;
 use crate::measure::push_percent;
 use crate::names::Names;
 use crate::style::{Format, Style};
-use crate::table::{Align, Cells, Table};
+use crate::table::{Align, Cells, Pass, Table};
 
 const ROOT: &str = "(root)";
 const ITSELF: &str = "(itself)";
@@ -47,7 +47,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
     out.write_all(with_head(&lines, "", style).as_bytes())?;
     let mut labels = Names::new(Place::label);
     let mut cells = Cells::default();
-    table.stream(style, out, |each| {
+    table.stream(style, out, |pass, each| {
         for row in &peek.rows {
             let name = row.place.label();
             let neighbour = |cells: &mut Cells, side: &str, label: &str, value: i64| {
@@ -61,7 +61,16 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 cells.make(|text| push_percent(value, row.cum, text));
                 cells.make(|text| text.extend(["  ", side, " ", label]));
             };
-            let Neighbours { callers, callees } = peek.neighbours(row)?;
+            let Neighbours { callers, callees } = match pass {
+                Pass::Rows => peek.neighbours(row)?,
+                Pass::Widths => {
+                    peek.values(row, |value| {
+                        neighbour(&mut cells, "", "", value);
+                        each(&cells)
+                    })?;
+                    Neighbours::default()
+                }
+            };
             for (place, value) in &callers {
                 let label = place.map_or(ROOT, |place| labels.of(&peek.places, place));
                 neighbour(&mut cells, "caller", label, *value);

@@ -30,7 +30,7 @@ pub fn result_table(
                 .iter()
                 .for_each(|name| table.column(name, Align::Left));
             let mut cells = Cells::default();
-            table.stream(style, out, |each| {
+            table.stream(style, out, |_, each| {
                 statement.each(|row| {
                     cells.clear();
                     row.iter().for_each(|cell| cells.make(|to| push(cell, to)));
@@ -55,7 +55,7 @@ pub fn result_table(
             for (name, number) in columns.iter().zip(numbers) {
                 table.column(name, if number { Align::Right } else { Align::Left });
             }
-            table.stream(style, out, |each| spool.each(columns.len(), each))
+            table.stream(style, out, |_, each| spool.each(columns.len(), each))
         }
     }
 }

@@ -87,31 +87,33 @@ impl Table {
     }
 
     /// Writes the table with other rows than its own, which need not be there all at once: `rows` gives them one by one, and is
-    /// asked twice where columns have widths.
+    /// asked twice where columns have widths. The first time the last column may stay empty, and the order is no matter.
     pub(crate) fn stream(
         &self,
         style: &Style,
         out: &mut dyn Write,
-        mut rows: impl FnMut(&mut dyn FnMut(&Cells) -> Result<(), Error>) -> Result<(), Error>,
+        mut rows: impl FnMut(Pass, &mut dyn FnMut(&Cells) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         match style.format {
             Format::Text => {
                 let mut widths = self.widths();
-                rows(&mut |row| {
+                rows(Pass::Widths, &mut |row| {
                     self.widen(&mut widths, row.iter());
                     Ok(())
                 })?;
                 let mut line = Line::default();
                 self.names(&widths, style.color, &mut line, out)?;
-                rows(&mut |row| Ok(line.write(row.iter(), &widths, &self.columns, "", out)?))
+                rows(Pass::Rows, &mut |row| {
+                    Ok(line.write(row.iter(), &widths, &self.columns, "", out)?)
+                })
             }
             Format::Markdown => {
                 self.markdown_names(out)?;
-                rows(&mut |row| Ok(markdown_row(row.iter(), out)?))
+                rows(Pass::Rows, &mut |row| Ok(markdown_row(row.iter(), out)?))
             }
             _ => {
                 let mut writer = self.csv_names(out)?;
-                rows(&mut |row| Ok(writer.write_record(row.iter())?))?;
+                rows(Pass::Rows, &mut |row| Ok(writer.write_record(row.iter())?))?;
                 Ok(writer.flush()?)
             }
         }
@@ -252,6 +254,15 @@ impl Table {
         writer.write_record(self.columns.iter().map(|(name, _)| name))?;
         Ok(writer)
     }
+}
+
+/// What rows are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// To find out how wide they are, but for the last column.
+    Widths,
+    /// To be written.
+    Rows,
 }
 
 /// The cells of a row, one text behind the other: a row that is written and forgotten costs no memory of its own.

@@ -13,7 +13,7 @@ use crate::json;
 use crate::measure::push_percent;
 use crate::names::Names;
 use crate::style::{Format, Style};
-use crate::table::{Align, Cells, Table};
+use crate::table::{Align, Cells, Pass, Table};
 
 /// How many steps a node is indented at most.
 const DEEPEST: usize = 100;
@@ -66,7 +66,7 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
     let folds = folds.finish();
     let mut labels = Names::new(Place::label);
     let mut cells = Cells::default();
-    table.stream(style, out, |each| {
+    table.stream(style, out, |pass, each| {
         let mut paths = Paths::new(&folds);
         tree.each(|row| {
             let Some(path) = paths.next(row) else {
@@ -79,6 +79,10 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
                 false => cells.make(|text| push_percent(row.total[0], tree.header.total, text)),
             }
             cells.make(|text| measure.push(row.own[0], text));
+            if pass == Pass::Widths {
+                cells.push("");
+                return each(&cells);
+            }
             cells.make(|text| {
                 // Deeper than any screen is wide, the depth is a number.
                 text.extend(std::iter::repeat_n(step, path.depth.min(DEEPEST)));

@@ -297,8 +297,8 @@ impl<'a, 'o> Draft<'a, 'o> {
             lists
         };
         let mut callers = match self.options.calls {
-            // A graph for callgrind, which has only callees.
-            Calls::Outermost => Adjacency::new(&[], nodes, |edge| edge.callee),
+            // A graph for callgrind, which needs no order of callers.
+            Calls::Outermost => Adjacency::new(&edges.edge, nodes, |edge| edge.callee),
             Calls::None | Calls::Each => sorted(&edges, CALLERS),
         };
         if self.options.picture.is_some() {

@@ -70,7 +70,12 @@ pub(super) static NODE: Relation = Relation {
             10 => node.outermost.into(),
             11 => tree.own[at].into(),
             12 => tree.total[at].into(),
-            13 => tree.weight[at].into(),
+            13 => tree
+                .weight
+                .get(at)
+                .copied()
+                .unwrap_or(tree.total[at])
+                .into(),
             _ => match q.blocks().nth(block) {
                 Some((p, _)) if column == 0 => (p + 1).into(),
                 Some((p, c)) => {
