@@ -41,7 +41,7 @@ pub(super) fn report(
     for failed in failed {
         messages::note(&failed.text());
     }
-    let (mut written, piped) = that_are_there(written);
+    let (mut written, piped, refused) = that_are_there(written);
     let left_own = written.iter().any(|one| one.process == ended.process);
     let Some(main) = main_of(&written, ended) else {
         match piped {
@@ -49,7 +49,7 @@ pub(super) fn report(
                 "{}: the profile was written into it; its addresses have no names",
                 piped.path.display()
             )),
-            None if failed.is_empty() => messages::note(&nothing(ended)),
+            None if failed.is_empty() && refused == 0 => messages::note(&nothing(ended)),
             None => {}
         }
         return;
@@ -83,8 +83,8 @@ pub(super) fn report(
     }
 }
 
-/// The profiles that are there; and one that went into a pipe, of which nothing is there any more.
-fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>) {
+/// The profiles that are there; one that went into a pipe, of which nothing is there any more; and how many are not to be touched.
+fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usize) {
     let entries: Vec<&Written> = written.iter().collect();
     let found = files::look(&entries);
     let (mut there, mut piped, mut refused) = (Vec::new(), None, Vec::new());
@@ -109,7 +109,7 @@ fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>) {
             path.display()
         ));
     }
-    (there, piped)
+    (there, piped, refused.len())
 }
 
 /// The profile that the recording was for: the program's own, or what there is.
