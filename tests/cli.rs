@@ -345,7 +345,12 @@ fn merge_and_convert_keep_everything() {
         let path = file.to_str().unwrap();
         ok(&["convert", "--to", "pprof", path, "-o", out]);
         let read = |p: &str| heapprof_profile::decode(std::fs::File::open(p).unwrap()).unwrap();
-        assert_eq!(read(out), read(path), "{path}");
+        let (mut written, own) = (read(out), read(path));
+        if !own.samples.has_spread() {
+            // How sure Go's values are is worked out, and stays.
+            written.samples.forget_spread();
+        }
+        assert_eq!(written, own, "{path}");
         let json: serde_json::Value =
             serde_json::from_str(&ok(&["convert", "--to", "json", path])).unwrap();
         assert_eq!(

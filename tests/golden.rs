@@ -18,6 +18,7 @@ fn reports_print_what_they_printed() {
         "made.odd-names.pb.gz",
         "made.header.pb.gz",
         "made.unsymbolized.pb.gz",
+        "made.sampled.pb.gz",
     ];
     let reports = [
         "top -n 10",

@@ -66,6 +66,8 @@ mod scopes;
 mod debug_files;
 // convert --to callgrind beside callgrind_annotate.
 mod callgrind;
+// How sure estimates are, in every report; gates that noise does not break.
+mod spread;
 // What reports print, on real profiles.
 mod golden;
 // The examples of the docs and of the README.

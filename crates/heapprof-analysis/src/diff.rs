@@ -1,10 +1,13 @@
 //! `diff`: what grew, what shrank, what is new and what is gone between two profiles.
 
+use rusqlite::Row;
+
 use crate::error::Error;
+use crate::estimate::{Confidence, Estimate, Side, Spread, difference};
 use crate::header::{Header, header};
 use crate::place::{self, Place};
 use crate::query::{Query, Sort};
-use crate::session::Session;
+use crate::session::{Session, read_spread};
 
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub enum Status {
     Shrunk,
     /// It is as large as before.
     Same,
+    /// It may have changed or not: samples of one and the same heap differ as much.
+    WithinNoise,
 }
 
 impl Status {
@@ -30,6 +35,7 @@ impl Status {
             Status::Grown => "grown",
             Status::Shrunk => "shrunk",
             Status::Same => "same",
+            Status::WithinNoise => "within noise",
         }
     }
 }
@@ -58,8 +64,42 @@ impl Change {
     }
 }
 
+/// What is known of a value before and after, and what one sample of each side stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sides {
+    pub(crate) spread: [Option<Spread>; 2],
+    pub(crate) step: [f64; 2],
+}
+
+impl Sides {
+    /// The two sides of a change.
+    pub(crate) fn of(&self, change: Change) -> [Side; 2] {
+        let values = [change.before as f64, change.after as f64];
+        [0, 1].map(|at| Side {
+            value: values[at],
+            spread: self.spread[at],
+            step: self.step[at],
+        })
+    }
+
+    /// How sure the delta of a change is; `None` where both sides are exact.
+    fn delta(&self, change: Change) -> Option<Estimate> {
+        if self.spread == [None, None] {
+            return None;
+        }
+        let [before, after] = self.of(change);
+        let (low, high) = difference(before, after, 1.0, Confidence::USUAL);
+        let samples = self.spread.iter().flatten().map(|spread| spread.samples);
+        Some(Estimate {
+            low: low.floor() as i64,
+            high: high.ceil() as i64,
+            samples: samples.sum(),
+        })
+    }
+}
+
 /// A row of `diff`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
     /// Which entity.
     pub place: Place,
@@ -71,6 +111,8 @@ pub struct DiffRow {
     pub was: bool,
     /// Whether it is there after at all.
     pub is: bool,
+    /// What is known of flat and cum, before and after.
+    pub(crate) spread: [Sides; 2],
 }
 
 impl DiffRow {
@@ -82,10 +124,24 @@ impl DiffRow {
         }
     }
 
+    /// What is known of what the report is ordered by.
+    pub(crate) fn sides(&self, sort: Sort) -> Sides {
+        self.spread[match sort {
+            Sort::Flat => 0,
+            Sort::Cum => 1,
+        }]
+    }
+
+    /// How sure the delta of what the report is ordered by is; `None` where both sides are exact.
+    pub fn estimate(&self, sort: Sort) -> Option<Estimate> {
+        self.sides(sort).delta(self.change(sort))
+    }
+
     /// What happened to it, seen by `sort`.
     pub fn status(&self, sort: Sort) -> Status {
         match self.change(sort).delta() {
             0 => Status::Same,
+            _ if self.estimate(sort).is_some_and(|e| e.holds_0()) => Status::WithinNoise,
             _ if !self.was => Status::New,
             _ if !self.is => Status::Gone,
             1.. => Status::Grown,
@@ -111,6 +167,9 @@ pub struct Diff {
     pub rows: Vec<DiffRow>,
     /// Signed sums of every sample type that both sides have, by type.
     pub types: Vec<(crate::SampleType, Change)>,
+    /// What is known of `total`, and of each of `types`.
+    pub(crate) total_sides: Sides,
+    pub(crate) type_sides: Vec<Sides>,
 }
 
 impl Diff {
@@ -137,7 +196,9 @@ pub fn diff(
             a.r#type, a.unit, b.r#type, b.unit
         )));
     }
+    let (types, type_sides) = types(session, before, after)?.into_iter().unzip();
     let mut diff = Diff {
+        total_sides: sides(&head_before, &head_after),
         total: Change {
             before: head_before.net,
             after: head_after.net,
@@ -145,7 +206,8 @@ pub fn diff(
         before: head_before,
         after: head_after,
         sort: query.sort,
-        types: types(session, before, after)?,
+        types,
+        type_sides,
         ..Diff::default()
     };
     let place = match session.question {
@@ -156,13 +218,32 @@ pub fn diff(
         place::columns(query.granularity, "u"),
         place::order(query.granularity, "u"),
     );
+    let is_estimate = diff.total_sides.spread.map(|spread| spread.is_some());
+    // Profiles whose values are exact are asked as if there were no others.
+    let (sums, of_before, of_after) = match is_estimate.contains(&true) {
+        true => spread_sql(session),
+        false => Default::default(),
+    };
+    let step = diff.total_sides.step;
+    let known = |row: &Row<'_>, at| {
+        if sums.is_empty() {
+            return Ok(Sides::default());
+        }
+        let side = |at, is_estimate| match is_estimate {
+            // Where it is an estimate, what was not sampled may be there.
+            true => read_spread(row, at).map(|spread| Some(spread.unwrap_or_default())),
+            false => Ok(None),
+        };
+        let spread = [side(at, is_estimate[0])?, side(at + 2, is_estimate[1])?];
+        Ok::<_, rusqlite::Error>(Sides { spread, step })
+    };
     diff.rows = session.rows(
         &format!(
-            "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now) FROM \
-             (SELECT {place}, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 AS now \
-              FROM function_total WHERE profile = ?1 AND type = ?2 UNION ALL \
-              SELECT {place}, 0, flat, 0, cum, 0, 1 \
-              FROM function_total WHERE profile = ?3 AND type = ?4) u \
+            "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now){sums} FROM \
+             (SELECT {place}, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 AS now{of_before} \
+              FROM function_total t WHERE profile = ?1 AND type = ?2 UNION ALL \
+              SELECT {place}, 0, flat, 0, cum, 0, 1{of_after} \
+              FROM function_total t WHERE profile = ?3 AND type = ?4) u \
              JOIN function f ON f.id = u.function GROUP BY {order}"
         ),
         [before, type_before, after, type_after],
@@ -179,6 +260,7 @@ pub fn diff(
                 cum: change(6)?,
                 was: row.get::<_, i64>(8)? > 0,
                 is: row.get::<_, i64>(9)? > 0,
+                spread: [known(row, 10)?, known(row, 14)?],
             })
         },
     )?;
@@ -191,19 +273,65 @@ pub fn diff(
     Ok(diff)
 }
 
+/// What is known of the totals of both sides, and what one sample stands for on each.
+fn sides(before: &Header, after: &Header) -> Sides {
+    let step = |header: &Header| {
+        let of_samples = header.spread.map_or(0.0, |spread| spread.step(header.net));
+        match header.sample_type.unit.as_str() {
+            "bytes" => header
+                .sampled
+                .map_or(of_samples, |p| of_samples.max(p as f64)),
+            _ => of_samples,
+        }
+    };
+    Sides {
+        spread: [before.spread, after.spread],
+        step: shared_steps([step(before), step(after)]),
+    }
+}
+
+/// What one sample of each side stands for: a side without one is measured by the other.
+fn shared_steps(step: [f64; 2]) -> [f64; 2] {
+    [0, 1].map(|at| match step[at] {
+        0.0 => step[1 - at],
+        step => step,
+    })
+}
+
+/// The columns of what is known of rows: their sums, and those of each side.
+fn spread_sql(session: &Session) -> (String, String, String) {
+    // Samples and variance of flat before, flat after, cum before, cum after.
+    let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];
+    let (flat, cum) = (
+        session.spread_columns("t", ""),
+        session.spread_columns("t", "cum_"),
+    );
+    let nothing = "NULL, NULL";
+    let sums = names.map(|name| format!(", sum({name})")).concat();
+    let of_before = [&flat, nothing, &cum, nothing].join(", ");
+    let of_before = of_before.split(", ").zip(names);
+    let of_before = of_before.map(|(column, name)| format!(", {column} AS {name}"));
+    let of_after = format!(", {}", [nothing, &flat, nothing, &cum].join(", "));
+    (sums, of_before.collect(), of_after)
+}
+
 /// Sums of the sample types that both profiles have.
 fn types(
     session: &Session,
     before: i64,
     after: i64,
-) -> Result<Vec<(crate::SampleType, Change)>, Error> {
-    let net = match session.question {
-        Some(_) => "kept_net",
-        None => "net",
+) -> Result<Vec<((crate::SampleType, Change), Sides)>, Error> {
+    let (net, prefix) = match session.question {
+        Some(_) => ("kept_net", "kept_"),
+        None => ("net", ""),
     };
+    let (of_before, of_after) = (
+        session.spread_columns("b", prefix),
+        session.spread_columns("a", prefix),
+    );
     session.rows(
         &format!(
-            "SELECT s.type, s.unit, b.{net}, a.{net} FROM profile_total b \
+            "SELECT s.type, s.unit, b.{net}, a.{net}, {of_before}, {of_after} FROM profile_total b \
              JOIN profile_total a ON a.type = b.type AND a.profile = ?2 \
              JOIN sample_type s ON s.id = b.type WHERE b.profile = ?1 ORDER BY b.position"
         ),
@@ -217,16 +345,25 @@ fn types(
                 before: row.get(2)?,
                 after: row.get(3)?,
             };
-            Ok((sample_type, change))
+            let spread = [read_spread(row, 4)?, read_spread(row, 6)?];
+            let step = |at: usize, value| spread[at].map_or(0.0, |s: Spread| s.step(value));
+            let step = shared_steps([step(0, change.before), step(1, change.after)]);
+            Ok(((sample_type, change), Sides { spread, step }))
         },
     )
 }
 
 impl Diff {
+    /// How sure the delta of the total is; `None` where both sides are exact.
+    pub fn total_estimate(&self) -> Option<Estimate> {
+        self.total_sides.delta(self.total)
+    }
+
     /// What happened to the total.
     pub fn total_status(&self) -> Status {
         match self.total.delta() {
             0 => Status::Same,
+            _ if self.total_estimate().is_some_and(|e| e.holds_0()) => Status::WithinNoise,
             1.. => Status::Grown,
             _ => Status::Shrunk,
         }
@@ -266,7 +403,13 @@ impl Diff {
             sum_scaled = next;
             row.cum.after = narrow(scaled(i128::from(row.cum.after))?)?;
         }
-        self.normalized = Some(base as f64 / total as f64);
+        let ratio = base as f64 / total as f64;
+        self.normalized = Some(ratio);
+        let rows = self.rows.iter_mut().flat_map(|row| &mut row.spread);
+        for sides in rows.chain([&mut self.total_sides]) {
+            sides.spread[1] = sides.spread[1].map(|spread| spread.times(ratio));
+            sides.step[1] *= ratio.abs();
+        }
         self.total.after = narrow(scaled(i128::from(self.total.after))?)?;
         Ok(())
     }

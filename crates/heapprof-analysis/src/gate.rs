@@ -2,15 +2,21 @@
 //!
 //! `TYPE > +10%` and `TYPE > +5MiB` speak of a total's growth, `TYPE > 1GiB` of the total after;
 //! `flat(REGEX)` and `cum(REGEX)` of each function that matches; `new > 1MiB` of functions that were
-//! not there. `>=` may stand for `>`. Of one profile (`leaks`) only rules on values can be judged.
+//! not there. `>=` may stand for `>`. Of one profile (`leaks`, `top`, `info`) only rules on values can be judged.
+//!
+//! What is an estimate breaks a rule only when it does so beyond its own spread; a rule that speaks of many functions
+//! shares the 5 % in which that goes wrong among them.
 
 use heapprof_profile::{Family, Unit, find_sample_type};
 use regex::Regex;
 
-use crate::diff::{Change, Diff, Status};
+use crate::diff::{Change, Diff, Sides};
 use crate::error::Error;
+use crate::estimate::{Confidence, Estimate, Known, Spread, difference};
+use crate::header::{SampleType, sample_type};
 use crate::leaks::Leaks;
-use crate::query::Sort;
+use crate::place::{self, Place};
+use crate::query::{Query, Sort};
 use crate::session::Session;
 
 /// A rule as read.
@@ -20,6 +26,7 @@ pub struct Rule {
     subject: Subject,
     or_equal: bool,
     bound: Bound,
+    ignores_spread: bool,
 }
 
 #[derive(Debug)]
@@ -52,8 +59,21 @@ pub struct Broken {
     pub rule: String,
     /// What it broke on: a sample type or a function.
     pub subject: String,
+    /// The unit of its values.
+    pub unit: String,
     /// Its values.
     pub change: Change,
+    /// How sure the growth is, or, where the rule speaks of a value, the value; `None` where it is exact.
+    pub estimate: Option<Estimate>,
+}
+
+/// What a rule comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// What breaks it.
+    pub broken: Vec<Broken>,
+    /// What would break it if values were exact: estimates of too few samples to tell.
+    pub unsure: Vec<Broken>,
 }
 
 impl Rule {
@@ -110,7 +130,19 @@ impl Rule {
             subject,
             or_equal,
             bound,
+            ignores_spread: false,
         })
+    }
+
+    /// The rule, which takes estimates as they are if `ignores` is set.
+    pub fn ignoring_spread(mut self, ignores: bool) -> Self {
+        self.ignores_spread = ignores;
+        self
+    }
+
+    /// The rule as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The sample type it speaks of, if it speaks of a total.
@@ -133,26 +165,14 @@ impl Rule {
     }
 
     /// What breaks it.
-    pub fn broken(&self, diff: &Diff) -> Result<Vec<Broken>, Error> {
-        let error = |why: String| Error::Rule {
-            rule: self.text.clone(),
-            why,
-        };
+    pub fn broken(&self, diff: &Diff) -> Result<Verdict, Error> {
+        let error = |why: String| self.error(why);
         let shown = &diff.after.sample_type;
-        let mut found = Vec::new();
-        let mut check = |subject: &str, unit: &str, change: Change| -> Result<(), Error> {
-            if self.breaks(unit, change).map_err(error)? {
-                found.push(Broken {
-                    rule: self.text.clone(),
-                    subject: subject.to_string(),
-                    change,
-                });
-            }
-            Ok(())
-        };
+        let mut verdict = Verdict::default();
         match &self.subject {
             Subject::Total(name) if *name == shown.r#type => {
-                check(name, &shown.unit, diff.total)?;
+                let one = (name.clone(), diff.total, diff.total_sides);
+                self.judge(&shown.unit, vec![one], &mut verdict)?;
             }
             Subject::Total(name) => {
                 let names: Vec<_> = diff.types.iter().map(|(t, _)| t.r#type.as_str()).collect();
@@ -163,24 +183,100 @@ impl Rule {
                     )));
                 };
                 let (sample_type, change) = &diff.types[at];
-                check(&sample_type.r#type, &sample_type.unit, *change)?;
+                let one = (sample_type.r#type.clone(), *change, diff.type_sides[at]);
+                self.judge(&sample_type.unit, vec![one], &mut verdict)?;
             }
             Subject::Each(sort, regex) => {
-                for row in &diff.rows {
-                    if regex.is_match(&row.place.function) {
-                        check(&row.place.label(), &shown.unit, row.change(*sort))?;
-                    }
-                }
+                let rows = diff.rows.iter();
+                let rows = rows.filter(|row| regex.is_match(&row.place.function));
+                let all = rows.map(|r| (r.place.label(), r.change(*sort), r.sides(*sort)));
+                self.judge(&shown.unit, all.collect(), &mut verdict)?;
             }
             Subject::New => {
-                for row in &diff.rows {
-                    if row.status(Sort::Flat) == Status::New {
-                        check(&row.place.label(), &shown.unit, row.flat)?;
-                    }
-                }
+                let rows = diff.rows.iter();
+                let rows = rows.filter(|row| !row.was && row.flat.delta() != 0);
+                let all = rows.map(|r| (r.place.label(), r.flat, r.sides(Sort::Flat)));
+                self.judge(&shown.unit, all.collect(), &mut verdict)?;
             }
         }
-        Ok(found)
+        Ok(verdict)
+    }
+
+    fn error(&self, why: String) -> Error {
+        Error::Rule {
+            rule: self.text.clone(),
+            why,
+        }
+    }
+
+    /// Judges all that the rule speaks of, by name, change and what is known of it; they share what may go wrong.
+    fn judge(
+        &self,
+        unit: &str,
+        all: Vec<(String, Change, Sides)>,
+        verdict: &mut Verdict,
+    ) -> Result<(), Error> {
+        let confidence = Confidence::shared_by(all.len());
+        for (subject, change, sides) in all {
+            if !self.breaks(unit, change).map_err(|why| self.error(why))? {
+                continue;
+            }
+            let judged = match sides.spread {
+                [None, None] => None,
+                _ => Some(self.surely(unit, change, &sides, confidence)),
+            };
+            let (sure, estimate) = match judged.transpose().map_err(|why| self.error(why))? {
+                None => (true, None),
+                Some((sure, estimate)) => (sure || self.ignores_spread, Some(estimate)),
+            };
+            let broken = Broken {
+                rule: self.text.clone(),
+                subject,
+                unit: unit.to_string(),
+                change,
+                estimate,
+            };
+            match sure {
+                true => verdict.broken.push(broken),
+                false => verdict.unsure.push(broken),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it breaks by more than its spread, and how sure what it speaks of is.
+    fn surely(
+        &self,
+        unit: &str,
+        change: Change,
+        sides: &Sides,
+        confidence: Confidence,
+    ) -> Result<(bool, Estimate), String> {
+        // What must be beyond the bound is after - factor * before; what is shown, the growth or the value.
+        let (factor, shown, bound) = match self.bound {
+            Bound::Percent(percent) if change.before < 0 => (1.0 - percent / 100.0, 1.0, 0.0),
+            Bound::Percent(percent) => (1.0 + percent / 100.0, 1.0, 0.0),
+            Bound::Growth(amount) => (1.0, 1.0, amount.in_unit(unit)?),
+            // What is new was not there: all of it is growth.
+            Bound::Value(amount) if matches!(self.subject, Subject::New) => {
+                (1.0, 1.0, amount.in_unit(unit)?)
+            }
+            Bound::Value(amount) => (0.0, 0.0, amount.in_unit(unit)?),
+        };
+        let [before, after] = sides.of(change);
+        let (least, _) = difference(before, after, factor, confidence);
+        let (low, high) = difference(before, after, shown, confidence);
+        let samples = |at: usize| sides.spread[at].map_or(0, |spread: Spread| spread.samples);
+        let estimate = Estimate {
+            low: low.floor() as i64,
+            high: high.ceil() as i64,
+            samples: samples(1) + if shown == 0.0 { 0 } else { samples(0) },
+        };
+        let sure = match self.or_equal {
+            true => least >= bound,
+            false => least > bound,
+        };
+        Ok((sure, estimate))
     }
 
     /// Errors when it compares: one profile alone can't break it.
@@ -199,54 +295,112 @@ impl Rule {
     }
 
     /// What of the blocks in use breaks it, suppressed ones aside; `None` where it speaks of nothing
-    /// that is there.
-    pub fn broken_by(
-        &self,
-        session: &Session,
-        leaks: &Leaks,
-    ) -> Result<Option<Vec<Broken>>, Error> {
+    /// that is there, or of what is not in use.
+    pub fn broken_by(&self, session: &Session, leaks: &Leaks) -> Result<Option<Verdict>, Error> {
         self.of_one_profile()?;
-        let error = |why: String| Error::Rule {
-            rule: self.text.clone(),
-            why,
-        };
-        let in_use = leaks.in_use();
-        let values: Vec<(String, &str, i64)> = match &self.subject {
+        let (unit, values) = match &self.subject {
             Subject::Total(name) => {
-                let sums = leaks.types.iter().zip([in_use.objects, in_use.space]);
-                let sums: Vec<(&crate::SampleType, i64)> = sums.collect();
-                let names: Vec<_> = sums.iter().map(|(t, _)| t.r#type.as_str()).collect();
-                let at = find_sample_type(&names, name).map_err(|_| {
-                    error(format!(
-                        "{name} is not judged here; inuse_space and inuse_objects are"
-                    ))
-                })?;
-                let (sample_type, value) = sums[at];
-                vec![(name.clone(), sample_type.unit.as_str(), value)]
+                let sums = leaks.kept().into_iter().zip(&leaks.types);
+                let sums: Vec<(Known, &SampleType)> = sums.collect();
+                let names: Vec<_> = sums.iter().map(|(_, t)| t.r#type.as_str()).collect();
+                let Ok(at) = find_sample_type(&names, name) else {
+                    return Ok(None);
+                };
+                let (known, sample_type) = sums[at];
+                (sample_type.unit.as_str(), vec![(name.clone(), known)])
             }
             Subject::Each(sort, regex) => {
-                let unit = &leaks.header.sample_type.unit;
                 let functions = leaks.by_function(session, *sort)?.into_iter();
                 let matching = functions.filter(|(name, _)| regex.is_match(name));
-                matching.map(|(name, v)| (name, unit.as_str(), v)).collect()
+                (leaks.header.sample_type.unit.as_str(), matching.collect())
             }
-            Subject::New => Vec::new(),
+            Subject::New => Default::default(),
         };
+        self.of_values(unit, values)
+    }
+
+    /// What of one profile breaks it; `None` where it speaks of nothing that is there.
+    pub fn broken_in(
+        &self,
+        session: &Session,
+        profile: i64,
+        query: &Query,
+    ) -> Result<Option<Verdict>, Error> {
+        self.of_one_profile()?;
+        let (net, prefix) = match session.is_stored() {
+            true => ("net", ""),
+            false => ("kept_net", "kept_"),
+        };
+        let (unit, values) = match &self.subject {
+            Subject::Total(name) => {
+                let known = session.spread_columns("t", prefix);
+                let sums = session.rows(
+                    &format!(
+                        "SELECT s.type, s.unit, t.{net}, {known} FROM profile_total t \
+                         JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 \
+                         ORDER BY t.position"
+                    ),
+                    [profile],
+                    |row| Ok((row.get(0)?, row.get(1)?, Known::read(row, 2)?)),
+                )?;
+                let names: Vec<&str> = sums.iter().map(|t: &(String, _, _)| &t.0[..]).collect();
+                let at = find_sample_type(&names, name).map_err(|_| {
+                    let present = names.join(", ");
+                    self.error(format!("{name} is no sample type of it; it has {present}"))
+                })?;
+                let (_, unit, known): &(String, String, Known) = &sums[at];
+                (unit.clone(), vec![(name.clone(), *known)])
+            }
+            Subject::Each(sort, regex) => {
+                let (r#type, sample_type) = sample_type(session, profile, query)?;
+                let (value, prefix) = match sort {
+                    Sort::Flat => ("flat", ""),
+                    Sort::Cum => ("cum", "cum_"),
+                };
+                let known = session.spread_columns("t", prefix);
+                let places = place::columns(query.granularity, "t");
+                let rows = session.rows(
+                    &format!(
+                        "SELECT {places}, t.{value}, {known} FROM function_total t \
+                         JOIN function f ON f.id = t.function \
+                         WHERE t.profile = ?1 AND t.type = ?2"
+                    ),
+                    [profile, r#type],
+                    |row| Ok((Place::read(row, 0)?, Known::read(row, 4)?)),
+                )?;
+                let rows = rows.into_iter();
+                let matching = rows.filter(|(place, _)| regex.is_match(&place.function));
+                let values = matching.map(|(place, known)| (place.label(), known));
+                (sample_type.unit, values.collect())
+            }
+            Subject::New => Default::default(),
+        };
+        self.of_values(&unit, values)
+    }
+
+    /// Judges values of one profile.
+    fn of_values(
+        &self,
+        unit: &str,
+        values: Vec<(String, Known)>,
+    ) -> Result<Option<Verdict>, Error> {
         if values.is_empty() {
             return Ok(None);
         }
-        let mut broken = Vec::new();
-        for (subject, unit, after) in values {
-            let change = Change { before: 0, after };
-            if self.breaks(unit, change).map_err(error)? {
-                broken.push(Broken {
-                    rule: self.text.clone(),
-                    subject,
-                    change,
-                });
-            }
-        }
-        Ok(Some(broken))
+        let all = values.into_iter().map(|(subject, known)| {
+            let change = Change {
+                before: 0,
+                after: known.value,
+            };
+            let sides = Sides {
+                spread: [None, known.spread],
+                step: [0.0; 2],
+            };
+            (subject, change, sides)
+        });
+        let mut verdict = Verdict::default();
+        self.judge(unit, all.collect(), &mut verdict)?;
+        Ok(Some(verdict))
     }
 
     fn breaks(&self, unit: &str, change: Change) -> Result<bool, String> {
@@ -318,6 +472,9 @@ fn bound(text: &str) -> Result<Bound, String> {
         }
     }
 }
+
+#[cfg(test)]
+mod simulation;
 
 #[cfg(test)]
 mod tests {

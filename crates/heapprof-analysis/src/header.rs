@@ -3,8 +3,10 @@
 use heapprof_profile::{default_sample_type, find_sample_type};
 
 use crate::error::Error;
+use crate::estimate::{Estimate, Spread};
 use crate::query::{Granularity, Query};
-use crate::session::Session;
+use crate::question::is_peak;
+use crate::session::{Session, read_estimate, read_spread};
 
 /// A sample type by its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,20 @@ pub struct Header {
     pub elsewhere: Vec<(String, String, i64)>,
     /// Mean bytes between two samples, when the values are estimates.
     pub sampled: Option<i64>,
+    /// How sure the total is, where that is known: of the signed sum, as far as values have both signs.
+    pub estimate: Option<Estimate>,
+    /// How sure `net` is.
+    pub net_estimate: Option<Estimate>,
+    /// What is known of `net`.
+    pub(crate) spread: Option<Spread>,
+}
+
+impl Header {
+    /// Whether values are estimates of which nobody can say how sure they are: those of the moment at which the
+    /// estimate was largest.
+    pub fn is_sampled_peak(&self) -> bool {
+        self.sampled.is_some() && is_peak(&self.sample_type.r#type)
+    }
 }
 
 /// The number that the session gives the sample type asked for, and its texts.
@@ -91,12 +107,30 @@ pub(crate) fn header(
         Some(_) => "kept_total, kept_net",
         None => "total, net",
     };
-    let totals: Vec<[i64; 4]> = session.rows(
-        &format!("SELECT total, net, {kept} FROM profile_total WHERE profile = ?1 AND type = ?2"),
+    // A database has no filters.
+    let prefix = match session.question {
+        Some(_) => "kept_",
+        None => "",
+    };
+    let (whole, of_kept) = (
+        session.estimate_columns("t", ""),
+        session.estimate_columns("t", prefix),
+    );
+    let known = session.spread_columns("t", prefix);
+    let totals = session.rows(
+        &format!(
+            "SELECT total, net, {kept}, {whole}, {of_kept}, {known} FROM profile_total t \
+             WHERE profile = ?1 AND type = ?2"
+        ),
         [profile, r#type],
-        |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]),
+        |row| {
+            let sums: [i64; 4] = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+            let estimates = [read_estimate(row, 4)?, read_estimate(row, 7)?];
+            Ok((sums, estimates, read_spread(row, 10)?))
+        },
     )?;
-    let [total, net, kept_total, kept_net] = totals.first().copied().unwrap_or_default();
+    let (sums, [estimate, net_estimate], spread) = totals.first().copied().unwrap_or_default();
+    let [total, net, kept_total, kept_net] = sums;
     let names = session.rows(
         "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
         [profile],
@@ -129,6 +163,12 @@ pub(crate) fn header(
         notes: session.notes(),
         elsewhere,
         sampled,
+        estimate: match query.relative_percentages {
+            true => net_estimate,
+            false => estimate,
+        },
+        net_estimate,
+        spread,
     };
     Ok((header, r#type))
 }

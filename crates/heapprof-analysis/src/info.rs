@@ -5,8 +5,9 @@ use heapprof_profile::{Family, Unit};
 use crate::comment::{self, Process};
 use crate::coverage::{self, Resident, Runtime};
 use crate::error::Error;
+use crate::estimate::Estimate;
 use crate::header::SampleType;
-use crate::session::Session;
+use crate::session::{Session, read_estimate};
 
 /// A sample type with its totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct TypeTotal {
     pub net: i64,
     /// Whether reports show it first.
     pub is_default: bool,
+    /// How sure `net` is; `None` where it is exact, or not known.
+    pub estimate: Option<Estimate>,
 }
 
 /// A mapped file.
@@ -111,9 +114,12 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         .next()
         .unwrap_or_default();
     let (_, default) = crate::header::sample_type(session, 1, &crate::Query::default())?;
+    let estimate = session.estimate_columns("t", "");
     info.types = session.rows(
-        "SELECT s.type, s.unit, t.total, t.net FROM profile_total t \
-         JOIN sample_type s ON s.id = t.type WHERE t.profile = 1 ORDER BY t.position",
+        &format!(
+            "SELECT s.type, s.unit, t.total, t.net, {estimate} FROM profile_total t \
+             JOIN sample_type s ON s.id = t.type WHERE t.profile = 1 ORDER BY t.position"
+        ),
         [],
         |row| {
             let sample_type = SampleType {
@@ -125,6 +131,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
                 sample_type,
                 total: row.get(2)?,
                 net: row.get(3)?,
+                estimate: read_estimate(row, 4)?,
             })
         },
     )?;

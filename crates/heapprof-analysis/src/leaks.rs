@@ -2,11 +2,12 @@
 
 use crate::comment::{self, Dumped};
 use crate::error::Error;
+use crate::estimate::{Estimate, Known, Spread};
 use crate::header::{Header, SampleType, header};
 use crate::place::{PlaceId, Places, Stacks};
 use crate::query::{Granularity, Query, Sort};
 use crate::question::Question;
-use crate::session::Session;
+use crate::session::{Session, read_estimate, read_spread};
 use crate::suppression::{Suppression, Suppressions};
 
 /// Blocks that were allocated and not freed.
@@ -43,6 +44,8 @@ impl InUse {
 pub struct Leak {
     /// What it holds.
     pub in_use: InUse,
+    /// How sure objects and space are; `None` where they are exact.
+    pub estimates: [Option<Estimate>; 2],
     /// Leaf first.
     pub stack: Vec<PlaceId>,
 }
@@ -61,6 +64,8 @@ pub struct Leaks {
     pub total: InUse,
     /// What the stacks' numbers are.
     pub places: Places,
+    /// How sure objects and space of `total` are.
+    pub estimates: [Option<Estimate>; 2],
     /// Stacks whose samples do not come to nothing, by size.
     pub rows: Vec<Leak>,
     /// What the limit left out, and how many stacks that is.
@@ -71,6 +76,8 @@ pub struct Leaks {
     pub suppressed: InUse,
     /// Every rule with what it suppressed: the largest first, then as they were read.
     pub rules: Vec<(Suppression, InUse)>,
+    /// What is known of objects and space that are neither suppressed nor filtered out.
+    spread: [Option<Spread>; 2],
     /// The session's number of the type that rows are ordered by.
     by: i64,
 }
@@ -84,16 +91,22 @@ pub fn leaks(
     let (header, by) = header(session, 1, query)?;
     let question = session.question.as_deref();
     let question = question.ok_or_else(|| Error::Sql("leaks reads the profile".to_string()))?;
-    let types: Vec<(i64, SampleType, NetTotal)> = session.rows(
-        "SELECT s.id, s.type, s.unit, t.net, t.kept_net FROM profile_total t \
-         JOIN sample_type s ON s.id = t.type WHERE t.profile = 1 ORDER BY t.position",
+    let estimate = session.estimate_columns("t", "");
+    let known = session.spread_columns("t", "kept_");
+    let types: Vec<TypeSums> = session.rows(
+        &format!(
+            "SELECT s.id, s.type, s.unit, t.net, t.kept_net, {estimate}, {known} \
+             FROM profile_total t JOIN sample_type s ON s.id = t.type \
+             WHERE t.profile = 1 ORDER BY t.position"
+        ),
         [],
         |row| {
             let sample_type = SampleType {
                 r#type: row.get(1)?,
                 unit: row.get(2)?,
             };
-            Ok((row.get(0)?, sample_type, [row.get(3)?, row.get(4)?]))
+            let known = (read_estimate(row, 5)?, read_spread(row, 8)?);
+            Ok((row.get(0)?, sample_type, [row.get(3)?, row.get(4)?], known))
         },
     )?;
     let of = |name: &str| types.iter().find(|t| t.1.r#type.ends_with(name));
@@ -109,6 +122,8 @@ pub fn leaks(
         types: [objects.1.clone(), space.1.clone()],
         dumped: comment::dumped(&comment::comments(session)?),
         total: pick(0),
+        estimates: [objects.3.0, space.3.0],
+        spread: [objects.3.1, space.3.1],
         by,
         header,
         ..Leaks::default()
@@ -132,8 +147,13 @@ pub fn leaks(
     Ok(leaks)
 }
 
-/// Net sums before and after filters.
-type NetTotal = [i64; 2];
+/// A sample type's number and name, its net sums before and after filters, how sure the one is and what is known of the other.
+type TypeSums = (
+    i64,
+    SampleType,
+    [i64; 2],
+    (Option<Estimate>, Option<Spread>),
+);
 
 fn rows(
     session: &Session,
@@ -148,7 +168,9 @@ fn rows(
     let mut stacks = session.rows(
         &format!(
             "SELECT stack, sum(CASE type WHEN ?1 THEN value ELSE 0 END) AS objects, \
-             sum(CASE type WHEN ?2 THEN value ELSE 0 END) AS space \
+             sum(CASE type WHEN ?2 THEN value ELSE 0 END) AS space, \
+             sum(CASE type WHEN ?1 THEN sampled END), sum(CASE type WHEN ?1 THEN variance END), \
+             sum(CASE type WHEN ?2 THEN sampled END), sum(CASE type WHEN ?2 THEN variance END) \
              FROM sample WHERE profile = 1 GROUP BY stack HAVING objects != 0 OR space != 0 \
              ORDER BY abs({first}) DESC, abs({second}) DESC, stack"
         ),
@@ -158,11 +180,16 @@ fn rows(
                 objects: row.get(1)?,
                 space: row.get(2)?,
             };
-            Ok((row.get::<_, i64>(0)?, in_use))
+            let estimate = |value, at| {
+                let spread = read_spread(row, at)?;
+                Ok::<_, rusqlite::Error>(Known { value, spread }.estimate())
+            };
+            let estimates = [estimate(in_use.objects, 3)?, estimate(in_use.space, 5)?];
+            Ok((row.get::<_, i64>(0)?, in_use, estimates))
         },
     )?;
     let shown = query.limit.unwrap_or(usize::MAX).min(stacks.len());
-    for (_, in_use) in stacks.split_off(shown) {
+    for (_, in_use, _) in stacks.split_off(shown) {
         leaks.other.0.add(in_use);
         leaks.other.1 += 1;
     }
@@ -170,9 +197,13 @@ fn rows(
     let read = Stacks::new(session);
     leaks.rows = stacks
         .into_iter()
-        .map(|(stack, in_use)| {
+        .map(|(stack, in_use, estimates)| {
             let stack = read.read(stack)?;
-            Ok(Leak { in_use, stack })
+            Ok(Leak {
+                in_use,
+                estimates,
+                stack,
+            })
         })
         .collect::<Result<_, Error>>()?;
     Ok(())
@@ -226,31 +257,39 @@ impl Leaks {
         counted.without(self.filtered_out)
     }
 
+    /// Objects and space that are neither suppressed nor filtered out, with what is known of them.
+    pub(crate) fn kept(&self) -> [Known; 2] {
+        let InUse { objects, space } = self.in_use();
+        let [of_objects, of_space] = self.spread;
+        [(objects, of_objects), (space, of_space)].map(|(value, spread)| Known { value, spread })
+    }
+
     /// Sums by function, each stack once, of the type that rows are ordered by.
     pub(crate) fn by_function(
         &self,
         session: &Session,
         sort: Sort,
-    ) -> Result<Vec<(String, i64)>, Error> {
+    ) -> Result<Vec<(String, Known)>, Error> {
         let name = match self.header.granularity {
             Granularity::Files => "f.filename",
             _ => "f.name",
         };
-        let value = match sort {
-            Sort::Flat => "s.value * u.is_leaf",
-            Sort::Cum => "s.value",
+        let counts = match sort {
+            Sort::Flat => " * u.is_leaf",
+            Sort::Cum => "",
         };
         // Lines and addresses of one function are one function here.
         session.rows(
             &format!(
-                "SELECT u.name, sum({value}) FROM sample s JOIN \
+                "SELECT u.name, sum(s.value{counts}), sum(s.sampled{counts}), \
+                 sum(s.variance{counts}) FROM sample s JOIN \
                  (SELECT t.stack, {name} AS name, max(t.is_leaf) AS is_leaf FROM stack_func t \
                   JOIN function f ON f.id = t.function GROUP BY t.stack, {name}) u \
                  ON u.stack = s.stack \
                  WHERE s.profile = 1 AND s.type = ?1 GROUP BY u.name ORDER BY u.name"
             ),
             [self.by],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((row.get(0)?, Known::read(row, 1)?)),
         )
     }
 }

@@ -11,6 +11,7 @@ mod coverage;
 mod diff;
 mod entity;
 mod error;
+mod estimate;
 mod filter;
 mod folded;
 mod frames;
@@ -47,8 +48,9 @@ pub use crate::{
     diff::{Change, Diff, DiffRow, Status, diff},
     entity::EMPTY_STACK,
     error::Error,
+    estimate::{Confidence, Estimate, Spread},
     folded::folded,
-    gate::{Broken, Rule},
+    gate::{Broken, Rule, Verdict},
     header::{Header, SampleType},
     info::{Info, MappingInfo, TypeTotal, info},
     leaks::{InUse, Leak, Leaks, leaks},

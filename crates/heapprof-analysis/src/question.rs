@@ -4,11 +4,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use heapprof_profile::Profile;
+use heapprof_profile::{Family, Profile, Unit};
 
 use crate::call_tree::{self, CallTree, Shape, Stacks};
 use crate::entity::{EntityTable, Mapped};
 use crate::error::Error;
+use crate::estimate::{Estimate, Spread};
 use crate::filter::LabelKeys;
 use crate::neighbours::{self, Neighbours};
 use crate::query::Query;
@@ -101,6 +102,8 @@ pub(crate) struct Part {
     pub(crate) columns: Vec<usize>,
     /// Totals of `columns`, before filters.
     pub(crate) whole: Vec<Total>,
+    /// What is known of them, where they are estimates.
+    pub(crate) known: Vec<Option<WholeSpread>>,
     totals: OnceLock<Totals>,
 }
 
@@ -142,6 +145,65 @@ pub(crate) struct LabelRow {
 pub(crate) struct SampleTable {
     pub(crate) stacks: StackTable,
     pub(crate) blocks: Vec<Vec<(u32, u32, i64)>>,
+    /// What is known of each row of a block, where it is of estimates.
+    pub(crate) spread: Vec<Option<Vec<Spread>>>,
+}
+
+/// What is known of a total, and what one sample stands for where there is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WholeSpread {
+    pub(crate) spread: Spread,
+    pub(crate) step: f64,
+}
+
+impl Part {
+    /// How sure a sum of a column is; nothing where it is exact, or stands on no sample.
+    pub(crate) fn estimate(&self, column: usize, value: i64, spread: Spread) -> Option<Estimate> {
+        let known = self.known[column]?;
+        let is_known = spread.samples > 0 || spread.variance > 0.0;
+        is_known.then(|| spread.estimate(value, known.step))
+    }
+
+    /// How sure the total of a column is, before filters.
+    pub(crate) fn whole_estimate(&self, column: usize) -> Option<Estimate> {
+        let WholeSpread { spread, step } = self.known[column]?;
+        let net = self.whole[column].net;
+        match net == 0 && spread.samples == 0 && step <= 0.0 {
+            true => None,
+            false => Some(spread.estimate(net, step)),
+        }
+    }
+}
+
+/// What is known of the total of a column. Peaks are estimates of which no one can say how sure they are: their
+/// moment is where the estimate is largest.
+fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> {
+    let value_type = profile.sample_type[column];
+    if is_peak(profile.text(value_type.r#type)) {
+        return None;
+    }
+    let period_type = profile.period_type?;
+    let by_space = profile.text(period_type.r#type) == "space" && profile.period > 1;
+    let bytes = |unit| Unit::parse(profile.text(unit)).filter(|u| u.family == Family::Bytes);
+    let step = match (bytes(period_type.unit), bytes(value_type.unit)) {
+        (Some(period), Some(own)) if by_space => {
+            profile.period as f64 * period.factor as f64 / own.factor as f64
+        }
+        _ => 0.0,
+    };
+    let spread = totals::whole_spread(profile, column);
+    let step = match spread.step(whole.total) {
+        0.0 => step,
+        of_samples => of_samples.max(step),
+    };
+    // Without a sample there is nothing in the file that says more than the period.
+    let nothing = by_space && whole.total == 0;
+    (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
+}
+
+/// Whether a sample type is of the moment at which the heap was largest.
+pub(crate) fn is_peak(sample_type: &str) -> bool {
+    sample_type.starts_with("peak_")
 }
 
 impl Question {
@@ -187,6 +249,8 @@ impl Question {
                 Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
                 None => totals::whole(&profile, &columns).map_err(within)?,
             };
+            let sums = columns.iter().zip(&whole);
+            let known = sums.map(|(&c, &total)| known(&profile, c, total)).collect();
             let part_types =
                 profile
                     .sample_type
@@ -216,6 +280,7 @@ impl Question {
                 column,
                 columns,
                 whole,
+                known,
                 totals: OnceLock::new(),
             });
         }
@@ -379,31 +444,30 @@ impl Question {
         self.samples.get_or_init(|| {
             let all = self.entity_stacks();
             let (stacks, stack_of) = StackTable::new(&all, self.ranks());
-            let mut blocks = Vec::new();
+            let (mut blocks, mut spread) = (Vec::new(), Vec::new());
             let mut first = 0;
             let (mut before, mut base) = (0, 0u32);
             for part in &self.parts {
                 // The samples that `entity_stacks` took of this part, in the same order.
                 let samples = &part.profile.samples;
                 let mut stack = Vec::new();
-                let taken: Vec<u32> = (0..samples.len())
+                let taken: Vec<(usize, u32)> = (0..samples.len())
                     .filter(|&i| {
                         let any = part.columns.iter().any(|&c| samples.values(i)[c] != 0);
                         any && part.view.stack(samples, i, &mut stack)
                     })
-                    .map(|i| samples.label_set(i).0)
+                    .map(|i| match samples.label_set(i).0 {
+                        0 => (i, 0),
+                        set => (i, base + set),
+                    })
                     .collect();
                 for c in 0..part.columns.len() {
                     let mut rows: Vec<(u32, u32, i64)> = taken
                         .iter()
                         .enumerate()
-                        .map(|(n, &set)| {
+                        .map(|(n, &(_, set))| {
                             let value = all.values(first + n)[before + c];
-                            (
-                                stack_of[first + n],
-                                if set == 0 { 0 } else { base + set },
-                                value,
-                            )
+                            (stack_of[first + n], set, value)
                         })
                         .filter(|row| row.2 != 0)
                         .collect();
@@ -417,13 +481,28 @@ impl Question {
                         same
                     });
                     rows.retain(|row| row.2 != 0);
+                    spread.push(part.known[c].map(|_| {
+                        let mut of_rows = vec![Spread::default(); rows.len()];
+                        for (n, &(i, set)) in taken.iter().enumerate() {
+                            let row = (stack_of[first + n], set);
+                            if let Ok(at) = rows.binary_search_by_key(&row, |r| (r.0, r.1)) {
+                                let own = totals::spread_of(&part.profile, i, part.columns[c]);
+                                of_rows[at] = of_rows[at].and(own);
+                            }
+                        }
+                        of_rows
+                    }));
                     blocks.push(rows);
                 }
                 first += taken.len();
                 before += part.columns.len();
                 base += part.profile.label_sets.len() as u32 - 1;
             }
-            SampleTable { stacks, blocks }
+            SampleTable {
+                stacks,
+                blocks,
+                spread,
+            }
         })
     }
 

@@ -12,6 +12,7 @@ mod vtab;
 use std::ops::Range;
 
 use crate::error::Error;
+use crate::estimate::{Estimate, Spread};
 use crate::question::Question;
 
 pub(crate) use vtab::connect;
@@ -20,7 +21,21 @@ pub(crate) use vtab::connect;
 pub(crate) enum Cell<'a> {
     Null,
     Int(i64),
+    Real(f64),
     Text(&'a str),
+}
+
+/// How sure a value is: its samples, variance, least and most, in this order of columns. NULL where it is exact.
+fn estimate_cell(estimate: Option<Estimate>, spread: Spread, column: usize) -> Cell<'static> {
+    let Some(estimate) = estimate else {
+        return Cell::Null;
+    };
+    match column {
+        0 => Cell::Int(i64::try_from(estimate.samples).unwrap_or(i64::MAX)),
+        1 => Cell::Real(spread.variance),
+        2 => estimate.low.into(),
+        _ => estimate.high.into(),
+    }
 }
 
 impl From<i64> for Cell<'_> {

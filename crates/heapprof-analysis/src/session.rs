@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Params, Row};
 
 use crate::error::Error;
+use crate::estimate::{Estimate, Spread};
 use crate::question::Question;
 use crate::relation;
 
@@ -18,6 +19,8 @@ pub struct Session {
     seen: RefCell<HashSet<String>>,
     /// The column of `function_total` that tells its rows apart.
     pub(crate) total_key: &'static str,
+    /// Whether its tables say how sure estimates are: an older database does not.
+    knows_spread: bool,
     /// Where the virtual tables come from; `None` over a database.
     pub(crate) question: Option<Arc<Question>>,
 }
@@ -31,17 +34,19 @@ impl Session {
             statements: RefCell::default(),
             seen: RefCell::default(),
             total_key: "entity",
+            knows_spread: true,
             question: Some(question),
         })
     }
 
     /// Over the tables of a database.
-    pub(crate) fn stored(connection: Connection) -> Self {
+    pub(crate) fn stored(connection: Connection, knows_spread: bool) -> Self {
         Self {
             connection,
             statements: RefCell::default(),
             seen: RefCell::default(),
             total_key: "function",
+            knows_spread,
             question: None,
         }
     }
@@ -54,6 +59,26 @@ impl Session {
     /// The statements that were run, each as it was first, with its values filled in.
     pub fn statements(&self) -> Vec<String> {
         self.statements.borrow().clone()
+    }
+
+    /// The columns of a table `t` that [`read_estimate`] reads, of the value whose columns begin with `prefix`.
+    pub(crate) fn estimate_columns(&self, t: &str, prefix: &str) -> String {
+        let columns = ["low", "high", "samples"];
+        let columns = columns.map(|column| match self.knows_spread {
+            true => format!("{t}.{prefix}{column}"),
+            false => "NULL".to_string(),
+        });
+        columns.join(", ")
+    }
+
+    /// The columns of a table `t` that [`read_spread`] reads.
+    pub(crate) fn spread_columns(&self, t: &str, prefix: &str) -> String {
+        let columns = ["samples", "variance"];
+        let columns = columns.map(|column| match self.knows_spread {
+            true => format!("{t}.{prefix}{column}"),
+            false => "NULL".to_string(),
+        });
+        columns.join(", ")
     }
 
     /// Runs a statement and maps its rows.
@@ -121,4 +146,27 @@ impl Session {
             .map(|q| q.notes())
             .unwrap_or_default()
     }
+}
+
+/// An estimate in three columns; `None` where the value is exact.
+pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Estimate>> {
+    let Some(low) = row.get(at)? else {
+        return Ok(None);
+    };
+    Ok(Some(Estimate {
+        low,
+        high: row.get(at + 1)?,
+        samples: row.get::<_, i64>(at + 2)?.unsigned_abs(),
+    }))
+}
+
+/// What is known of a value, in two columns; `None` where it is exact.
+pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Spread>> {
+    let Some(samples) = row.get::<_, Option<i64>>(at)? else {
+        return Ok(None);
+    };
+    Ok(Some(Spread {
+        samples: samples.unsigned_abs(),
+        variance: row.get(at + 1)?,
+    }))
 }

@@ -279,12 +279,13 @@ impl Store {
 
     /// For reports that need no more than the stored totals.
     pub fn session(self) -> Session {
-        Session::stored(self.connection)
+        let knows_spread = schema::has_spread(&self.connection).unwrap_or(false);
+        Session::stored(self.connection, knows_spread)
     }
 
     /// For statements of the user's: they may use the views and take their time.
     pub fn session_for_statements(mut self) -> Result<Session, Error> {
         guard::set_up_for_statements(&mut self.connection)?;
-        Ok(Session::stored(self.connection))
+        Ok(self.session())
     }
 }

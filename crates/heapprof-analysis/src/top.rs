@@ -3,10 +3,11 @@
 use rusqlite::Row;
 
 use crate::error::Error;
+use crate::estimate::Estimate;
 use crate::header::{Header, SampleType, header};
 use crate::place::{self, Place};
 use crate::query::{Query, Sort};
-use crate::session::Session;
+use crate::session::{Session, read_estimate};
 
 /// A row of `top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +18,12 @@ pub struct TopRow {
     pub flat: i64,
     /// Sum over the samples that hold it.
     pub cum: i64,
+    /// How sure flat and cum are; `None` where they are exact.
+    pub estimates: [Option<Estimate>; 2],
     /// Flat and cum of every sample type, when asked for all.
     pub values: Vec<(i64, i64)>,
+    /// How sure those are.
+    pub values_estimates: Vec<[Option<Estimate>; 2]>,
 }
 
 /// The rows that a limit left out.
@@ -74,12 +79,18 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     // Without a limit SQLite sorts all rows at once instead of keeping them ordered one by one.
     let limit = query.limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let read = |row: &Row<'_>| {
-        let values = (0..types.len()).map(|i| Ok((row.get(6 + 2 * i)?, row.get(7 + 2 * i)?)));
+        let at = |i: usize| 12 + 8 * i;
+        let values = (0..types.len()).map(|i| Ok((row.get(at(i))?, row.get(at(i) + 1)?)));
+        let both =
+            |at| Ok::<_, rusqlite::Error>([read_estimate(row, at)?, read_estimate(row, at + 3)?]);
+        let estimates = (0..types.len()).map(|i| both(at(i) + 2));
         Ok(TopRow {
             place: Place::read(row, 0)?,
             flat: row.get(4)?,
             cum: row.get(5)?,
+            estimates: both(6)?,
             values: values.collect::<rusqlite::Result<_>>()?,
+            values_estimates: estimates.collect::<rusqlite::Result<_>>()?,
         })
     };
     if wide && types.len() > WIDEST {
@@ -93,9 +104,10 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     }
     let sql = match wide {
         false => format!(
-            "SELECT {places}, t.flat, t.cum FROM function_total t \
+            "SELECT {places}, t.flat, t.cum, {} FROM function_total t \
              JOIN function f ON f.id = t.function WHERE t.profile = ?1 AND t.type = ?2 \
-             ORDER BY abs(t.{first}) DESC, abs(t.{second}) DESC, {order}{limit}"
+             ORDER BY abs(t.{first}) DESC, abs(t.{second}) DESC, {order}{limit}",
+            estimates(session, "t")
         ),
         true => wide_sql(session, query, &types, [first, second]) + &limit,
     };
@@ -139,6 +151,15 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     Ok(top)
 }
 
+/// The columns that say how sure flat and cum of a table are.
+fn estimates(session: &Session, t: &str) -> String {
+    let (flat, cum) = (
+        session.estimate_columns(t, ""),
+        session.estimate_columns(t, "cum_"),
+    );
+    format!("{flat}, {cum}")
+}
+
 /// The most sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
 const WIDEST: usize = 60;
 
@@ -159,9 +180,13 @@ fn wide_sql(
         place::columns(query.granularity, "e"),
         place::order(query.granularity, "e"),
     );
-    let mut sql = format!("SELECT {places}, ifnull(t.flat, 0), ifnull(t.cum, 0)");
+    let both = |t: &str| {
+        let estimates = estimates(session, t);
+        format!(", ifnull({t}.flat, 0), ifnull({t}.cum, 0), {estimates}")
+    };
+    let mut sql = format!("SELECT {places}{}", both("t"));
     for i in 0..types.len() {
-        sql.push_str(&format!(", ifnull(t{i}.flat, 0), ifnull(t{i}.cum, 0)"));
+        sql.push_str(&both(&format!("t{i}")));
     }
     sql.push_str(&format!(
         " FROM (SELECT DISTINCT {apart} FROM function_total WHERE profile = ?1) e \

@@ -6,6 +6,7 @@
 use heapprof_profile::Profile;
 
 use crate::error::Error;
+use crate::estimate::Spread;
 use crate::view::View;
 
 /// Sums of one sample type over the samples of one profile.
@@ -29,6 +30,95 @@ pub(crate) struct Totals {
     pub(crate) present: Vec<Vec<u32>>,
     /// Over the samples that the filters kept.
     pub(crate) kept: Vec<Total>,
+    /// What is known of all these sums, where the profile says it of its values.
+    pub(crate) spread: Option<SpreadTotals>,
+}
+
+/// What is known of the sums of [`Totals`], each where its sum is.
+#[derive(Debug, Default)]
+pub(crate) struct SpreadTotals {
+    pub(crate) flat: Vec<Spread>,
+    pub(crate) cum: Vec<Spread>,
+    pub(crate) kept: Vec<Spread>,
+}
+
+/// What is added up: a value, or a value with what is known of it.
+pub(crate) trait Term: Copy + Default {
+    /// Adds another one.
+    fn plus(&mut self, other: Self);
+
+    /// The value.
+    fn value(self) -> i64;
+
+    /// Those of sample `i` in the columns. False when all are nothing: such a sample counts nowhere.
+    fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool;
+}
+
+impl Term for i64 {
+    #[inline]
+    fn plus(&mut self, other: Self) {
+        *self = self.wrapping_add(other);
+    }
+
+    #[inline]
+    fn value(self) -> i64 {
+        self
+    }
+
+    #[inline]
+    fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool {
+        pick(profile, i, columns, picked)
+    }
+}
+
+/// A value with what is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uncertain {
+    value: i64,
+    spread: Spread,
+}
+
+impl Term for Uncertain {
+    #[inline]
+    fn plus(&mut self, other: Self) {
+        self.value.plus(other.value);
+        self.spread = self.spread.and(other.spread);
+    }
+
+    #[inline]
+    fn value(self) -> i64 {
+        self.value
+    }
+
+    fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool {
+        let values = profile.samples.values(i);
+        let mut any = false;
+        for (known, &column) in picked.iter_mut().zip(columns) {
+            *known = Uncertain {
+                value: values[column],
+                spread: spread_of(profile, i, column),
+            };
+            any |= known.value != 0 || known.spread.variance != 0.0;
+        }
+        any
+    }
+}
+
+/// What is known of a sample's value.
+pub(crate) fn spread_of(profile: &Profile, i: usize, column: usize) -> Spread {
+    let spread = profile.samples.spread(i);
+    spread.map_or_else(Spread::default, |spread| Spread {
+        samples: spread.sampled[column],
+        variance: spread.variance[column],
+    })
+}
+
+/// What is known of the sum of a column over all samples, filters aside.
+pub(crate) fn whole_spread(profile: &Profile, column: usize) -> Spread {
+    let all = 0..profile.samples.len();
+    all.fold(Spread::default(), |sum, i| {
+        sum.and(spread_of(profile, i, column))
+    })
 }
 
 /// Adds up all samples of each column, filters aside. Errors where 64 bits do not hold the total.
@@ -67,17 +157,17 @@ pub(crate) fn overflow(profile: &Profile, column: usize) -> Error {
 /// whoever made sure of that total needs no checks here. Who did not (pprof's face, which prints what pprof prints) has
 /// sums that wrap.
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct Sums<T = i64> {
     pub(crate) width: usize,
     /// `entity * width + column`.
-    pub(crate) flat: Vec<i64>,
-    pub(crate) cum: Vec<i64>,
+    pub(crate) flat: Vec<T>,
+    pub(crate) cum: Vec<T>,
     /// The sample that last counted an entity, from 1.
     seen: Vec<u32>,
     stamp: u32,
 }
 
-impl Sums {
+impl<T: Term> Sums<T> {
     pub(crate) fn new(entities: usize, width: usize) -> Self {
         let mut sums = Self {
             width,
@@ -89,8 +179,8 @@ impl Sums {
 
     /// Makes room for entities that were found on the way.
     pub(crate) fn grow(&mut self, entities: usize) {
-        self.flat.resize(entities * self.width, 0);
-        self.cum.resize(entities * self.width, 0);
+        self.flat.resize(entities * self.width, T::default());
+        self.cum.resize(entities * self.width, T::default());
         self.seen.resize(entities, 0);
     }
 
@@ -98,7 +188,7 @@ impl Sums {
     #[inline]
     pub(crate) fn add(
         &mut self,
-        values: &[i64],
+        values: &[T],
         leaf: Option<u32>,
         entities: impl IntoIterator<Item = u32>,
     ) {
@@ -111,7 +201,7 @@ impl Sums {
         if let Some(leaf) = leaf {
             let at = leaf as usize * width;
             for (sum, value) in self.flat[at..].iter_mut().zip(values) {
-                *sum = sum.wrapping_add(*value);
+                sum.plus(*value);
             }
         }
         for entity in entities {
@@ -121,7 +211,7 @@ impl Sums {
             }
             self.seen[entity] = self.stamp;
             for (sum, value) in self.cum[entity * width..].iter_mut().zip(values) {
-                *sum = sum.wrapping_add(*value);
+                sum.plus(*value);
             }
         }
     }
@@ -137,42 +227,99 @@ pub(crate) fn totals(
     empty_stack: u32,
     columns: &[usize],
 ) -> Totals {
-    let width = columns.len();
-    let mut sums = Sums::new(entities, width);
-    let mut kept = vec![Total::default(); width];
-    let mut stack = Vec::new();
-    let mut picked = vec![0i64; width];
-    for i in 0..profile.samples.len() {
-        if !pick(profile, i, columns, &mut picked) || !view.stack(&profile.samples, i, &mut stack) {
-            continue;
+    let kernel = Kernel {
+        profile,
+        view,
+        entity_of,
+        entities,
+        empty_stack,
+        columns,
+    };
+    match profile.samples.has_spread() {
+        false => {
+            let (Sums { flat, cum, .. }, kept, _) = kernel.run::<i64>();
+            kernel.totals(flat, cum, kept, None)
         }
-        for (sum, &value) in kept.iter_mut().zip(&picked) {
-            sum.total += value.abs();
-            sum.net += value;
-        }
-        let entities = stack.iter().map(|&frame| entity_of[frame as usize]);
-        match entities.clone().next() {
-            None => sums.add(&picked, Some(empty_stack), [empty_stack]),
-            leaf => sums.add(&picked, leaf, entities),
+        true => {
+            let (Sums { flat, cum, .. }, kept, sum) = kernel.run::<Uncertain>();
+            let values = |all: &[Uncertain]| all.iter().map(|known| known.value).collect();
+            let spreads = |all: &[Uncertain]| all.iter().map(|known| known.spread).collect();
+            let spread = SpreadTotals {
+                flat: spreads(&flat),
+                cum: spreads(&cum),
+                kept: spreads(&sum),
+            };
+            kernel.totals(values(&flat), values(&cum), kept, Some(spread))
         }
     }
-    let Sums { flat, cum, .. } = sums;
-    let present = (0..width)
-        .map(|column| {
-            (0..entities as u32)
-                .filter(|&e| {
-                    let at = e as usize * width + column;
-                    flat[at] != 0 || cum[at] != 0
-                })
-                .collect()
-        })
-        .collect();
-    Totals {
-        columns: columns.to_vec(),
-        flat,
-        cum,
-        present,
-        kept,
+}
+
+/// What [`totals`] was asked.
+struct Kernel<'a> {
+    profile: &'a Profile,
+    view: &'a View,
+    entity_of: &'a [u32],
+    entities: usize,
+    empty_stack: u32,
+    columns: &'a [usize],
+}
+
+impl Kernel<'_> {
+    /// Flat and cum of all entities, and the sums over what the filters keep.
+    fn run<T: Term>(&self) -> (Sums<T>, Vec<Total>, Vec<T>) {
+        let width = self.columns.len();
+        let mut sums = Sums::new(self.entities, width);
+        let mut kept = vec![Total::default(); width];
+        let mut sum_kept = vec![T::default(); width];
+        let mut stack = Vec::new();
+        let mut picked = vec![T::default(); width];
+        let samples = &self.profile.samples;
+        for i in 0..samples.len() {
+            if !T::pick(self.profile, i, self.columns, &mut picked)
+                || !self.view.stack(samples, i, &mut stack)
+            {
+                continue;
+            }
+            for ((total, sum), &term) in kept.iter_mut().zip(&mut sum_kept).zip(&picked) {
+                total.total += term.value().abs();
+                total.net += term.value();
+                sum.plus(term);
+            }
+            let entities = stack.iter().map(|&frame| self.entity_of[frame as usize]);
+            match entities.clone().next() {
+                None => sums.add(&picked, Some(self.empty_stack), [self.empty_stack]),
+                leaf => sums.add(&picked, leaf, entities),
+            }
+        }
+        (sums, kept, sum_kept)
+    }
+
+    fn totals(
+        &self,
+        flat: Vec<i64>,
+        cum: Vec<i64>,
+        kept: Vec<Total>,
+        spread: Option<SpreadTotals>,
+    ) -> Totals {
+        let width = self.columns.len();
+        let present = (0..width)
+            .map(|column| {
+                (0..self.entities as u32)
+                    .filter(|&e| {
+                        let at = e as usize * width + column;
+                        flat[at] != 0 || cum[at] != 0
+                    })
+                    .collect()
+            })
+            .collect();
+        Totals {
+            columns: self.columns.to_vec(),
+            flat,
+            cum,
+            present,
+            kept,
+            spread,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod drop_in;
 mod file_mode;
 mod files;
 mod flame;
+mod gate;
 pub(crate) mod jeprof_options;
 mod leaks;
 mod list;
@@ -24,6 +25,7 @@ pub(crate) use drop_in::{DropInArgs, Kind, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs, VARIABLE as FILE_MODE};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
+pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use record::RecordArgs;
@@ -420,6 +422,8 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "COLUMNS", requires = "wide")]
     pub(crate) width: Option<usize>,
     #[command(flatten)]
+    pub(crate) gate: GateArgs,
+    #[command(flatten)]
     pub(crate) sort: SortArg,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
@@ -496,6 +500,8 @@ pub(crate) struct InfoArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
     #[command(flatten)]
+    pub(crate) gate: GateArgs,
+    #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
 
@@ -513,9 +519,8 @@ pub(crate) struct DiffArgs {
     /// Scale the values after so that both totals are equal
     #[arg(long)]
     pub(crate) normalize: bool,
-    /// Exit with 1 when this rule breaks; may be repeated
-    #[arg(long, value_name = "RULE")]
-    pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
     #[command(flatten)]
     pub(crate) sort: SortArg,
     #[command(flatten)]

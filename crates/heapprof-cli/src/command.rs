@@ -4,6 +4,7 @@ mod completions;
 mod convert;
 mod diff;
 mod flame;
+mod gate;
 mod info;
 mod leaks;
 mod list;
@@ -45,13 +46,13 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Record(args) => return record::run(&args),
         Command::PreloadPath { header } => preload_path::run(header)?,
-        Command::Top(args) => top::run(&context, &args)?,
+        Command::Top(args) => return top::run(&context, &args),
         Command::Tree(args) => tree::run(&context, &args)?,
         Command::Peek(args) => peek::run(&context, &args)?,
         Command::List(args) => list::run(&context, &args)?,
         Command::Traces(args) => traces::run(&context, &args)?,
         Command::Tags(args) => tags::run(&context, &args)?,
-        Command::Info(args) => info::run(&context, &args)?,
+        Command::Info(args) => return info::run(&context, &args),
         Command::Leaks(args) => return leaks::run(&context, &args),
         Command::Diff(args) => return diff::run(&context, &args),
         Command::Flame(args) => flame::run(&context, &args)?,

@@ -47,6 +47,7 @@ mod reading;
 mod rendered;
 mod sampling;
 mod speedscope;
+mod spread;
 mod stacks;
 mod symbol_frame;
 mod symbolized;

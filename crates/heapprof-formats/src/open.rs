@@ -11,6 +11,7 @@ use crate::lines::{LONGEST, Lines};
 use crate::others;
 use crate::readers::{self, BYTE_ORDER_MARK, HEAD, Reader};
 use crate::reading::{Options, Reading};
+use crate::spread;
 use crate::unpack::{self, Counted, Limited};
 use crate::utf16::{self, Order, Utf16};
 
@@ -19,6 +20,14 @@ const DRAINED: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip or zstd.
 pub fn read(input: impl Read, options: &Options) -> Result<Reading, Error> {
+    let mut reading = read_values(input, options)?;
+    if !options.as_pprof {
+        spread::add(&mut reading.profile);
+    }
+    Ok(reading)
+}
+
+fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
     let count = Cell::new(0);
     let mut input = Counted {
         inner: input,

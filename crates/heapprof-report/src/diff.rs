@@ -1,13 +1,14 @@
 //! `diff`: before, after, delta, growth and status of each entity that changed.
 
-use heapprof_analysis::{Broken, Change, Diff, DiffRow, Place};
-use serde_json::{Value, json};
+use heapprof_analysis::{Broken, Change, Diff, DiffRow, Estimate, Place, Status};
+use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::Measure;
 use crate::names::{name_cells, name_columns};
+use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, Tint, markdown_cell, printable};
 
@@ -33,7 +34,7 @@ pub fn diff(
     let mut text = with_head(&lines, &table.render(style)?, style);
     if matches!(style.format, Format::Text | Format::Markdown) {
         for broken in broken {
-            let line = printable(&broken_line(broken, diff)).into_owned();
+            let line = printable(&broken_line(broken)).into_owned();
             match style.format {
                 Format::Markdown => {
                     text.push_str(&format!("\n**Failed:** {}\n", markdown_cell(&line)))
@@ -46,20 +47,30 @@ pub fn diff(
 }
 
 /// A rule that broke, in words.
-pub fn broken_line(broken: &Broken, diff: &Diff) -> String {
-    // A rule on another sample type has that type's unit.
-    let other = diff.types.iter().find(|(t, _)| t.r#type == broken.subject);
-    let unit = other.map_or(&diff.after.sample_type.unit, |(t, _)| &t.unit);
-    let measure = Measure::new(unit, None).unwrap_or_else(|_| Measure::raw());
+pub fn broken_line(broken: &Broken) -> String {
+    let measure = Measure::new(&broken.unit, None).unwrap_or_else(|_| Measure::raw());
     format!(
-        "{} on {}: {} to {} ({}, {})",
+        "{} on {}: {} to {} ({}, {}{})",
         broken.rule,
         broken.subject,
         measure.show(broken.change.before),
         measure.show(broken.change.after),
         measure.show_signed(broken.change.delta()),
         growth(broken.change),
+        known(broken.estimate.as_ref(), &measure),
     )
+}
+
+/// What follows a growth: between what the estimate leaves it.
+fn known(estimate: Option<&Estimate>, measure: &Measure) -> String {
+    let Some(estimate) = estimate else {
+        return String::new();
+    };
+    let (low, high) = (
+        measure.show_signed(estimate.low),
+        measure.show_signed(estimate.high),
+    );
+    format!("; {low} to {high} from {}", range::samples(estimate))
 }
 
 /// `+10.0%`, or `-` where there was nothing before.
@@ -81,7 +92,7 @@ fn lines(
         return Vec::new();
     }
     let mut lines = vec![format!(
-        "{}: {} to {}, {} to {} ({}, {})",
+        "{}: {} to {}, {} to {} ({}, {}{}{})",
         diff.after.sample_type.r#type,
         printable(&diff.before.profile),
         printable(&diff.after.profile),
@@ -89,6 +100,11 @@ fn lines(
         measure.show(diff.total.after),
         measure.show_signed(diff.total.delta()),
         growth(diff.total),
+        known(diff.total_estimate().as_ref(), measure),
+        match diff.total_status() {
+            Status::WithinNoise => ", within noise",
+            _ => "",
+        },
     )];
     if let Some(ratio) = diff.normalized {
         let aside = match diff.after.filters.is_empty() {
@@ -106,7 +122,10 @@ fn lines(
             "Values are estimated from samples, one every {period} on average."
         ));
         let (before, after) = (diff.before.sampled, diff.after.sampled);
-        if before.is_some() != after.is_some() {
+        if diff.after.is_sampled_peak() || diff.before.is_sampled_peak() {
+            lines.push(head::PEAK.to_string());
+        }
+        if before.is_some() != after.is_some() && diff.total_estimate().is_none() {
             let side = if before.is_some() { "before" } else { "after" };
             lines.push(format!(
                 "Only {side} is: small rows that are new or gone say nothing."
@@ -146,26 +165,49 @@ fn table(
 ) -> Table {
     let split = style.format == Format::Csv;
     let granularity = diff.after.granularity;
+    // How sure the delta is.
+    let is_known = !split && diff.total_estimate().is_some();
     let mut table = Table::new(&[
         ("before", Align::Right),
         ("after", Align::Right),
         ("delta", Align::Right),
-        ("growth", Align::Right),
-        ("status", Align::Left),
     ]);
+    if is_known {
+        table.column("truly", Align::Right);
+    }
+    table.column("growth", Align::Right);
+    table.column("status", Align::Left);
     name_columns(&mut table, granularity, split);
-    let mut add = |place: &Place, sums: [i128; 3], growth: String, status: &str| {
+    if split {
+        let columns = range::COLUMNS.into_iter();
+        columns.for_each(|name| table.column(name, Align::Right));
+    }
+    let mut add = |place: &Place,
+                   sums: [i128; 3],
+                   estimate: Option<Estimate>,
+                   growth: String,
+                   status: &str| {
         let [before, after, delta] = sums;
         let mut cells = vec![
             measure.show(before),
             measure.show(after),
             measure.show_signed(delta),
-            growth,
-            status.to_string(),
         ];
+        if is_known {
+            let range = estimate.as_ref().map(|e| {
+                let (low, high) = (measure.show_signed(e.low), measure.show_signed(e.high));
+                format!("{low} to {high}")
+            });
+            cells.push(range.unwrap_or_default());
+        }
+        cells.extend([growth, status.to_string()]);
         cells.extend(name_cells(place, granularity, split));
+        if split {
+            cells.extend(range::cells(estimate.as_ref()));
+        }
         let tint = match delta {
             0 => None,
+            _ if status == Status::WithinNoise.word() => None,
             1.. => Some(Tint::Grown),
             _ => Some(Tint::Shrunk),
         };
@@ -185,7 +227,8 @@ fn table(
     for row in &changed[..shown] {
         let change = row.change(diff.sort);
         let status = row.status(diff.sort).word();
-        add(&row.place, sums(change), grown(change), status);
+        let estimate = row.estimate(diff.sort);
+        add(&row.place, sums(change), estimate, grown(change), status);
     }
     let named = |name: &str| Place {
         function: name.to_string(),
@@ -210,18 +253,21 @@ fn table(
             add(
                 &named(heapprof_analysis::OTHER),
                 rest(&changed[shown..]),
+                None,
                 String::new(),
                 "",
             );
         }
         if rest(&same)[0] != 0 {
-            add(&named("(unchanged)"), rest(&same), String::new(), "same");
+            let name = named("(unchanged)");
+            add(&name, rest(&same), None, String::new(), "same");
         }
     }
     let status = diff.total_status();
     add(
         &named("(total)"),
         sums(diff.total),
+        diff.total_estimate(),
         grown(diff.total),
         status.word(),
     );
@@ -240,6 +286,7 @@ fn document(
         object.insert("before".into(), json!(change.before));
         object.insert("after".into(), json!(change.after));
         object.insert("delta".into(), whole(change.delta()));
+        range::insert(&mut object, "estimate", row.estimate(diff.sort).as_ref());
         object.insert("growth".into(), json!(change.growth()));
         object.insert("status".into(), json!(row.status(diff.sort).word()));
         Value::Object(object)
@@ -253,6 +300,9 @@ fn document(
         },
         "rows": shown.iter().map(row).collect::<Vec<_>>(),
     });
+    if let Some(estimate) = diff.total_estimate() {
+        document["total"]["estimate"] = range::document(&estimate);
+    }
     if !rest.is_empty() {
         let delta: i128 = rest.iter().map(|row| row.change(diff.sort).delta()).sum();
         document["other"] = json!({"delta": whole(delta), "rows": rest.len()});
@@ -266,10 +316,13 @@ fn document(
     }
     if !broken.is_empty() {
         let broken = broken.iter().map(|b| {
-            json!({
-                "rule": b.rule, "subject": b.subject,
-                "before": b.change.before, "after": b.change.after,
-            })
+            let mut object = Map::new();
+            object.insert("rule".into(), json!(b.rule));
+            object.insert("subject".into(), json!(b.subject));
+            object.insert("before".into(), json!(b.change.before));
+            object.insert("after".into(), json!(b.change.after));
+            range::insert(&mut object, "estimate", b.estimate.as_ref());
+            Value::Object(object)
         });
         document["failed"] = broken.collect();
     }

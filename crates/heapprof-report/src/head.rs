@@ -4,6 +4,7 @@ use heapprof_analysis::Header;
 
 use crate::error::Error;
 use crate::measure::{Measure, percent};
+use crate::range;
 use crate::style::{Format, Style};
 use crate::table::printable;
 
@@ -23,8 +24,13 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
         return Vec::new();
     }
     let mut total = measure.show(header.total);
-    if header.net != header.total && header.left_out == 0 {
+    let is_net = header.net != header.total && header.left_out == 0;
+    if is_net {
         total = format!("{total}, net {}", measure.show(header.net));
+    }
+    if let Some(estimate) = &header.estimate {
+        let value = if is_net { header.net } else { header.total };
+        total.push_str(&range::after(value, estimate, measure));
     }
     let mut lines = vec![format!(
         "{}: {}, total {total}",
@@ -35,12 +41,21 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
     }
     if !header.filters.is_empty() {
         lines.push(format!(
-            "Filters: {}; kept {} ({}), left out {}",
+            "Filters: {}; kept {}{} ({}), left out {}",
             header.filters.join(" "),
             measure.show(header.net),
+            header
+                .net_estimate
+                .as_ref()
+                .map_or_else(String::new, |estimate| {
+                    range::after(header.net, estimate, measure)
+                }),
             percent(header.net, header.total),
             measure.show(header.left_out),
         ));
+    }
+    if header.is_sampled_peak() && header.total != 0 {
+        lines.push(PEAK.to_string());
     }
     if let Some(why) = empty(header, measure) {
         lines.push(why);
@@ -48,13 +63,20 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
     lines
 }
 
+/// Why a peak has no range.
+pub(crate) const PEAK: &str = "The moment of a sampled peak is the one at which the estimate was largest, so it is rather too high, by nobody knows how much.";
+
 /// That values are estimates, when they are: the end of a line.
 pub(crate) fn estimated(header: &Header) -> Option<String> {
     let period = header.sampled?;
     let period =
         Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+    let samples = match header.estimate.as_ref().filter(|e| e.samples > 0) {
+        Some(estimate) => range::samples(estimate),
+        None => "samples".to_string(),
+    };
     Some(format!(
-        " (estimated from samples, one every {period} on average)"
+        " (estimated from {samples}, one every {period} on average)"
     ))
 }
 

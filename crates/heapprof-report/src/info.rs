@@ -7,6 +7,7 @@ use crate::coverage::beside_heap;
 use crate::error::Error;
 use crate::json;
 use crate::measure::{Measure, percent, plural, time_utc};
+use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
@@ -60,6 +61,25 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         );
         if t.net != t.total {
             value.push_str(&format!(", net {}", show(t.net)));
+        }
+        if let Some(estimate) = &t.estimate {
+            match style.format {
+                Format::Csv => {
+                    let [low, high, samples] = range::cells(Some(estimate));
+                    value.push_str(&format!(", low {low}, high {high}, samples {samples}"));
+                }
+                _ => {
+                    let (range, samples) = (
+                        range::after(t.net, estimate, &measure),
+                        range::samples(estimate),
+                    );
+                    value.push_str(&format!("{range}, from {samples}"));
+                }
+            }
+        }
+        let is_sampled = info.period > 1 && info.period_type.r#type == "space";
+        if is_sampled && t.total != 0 && t.sample_type.r#type.starts_with("peak_") {
+            value.push_str(", of the moment at which the estimate was largest");
         }
         if t.is_default {
             value.push_str(" (shown by default)");
@@ -201,10 +221,14 @@ fn document(info: &Info) -> Value {
         .types
         .iter()
         .map(|t| {
-            json!({
+            let mut object = json!({
                 "sample_type": json::sample_type(&t.sample_type),
                 "total": t.total, "net": t.net, "default": t.is_default,
-            })
+            });
+            if let Some(estimate) = &t.estimate {
+                object["estimate"] = range::document(estimate);
+            }
+            object
         })
         .collect();
     let mappings: Vec<Value> = info

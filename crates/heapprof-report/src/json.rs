@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::escape::{Escaping, Stead};
 use crate::names::Names;
+use crate::range;
 
 pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})
@@ -47,14 +48,16 @@ pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Resu
     Ok(())
 }
 
-/// `sample_type`, `total`, `net`, and with filters `left_out`.
+/// `sample_type`, `total`, `net`, where these are estimates `estimate`, and with filters `left_out` and `net_estimate`.
 pub(crate) fn head(header: &Header) -> Map<String, Value> {
     let mut head = Map::new();
     head.insert("sample_type".into(), sample_type(&header.sample_type));
     head.insert("total".into(), json!(header.total));
     head.insert("net".into(), json!(header.net));
+    range::insert(&mut head, "estimate", header.estimate.as_ref());
     if !header.filters.is_empty() {
         head.insert("left_out".into(), json!(header.left_out));
+        range::insert(&mut head, "net_estimate", header.net_estimate.as_ref());
     }
     head
 }

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, InUse, Leaks, Place};
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks, Place};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,7 @@ use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
 use crate::names::{Names, root_first};
+use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
 
@@ -43,7 +44,7 @@ pub fn leaks(
         out.write_all(shown.rules().render(style)?.as_bytes())?;
     }
     for broken in broken {
-        let line = printable(&leaks_broken_line(broken, leaks)).into_owned();
+        let line = printable(&value_line(broken)).into_owned();
         match style.format {
             Format::Markdown => writeln!(out, "\n**Failed:** {}", markdown_cell(&line))?,
             _ => writeln!(out, "Failed: {line}")?,
@@ -52,16 +53,16 @@ pub fn leaks(
     Ok(())
 }
 
-/// A rule that broke, in words.
-pub fn leaks_broken_line(broken: &Broken, leaks: &Leaks) -> String {
-    let [objects, space] = &leaks.types;
-    let own = match broken.subject.ends_with("objects") {
-        true => objects,
-        false => space,
-    };
-    let measure = Measure::new(&own.unit, None).unwrap_or_else(|_| Measure::raw());
-    let value = measure.show(broken.change.after);
-    format!("{} on {}: {value}", broken.rule, broken.subject)
+/// A rule that broke on a value of one profile, in words.
+pub fn value_line(broken: &Broken) -> String {
+    let measure = Measure::new(&broken.unit, None).unwrap_or_else(|_| Measure::raw());
+    let value = broken.change.after;
+    let range = broken.estimate.as_ref().map(|estimate| {
+        let range = range::after(value, estimate, &measure);
+        format!("{range}, from {}", range::samples(estimate))
+    });
+    let (shown, range) = (measure.show(value), range.unwrap_or_default());
+    format!("{} on {}: {shown}{range}", broken.rule, broken.subject)
 }
 
 /// The report with the units that its values are shown in.
@@ -94,6 +95,26 @@ impl<'a> Shown<'a> {
         format!("{} in {objects}", self.space.show(in_use.space))
     }
 
+    /// As [`amount`](Self::amount), of all, with how sure it is.
+    fn total(&self) -> String {
+        let Leaks {
+            total, estimates, ..
+        } = self.leaks;
+        let [objects, space] = estimates;
+        let known = |value, estimate: &Option<_>, measure: &Measure| {
+            let range = estimate.as_ref().map(|e| range::after(value, e, measure));
+            range.unwrap_or_default()
+        };
+        let (of_objects, of_space) = (
+            known(total.objects, objects, &self.objects),
+            known(total.space, space, &self.space),
+        );
+        let shown = self.objects.show(total.objects);
+        let noun = if shown == "1" { "object" } else { "objects" };
+        let space = self.space.show(total.space);
+        format!("{space}{of_space} in {shown}{of_objects} {noun}")
+    }
+
     fn lines(&self) -> Vec<String> {
         let Leaks { header, dumped, .. } = self.leaks;
         if !matches!(self.style.format, Format::Text | Format::Markdown) {
@@ -104,7 +125,7 @@ impl<'a> Shown<'a> {
             Dumped::Before(_) | Dumped::Unknown => "",
         };
         let estimated = head::estimated(header).unwrap_or_default();
-        let total = self.amount(self.leaks.total);
+        let total = self.total();
         let mut lines = vec![format!(
             "{}: {total} in use{at_exit}{estimated}",
             header.profile
@@ -180,16 +201,29 @@ impl<'a> Shown<'a> {
 
     /// The table without its rows.
     fn table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("objects", Align::Right),
-            ("space", Align::Right),
-            ("mean size", Align::Right),
-        ]);
+        let mut table = Table::new(&[("objects", Align::Right), ("space", Align::Right)]);
+        if self.says_how_sure() {
+            table.column("±", Align::Right);
+        }
+        table.column("mean size", Align::Right);
         if self.style.format != Format::Csv {
             table.column("share", Align::Right);
         }
         table.column("stack", Align::Left);
+        if self.style.format == Format::Csv {
+            for value in ["", "objects_"] {
+                let columns = range::COLUMNS.map(|column| format!("{value}{column}"));
+                columns
+                    .into_iter()
+                    .for_each(|name| table.column(name, Align::Right));
+            }
+        }
         table
+    }
+
+    /// Whether a column says how sure space is.
+    fn says_how_sure(&self) -> bool {
+        self.style.format != Format::Csv && self.leaks.estimates != [None; 2]
     }
 
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
@@ -204,14 +238,14 @@ impl<'a> Shown<'a> {
                 // One line a stack.
                 Some(_) => root_first(&leaks.places, &leak.stack, &mut names),
             };
-            self.cells(leak.in_use, mean(leak.in_use), stack)
+            self.cells(leak.in_use, mean(leak.in_use), stack, &leak.estimates)
         });
         // Rows that stand for many stacks.
         let (other, rest) = leaks.other;
         let other = (rest > 0).then(|| {
             let stacks = plural(&rest.to_string(), "more stack");
             let name = format!("{}: {stacks}", heapprof_analysis::OTHER);
-            self.cells(other, None, name)
+            self.cells(other, None, name, &[None; 2])
         });
         let left_out = [
             (leaks.suppressed, "(suppressed)"),
@@ -219,7 +253,7 @@ impl<'a> Shown<'a> {
         ]
         .into_iter()
         .filter(|(in_use, _)| !in_use.is_none())
-        .map(|(in_use, name)| self.cells(in_use, None, name.to_string()));
+        .map(|(in_use, name)| self.cells(in_use, None, name.to_string(), &[None; 2]));
         stacks.chain(other).chain(left_out)
     }
 
@@ -243,16 +277,29 @@ impl<'a> Shown<'a> {
         })?)
     }
 
-    fn cells(&self, in_use: InUse, mean: Option<i64>, stack: String) -> Vec<String> {
+    fn cells(
+        &self,
+        in_use: InUse,
+        mean: Option<i64>,
+        stack: String,
+        [objects, space]: &[Option<Estimate>; 2],
+    ) -> Vec<String> {
         let mut cells = vec![
             self.objects.show(in_use.objects),
             self.space.show(in_use.space),
-            mean.map(|m| self.space.show(m)).unwrap_or_default(),
         ];
+        if self.says_how_sure() {
+            cells.push(range::share(in_use.space, space.as_ref()));
+        }
+        cells.push(mean.map(|m| self.space.show(m)).unwrap_or_default());
         if self.style.format != Format::Csv {
             cells.push(self.share(in_use));
         }
         cells.push(stack);
+        if self.style.format == Format::Csv {
+            cells.extend(range::cells(space.as_ref()));
+            cells.extend(range::cells(objects.as_ref()));
+        }
         cells
     }
 
@@ -311,7 +358,11 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
     };
     head.insert("dump".into(), json!(dumped));
     head.insert("sampled".into(), json!(leaks.header.sampled));
-    head.insert("in_use".into(), in_use(leaks.total).into());
+    let mut all = in_use(leaks.total);
+    let [objects, space] = &leaks.estimates;
+    range::insert(&mut all, "estimate", space.as_ref());
+    range::insert(&mut all, "objects_estimate", objects.as_ref());
+    head.insert("in_use".into(), all.into());
     let mut tail = Map::new();
     let (other, rest) = leaks.other;
     let mut other = in_use(other);
@@ -329,9 +380,14 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
     tail.insert("suppressed".into(), suppressed.into());
     tail.insert("filtered_out".into(), in_use(leaks.filtered_out).into());
     if !broken.is_empty() {
-        let broken = broken
-            .iter()
-            .map(|b| json!({"rule": b.rule, "subject": b.subject, "value": b.change.after}));
+        let broken = broken.iter().map(|b| {
+            let mut object = Map::new();
+            object.insert("rule".into(), json!(b.rule));
+            object.insert("subject".into(), json!(b.subject));
+            object.insert("value".into(), json!(b.change.after));
+            range::insert(&mut object, "estimate", b.estimate.as_ref());
+            Value::Object(object)
+        });
         tail.insert("failed".into(), broken.collect());
     }
     let mut made = Names::new(json::made_place);
@@ -341,6 +397,8 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
                 objects: leak.in_use.objects,
                 space: leak.in_use.space,
                 mean_size: mean(leak.in_use),
+                estimate: leak.estimates[1].as_ref().map(range::document),
+                objects_estimate: leak.estimates[0].as_ref().map(range::document),
             };
             rows.row_with_stack(&row, &leaks.places, &leak.stack, &mut made)
         })
@@ -352,4 +410,8 @@ struct Row {
     objects: i64,
     space: i64,
     mean_size: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects_estimate: Option<Value>,
 }

@@ -24,6 +24,7 @@ mod names;
 mod numbered;
 mod peek;
 pub mod pprof;
+mod range;
 mod schema;
 mod sql;
 mod stored;
@@ -43,7 +44,7 @@ pub use crate::{
     escape::{Escaping, Stead, escaping, printable, printable_lines},
     flame::{FlameOptions, Root, flame_folded, flame_svg},
     info::info,
-    leaks::{leaks, leaks_broken_line},
+    leaks::{leaks, value_line},
     list::{SourceText, list},
     measure::{Measure, percent, time_utc},
     peek::peek,

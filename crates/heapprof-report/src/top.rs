@@ -1,6 +1,6 @@
 //! `top`: one row an entity, the rest in `(other)`, so that the rows add up to the total.
 
-use heapprof_analysis::{Place, SampleType, Top, TopRow};
+use heapprof_analysis::{Estimate, Place, SampleType, Sort, Top, TopRow};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -8,6 +8,7 @@ use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent};
 use crate::names::{name_cells, name_columns};
+use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table};
 
@@ -41,8 +42,8 @@ pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
 
 fn sort_word(top: &Top) -> &'static str {
     match top.sort {
-        heapprof_analysis::Sort::Flat => "flat",
-        heapprof_analysis::Sort::Cum => "cum",
+        Sort::Flat => "flat",
+        Sort::Cum => "cum",
     }
 }
 
@@ -67,36 +68,65 @@ fn remainders(top: &Top) -> Vec<(Place, i64)> {
 
 fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
+    // How sure the value is that rows are ordered by.
+    let known =
+        (!split && top.rows.iter().any(|row| row.estimates != [None; 2])).then_some(top.sort);
     let mut table = Table::new(&[("flat", Align::Right)]);
+    if known == Some(Sort::Flat) {
+        table.column("±", Align::Right);
+    }
     if !split {
         table.column("flat%", Align::Right);
         table.column("sum%", Align::Right);
     }
     table.column("cum", Align::Right);
+    if known == Some(Sort::Cum) {
+        table.column("±", Align::Right);
+    }
     if !split {
         table.column("cum%", Align::Right);
     }
     name_columns(&mut table, granularity, split);
+    if split {
+        for value in ["", "cum_"] {
+            let columns = range::COLUMNS.map(|column| format!("{value}{column}"));
+            columns
+                .into_iter()
+                .for_each(|name| table.column(name, Align::Right));
+        }
+    }
     let total = top.header.total;
     let mut sum = 0i128;
-    let mut add = |place: &Place, flat: i64, cum: Option<i64>| {
+    let mut add = |place: &Place, flat: i64, cum: Option<i64>, of: &[Option<Estimate>; 2]| {
         sum += i128::from(flat);
         let mut cells = vec![measure.show(flat)];
+        if known == Some(Sort::Flat) {
+            cells.push(range::share(flat, of[0].as_ref()));
+        }
         if !split {
             cells.extend([percent(flat, total), percent(sum, total)]);
         }
         cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
+        if known == Some(Sort::Cum) {
+            cells.push(range::share(cum.unwrap_or(0), of[1].as_ref()));
+        }
         if !split {
             cells.push(cum.map(|c| percent(c, total)).unwrap_or_default());
         }
         cells.extend(name_cells(place, granularity, split));
+        if split {
+            cells.extend(
+                of.iter()
+                    .flat_map(|estimate| range::cells(estimate.as_ref())),
+            );
+        }
         table.row(cells);
     };
     for row in &top.rows {
-        add(&row.place, row.flat, Some(row.cum));
+        add(&row.place, row.flat, Some(row.cum), &row.estimates);
     }
     for (place, flat) in remainders(top) {
-        add(&place, flat, None);
+        add(&place, flat, None, &[None; 2]);
     }
     table
 }
@@ -193,33 +223,53 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
         measures.push(cells_of(sample_type)?);
     }
     name_columns(&mut table, granularity, split);
-    let mut add = |place: &Place, values: &[(i64, Option<i64>)]| {
-        let mut cells = Vec::new();
-        for (at, ((_, count), measure)) in top.types.iter().zip(&measures).enumerate() {
-            let (flat, cum) = values[at];
-            cells.push(measure.show(flat));
-            cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
-            if let Some(count) = count {
-                // Of the flat values; where a row only calls others, of the cum values.
-                let objects = values[*count];
-                let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
-                cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
+    if split {
+        for (sample_type, _) in &top.types {
+            for value in ["", "cum_"] {
+                for column in range::COLUMNS {
+                    let name = format!("{} {value}{column}", sample_type.r#type);
+                    table.column(name, Align::Right);
+                }
             }
         }
-        cells.extend(name_cells(place, granularity, split));
-        table.row(cells);
-    };
+    }
+    let mut add =
+        |place: &Place, values: &[(i64, Option<i64>)], estimates: &[[Option<Estimate>; 2]]| {
+            let mut cells = Vec::new();
+            for (at, ((_, count), measure)) in top.types.iter().zip(&measures).enumerate() {
+                let (flat, cum) = values[at];
+                cells.push(measure.show(flat));
+                cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
+                if let Some(count) = count {
+                    // Of the flat values; where a row only calls others, of the cum values.
+                    let objects = values[*count];
+                    let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
+                    cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
+                }
+            }
+            cells.extend(name_cells(place, granularity, split));
+            if split {
+                for at in 0..top.types.len() {
+                    let of = estimates.get(at).unwrap_or(&[None; 2]);
+                    cells.extend(
+                        of.iter()
+                            .flat_map(|estimate| range::cells(estimate.as_ref())),
+                    );
+                }
+            }
+            table.row(cells);
+        };
     for row in &top.rows {
         let values: Vec<_> = row.values.iter().map(|&(f, c)| (f, Some(c))).collect();
-        add(&row.place, &values);
+        add(&row.place, &values, &row.values_estimates);
     }
     if top.other.rows > 0 {
         let values: Vec<_> = top.other.values.iter().map(|&f| (f, None)).collect();
-        add(&named(heapprof_analysis::OTHER), &values);
+        add(&named(heapprof_analysis::OTHER), &values, &[]);
     }
     if top.other.left_out.iter().any(|&v| v != 0) {
         let values: Vec<_> = top.other.left_out.iter().map(|&f| (f, None)).collect();
-        add(&named("(filtered out)"), &values);
+        add(&named("(filtered out)"), &values, &[]);
     }
     Ok(table)
 }
@@ -229,10 +279,18 @@ fn document(top: &Top) -> Map<String, Value> {
         let mut object = json::place(&row.place);
         object.insert("flat".into(), json!(row.flat));
         object.insert("cum".into(), json!(row.cum));
+        let [flat, cum] = &row.estimates;
+        range::insert(&mut object, "estimate", flat.as_ref());
+        range::insert(&mut object, "cum_estimate", cum.as_ref());
         if !top.types.is_empty() {
             let mut values = Map::new();
-            for ((sample_type, _), (flat, cum)) in top.types.iter().zip(&row.values) {
-                let value = json!({"flat": flat, "cum": cum});
+            let own = row.values.iter().zip(&row.values_estimates);
+            for ((sample_type, _), ((flat, cum), [of_flat, of_cum])) in top.types.iter().zip(own) {
+                let mut value = Map::new();
+                value.insert("flat".into(), json!(flat));
+                value.insert("cum".into(), json!(cum));
+                range::insert(&mut value, "estimate", of_flat.as_ref());
+                range::insert(&mut value, "cum_estimate", of_cum.as_ref());
                 // Two of one name are told apart by their unit, two of one unit by their number.
                 let mut key = sample_type.r#type.clone();
                 if values.contains_key(&key) {
@@ -241,7 +299,7 @@ fn document(top: &Top) -> Map<String, Value> {
                 if values.contains_key(&key) {
                     key = format!("{key}#{}", values.len());
                 }
-                values.insert(key, value);
+                values.insert(key, value.into());
             }
             object.insert("values".into(), values.into());
         }

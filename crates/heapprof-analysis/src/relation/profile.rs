@@ -2,7 +2,8 @@
 //!
 //! Several profiles' mappings, locations and label sets follow each other; functions are shared by content.
 
-use super::{Cell, Relation, all, before, in_part, one};
+use super::{Cell, Relation, all, before, estimate_cell, in_part, one};
+use crate::estimate::Spread;
 use crate::question::Question;
 
 pub(super) static PROFILE: Relation = Relation {
@@ -116,6 +117,20 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
             "kept_net INTEGER",
             "as net, of the samples that the filters keep",
         ),
+        (
+            "samples INTEGER",
+            "how many blocks that a sampler took stand behind net; NULL where it is exact, as the next three",
+        ),
+        ("variance REAL", "of net, in its unit squared"),
+        (
+            "low INTEGER",
+            "the least that net truly is, with 95 % confidence",
+        ),
+        ("high INTEGER", "the most"),
+        ("kept_samples INTEGER", "as samples, of kept_net"),
+        ("kept_variance REAL", "as variance, of kept_net"),
+        ("kept_low INTEGER", "as low, of kept_net"),
+        ("kept_high INTEGER", "as high, of kept_net"),
     ],
     keys: 0,
     ordered: 0..0,
@@ -135,7 +150,24 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
             5 if part.view.keeps_all() => part.whole[c].total.into(),
             6 if part.view.keeps_all() => part.whole[c].net.into(),
             5 => q.totals(p).kept[c].total.into(),
-            _ => q.totals(p).kept[c].net.into(),
+            6 => q.totals(p).kept[c].net.into(),
+            7..11 => {
+                let spread = part.known[c].map_or_else(Spread::default, |known| known.spread);
+                estimate_cell(part.whole_estimate(c), spread, column - 7)
+            }
+            _ if part.view.keeps_all() => {
+                let spread = part.known[c].map_or_else(Spread::default, |known| known.spread);
+                estimate_cell(part.whole_estimate(c), spread, column - 11)
+            }
+            _ => {
+                let totals = q.totals(p);
+                let spread = totals.spread.as_ref();
+                let spread = spread.map_or_else(Spread::default, |spread| spread.kept[c]);
+                // What was not sampled may be there all the same.
+                let known = part.known[c];
+                let estimate = known.map(|k| spread.estimate(totals.kept[c].net, k.step));
+                estimate_cell(estimate, spread, column - 11)
+            }
         }
     },
 };

@@ -2,12 +2,18 @@
 
 use super::total::entity_cell;
 use super::{Cell, Relation, one};
+use crate::estimate::Spread;
 use crate::question::Question;
 
-fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, &Vec<(u32, u32, i64)>)> {
+/// A block's part, column and rows, and what is known of each row.
+type Block<'a> = (usize, usize, &'a [(u32, u32, i64)], Option<&'a [Spread]>);
+
+fn blocks(q: &Question) -> impl Iterator<Item = Block<'_>> {
+    let samples = q.samples();
+    let rows = samples.blocks.iter().zip(&samples.spread);
     q.blocks()
-        .zip(&q.samples().blocks)
-        .map(|((p, c), rows)| (p, c, rows))
+        .zip(rows)
+        .map(|((p, c), (rows, spread))| (p, c, &rows[..], spread.as_deref()))
 }
 
 pub(super) static SAMPLE: Relation = Relation {
@@ -19,6 +25,14 @@ pub(super) static SAMPLE: Relation = Relation {
         ("stack INTEGER", "frame.stack, from 1"),
         ("label_set INTEGER", "label.label_set; 0 for no labels"),
         ("value INTEGER", "sum of the samples"),
+        (
+            "sampled INTEGER",
+            "how many blocks that a sampler took stand behind it; NULL where it is exact",
+        ),
+        (
+            "variance REAL",
+            "its estimated variance, in its unit squared; NULL where it is exact",
+        ),
     ],
     keys: 2,
     ordered: 2..4,
@@ -26,7 +40,7 @@ pub(super) static SAMPLE: Relation = Relation {
     narrow: |q, keys| {
         let mut range = None;
         let mut start = 0;
-        for (p, c, rows) in blocks(q) {
+        for (p, c, rows, _) in blocks(q) {
             let part = &q.parts[p];
             let is_type = |t: &i64| part.types[part.columns[c]] as i64 + 1 == *t;
             if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(is_type) {
@@ -39,7 +53,7 @@ pub(super) static SAMPLE: Relation = Relation {
     },
     cell: |q, row, column| {
         let mut rest = row;
-        for (p, c, rows) in blocks(q) {
+        for (p, c, rows, spread) in blocks(q) {
             let Some(&(stack, label_set, value)) = rows.get(rest) else {
                 rest -= rows.len();
                 continue;
@@ -50,7 +64,15 @@ pub(super) static SAMPLE: Relation = Relation {
                 1 => (part.types[part.columns[c]] + 1).into(),
                 2 => (stack + 1).into(),
                 3 => label_set.into(),
-                _ => value.into(),
+                4 => value.into(),
+                column => {
+                    let known = spread.map(|spread| spread[rest]);
+                    match known.filter(|known| *known != Spread::default()) {
+                        None => Cell::Null,
+                        Some(known) if column == 5 => known.samples.into(),
+                        Some(known) => Cell::Real(known.variance),
+                    }
+                }
             };
         }
         Cell::Null

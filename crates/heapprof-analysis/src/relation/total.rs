@@ -1,6 +1,6 @@
 //! Entities with their flat and cum, and their neighbours.
 
-use super::{Cell, Relation, one};
+use super::{Cell, Relation, estimate_cell, one};
 use crate::neighbours::{NOBODY, Neighbours, Side};
 use crate::question::Question;
 
@@ -56,6 +56,20 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
             "cum INTEGER",
             "sum over the samples that hold it, each counted once",
         ),
+        (
+            "samples INTEGER",
+            "how many blocks that a sampler took stand behind flat; NULL where it is exact, as the next three",
+        ),
+        ("variance REAL", "of flat, in its unit squared"),
+        (
+            "low INTEGER",
+            "the least that flat truly is, with 95 % confidence",
+        ),
+        ("high INTEGER", "the most"),
+        ("cum_samples INTEGER", "as samples, of cum"),
+        ("cum_variance REAL", "as variance, of cum"),
+        ("cum_low INTEGER", "as low, of cum"),
+        ("cum_high INTEGER", "as high, of cum"),
     ],
     keys: 3,
     ordered: 2..3,
@@ -101,6 +115,16 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
                 2 => (entity + 1).into(),
                 6 => totals.flat[at].into(),
                 7 => totals.cum[at].into(),
+                8.. => {
+                    let Some(known) = &totals.spread else {
+                        return Cell::Null;
+                    };
+                    let (value, spread) = match column {
+                        8..12 => (totals.flat[at], known.flat[at]),
+                        _ => (totals.cum[at], known.cum[at]),
+                    };
+                    estimate_cell(part.estimate(c, value, spread), spread, (column - 8) % 4)
+                }
                 column => entity_cell(q, entity, column - 3),
             };
         }

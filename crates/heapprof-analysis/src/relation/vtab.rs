@@ -176,6 +176,7 @@ unsafe impl VTabCursor for Cursor {
         match (self.relation.cell)(&self.question, self.rows.start, column as usize) {
             Cell::Null => context.set_result(rusqlite::types::Null),
             Cell::Int(number) => context.set_result(number),
+            Cell::Real(number) => context.set_result(number),
             Cell::Text(text) => context.set_result(text),
         }
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LabelSetIndex, Profile};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::bytes;
 use crate::error::Error;
+use crate::estimate::{Estimate, Spread};
 use crate::query::Query;
 use crate::question::{Question, Source, Types};
+use crate::totals::spread_of;
 
 /// Rows of a table by content. New rows get the next numbers.
 struct Known<K> {
@@ -42,6 +44,26 @@ impl<K: Hash + Eq> Known<K> {
         let id = *self.index.entry(key).or_insert(next);
         self.next += i64::from(id == next);
         (id, id == next)
+    }
+}
+
+/// A count as SQL has it.
+fn number(samples: u64) -> i64 {
+    i64::try_from(samples).unwrap_or(i64::MAX)
+}
+
+/// Samples, variance, least and most of a value; nothing where it is exact.
+type SpreadColumns = (Option<i64>, Option<f64>, Option<i64>, Option<i64>);
+
+fn columns(estimate: Option<Estimate>, spread: Option<Spread>) -> SpreadColumns {
+    match estimate.zip(spread) {
+        None => (None, None, None, None),
+        Some((estimate, spread)) => (
+            Some(number(spread.samples)),
+            Some(spread.variance),
+            Some(estimate.low),
+            Some(estimate.high),
+        ),
     }
 }
 
@@ -168,7 +190,7 @@ impl Loader<'_> {
             .prepare("INSERT INTO sample_type VALUES (?1, ?2, ?3)")?;
         let mut total = self
             .transaction
-            .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
         let mut types = Vec::new();
         for (position, t) in self.profile.sample_type.iter().enumerate() {
             if self.profile.sample_type[..position].contains(t) {
@@ -183,7 +205,20 @@ impl Loader<'_> {
                 insert.execute((id, name, unit))?;
             }
             let sums = self.question.parts[0].whole[position];
-            total.execute((self.id, position as i64, id, sums.total, sums.net))?;
+            let part = &self.question.parts[0];
+            let spread = part.known[position].map(|known| known.spread);
+            let (samples, variance, low, high) = columns(part.whole_estimate(position), spread);
+            total.execute((
+                self.id,
+                position as i64,
+                id,
+                sums.total,
+                sums.net,
+                samples,
+                variance,
+                low,
+                high,
+            ))?;
             types.push(id);
         }
         Ok(types)
@@ -442,7 +477,7 @@ impl Loader<'_> {
         )?;
         let mut insert = self
             .transaction
-            .prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            .prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
         let mut order: Vec<usize> = (0..types.len()).collect();
         order.sort_by_key(|&column| types[column]);
         for column in order {
@@ -451,7 +486,19 @@ impl Loader<'_> {
                 let value: i64 = values.sum();
                 if value != 0 {
                     let (stack, label_set, _) = run[0];
-                    insert.execute([self.id, types[column], stack, label_set, value])?;
+                    let own = run.iter();
+                    let own = own.map(|at| spread_of(self.profile, at.2 as usize, column));
+                    let known = own.fold(Spread::default(), Spread::and);
+                    let known = (known != Spread::default()).then_some(known);
+                    insert.execute((
+                        self.id,
+                        types[column],
+                        stack,
+                        label_set,
+                        value,
+                        known.map(|known| number(known.samples)),
+                        known.map(|known| known.variance),
+                    ))?;
                 }
                 self.work.more(run.len() as u64 * Work::ROW);
             }
@@ -463,23 +510,33 @@ impl Loader<'_> {
         let totals = self.question.totals(0);
         let mut insert = self
             .transaction
-            .prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        let mut rows: Vec<[i64; 4]> = Vec::new();
+            .prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?;
+        let part = &self.question.parts[0];
+        let mut rows: Vec<([i64; 2], usize, usize)> = Vec::new();
         for (column, present) in totals.present.iter().enumerate() {
             for &entity in present {
                 let at = entity as usize * totals.columns.len() + column;
                 let function = self.question.table.entity[entity as usize].function;
-                rows.push([
-                    types[column],
-                    functions[function as usize],
-                    totals.flat[at],
-                    totals.cum[at],
-                ]);
+                rows.push(([types[column], functions[function as usize]], column, at));
             }
         }
         rows.sort_unstable();
-        for [r#type, function, flat, cum] in rows {
-            insert.execute([self.id, r#type, function, flat, cum])?;
+        for ([r#type, function], column, at) in rows {
+            let (flat, cum) = (totals.flat[at], totals.cum[at]);
+            let known = totals.spread.as_ref();
+            let known = known.map(|known| (known.flat[at], known.cum[at]));
+            let of = |value, spread: Option<Spread>| {
+                let estimate = spread.and_then(|spread| part.estimate(column, value, spread));
+                columns(estimate, spread)
+            };
+            let (own, all) = (
+                of(flat, known.map(|known| known.0)),
+                of(cum, known.map(|known| known.1)),
+            );
+            insert.execute(params![
+                self.id, r#type, function, flat, cum, own.0, own.1, own.2, own.3, all.0, all.1,
+                all.2, all.3,
+            ])?;
         }
         Ok(())
     }

@@ -145,13 +145,24 @@ impl Reader<'_> {
         let tree = StackTree::read(self.connection)?;
         let mut rows: Vec<((i64, i64), usize, i64)> = Vec::new();
         let mut unknown = None;
+        let mut spread: HashMap<((i64, i64), usize), (u64, f64)> = HashMap::new();
+        let known = match super::schema::has_spread(self.connection)? {
+            true => "sampled, variance",
+            false => "NULL, NULL",
+        };
         self.each(
-            "SELECT type, stack, label_set, value FROM sample WHERE profile = ?1",
+            &format!(
+                "SELECT type, stack, label_set, value, {known} FROM sample WHERE profile = ?1"
+            ),
             [self.id],
             |row| {
                 match columns.get(&row.get(0)?) {
                     Some(&column) => {
-                        rows.push(((row.get(1)?, row.get(2)?), column, row.get(3)?));
+                        let at = (row.get(1)?, row.get(2)?);
+                        rows.push((at, column, row.get(3)?));
+                        if let (Some(sampled), Some(variance)) = (row.get(4)?, row.get(5)?) {
+                            spread.insert((at, column), (i64::unsigned_abs(sampled), variance));
+                        }
                     }
                     None => unknown = Some(row.get(0)?),
                 }
@@ -160,6 +171,14 @@ impl Reader<'_> {
         )?;
         if let Some(r#type) = unknown {
             return Err(damaged("the total of sample type", r#type));
+        }
+        if spread
+            .values()
+            .any(|&(_, v): &(u64, f64)| !v.is_finite() || v < 0.0)
+        {
+            return Err(Error::Sql(
+                "a variance is none: the database is damaged".to_string(),
+            ));
         }
         rows.sort_unstable();
         let label_sets = self.label_sets(builder)?;
@@ -196,6 +215,16 @@ impl Reader<'_> {
                 .profile
                 .samples
                 .push(stack.iter().copied(), &values, set);
+            if !spread.is_empty() {
+                let (mut sampled, mut variance) = (vec![0; values.len()], vec![0.0; values.len()]);
+                for &(at, column, _) in run {
+                    if let Some(&known) = spread.get(&(at, column)) {
+                        (sampled[column], variance[column]) = known;
+                    }
+                }
+                let samples = &mut builder.profile.samples;
+                samples.set_spread(samples.len() - 1, &sampled, &variance);
+            }
         }
         Ok(())
     }

@@ -16,7 +16,11 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("snapshot.sql"),
     include_str!("profile_part.sql"),
+    include_str!("spread.sql"),
 ];
+
+/// The version from which on tables say how sure estimates are.
+const WITH_SPREAD: i64 = 4;
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -140,6 +144,11 @@ fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
     MIGRATIONS.iter().take(at(to)).skip(at(from))
 }
 
+/// Whether the tables say how sure estimates are: those of a database that is only read may be older.
+pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
+    Ok(pragma(connection, "user_version")? >= WITH_SPREAD)
+}
+
 /// As [`check`], and refuses a file that no load has filled.
 pub(super) fn check_filled(connection: &Connection) -> Result<(), Error> {
     check(connection)?;
@@ -173,8 +182,13 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use heapprof_profile::{Profile, ProfileBuilder};
+
     use super::*;
     use crate::relation::documented;
+    use crate::{Query, Store, top};
 
     /// What is said of the views is what they have.
     #[test]
@@ -197,5 +211,65 @@ mod tests {
                 assert!(written, "{name}: {column}");
             }
         }
+    }
+
+    fn sampled() -> Arc<Profile> {
+        let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+        builder.folded("main;load", &[40_960]);
+        let variance = 10.0 * 4096.0 * 4096.0;
+        builder.profile.samples.set_spread(0, &[10], &[variance]);
+        builder.profile.period_type = Some(builder.value_type("space", "bytes"));
+        builder.profile.period = 4096;
+        builder.finish().into()
+    }
+
+    /// A database as the first version wrote it is read as it is, and gets the new columns when it is written to.
+    #[test]
+    fn an_older_database_is_read_and_brought_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(MIGRATIONS[0]).unwrap();
+        old.execute_batch(
+            "INSERT INTO profile VALUES (1, 'old', 0, 0, 'space', 'bytes', 4096, '', '', '', '', 1);
+             INSERT INTO sample_type VALUES (1, 'inuse_space', 'bytes');
+             INSERT INTO profile_total VALUES (1, 0, 1, 7, 7);
+             INSERT INTO function VALUES (1, 'main', 'main', '', 0);
+             INSERT INTO location VALUES (1, NULL, 16, 0);
+             INSERT INTO line VALUES (1, 0, 1, 0, 0);
+             INSERT INTO stack VALUES (1, 0, 1);
+             INSERT INTO sample VALUES (1, 1, 1, 0, 7);
+             INSERT INTO function_total VALUES (1, 1, 1, 7, 7);",
+        )
+        .unwrap();
+        old.pragma_update(None, "application_id", APPLICATION_ID)
+            .unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        drop(old);
+        let ask = |number| {
+            let session = Store::open(&path).unwrap().session();
+            top(&session, number, &Query::default(), false).unwrap()
+        };
+        let is_7 = || {
+            let report = ask(1);
+            assert_eq!((report.header.net, report.header.estimate), (7, None));
+            assert_eq!(report.rows[0].estimates, [None; 2]);
+            let restored = Store::open(&path).unwrap().restore("old").unwrap();
+            assert_eq!(restored.profile.samples.values(0), [7]);
+            assert!(!restored.profile.samples.has_spread());
+        };
+        is_7();
+        let mut store = Store::open_or_create(&path).unwrap();
+        store.load("new", &sampled(), &mut |_, _| {}).unwrap();
+        is_7();
+        let estimate = ask(2).header.estimate.unwrap();
+        assert_eq!((estimate.low, estimate.high), (22_249, 75_406));
+        assert_eq!(ask(2).rows[0].estimates, [Some(estimate); 2]);
+        let restored = store.restore("new").unwrap().profile;
+        let spread = restored.samples.spread(0).unwrap();
+        assert_eq!(
+            (spread.sampled, spread.variance),
+            (&[10][..], &[10.0 * 4096.0 * 4096.0][..])
+        );
     }
 }

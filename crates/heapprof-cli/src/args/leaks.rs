@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{LimitArg, Profiles, QuestionArgs, ReportArgs};
+use super::{GateArgs, LimitArg, Profiles, QuestionArgs, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaksArgs {
@@ -13,9 +13,8 @@ pub(crate) struct LeaksArgs {
     /// Count but do not list what a rule of this LeakSanitizer suppression file matches; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) suppressions: Vec<PathBuf>,
-    /// Exit with 1 when this rule breaks, suppressed blocks aside; may be repeated
-    #[arg(long, value_name = "RULE")]
-    pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]

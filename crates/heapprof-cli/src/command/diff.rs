@@ -3,33 +3,25 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Broken, Error, Query, Rule, Session, Types, agree, diff};
+use heapprof_analysis::{Error, Query, Session, Types, agree, diff};
 
 use super::Shared;
+use super::gate::Gate;
 use crate::args::DiffArgs;
-use crate::{messages, output};
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
         bail!("diff shows growth, no shares of a total; --relative-percentages has no say here");
     }
     // Rules first: a rule that can't be read must not cost the reading of two profiles.
-    let rules = args
-        .fail_if
-        .iter()
-        .map(|r| Rule::parse(r))
-        .collect::<Result<Vec<_>, _>>()?;
-    if let Some(rule) = args
-        .fail_if
-        .iter()
-        .zip(&rules)
-        .find(|(_, r)| r.sample_type().is_some())
+    let mut gate = Gate::new(&args.gate)?;
+    let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
+    if let Some((_, rule)) = of_total
         && args.normalize
         && args.question.query().filters.active().is_empty()
     {
         bail!(
-            "--fail-if {:?}: --normalize makes both totals equal, so this rule could never break",
-            rule.0
+            "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never break"
         );
     }
     let (before, after) = sides(args)?;
@@ -38,7 +30,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         limit: shared.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let (mut session, numbers) = sessions(shared, &before, &after, &query, &rules, true)?;
+    let (mut session, numbers) = sessions(shared, &before, &after, &query, &gate, true)?;
     let report = match diff(&session, numbers, &query, args.normalize) {
         // Stored totals stay in their units and at their addresses; the profiles themselves can be brought to the same.
         Err(Error::Unlike(_)) if session.is_stored() => None,
@@ -48,38 +40,20 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     let report = match report {
         Some(report) => report,
         None => {
-            let (read, numbers) = sessions(shared, &before, &after, &query, &rules, false)?;
+            let (read, numbers) = sessions(shared, &before, &after, &query, &gate, false)?;
             session = read;
             diff(&session, numbers, &query, args.normalize)?
         }
     };
-    let mut broken: Vec<Broken> = Vec::new();
-    for (rule, text) in rules.iter().zip(&args.fail_if) {
-        broken.extend(rule.broken(&report)?);
-        if !rule.speaks_of_something(&report) {
-            messages::note(&format!(
-                "--fail-if {text:?} matches no function on either side"
-            ));
-        }
-    }
+    gate.judge("on either side", |rule| {
+        let verdict = rule.broken(&report)?;
+        Ok(rule.speaks_of_something(&report).then_some(verdict))
+    })?;
     let written = shared.finish(&args.report, &session, |style| {
-        Ok(heapprof_report::diff(&report, query.limit, &broken, style)?)
+        let broken = gate.in_report(&args.report, style);
+        Ok(heapprof_report::diff(&report, query.limit, broken, style)?)
     });
-    match written {
-        // Who stops reading the report still gets the verdict.
-        Err(error) if output::is_broken_pipe(&error) => {}
-        written => written?,
-    }
-    if broken.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    for broken in &broken {
-        messages::note(&format!(
-            "failed: {}",
-            heapprof_report::broken_line(broken, &report)
-        ));
-    }
-    Ok(ExitCode::from(1))
+    gate.end(written, heapprof_report::broken_line)
 }
 
 /// The profiles of each side: two arguments, or what --before and --after say beside them.
@@ -117,7 +91,7 @@ fn sessions(
     before: &[String],
     after: &[String],
     query: &Query,
-    rules: &[Rule],
+    gate: &Gate,
     stored: bool,
 ) -> Result<(Session, [i64; 2])> {
     if let ([b], [a], true) = (before, after, stored && query.is_plain())
@@ -128,7 +102,9 @@ fn sessions(
     let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
     agree(&mut before, &mut after)?;
     let sources = vec![before, after];
-    let others = rules.iter().any(|rule| rule.sample_type().is_some());
-    let types = if others { Types::All } else { Types::One };
+    let types = match gate.names_a_type() {
+        true => Types::All,
+        false => Types::One,
+    };
     Ok((shared.session(sources, query, types, |q| q)?, [1, 2]))
 }

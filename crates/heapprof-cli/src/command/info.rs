@@ -1,12 +1,16 @@
-//! `heapprof info`: the facts about a profile.
+//! `heapprof info`: the facts about a profile; with `--fail-if` also whether a total is too much.
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use heapprof_analysis::{Granularity, Query, Types, info};
 
 use super::Shared;
+use super::gate::Gate;
 use crate::args::InfoArgs;
 
-pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<()> {
+pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<ExitCode> {
+    let mut gate = Gate::of_one_profile(&args.gate)?;
     // Facts, so no frame is cut, no sample left out, and stacks that differ in anything are two.
     let query = Query {
         all_frames: true,
@@ -16,7 +20,9 @@ pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::All)?;
     let report = info(&session)?;
-    shared.finish(&args.report, &session, |style| {
+    gate.judge("in it", |rule| Ok(rule.broken_in(&session, 1, &query)?))?;
+    let written = shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::info(&report, style)?)
-    })
+    });
+    gate.end(written, heapprof_report::value_line)
 }

@@ -3,20 +3,15 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Broken, Rule, Suppressions, Types, leaks};
+use heapprof_analysis::{Question, Session, Suppressions, Types, leaks};
 
 use super::Shared;
+use super::gate::Gate;
 use crate::args::LeaksArgs;
-use crate::{messages, output};
 
 pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     // What can't be read must not cost the reading of a profile.
-    let mut rules = Vec::new();
-    for text in &args.fail_if {
-        let rule = Rule::parse(text)?;
-        rule.of_one_profile()?;
-        rules.push(rule);
-    }
+    let mut gate = Gate::of_one_profile(&args.gate)?;
     let suppressions = suppressions(args)?;
     let mut query = args.question.query();
     let sample_type = query.sample_type.as_deref().unwrap_or("inuse_space");
@@ -30,34 +25,26 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     query.limit = shared.limit(&args.limit, &args.report);
 
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let sources = vec![shared.sources.read(&names)?];
-    let session = shared.session(sources, &query, Types::InUse, |question| {
+    let source = shared.sources.read(&names)?;
+    let session = shared.session(vec![source.clone()], &query, Types::InUse, |question| {
         question.with_suppressions(&suppressions)
     })?;
     let report = leaks(&session, &query, &suppressions)?;
-    let mut broken: Vec<Broken> = Vec::new();
-    for (rule, text) in rules.iter().zip(&args.fail_if) {
+    gate.judge("in use", |rule| {
         match rule.broken_by(&session, &report)? {
-            Some(found) => broken.extend(found),
-            None => messages::note(&format!("--fail-if {text:?} matches no function in use")),
+            // Of what is not in use, which nothing suppresses.
+            None if rule.sample_type().is_some() => {
+                let question = Question::new(vec![source.clone()], &query, Types::All)?;
+                Ok(rule.broken_in(&Session::new(question)?, 1, &query)?)
+            }
+            verdict => Ok(verdict),
         }
-    }
+    })?;
     let written = shared.finish_into(&args.report, &session, |style, out| {
-        Ok(heapprof_report::leaks(&report, &broken, style, out)?)
+        let broken = gate.in_report(&args.report, style);
+        Ok(heapprof_report::leaks(&report, broken, style, out)?)
     });
-    match written {
-        // Who stops reading the report still gets the verdict.
-        Err(error) if output::is_broken_pipe(&error) => {}
-        written => written?,
-    }
-    for broken in &broken {
-        let line = heapprof_report::leaks_broken_line(broken, &report);
-        messages::note(&format!("failed: {line}"));
-    }
-    Ok(match broken.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
-    })
+    gate.end(written, heapprof_report::value_line)
 }
 
 /// The rules of all files, in the order of the command line.

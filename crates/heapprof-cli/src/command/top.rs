@@ -1,14 +1,18 @@
-//! `heapprof top`: functions by the memory they hold.
+//! `heapprof top`: functions by the memory they hold; with `--fail-if` also whether that is too much.
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use heapprof_analysis::{Query, Types, top};
 use heapprof_report::Style;
 
 use super::Shared;
+use super::gate::Gate;
 use crate::args::TopArgs;
 use crate::output;
 
-pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<()> {
+pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
+    let mut gate = Gate::of_one_profile(&args.gate)?;
     let query = Query {
         sort: args.sort.sort,
         limit: shared.limit(&args.limit, &args.report),
@@ -23,23 +27,30 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<()> {
     let (session, profile) = match stored {
         Some((session, numbers)) => (session, numbers[0]),
         None => {
-            let types = if args.wide { Types::All } else { Types::One };
+            let types = match args.wide || gate.names_a_type() {
+                true => Types::All,
+                false => Types::One,
+            };
             let source = shared.sources.read(&names)?;
             (shared.ask(source, &query, types)?, 1)
         }
     };
     let report = top(&session, profile, &query, args.wide);
     let report = shared.sources.told(&session, report)?;
+    gate.judge("in it", |rule| {
+        Ok(rule.broken_in(&session, profile, &query)?)
+    })?;
     let width = match args.width {
         Some(0) => None,
         Some(width) => Some(width),
         None => output::is_terminal(args.report.output.file()).then(output::console_columns),
     };
-    shared.finish(&args.report, &session, |style| {
+    let written = shared.finish(&args.report, &session, |style| {
         let style = &Style {
             width,
             ..style.clone()
         };
         Ok(heapprof_report::top(&report, style)?)
-    })
+    });
+    gate.end(written, heapprof_report::value_line)
 }

@@ -1,0 +1,289 @@
+//! How sure an estimate is: from what a sampler knows of a sum to the range that the truth is in.
+//!
+//! The sampler says the variance of each value (Horvitz and Thompson; docs/formats/spread.md). From 30 samples on a sum
+//! is as good as normal, and 1.96 of its standard deviation on both sides hold the truth in 95 of 100 cases. With fewer
+//! that range is too narrow where the sum came out small, for so did its variance; a score interval asks which truths
+//! would give this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law of
+//! succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner, "Construction of confidence limits
+//! about effect measures: a general approach" (2008), for differences (MOVER).
+
+/// What is known of a sum beside its value: `samples` blocks that a sampler took stand behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// How many blocks.
+    pub samples: u64,
+    /// The estimated variance of the sum, in its unit squared.
+    pub variance: f64,
+}
+
+/// The range that a true value is in, and on how many samples that stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// The least it may be.
+    pub low: i64,
+    /// The most it may be.
+    pub high: i64,
+    /// How many blocks that a sampler took stand behind it.
+    pub samples: u64,
+}
+
+impl Estimate {
+    /// Whether the truth may be 0.
+    pub fn holds_0(&self) -> bool {
+        self.low <= 0 && self.high >= 0
+    }
+}
+
+/// How sure a range is to hold the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Confidence {
+    /// So many standard deviations are in it on each side.
+    z: f64,
+    /// A sum of which nothing was sampled has up to so many periods.
+    never: f64,
+}
+
+/// From so many samples on a sum is as good as normal.
+const ENOUGH: f64 = 30.0;
+
+impl Confidence {
+    /// 95 of 100 ranges hold the truth; half of the others are above it.
+    pub const USUAL: Self = Self {
+        z: 1.959_963_984_540_054,
+        never: 3.688_879_454_113_936,
+    };
+
+    /// All of so many ranges hold the truth together in 95 of 100 cases at least (Bonferroni).
+    pub fn shared_by(ranges: usize) -> Self {
+        match ranges {
+            0 | 1 => Self::USUAL,
+            ranges => {
+                let tail = 0.025 / ranges as f64;
+                Self {
+                    z: -quantile(tail),
+                    never: -tail.ln(),
+                }
+            }
+        }
+    }
+}
+
+/// The number below which a standard normal variable is with this probability, which is small.
+///
+/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23; wrong by less than 0.00045.
+fn quantile(probability: f64) -> f64 {
+    let t = (-2.0 * probability.max(f64::MIN_POSITIVE).ln()).sqrt();
+    let above = 2.515517 + t * (0.802853 + t * 0.010328);
+    let below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308));
+    above / below - t
+}
+
+impl Spread {
+    /// Of the sum of two sums that know nothing of each other; of their difference as well.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            samples: self.samples.saturating_add(other.samples),
+            variance: (self.variance + other.variance).min(f64::MAX),
+        }
+    }
+
+    /// Of a sum that is multiplied.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            variance: (self.variance * factor * factor).min(f64::MAX),
+            ..self
+        }
+    }
+
+    /// What one block stands for, about: what its sum may be without a sample.
+    pub(crate) fn step(self, value: i64) -> f64 {
+        match value {
+            0 => 0.0,
+            value => self.variance / (value as f64).abs(),
+        }
+    }
+
+    /// The range of the true sum; `step` is what one sample stands for where there is none.
+    pub(crate) fn range(self, value: f64, step: f64, confidence: Confidence) -> (f64, f64) {
+        let (low, high) = self.of_samples(value, step, confidence);
+        match confidence == Confidence::USUAL {
+            true => (low, high),
+            // Among many sums one or the other misses a block that is nearly certain, of which its variance knows nothing.
+            false => (low, high.max(value + confidence.never * step)),
+        }
+    }
+
+    /// The range as far as the variance tells it.
+    fn of_samples(self, value: f64, step: f64, confidence: Confidence) -> (f64, f64) {
+        let Confidence { z, never } = confidence;
+        if self.variance <= 0.0 {
+            let high = match self.samples == 0 && value == 0.0 {
+                true => never * step,
+                false => value,
+            };
+            return (value, high);
+        }
+        let deviation = self.variance.sqrt();
+        // As many samples of equal weight would have this value and variance; more than there were if some are certain.
+        let equal = value * value / self.variance;
+        let n = equal.min(self.samples as f64);
+        // Only what holds sums of both signs has a larger variance than one sample has.
+        if value < 0.0 || equal < 0.999 || n >= ENOUGH || n == 0.0 {
+            return (value - z * deviation, value + z * deviation);
+        }
+        // The truth t that gives this value: (value - t)² = z²·variance·(share of t that is not certain), solved for t.
+        let middle = value + z * z * deviation / (2.0 * n.sqrt());
+        let half = z * deviation * (1.0 + z * z / (4.0 * n)).sqrt();
+        (middle - half, middle + half)
+    }
+
+    /// The estimate of the true sum.
+    pub(crate) fn estimate(self, value: i64, step: f64) -> Estimate {
+        let (low, high) = self.range(value as f64, step, Confidence::USUAL);
+        Estimate {
+            low: low.floor() as i64,
+            high: high.ceil() as i64,
+            samples: self.samples,
+        }
+    }
+}
+
+/// A value with what is known of it; nothing where it is exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) value: i64,
+    pub(crate) spread: Option<Spread>,
+}
+
+impl Known {
+    /// Reads it from a value's column and the two that follow: samples and variance.
+    pub(crate) fn read(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Self> {
+        let samples: Option<i64> = row.get(at + 1)?;
+        let variance: Option<f64> = row.get(at + 2)?;
+        Ok(Self {
+            value: row.get(at)?,
+            spread: samples.zip(variance).map(|(samples, variance)| Spread {
+                samples: samples.unsigned_abs(),
+                variance,
+            }),
+        })
+    }
+
+    /// How sure it is; `None` where it is exact.
+    pub(crate) fn estimate(self) -> Option<Estimate> {
+        Some(self.spread?.estimate(self.value, 0.0))
+    }
+}
+
+/// A value before or after, with what is known of it; nothing where it is exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) value: f64,
+    pub(crate) spread: Option<Spread>,
+    /// What one sample of this side stands for.
+    pub(crate) step: f64,
+}
+
+impl Side {
+    fn range(self, confidence: Confidence) -> (f64, f64) {
+        match self.spread {
+            Some(spread) => spread.range(self.value, self.step, confidence),
+            None => (self.value, self.value),
+        }
+    }
+}
+
+/// The range of `after - factor * before`, each of which may be an estimate, and neither knows of the other.
+pub(crate) fn difference(
+    before: Side,
+    after: Side,
+    factor: f64,
+    confidence: Confidence,
+) -> (f64, f64) {
+    let delta = after.value - factor * before.value;
+    let ((b_low, b_high), (a_low, a_high)) = (before.range(confidence), after.range(confidence));
+    let below = (after.value - a_low).hypot(factor * (b_high - before.value));
+    let above = (a_high - after.value).hypot(factor * (before.value - b_low));
+    (delta - below, delta + above)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: f64 = 4096.0;
+
+    fn spread(samples: u64, variance: f64) -> Spread {
+        Spread { samples, variance }
+    }
+
+    #[test]
+    fn ranges() {
+        // Value, samples, variance, low, high.
+        let table = [
+            // Exact, or certain.
+            (1000, 0, 0.0, 1000, 1000),
+            (1000, 5, 0.0, 1000, 1000),
+            // Never sampled: below 3.69 periods.
+            (0, 0, 0.0, 0, 15110),
+            // 100 samples of 4096 each: ± 19.6 %.
+            (409_600, 100, 100.0 * 4096.0 * 4096.0, 329_319, 489_881),
+            // 10 of them: 5.43 to 18.41 times 4096, Wilson's limits of a count.
+            (40_960, 10, 10.0 * 4096.0 * 4096.0, 22_249, 75_406),
+            // One.
+            (4096, 1, 4096.0 * 4096.0, 723, 23_204),
+            // Three of 4096 beside 10,000,000 that are certain: as if it were four of them.
+            (10_012_288, 4, 3.0 * 4096.0 * 4096.0, 10_003_616, 10_034_586),
+            // A difference of sums: both signs.
+            (0, 8, 8.0 * 4096.0 * 4096.0, -22_707, 22_707),
+            (-4096, 8, 8.0 * 4096.0 * 4096.0, -26_803, 18_611),
+        ];
+        for (value, samples, variance, low, high) in table {
+            let found = spread(samples, variance).estimate(value, PERIOD);
+            let expected = Estimate { low, high, samples };
+            assert_eq!(found, expected, "{value} {samples}");
+        }
+        assert_eq!(spread(2, 3.0).and(spread(1, 4.0)), spread(3, 7.0));
+        assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
+    }
+
+    #[test]
+    fn several_ranges_share_what_may_be_wrong() {
+        assert_eq!(Confidence::shared_by(1), Confidence::USUAL);
+        // Values of a table of the normal distribution, for 0.025 / n.
+        for (ranges, z) in [(2, 2.2414), (5, 2.5758), (100, 3.4808), (10_000, 4.5648)] {
+            let found = Confidence::shared_by(ranges).z;
+            assert!((found - z).abs() < 0.0005, "{ranges} {found}");
+        }
+    }
+
+    #[test]
+    fn differences_have_both_sides_spread() {
+        let side = |value: f64, samples, variance| Side {
+            value,
+            spread: Some(spread(samples, variance)),
+            step: PERIOD,
+        };
+        let exact = Side {
+            value: 100.0,
+            ..Side::default()
+        };
+        assert_eq!(difference(exact, exact, 1.0, Confidence::USUAL), (0.0, 0.0));
+        // As the root of the sum of both variances, where both are normal.
+        let one = side(409_600.0, 100, 100.0 * 4096.0 * 4096.0);
+        let (low, high) = difference(one, one, 1.0, Confidence::USUAL);
+        let expected = 1.96 * 200f64.sqrt() * 4096.0;
+        assert!((high - expected).abs() < 10.0 && (low + expected).abs() < 10.0);
+        let (low, _) = difference(one, one, 1.1, Confidence::USUAL);
+        let expected = -0.1 * 409_600.0 - 1.96 * (100f64 * 2.21).sqrt() * 4096.0;
+        assert!((low - expected).abs() < 10.0, "{low} {expected}");
+        // What was not sampled before may have been there: it takes five samples to be new.
+        let none = side(0.0, 0, 0.0);
+        for (samples, new) in [(1, false), (4, false), (5, true), (9, true)] {
+            let n = samples as f64;
+            let one = side(4096.0 * n, samples, n * 4096.0 * 4096.0);
+            let (low, _) = difference(none, one, 1.0, Confidence::USUAL);
+            assert_eq!(low > 0.0, new, "{samples} {low}");
+        }
+    }
+}

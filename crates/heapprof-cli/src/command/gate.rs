@@ -1,0 +1,114 @@
+//! `--fail-if`: what breaks the rules, said once, and the exit code that follows.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use heapprof_analysis::{Broken, Rule, Verdict};
+use heapprof_report::{Format, Style};
+
+use crate::args::{GateArgs, ReportArgs};
+use crate::{messages, output};
+
+/// The rules of a command line, and what came of those that were judged.
+pub(super) struct Gate {
+    rules: Vec<(Rule, String)>,
+    verdict: Verdict,
+}
+
+impl Gate {
+    /// Reads the rules. One that can't be read must not cost the reading of a profile.
+    pub(super) fn new(args: &GateArgs) -> Result<Self> {
+        let read = |text: &String| {
+            let rule = Rule::parse(text)?.ignoring_spread(args.ignore_spread);
+            Ok((rule, text.clone()))
+        };
+        Ok(Self {
+            rules: args.fail_if.iter().map(read).collect::<Result<_>>()?,
+            verdict: Verdict::default(),
+        })
+    }
+
+    /// As [`new`](Self::new), of rules that one profile can break.
+    pub(super) fn of_one_profile(args: &GateArgs) -> Result<Self> {
+        let gate = Self::new(args)?;
+        for (rule, _) in &gate.rules {
+            rule.of_one_profile()?;
+        }
+        Ok(gate)
+    }
+
+    /// The rules with their texts.
+    pub(super) fn rules(&self) -> impl Iterator<Item = (&Rule, &str)> {
+        self.rules.iter().map(|(rule, text)| (rule, text.as_str()))
+    }
+
+    /// Whether a rule speaks of a total of the profile.
+    pub(super) fn names_a_type(&self) -> bool {
+        self.rules().any(|(rule, _)| rule.sample_type().is_some())
+    }
+
+    /// Judges each rule; where one speaks of nothing, that is said.
+    pub(super) fn judge(
+        &mut self,
+        where_to: &str,
+        mut judge: impl FnMut(&Rule) -> Result<Option<Verdict>>,
+    ) -> Result<()> {
+        for (rule, text) in &self.rules {
+            match judge(rule)? {
+                Some(found) => {
+                    self.verdict.broken.extend(found.broken);
+                    self.verdict.unsure.extend(found.unsure);
+                }
+                None => messages::note(&format!(
+                    "--fail-if {text:?} matches no function {where_to}"
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// What of it belongs into a report: nothing on a terminal, where it is said beneath, also behind a pager.
+    pub(super) fn in_report(&self, report: &ReportArgs, style: &Style) -> &[Broken] {
+        let is_text = matches!(style.format, Format::Text | Format::Markdown);
+        match is_text && output::is_terminal(report.output.file()) {
+            true => &[],
+            false => &self.verdict.broken,
+        }
+    }
+
+    /// Says what broke, what could not be told, and the exit code; `line` has the words.
+    pub(super) fn end(
+        self,
+        written: Result<()>,
+        line: impl Fn(&Broken) -> String,
+    ) -> Result<ExitCode> {
+        match written {
+            // Who stops reading the report still gets the verdict.
+            Err(error) if output::is_broken_pipe(&error) => {}
+            written => written?,
+        }
+        for (rule, _) in &self.rules {
+            self.say_unsure(rule, &line);
+        }
+        for broken in &self.verdict.broken {
+            messages::note(&format!("failed: {}", line(broken)));
+        }
+        Ok(match self.verdict.broken.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(1),
+        })
+    }
+
+    /// That estimates are too unsure to break a rule, by the first of them.
+    fn say_unsure(&self, rule: &Rule, line: &impl Fn(&Broken) -> String) {
+        let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());
+        let Some(first) = unsure.next() else {
+            return;
+        };
+        let more = match unsure.count() {
+            0 => String::new(),
+            more => format!("; so are {more} more"),
+        };
+        messages::note(&format!("within noise, not failed: {}{more}", line(first)));
+    }
+}

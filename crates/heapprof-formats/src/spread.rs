@@ -1,0 +1,196 @@
+//! How sure the estimates of other samplers are, which none of them writes down.
+//!
+//! tcmalloc, jemalloc, Go and Java's agent sample as heapprof does, a block of `size` bytes with p = 1 - exp(-size/period),
+//! and each sample of theirs says a size in its label `bytes`: Go's is that of all its blocks, the others' is their mean. So
+//! its bytes stand on bytes·p/size blocks, of which each adds size²·(1 - p)/p² to the variance, and (1 - p)/p² to that of
+//! objects. Where sizes differ within a stack this is about right for bytes, and a guess for objects. docs/formats/spread.md
+//! has the sums.
+
+use heapprof_profile::{Profile, Unit};
+
+/// Pairs of sample types: objects, and the bytes that they have.
+const PAIRS: [[&str; 2]; 3] = [
+    ["alloc_objects", "alloc_space"],
+    ["inuse_objects", "inuse_space"],
+    ["objects", "space"],
+];
+
+/// Adds what is known of the values of a sampled profile that does not say it itself.
+pub(crate) fn add(profile: &mut Profile) {
+    let Some(period) = period(profile) else {
+        return;
+    };
+    let pairs = pairs(profile);
+    let sizes = sizes(profile);
+    let worth = |i: usize| profile.samples.values(i).iter().any(|&v| v != 0);
+    let samples = profile.samples.len();
+    // One sample without a size is by another writer, who may mean something else by all of them.
+    let any = (0..samples).any(worth);
+    if pairs.is_empty() || !any || (0..samples).any(|i| worth(i) && sizes[i].is_none()) {
+        return;
+    }
+    // What stands on less than a sample is no estimate of this period.
+    let is_less = |i: usize| {
+        let size = sizes[i].unwrap_or(1.0);
+        let values = profile.samples.values(i);
+        let blocks = |&[_, space]: &[usize; 2]| blocks(values[space], size, period);
+        pairs
+            .iter()
+            .map(blocks)
+            .any(|blocks| blocks > 0.0 && blocks < 0.5)
+    };
+    if (0..samples).any(is_less) {
+        return;
+    }
+    let width = profile.sample_type.len();
+    let (mut sampled, mut variance) = (vec![0u64; width], vec![0.0; width]);
+    for (i, size) in sizes.into_iter().enumerate() {
+        let Some(size) = size else {
+            continue;
+        };
+        sampled.fill(0);
+        variance.fill(0.0);
+        let p = probability(size, period);
+        let values = profile.samples.values(i);
+        for &[objects, space] in &pairs {
+            let blocks = blocks(values[space], size, period);
+            if blocks <= 0.0 {
+                continue;
+            }
+            // As a cast does with what is too large.
+            let count = blocks.round().max(1.0) as u64;
+            let of_objects = blocks * (1.0 - p) / (p * p);
+            (sampled[objects], sampled[space]) = (count, count);
+            variance[objects] = finite(of_objects);
+            variance[space] = finite(of_objects * size * size);
+        }
+        profile.samples.set_spread(i, &sampled, &variance);
+    }
+}
+
+/// The chance that a block of this size is taken.
+fn probability(size: f64, period: f64) -> f64 {
+    -(-size / period).exp_m1()
+}
+
+/// How many blocks of this size were taken, if they stand for so many bytes.
+fn blocks(bytes: i64, size: f64, period: f64) -> f64 {
+    (bytes as f64).abs() * probability(size, period) / size
+}
+
+fn finite(variance: f64) -> f64 {
+    if variance.is_finite() {
+        variance
+    } else {
+        f64::MAX
+    }
+}
+
+/// Bytes between two samples, where values are estimates of a sampler that says no more.
+fn period(profile: &Profile) -> Option<f64> {
+    let r#type = profile.period_type?;
+    let unit = Unit::parse(profile.text(r#type.unit))?;
+    let by_space = profile.text(r#type.r#type) == "space" && unit == Unit::parse("bytes")?;
+    // Ours says itself what it knows; what it wrote before it did is of blocks of many sizes.
+    let is_ours = |comment: &&_| profile.text(**comment).starts_with("collector: heapprof");
+    let knows = profile.samples.has_spread() || profile.comment.iter().any(|c| is_ours(&c));
+    (by_space && profile.period > 1 && !knows).then_some(profile.period as f64)
+}
+
+/// The positions of the pairs that the profile has.
+fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
+    let find = |(name, unit): (&str, &str)| {
+        let mut types = profile.sample_type.iter();
+        types.position(|t| profile.text(t.r#type) == name && profile.text(t.unit) == unit)
+    };
+    let pair =
+        |[objects, space]: &[&str; 2]| Some([find((objects, "count"))?, find((space, "bytes"))?]);
+    PAIRS.iter().filter_map(pair).collect()
+}
+
+/// The size that each sample's label says.
+fn sizes(profile: &Profile) -> Vec<Option<f64>> {
+    let of_set = |set| {
+        let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));
+        let mut sizes = labels.iter().filter(|label| {
+            label.str.is_empty() && label.num > 0 && profile.text(label.key) == "bytes"
+        });
+        let size = sizes.next()?;
+        sizes.next().is_none().then_some(size.num as f64)
+    };
+    let of_sets: Vec<Option<f64>> = (0..profile.label_sets.len() as u32).map(of_set).collect();
+    let samples = 0..profile.samples.len();
+    samples
+        .map(|i| of_sets[profile.samples.label_set(i).index()])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::ProfileBuilder;
+
+    use super::*;
+
+    /// Two types by which a sampler counted a stack; the size that it says, if it does.
+    fn profile(period: i64, rows: &[([i64; 2], Option<i64>)]) -> Profile {
+        let mut builder =
+            ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+        builder.profile.period_type = Some(builder.value_type("space", "bytes"));
+        builder.profile.period = period;
+        for (i, (values, size)) in rows.iter().enumerate() {
+            let label = size.map(|size| builder.number_label("bytes", size, "bytes"));
+            let mut labels: Vec<_> = label.into_iter().collect();
+            builder.folded_with_labels(&format!("main;f{i}"), values, &mut labels);
+        }
+        builder.finish()
+    }
+
+    fn added(mut profile: Profile) -> Option<Vec<(u64, f64)>> {
+        add(&mut profile);
+        let of = |i| {
+            let spread = profile.samples.spread(i)?;
+            assert_eq!(spread.sampled[0], spread.sampled[1]);
+            Some((spread.sampled[1], spread.variance[1]))
+        };
+        (0..profile.samples.len()).map(of).collect()
+    }
+
+    #[test]
+    fn one_size_a_row_is_enough() {
+        // Four blocks of 512 bytes that stand for 1025 each, two that are certain, and nothing.
+        let rows = [
+            ([4098, 2_098_176], Some(512)),
+            ([2, 200_000_000], Some(100_000_000)),
+            ([0, 0], None),
+        ];
+        let found = added(profile(524_288, &rows)).unwrap();
+        let of_four = 4.0 * 524_288.0 * 524_288.0;
+        assert_eq!((found[0].0, found[1], found[2]), (4, (2, 0.0), (0, 0.0)));
+        assert!((found[0].1 / of_four - 1.0).abs() < 0.01, "{found:?}");
+        // Of a difference as well.
+        let rows = [([-4098, -2_098_176], Some(512))];
+        assert_eq!(added(profile(524_288, &rows)).unwrap()[0].0, 4);
+    }
+
+    #[test]
+    fn nothing_is_made_up() {
+        let row = ([4098, 2_098_176], Some(512));
+        assert_eq!(added(profile(1, &[row])), None);
+        assert_eq!(added(profile(524_288, &[row, ([1, 16], None)])), None);
+        assert_eq!(added(profile(524_288, &[])), Some(Vec::new()));
+        assert_eq!(
+            added(profile(524_288, &[row, ([3, 3000], Some(1000))])),
+            None
+        );
+        let mut ours = profile(524_288, &[row]);
+        let comment = ours.strings.intern("collector: heapprof 0.1.0");
+        ours.comment.push(comment);
+        assert_eq!(added(ours), None);
+        let mut known = profile(524_288, &[row]);
+        known.samples.set_spread(0, &[7, 7], &[1.0, 2.0]);
+        assert_eq!(added(known), Some(vec![(7, 2.0)]));
+        let mut by_time = profile(524_288, &[row]);
+        by_time.period_type = Some(by_time.sample_type[0]);
+        assert_eq!(added(by_time), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! How sure an estimate is, as text, cells and JSON.
+
+use heapprof_analysis::Estimate;
+use serde_json::{Map, Value, json};
+
+use crate::measure::{Measure, plural};
+
+/// Whether the range has the value in its middle: `±` says it then.
+fn is_even(value: i128, estimate: &Estimate) -> bool {
+    let (below, above) = (
+        value - i128::from(estimate.low),
+        i128::from(estimate.high) - value,
+    );
+    // Both ends are rounded outwards.
+    estimate.samples > 0 && (above - below).abs() <= 2
+}
+
+/// What follows a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` where few samples make it uneven.
+pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> String {
+    match is_even(value.into(), estimate) {
+        true => format!(" ± {}", measure.show(estimate.high.saturating_sub(value))),
+        false if estimate.samples == 0 => format!(", below {}", measure.show(estimate.high)),
+        false => format!(" ({})", between(estimate, measure)),
+    }
+}
+
+/// `1.55MiB to 4.70MiB`.
+pub(crate) fn between(estimate: &Estimate, measure: &Measure) -> String {
+    format!(
+        "{} to {}",
+        measure.show(estimate.low),
+        measure.show(estimate.high)
+    )
+}
+
+/// `12 samples`.
+pub(crate) fn samples(estimate: &Estimate) -> String {
+    plural(&estimate.samples.to_string(), "sample")
+}
+
+/// A cell that says how sure the value beside it is, as a share of it: `±33%`, or `-43/+73%` where few samples make it
+/// uneven. Empty where it is exact.
+pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
+    let Some(estimate) = estimate.filter(|_| value != 0) else {
+        return String::new();
+    };
+    let share = |bound: i64| {
+        let share = 100.0 * (i128::from(bound) - i128::from(value)) as f64 / (value as f64).abs();
+        match share.abs() {
+            size if size < 9.95 => format!("{share:.1}"),
+            _ => format!("{share:.0}"),
+        }
+    };
+    match is_even(value.into(), estimate) {
+        true => format!("±{}%", share(estimate.high)),
+        false => format!("{}/+{}%", share(estimate.low), share(estimate.high)),
+    }
+}
+
+/// The columns of a CSV that say how sure a value is; their cells are [`cells`].
+pub(crate) const COLUMNS: [&str; 3] = ["low", "high", "samples"];
+
+/// Least, most and samples of a value; empty where it is exact.
+pub(crate) fn cells(estimate: Option<&Estimate>) -> [String; 3] {
+    estimate.map_or_else(Default::default, |estimate| {
+        [
+            estimate.low.to_string(),
+            estimate.high.to_string(),
+            estimate.samples.to_string(),
+        ]
+    })
+}
+
+/// `{"low": …, "high": …, "samples": …}`.
+pub(crate) fn document(estimate: &Estimate) -> Value {
+    json!({"low": estimate.low, "high": estimate.high, "samples": estimate.samples})
+}
+
+/// Adds the member `key`, where the value is an estimate.
+pub(crate) fn insert(object: &mut Map<String, Value>, key: &str, estimate: Option<&Estimate>) {
+    if let Some(estimate) = estimate {
+        object.insert(key.into(), document(estimate));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let measure = Measure::new("bytes", None).unwrap();
+        let of = |low, high, samples| Estimate { low, high, samples };
+        let table = [
+            (4096, of(3071, 5121, 40), " ± 1.00KiB", "±25%"),
+            (4096, of(3990, 4202, 900), " ± 106B", "±2.6%"),
+            (4096, of(2048, 9216, 5), " (2KiB to 9KiB)", "-50/+125%"),
+            (0, of(0, 15_110, 0), ", below 14.76KiB", ""),
+            (-4096, of(-6144, -2048, 40), " ± 2KiB", "±50%"),
+        ];
+        for (value, estimate, text, cell) in table {
+            assert_eq!(after(value, &estimate, &measure), text);
+            assert_eq!(share(value, Some(&estimate)), cell);
+        }
+        assert_eq!(share(4096, None), "");
+        assert_eq!(cells(None), ["", "", ""]);
+        assert_eq!(cells(Some(&of(-1, 2, 3))), ["-1", "2", "3"]);
+        assert_eq!(samples(&of(0, 0, 1)), "1 sample");
+        let document = document(&of(1, 3, 2));
+        assert_eq!(document.to_string(), r#"{"low":1,"high":3,"samples":2}"#);
+    }
+}
