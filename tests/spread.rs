@@ -295,9 +295,9 @@ fn noise_is_called_noise_and_breaks_no_gate() {
         ("info", "inuse_space > 51MiB", 0, ""),
         (
             "top",
-            "flat(a) > 40MiB",
+            "flat(^a$) > 40MiB",
             1,
-            "failed: flat(a) > 40MiB on a: 50MiB ± 9.80MiB",
+            "failed: flat(^a$) > 40MiB on a: 50MiB ± 9.80MiB",
         ),
     ] {
         let run = run(folder, &[report, "many.pb.gz", "--fail-if", rule]);
