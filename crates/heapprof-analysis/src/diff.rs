@@ -315,12 +315,11 @@ fn spread_sql(session: &Session) -> (String, String, String) {
     (sums, of_before.collect(), of_after)
 }
 
+/// A sample type with its sums.
+type TypeChange = (crate::SampleType, Change);
+
 /// Sums of the sample types that both profiles have.
-fn types(
-    session: &Session,
-    before: i64,
-    after: i64,
-) -> Result<Vec<((crate::SampleType, Change), Sides)>, Error> {
+fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, Sides)>, Error> {
     let (net, prefix) = match session.question {
         Some(_) => ("kept_net", "kept_"),
         None => ("net", ""),

@@ -4,6 +4,9 @@
 //! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures that docs/guide/compare-two-profiles.md
 //! has.
 
+// Figures for people who ask with --nocapture.
+#![allow(clippy::print_stdout)]
+
 use super::*;
 
 const PERIOD: f64 = 256.0;
