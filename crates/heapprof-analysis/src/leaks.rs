@@ -278,6 +278,24 @@ impl Leaks {
             Sort::Flat => " * u.is_leaf",
             Sort::Cum => "",
         };
+        // Where a row is a function its sums are there.
+        if matches!(
+            self.header.granularity,
+            Granularity::Functions | Granularity::Files
+        ) {
+            let sum = match sort {
+                Sort::Flat => "t.flat",
+                Sort::Cum => "t.cum",
+            };
+            return session.rows(
+                &format!(
+                    "SELECT {name}, {sum} FROM function_total t JOIN function f ON f.id = t.function \
+                     WHERE t.profile = 1 AND t.type = ?1 ORDER BY {name}"
+                ),
+                [self.by],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            );
+        }
         // Lines and addresses of one function are one function here.
         session.rows(
             &format!(
