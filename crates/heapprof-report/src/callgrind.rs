@@ -168,7 +168,7 @@ impl Records {
     ) -> std::io::Result<()> {
         let (start, end) = self.at[callee as usize];
         if end > 0 {
-            writer.write_all(self.again[start..end].as_bytes())?;
+            writer.write_all(&self.again.as_bytes()[start..end])?;
         } else {
             let info = graph.info(callee);
             let name = name(&info);
