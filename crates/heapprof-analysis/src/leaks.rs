@@ -284,8 +284,8 @@ impl Leaks {
             Granularity::Functions | Granularity::Files
         ) {
             let sum = match sort {
-                Sort::Flat => "t.flat",
-                Sort::Cum => "t.cum",
+                Sort::Flat => "t.flat, t.samples, t.variance",
+                Sort::Cum => "t.cum, t.cum_samples, t.cum_variance",
             };
             return session.rows(
                 &format!(
@@ -293,7 +293,7 @@ impl Leaks {
                      WHERE t.profile = 1 AND t.type = ?1 ORDER BY {name}"
                 ),
                 [self.by],
-                |row| Ok((row.get(0)?, row.get(1)?)),
+                |row| Ok((row.get(0)?, Known::read(row, 1)?)),
             );
         }
         // Lines and addresses of one function are one function here.

@@ -92,7 +92,7 @@ mod tests {
         let measure = Measure::new("bytes", None).unwrap();
         let of = |low, high, samples| Estimate { low, high, samples };
         let table = [
-            (4096, of(3071, 5121, 40), " ± 1.00KiB", "±25%"),
+            (4096, of(3071, 5121, 40), " ± 1KiB", "±25%"),
             (4096, of(3990, 4202, 900), " ± 106B", "±2.6%"),
             (4096, of(2048, 9216, 5), " (2KiB to 9KiB)", "-50/+125%"),
             (0, of(0, 15_110, 0), ", below 14.76KiB", ""),

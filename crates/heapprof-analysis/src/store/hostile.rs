@@ -158,6 +158,14 @@ fn users_may_have_tables_and_indexes_of_their_own() {
     }
 }
 
+/// As [`made`], without the bytes that are read in place of rows where they are whole.
+fn made_of_rows(folder: &Path, stacks: i64) -> PathBuf {
+    let path = made(folder, stacks);
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("DELETE FROM profile_part", []).unwrap();
+    path
+}
+
 #[test]
 fn damaged_values_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +192,7 @@ fn damaged_values_are_an_error() {
             "longer than",
         ),
     ] {
-        let path = made(folder.path(), 3);
+        let path = made_of_rows(folder.path(), 3);
         Connection::open(&path)
             .unwrap()
             .execute_batch(change)
@@ -199,7 +207,7 @@ fn damaged_values_are_an_error() {
 fn rows_without_end_are_not_read_to_the_end() {
     let folder = tempfile::tempdir().unwrap();
     for table in ["stack", "location"] {
-        let path = made(folder.path(), 12_000);
+        let path = made_of_rows(folder.path(), 12_000);
         let connection = Connection::open(&path).unwrap();
         let number = |sql: &str| -> usize {
             let number = connection.query_row(sql, [], |row| row.get::<_, u32>(0));
