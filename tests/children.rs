@@ -247,6 +247,36 @@ fn few_samples_are_said() {
     assert!(!recorded("60").contains("rough"));
 }
 
+/// A total that is not well known says so, and what would make it better.
+#[test]
+fn how_sure_the_total_is_is_said() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    // Some 60 blocks are sampled: below 30 and above 95 once in 10,000 times.
+    let source = "#include <stdlib.h>\nvoid *volatile p;\n\
+        int main(void) { for (int i = 0; i < 7700; i++) p = malloc(4096); }\n";
+    let built = build(source, "gcc -g -O1");
+    let recorded = |more: &[&str]| {
+        let words = [&["record", "-o", "p.pb.gz"], more, &["./program"]].concat();
+        let found = run(built.folder.path(), &words);
+        assert_eq!(found.code, 0, "{}", found.err);
+        found.err
+    };
+    let said = recorded(&[]);
+    let expected = regex::Regex::new(
+        r"(?s)about [0-9.]+MiB ± [0-9.]+MiB in use at the end.*what is in use is known to about [23][0-9]%; --period (32|64|128)KiB would make that about 10%, --exact records every allocation\n",
+    );
+    assert!(expected.unwrap().is_match(&said), "{said}");
+    let sure = recorded(&["--period", "16KiB"]);
+    assert!(sure.contains(" ± ") && !sure.contains("known to"), "{sure}");
+    let exact = recorded(&["--exact"]);
+    assert!(
+        !exact.contains('±') && !exact.contains("known to"),
+        "{exact}"
+    );
+}
+
 /// The profile of a child is not passed off as that of a program which left none.
 #[test]
 fn a_child_s_profile_is_called_so() {

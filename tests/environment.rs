@@ -106,7 +106,7 @@ fn a_gperftools_setup_runs_unchanged() {
     assert_eq!(named.code, 0, "{}", named.err);
     let top = run(folder.path(), &["top", "-f", "csv", "shop.pb.gz"]);
     assert!(
-        top.out.contains("200000,200000,read_customer\n"),
+        top.out.contains("200000,200000,read_customer,"),
         "{}",
         top.out
     );

@@ -539,9 +539,10 @@ fn info_shows_rss_beside_the_heap() {
         serde_json::from_str(&run.out).unwrap()
     };
     let both = info("# rss: 4096 bytes | peak rss: 8192 bytes\nmain;a 1 1024");
-    let rss = serde_json::json!({"bytes": 4096, "heap": 1024, "heap_ratio": 0.25});
+    let rss = serde_json::json!({"bytes": 4096, "own_tables": 0, "heap": 1024, "heap_ratio": 0.25});
     assert_eq!(both["rss"], rss);
-    let peak = serde_json::json!({"bytes": 8192, "heap": null, "heap_ratio": null});
+    let peak =
+        serde_json::json!({"bytes": 8192, "own_tables": 0, "heap": null, "heap_ratio": null});
     assert_eq!(both["peak_rss"], peak);
     assert_eq!(both["comments"][0], "rss: 4096 bytes");
     let several = info("# rss: 4096 bytes | rss: 5000 bytes\nmain;a 1 1024");

@@ -160,6 +160,7 @@ const STACKS: &[Case] = &[
     case("stack_longjmp.c", &[], 0),
     case("stack_backtrace.c", &[], 0),
     case("stack_recursion.c", &[], 0),
+    case("stack_depths.c", &[], 0),
     case("stack_inline.c", &[], 0),
     case("stack_alloca.c", &[], 0),
     case("stack_signal.c", &[], 0),

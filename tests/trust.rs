@@ -152,7 +152,7 @@ int main(void) {
     );
     let top = run(&out, &["top", "-f", "csv", "p.pb.gz"]);
     assert!(
-        top.out.contains("100000,100000,keep\n"),
+        top.out.contains("100000,100000,keep,"),
         "{} {said}",
         top.out
     );

@@ -35,7 +35,8 @@ static void call(int depth);
         room[depth % BYTES] = 1;                              \
         for (;;) {                                            \
             if (every && draw() % every == 0) {               \
-                keep(malloc(BYTES));                          \
+                void *p = malloc(BYTES);                      \
+                keep(p);                                      \
                 tally_alloc(&by_root, BYTES);                 \
             }                                                 \
             if (depth == target && !go_on()) target = -1;     \

@@ -137,8 +137,8 @@ impl Spread {
         (middle - half, middle + half)
     }
 
-    /// The estimate of the true sum.
-    pub(crate) fn estimate(self, value: i64, step: f64) -> Estimate {
+    /// The estimate of the true sum; `step` is what one sample stands for where there is none.
+    pub fn estimate(self, value: i64, step: f64) -> Estimate {
         let (low, high) = self.range(value as f64, step, Confidence::USUAL);
         Estimate {
             low: low.floor() as i64,

@@ -6,7 +6,6 @@
 
 use crate::counters::Weight;
 use crate::floating_point::undisturbed;
-use crate::spread::Known;
 use crate::{mode, sys};
 
 /// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
@@ -64,18 +63,6 @@ pub(crate) fn weight(size: u64, period: u64) -> Weight {
     weight
 }
 
-/// What a sampled allocation of `size` bytes says of how far the sums may be from the truth. In the environment of
-/// [`undisturbed`].
-#[inline(never)]
-pub(crate) fn known(size: u64, period: u64) -> Known {
-    let p = probability(size, period);
-    let objects = (1.0 - p) / (p * p);
-    Known {
-        samples: 1,
-        variance: [objects, objects * size as f64 * size as f64],
-    }
-}
-
 /// Bytes until the next sample, of 53 random bits.
 #[inline(never)]
 fn exponential(random: u64, period: u64) -> u64 {
@@ -94,8 +81,8 @@ fn weigh(size: u64, period: u64) -> Weight {
     }
 }
 
-/// With which an allocation of `size` bytes is sampled.
-fn probability(size: u64, period: u64) -> f64 {
+/// With which an allocation of `size` bytes is sampled. In the environment of [`undisturbed`].
+pub(crate) fn probability(size: u64, period: u64) -> f64 {
     one_minus_exp_minus((size as f64 + 1.0) / period as f64)
 }
 

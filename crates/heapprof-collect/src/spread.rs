@@ -53,11 +53,21 @@ impl Part {
     /// Adds a block of `size` bytes.
     fn add(&self, size: u64) {
         let period = mode::period();
-        undisturbed(&mut || self.set(self.get().plus(sampler::known(size, period))));
+        undisturbed(&mut || self.set(self.get().plus(Known::of(size, period))));
     }
 }
 
 impl Known {
+    /// Of a sampled block of `size` bytes.
+    fn of(size: u64, period: u64) -> Self {
+        let p = sampler::probability(size, period);
+        let objects = (1.0 - p) / (p * p);
+        Self {
+            samples: 1,
+            variance: [objects, objects * size as f64 * size as f64],
+        }
+    }
+
     fn plus(self, other: Self) -> Self {
         let [objects, bytes] = self.variance;
         Self {
@@ -135,7 +145,7 @@ mod tests {
 
     /// The sums of blocks of these sizes, in a period.
     fn known(sizes: &[u64], period: u64) -> Known {
-        let each = sizes.iter().map(|&size| sampler::known(size, period));
+        let each = sizes.iter().map(|&size| Known::of(size, period));
         each.fold(Known::default(), Known::plus)
     }
 

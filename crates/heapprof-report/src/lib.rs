@@ -48,6 +48,7 @@ pub use crate::{
     list::{SourceText, list},
     measure::{Measure, percent, time_utc},
     peek::peek,
+    range::give_or_take,
     schema::schema,
     sql::result_table,
     stored::stored,

@@ -24,6 +24,11 @@ pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> Strin
     }
 }
 
+/// What follows a number of bytes that is an estimate: as ` ± 0.90MiB`.
+pub fn give_or_take(bytes: i64, estimate: &Estimate) -> String {
+    Measure::new("bytes", None).map_or_else(|_| String::new(), |m| after(bytes, estimate, &m))
+}
+
 /// `1.55MiB to 4.70MiB`.
 pub(crate) fn between(estimate: &Estimate, measure: &Measure) -> String {
     format!(

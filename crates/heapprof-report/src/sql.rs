@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use tempfile::SpooledTempFile;
 
 use crate::error::Error;
+use crate::escape::{Escaping, Stead};
 use crate::measure::push_whole;
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Table};
@@ -61,6 +62,7 @@ pub fn result_table(
 }
 
 fn json(statement: &mut Statement<'_>, names: &[String], out: &mut dyn Write) -> Result<(), Error> {
+    let out = &mut Escaping::new(out, Stead::Json);
     // Nothing is written for a statement that fails at once.
     let mut separator = "[";
     statement.each(|row| -> Result<(), Error> {
@@ -69,7 +71,8 @@ fn json(statement: &mut Statement<'_>, names: &[String], out: &mut dyn Write) ->
         Ok(serde_json::to_writer(&mut *out, &Object { names, row })?)
     })?;
     let is_empty = separator == "[";
-    Ok(out.write_all(if is_empty { b"[]\n" } else { b"]\n" })?)
+    out.write_all(if is_empty { b"[]\n" } else { b"]\n" })?;
+    Ok(out.flush()?)
 }
 
 struct Object<'a> {

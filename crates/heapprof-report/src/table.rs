@@ -203,6 +203,15 @@ impl Table {
         }
     }
 
+    /// How wide the widest cell of the last column is on a terminal, its name included.
+    pub(crate) fn last_width(&self) -> usize {
+        let name = self.columns.last().map(|(name, _)| name.as_str());
+        let cells = self.rows.iter().filter_map(|row| row.last());
+        let cells = name.into_iter().chain(cells.map(String::as_str));
+        let widths = cells.map(|cell| width(&printable(cell)));
+        widths.max().unwrap_or(0)
+    }
+
     /// How wide the widest cell of each column is on a terminal.
     pub(crate) fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();

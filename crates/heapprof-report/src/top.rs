@@ -149,7 +149,7 @@ fn fit(top: &Top, table: &mut Table, width: usize) -> Option<String> {
     let taken = |group: &std::ops::Range<usize>| -> usize {
         widths[group.clone()].iter().map(|width| width + 2).sum()
     };
-    let names: usize = widths[at..].iter().sum();
+    let names = table.last_width();
     let mut left = width.saturating_sub(names.min(NAMES));
     let asked = |i: &usize| top.types[*i].0 == top.header.sample_type;
     let mut order: Vec<usize> = (0..groups.len()).collect();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Resident, Runtime, resident, runtime};
+use heapprof_analysis::{Resident, Runtime, Spread, resident, runtime};
 use heapprof_profile::{Profile, decode, encode};
 use heapprof_symbolize::{Options, Summary, Symbolizer};
 
@@ -33,10 +33,23 @@ pub(super) struct Told {
     pub(super) runtime: Option<Runtime>,
     /// The file of the program.
     pub(super) program: String,
-    /// Where values are estimates: how many allocations they are made of, and how many bytes those stand for.
-    pub(super) samples: Option<(u64, i64)>,
+    /// Where values are estimates: what they are made of.
+    pub(super) sampled: Option<Sampled>,
     /// What symbolizing found, if it was asked for.
     pub(super) summary: Option<Summary>,
+}
+
+/// What the values of a sampled profile are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sampled {
+    /// How many allocations were sampled, and the bytes that they stand for.
+    pub(super) taken: u64,
+    pub(super) allocated: i64,
+    /// Bytes in use, and what is known of that sum.
+    pub(super) in_use: i64,
+    pub(super) spread: Spread,
+    /// Average bytes between samples.
+    pub(super) period: i64,
 }
 
 /// Opens an entry's profile. What is no plain file of the owner's, or leads over another user's links, is refused.
@@ -156,29 +169,34 @@ fn told(profile: &Profile, one: &Written) -> Told {
         peak,
         program: files.clone().next().unwrap_or_default().to_string(),
         runtime: runtime(&mut files),
-        samples: (!one.is_exact).then(|| samples(profile)),
+        sampled: (!one.is_exact).then(|| sampled(profile)),
         summary: None,
     }
 }
 
-/// About how many allocations were sampled, and the bytes that they stand for: of each stack as many as its mean size says.
-fn samples(profile: &Profile) -> (u64, i64) {
-    let find = |name| profile.find_sample_type(name).ok();
-    let (Some(objects), Some(space)) = (find("alloc_objects"), find("alloc_space")) else {
-        return (0, 0);
+/// Adds up what all samples say of themselves.
+fn sampled(profile: &Profile) -> Sampled {
+    let mut sampled = Sampled {
+        period: profile.period,
+        ..Sampled::default()
     };
-    let period = profile.period.max(1) as f64;
-    let (mut taken, mut allocated) = (0.0, 0_i64);
+    let find = |name| profile.find_sample_type(name).ok();
+    let (Some(allocated), Some(in_use)) = (find("alloc_space"), find("inuse_space")) else {
+        return sampled;
+    };
     for i in 0..profile.samples.len() {
         let values = profile.samples.values(i);
-        let (n, bytes) = (values[objects].max(0), values[space].max(0));
-        if n > 0 {
-            let size = bytes as f64 / n as f64;
-            taken += n as f64 * -(-(size + 1.0) / period).exp_m1();
-            allocated = allocated.saturating_add(bytes);
+        sampled.allocated = sampled.allocated.saturating_add(values[allocated]);
+        sampled.in_use = sampled.in_use.saturating_add(values[in_use]);
+        if let Some(known) = profile.samples.spread(i) {
+            sampled.taken = sampled.taken.saturating_add(known.sampled[allocated]);
+            sampled.spread = sampled.spread.and(Spread {
+                samples: known.sampled[in_use],
+                variance: known.variance[in_use],
+            });
         }
     }
-    (taken.round() as u64, allocated)
+    sampled
 }
 
 /// Takes the profiles away; how many.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Result;
-use heapprof_report::{Measure, beside_heap, coverage};
+use heapprof_analysis::Spread;
+use heapprof_report::{Measure, beside_heap, coverage, give_or_take};
 use heapprof_symbolize::Summary;
 use heapprof_symbolize::program::{Obstacle, inspect};
 
@@ -13,7 +14,7 @@ use super::files::{self, Found, Told};
 use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
-use crate::messages;
+use crate::{messages, name};
 
 /// A profile that is there, and what was read in it.
 struct Recorded {
@@ -185,11 +186,14 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
         false => "",
     };
     let next_path = shown(&next.written.path);
-    line += &format!("; next: heapprof top {question}{}", quoted(&next_path));
+    line += &format!(
+        "; next: heapprof top {question}{}",
+        quoted(&next.written.path)
+    );
     messages::note(&line);
     let of_next = next.told.as_ref().ok();
     if let Some(summary) = of_next.and_then(|told| told.summary.as_ref())
-        && let Some(text) = mostly_addresses(summary, &next_path)
+        && let Some(text) = mostly_addresses(summary, &next.written.path)
     {
         messages::note(&text);
     }
@@ -201,7 +205,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
         messages::note(&format!(
             "{} allocations and frees could not be recorded, so the numbers are too low or too high; heapprof info {} says why",
             of.lost,
-            quoted(&path)
+            quoted(&of.path)
         ));
     } else if of.stacks == 0
         && let Some(reason) = own_allocator(main)
@@ -283,34 +287,52 @@ fn most_resident(recorded: &[Recorded]) -> Option<&Recorded> {
         .filter(|one| one.peak_resident() > 0)
 }
 
-/// That values are made of few samples, and what would give more of them.
+/// That values are made of few samples, or are not known well, and what would make it better.
 fn few_samples(one: &Recorded) -> Option<String> {
-    // Below, a tenth more or less is the rule.
+    /// Below, a third more or less is the rule.
     const ENOUGH: u64 = 30;
     const WANTED: i64 = 1000;
-    let (taken, allocated) = one.told.as_ref().ok()?.samples?;
-    if taken >= ENOUGH {
-        return None;
-    }
+    /// As many samples of equal weight make a sum certain to a fifth and to a tenth, with 95 % confidence.
+    const A_FIFTH: f64 = 96.0;
+    const A_TENTH: f64 = 384.0;
+    let sampled = one.told.as_ref().ok()?.sampled?;
+    let taken = sampled.taken;
     if taken == 0 {
         return Some(
             "nothing was sampled, for little was allocated; --exact records every allocation, a shorter --period more of them"
                 .to_string(),
         );
     }
-    let period = (allocated / WANTED).max(1);
-    let period = 1_i64 << period.ilog2();
-    let shorter = match period {
-        0..1024 => String::new(),
-        period => format!(
-            ", --period {} some {WANTED} of them",
-            bytes(period).replace(' ', "")
-        ),
+    if taken < ENOUGH {
+        let shorter = match period(sampled.allocated / WANTED) {
+            None => String::new(),
+            Some(period) => format!(", --period {period} some {WANTED} of them"),
+        };
+        return Some(format!(
+            "the values are rough, for {taken} allocation{} sampled; --exact records every one{shorter}",
+            if taken == 1 { " was" } else { "s were" }
+        ));
+    }
+    let (value, variance) = (sampled.in_use as f64, sampled.spread.variance);
+    let equal = value * value / variance;
+    // Of nothing in use nothing is to be known better.
+    if variance <= 0.0 || equal >= A_FIFTH {
+        return None;
+    }
+    let shorter = match period((sampled.period as f64 * equal / A_TENTH) as i64) {
+        None => String::new(),
+        Some(period) => format!("; --period {period} would make that about 10%"),
     };
     Some(format!(
-        "the values are rough, for {taken} allocation{} sampled; --exact records every one{shorter}",
-        if taken == 1 { " was" } else { "s were" }
+        "what is in use is known to about {:.0}%{shorter}, --exact records every allocation",
+        196.0 / equal.sqrt()
     ))
+}
+
+/// The next shorter period that is a power of two, as an option has it; none below 1 KiB.
+fn period(at_most: i64) -> Option<String> {
+    let shorter = 1_i64 << at_most.max(1).ilog2();
+    (shorter >= 1024).then(|| bytes(shorter).replace(' ', ""))
 }
 
 /// Why the profile is not the one that the program would have written at its end, if it is not.
@@ -337,7 +359,8 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
 }
 
 /// That the reports will show addresses, if more than half of the places are without names, and what would help.
-fn mostly_addresses(summary: &Summary, path: &str) -> Option<String> {
+fn mostly_addresses(summary: &Summary, path: &Path) -> Option<String> {
+    let name = shown(path);
     let (seen, resolved) = (summary.seen(), summary.resolved());
     if resolved * 2 >= seen {
         return None;
@@ -345,12 +368,12 @@ fn mostly_addresses(summary: &Summary, path: &str) -> Option<String> {
     let worst = summary.files.iter().max_by_key(|f| f.seen - f.resolved);
     let Some(worst) = worst.filter(|f| f.seen - f.resolved >= summary.unmapped) else {
         return Some(format!(
-            "{path}: {} of {seen} places have no names: their code is in no file",
+            "{name}: {} of {seen} places have no names: their code is in no file",
             seen - resolved
         ));
     };
     Some(format!(
-        "{path}: {} of {seen} places have no names, most of them in {}, which has no symbols for them; heapprof symbolize --debug-dir DIR {} names them \
+        "{name}: {} of {seen} places have no names, most of them in {}, which has no symbols for them; heapprof symbolize --debug-dir DIR {} names them \
          when its debug file is in DIR",
         seen - resolved,
         worst.name,
@@ -383,7 +406,7 @@ fn about(of: &Written) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
-/// What the program's own profile says. An estimate's spread has its place behind each of its values.
+/// What the program's own profile says. Nobody knows how sure the peak is: its moment is chosen by the estimate.
 fn summary(main: &Written, told: Option<&Told>) -> String {
     let (about, kind) = (
         about(main),
@@ -395,9 +418,15 @@ fn summary(main: &Written, told: Option<&Told>) -> String {
     );
     let peak = told.and_then(|told| told.peak);
     let share = peak.and_then(|peak| coverage(peak, "peak RSS"));
+    let sampled = told.and_then(|told| told.sampled);
+    let spread = sampled.filter(|sampled| sampled.spread != Spread::default());
     format!(
-        "{about}{} in use {}, peak {about}{}{}, {} {kind}{}",
+        "{about}{}{} in use {}, peak {about}{}{}, {} {kind}{}",
         bytes(main.in_use),
+        spread.map_or(String::new(), |sampled| {
+            let estimate = sampled.spread.estimate(main.in_use, 0.0);
+            give_or_take(main.in_use, &estimate)
+        }),
         if main.is_last { "at the end" } else { "then" },
         bytes(main.peak),
         share.map_or(String::new(), |share| format!(" ({share})")),
@@ -438,23 +467,16 @@ fn nothing(ended: &Ended) -> String {
 }
 
 /// The path from here, if it is below here.
-fn shown(path: &Path) -> String {
+fn from_here(path: &Path) -> &Path {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here)
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(here).unwrap_or(path)
+}
+
+fn shown(path: &Path) -> String {
+    from_here(path).display().to_string()
 }
 
 /// As a shell wants it.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    if path.starts_with('-') {
-        return quoted(&format!("./{path}"));
-    }
-    if path.chars().all(plain) {
-        path.to_string()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
-    }
+fn quoted(path: &Path) -> String {
+    name::quoted(from_here(path).as_os_str())
 }
