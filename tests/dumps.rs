@@ -405,3 +405,39 @@ int main(void) {
     assert_eq!(out, "0\n", "{err}");
     assert!(!err.contains("could not be written"), "{err}");
 }
+
+/// A program that has used up its open files leaves a whole profile all the same.
+#[test]
+fn at_the_limit_of_open_files() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+static void *volatile kept;
+__attribute__((noinline)) static void leak(void) { kept = malloc(1000); __asm__ volatile(""); }
+int main(int argc, char **argv) {
+    struct rlimit limit = {256, 256};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int i = 0; i < 100; i++) leak();
+    int last = 0, file;
+    while ((file = open("/dev/null", O_RDONLY)) >= 0) last = file;
+    for (int i = 0; i < atoi(argv[1]); i++) close(last - i);
+    return 0;
+}
+"#;
+    let built = built::build(source, "gcc -O1 -g");
+    let folder = built.folder.path();
+    for left in ["0", "1", "2", "3", "4"] {
+        let record = ["record", "--exact", "-o", "p.pb.gz", "./program", left];
+        let recorded = run(folder, &record);
+        assert_eq!(recorded.code, 0, "{}", recorded.err);
+        let top = run(folder, &["top", "-f", "csv", "p.pb.gz"]);
+        let row = "100000,100000,leak,";
+        assert!(top.out.contains(row), "{left}: {}{}", top.out, recorded.err);
+        std::fs::remove_file(folder.join("p.pb.gz")).unwrap();
+    }
+}

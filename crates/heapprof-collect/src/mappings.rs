@@ -71,6 +71,10 @@ pub(crate) fn touched(module: &Module) {
 pub(crate) fn note_gone() -> Vec<Range<usize>> {
     let now = code();
     let mut gone = Vec::new();
+    if now.is_empty() {
+        // The kernel did not tell, for want of a descriptor perhaps: this code is mapped.
+        return Vec::new();
+    }
     KNOWN.with(|known| {
         for mapping in known.iter_mut().filter(|m| !m.closed) {
             if !now

@@ -19,7 +19,10 @@ use crate::snapshot::Totals;
 pub use clock::{end as end_clock, hold as hold_clock, let_go as let_clock_go};
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 
-use crate::{access, arena, begin, program, snapshot, stack_switch, sys, text, thread, trigger};
+use crate::{
+    access, arena, begin, mappings, program, snapshot, stack_switch, sys, text, thread, trial,
+    trigger,
+};
 
 /// Why a dump was not written.
 #[derive(Debug)]
@@ -257,7 +260,7 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
     }
     let mut result = Err(Error::NotStarted);
     // All of it: the program's stack may be a signal's, of a few pages.
-    stack_switch::on_own_stack(|| {
+    in_own_place(&mut || {
         let reserved = arena::reserve(snapshot::memory_needed());
         if let Some(options) = OPTIONS.with(|o| o.clone()) {
             result = if reserved {
@@ -277,6 +280,25 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
         EXEC.store(now, Ordering::Relaxed);
     }
     result
+}
+
+/// More files than a dump has open at a time.
+const FILES: u32 = 8;
+
+/// Does `work` on a stack of our own; where the program has used up the numbers for its files, in a child that has some.
+fn in_own_place(work: &mut dyn FnMut()) {
+    // A filter may end the program for a child, and the first one of a new namespace would be its init.
+    let may_clone = || !sys::is_filtered() && !trial::makes_first_process();
+    if sys::is_short_of_files() && may_clone() {
+        let with_files = &mut || {
+            sys::close_last(FILES);
+            work();
+        };
+        if stack_switch::in_child(with_files) {
+            return;
+        }
+    }
+    stack_switch::on_own_stack(work);
 }
 
 /// Whether another thread's exec is under way. One that goes on here has failed.
@@ -299,6 +321,8 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
     let format = if named { Format::Pprof } else { options.format };
     let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
     let mut totals = Totals::default();
+    // While no output takes one of the program's last descriptors.
+    mappings::remember();
     let written = output::write(&path, options, |file| match format {
         Format::Pprof => snapshot::write_profile(reason, file).map(|of| totals = of),
         Format::Text => text::write(file).map(|of| totals = of),

@@ -3,15 +3,15 @@
 mod file;
 mod memory;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 
 pub use file::{File, error_text, read_file, write_to};
 pub(crate) use file::{
-    Patience, is_same_file, leave_files, make_folder_in, read_link, rename_in, stat_in, take_back,
-    unlink_in, working_folder,
+    Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, read_link,
+    rename_in, stat_in, take_back, unlink_in, working_folder,
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};
@@ -143,10 +143,50 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// The process that a child which shares its memory acts for; 0 while there is none.
+static ACTS_FOR: AtomicI32 = AtomicI32::new(0);
+
+/// From now on [`process_id`] is this one's, until it is told 0: for a child that shares this memory and does this process's work.
+pub(crate) fn act_for(process: i32) {
+    ACTS_FOR.store(process, Ordering::Relaxed);
+}
+
 /// This process.
 pub fn process_id() -> i32 {
-    // SAFETY: takes no arguments.
-    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+    match ACTS_FOR.load(Ordering::Relaxed) {
+        // SAFETY: takes no arguments.
+        0 => unsafe { call(libc::SYS_getpid, [0; 6]) as i32 },
+        process => process,
+    }
+}
+
+/// Whether the program installed a filter of system calls: what is not among those that were tried may be its end.
+static FILTERED: AtomicBool = AtomicBool::new(false);
+
+/// Says that there is a filter.
+pub fn note_filter() {
+    FILTERED.store(true, Ordering::Relaxed);
+}
+
+/// Whether there is a filter, as far as is known.
+pub(crate) fn is_filtered() -> bool {
+    FILTERED.load(Ordering::Relaxed)
+}
+
+/// Waits for the end of a child of our own, of which the program is sent no signal.
+pub(crate) fn reap(child: usize) {
+    wait_for_child(child, 0);
+}
+
+/// Whether such a child has ended.
+pub(crate) fn has_ended(child: usize) -> bool {
+    wait_for_child(child, libc::WNOHANG) != 0
+}
+
+fn wait_for_child(child: usize, options: i32) -> isize {
+    let options = (options | libc::__WALL) as usize;
+    // SAFETY: no status is asked for.
+    unsafe { call(libc::SYS_wait4, [child, 0, options, 0, 0, 0]) }
 }
 
 /// The process that started this one.

@@ -53,7 +53,7 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
 }
 
 /// Whether the next child is the first process of a namespace of its own, which ends with that process.
-fn makes_first_process() -> bool {
+pub(crate) fn makes_first_process() -> bool {
     let (mut own, mut children) = ([0; 64], [0; 64]);
     sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
@@ -122,22 +122,16 @@ fn try_all() {
 
 /// Waits for the child to end; kills it when that takes too long (a filter may hand calls to somebody who does not answer).
 fn wait(child: usize) -> bool {
-    const ANY_KIND: usize = 0x4000_0000; // __WALL
-    let reap = |options: usize| {
-        // SAFETY: no status is asked for.
-        unsafe { call(libc::SYS_wait4, [child, 0, options | ANY_KIND, 0, 0, 0]) }
-    };
     for _ in 0..PATIENCE {
-        match reap(libc::WNOHANG as usize) {
-            0 => {}
-            // Ended; or the program's own wait has seen it.
-            _ => return true,
+        // Ended; or the program's own wait has seen it.
+        if sys::has_ended(child) {
+            return true;
         }
         sys::sleep(1_000_000);
     }
     // SAFETY: a child of our own that nobody else waits for.
     unsafe { call(libc::SYS_kill, [child, libc::SIGKILL as usize, 0, 0, 0, 0]) };
-    reap(0);
+    sys::reap(child);
     false
 }
 

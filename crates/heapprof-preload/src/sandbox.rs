@@ -68,6 +68,7 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
         let survives = collect::survives(number, args);
         sys::restore_signals(mask);
         if survives {
+            collect::sys::note_filter();
             return;
         }
     }

@@ -225,6 +225,35 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
     }
 }
 
+/// Whether the process has fewer numbers left for files than a dump takes at a time.
+pub(crate) fn is_short_of_files() -> bool {
+    let taken: [_; 4] = std::array::from_fn(|_| File::open(c"/", libc::O_PATH, 0));
+    let is_full = |file: &Result<File, i32>| matches!(file, Err(libc::EMFILE | libc::ENFILE));
+    taken.iter().any(is_full)
+}
+
+/// Closes the files with the highest numbers, so many of them: in a process that needs numbers and has a table of its own.
+pub(crate) fn close_last(mut count: u32) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid to write.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return;
+    }
+    // Not the standard ones. The table is full, so the first that are tried are open.
+    for fd in (3..limit.rlim_cur.min(1 << 20) as usize).rev() {
+        if count == 0 {
+            break;
+        }
+        // SAFETY: nobody uses this table but the caller.
+        if unsafe { call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) } == 0 {
+            count -= 1;
+        }
+    }
+}
+
 /// From now on the calling thread has no open files but stderr, and opens its own; not where the kernel can't do that
 /// (before 5.9).
 pub(crate) fn leave_files() {

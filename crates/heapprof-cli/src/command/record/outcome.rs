@@ -461,7 +461,8 @@ fn nothing(ended: &Ended) -> String {
              the way"
         ),
         None => "no profile was written: the program was not reached by the library (static, setuid, of another C library, or \
-                 started with an environment of its own), ended by a bare exit_group, or could not write where it should"
+                 started with an environment of its own), ended by a bare exit_group, had no file descriptor left, or could not \
+                 write where it should"
             .to_string(),
     }
 }
