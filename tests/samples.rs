@@ -184,7 +184,8 @@ pub(crate) fn sampled() -> Profile {
         ("peak_space", "bytes"),
     ]);
     // A few large blocks; many small ones, all freed; two sizes; one small block.
-    let rows: [(&str, [i64; 6], [u64; 2], [f64; 4]); 4] = [
+    type Row = (&'static str, [i64; 6], [u64; 2], [f64; 4]);
+    let rows: [Row; 4] = [
         (
             "main@main.c:40;load@load.c:22;read_all@load.c:9",
             [5, 4_850_785, 3, 3_638_089, 5, 4_850_785],

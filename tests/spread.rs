@@ -303,7 +303,7 @@ fn noise_is_called_noise_and_breaks_no_gate() {
         let run = run(folder, &[report, "many.pb.gz", "--fail-if", rule]);
         assert_eq!(run.code, code, "{report} {rule} {}", run.err);
         assert!(
-            run.err.contains(says) && (says != "" || run.err.is_empty()),
+            run.err.contains(says) && (!says.is_empty() || run.err.is_empty()),
             "{}",
             run.err
         );

@@ -93,7 +93,7 @@ impl Sides {
         Some(Estimate {
             low: low.floor() as i64,
             high: high.ceil() as i64,
-            samples: samples.sum(),
+            samples: samples.fold(0, u64::saturating_add),
         })
     }
 }

@@ -63,7 +63,9 @@ pub struct Broken {
     pub unit: String,
     /// Its values.
     pub change: Change,
-    /// How sure the growth is, or, where the rule speaks of a value, the value; `None` where it is exact.
+    /// Whether the rule speaks of the value after, and not of its growth.
+    pub of_value: bool,
+    /// How sure that growth, or that value, is; `None` where it is exact.
     pub estimate: Option<Estimate>,
 }
 
@@ -234,6 +236,7 @@ impl Rule {
                 subject,
                 unit: unit.to_string(),
                 change,
+                of_value: matches!(self.bound, Bound::Value(_)),
                 estimate,
             };
             match sure {

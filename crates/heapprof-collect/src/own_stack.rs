@@ -33,13 +33,11 @@ fn described(local: usize) -> Option<Bounds> {
     if unsafe { [header.read(), header.add(2).read()] } != [this; 2] {
         return None;
     }
-    // SAFETY: it is glibc's, of at least that size. This thread alone writes to what is read here, or nobody does.
-    let words = unsafe { std::slice::from_raw_parts(header, WORDS) };
-    let mut threes = words.windows(3);
-    threes.find_map(|words| {
-        let &[start, len, guard] = words else {
-            return None;
-        };
+    // Other threads write to some of its words, but not to these three.
+    // SAFETY: it is glibc's, of at least that size.
+    let word = |i: usize| unsafe { header.add(i).read_volatile() };
+    (0..WORDS - 2).find_map(|i| {
+        let [start, len, guard] = [word(i), word(i + 1), word(i + 2)];
         let end = start.checked_add(len)?;
         let holds = start < local && local < this && this < end && end - this <= ABOVE;
         let is_stack = holds && LENGTHS.contains(&len) && guard < len && guard % PAGE == 0;

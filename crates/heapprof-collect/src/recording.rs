@@ -290,7 +290,9 @@ fn in_own_place(work: &mut dyn FnMut()) {
     // A filter may end the program for a child, and the first one of a new namespace would be its init.
     let may_clone = || !sys::is_filtered() && !trial::makes_first_process();
     if sys::is_short_of_files() && may_clone() {
+        let process = sys::process_id();
         let with_files = &mut || {
+            sys::act_for(process);
             sys::close_last(FILES);
             work();
         };

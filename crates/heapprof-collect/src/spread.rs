@@ -86,7 +86,8 @@ impl Known {
 
     /// Without what is left of rounding where nothing is left to be known.
     fn settled(self) -> Self {
-        if self.samples == 0 {
+        // Less than none: for one of the events there was no memory.
+        if self.samples as i64 <= 0 {
             return Self::default();
         }
         Self {

@@ -69,7 +69,6 @@ mod x86_64 {
             return false;
         }
         let child: isize;
-        sys::act_for(sys::process_id());
         // SAFETY: the child runs on a stack that nobody else uses, with the storage of this thread, which sleeps until it ends. It
         // returns to nothing: it ends in the second system call.
         unsafe {
@@ -99,9 +98,9 @@ mod x86_64 {
                 out("r11") _,
             );
         }
-        sys::act_for(0);
         if child > 0 {
             sys::reap(child as usize);
+            sys::forget_helper();
         }
         child > 0
     }

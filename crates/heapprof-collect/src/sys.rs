@@ -11,7 +11,7 @@ use std::arch::asm;
 pub use file::{File, error_text, read_file, write_to};
 pub(crate) use file::{
     Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, read_link,
-    rename_in, stat_in, take_back, unlink_in, working_folder,
+    rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};
@@ -143,21 +143,33 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// The process that a child which shares its memory acts for; 0 while there is none.
-static ACTS_FOR: AtomicI32 = AtomicI32::new(0);
+/// A child that shares this memory and does this process's work, and which process that is.
+static HELPER: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
 
-/// From now on [`process_id`] is this one's, until it is told 0: for a child that shares this memory and does this process's work.
+/// In such a child: [`process_id`] is `process` from now on.
 pub(crate) fn act_for(process: i32) {
-    ACTS_FOR.store(process, Ordering::Relaxed);
+    HELPER[1].store(process, Ordering::Relaxed);
+    HELPER[0].store(kernels_process_id(), Ordering::Relaxed);
+}
+
+/// Says that the child is gone: its number may become another one's.
+pub(crate) fn forget_helper() {
+    HELPER[0].store(0, Ordering::Relaxed);
 }
 
 /// This process.
 pub fn process_id() -> i32 {
-    match ACTS_FOR.load(Ordering::Relaxed) {
-        // SAFETY: takes no arguments.
-        0 => unsafe { call(libc::SYS_getpid, [0; 6]) as i32 },
-        process => process,
+    let process = kernels_process_id();
+    // The program's own children that share its memory are none of ours.
+    if process == HELPER[0].load(Ordering::Relaxed) {
+        return HELPER[1].load(Ordering::Relaxed);
     }
+    process
+}
+
+fn kernels_process_id() -> i32 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
 /// Whether the program installed a filter of system calls: what is not among those that were tried may be its end.

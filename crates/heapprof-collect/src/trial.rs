@@ -88,6 +88,7 @@ fn try_all() {
         let _ = sys::rename_in(&folder, none, none);
         sys::unlink_in(&folder, none);
         sys::make_folder_in(&folder, none);
+        sys::set_mode_in(&folder, none, 0);
     }
     let mapped = sys::map(8192);
     if !mapped.is_null() {

@@ -57,8 +57,20 @@ pub fn broken_line(broken: &Broken) -> String {
         measure.show(broken.change.after),
         measure.show_signed(broken.change.delta()),
         growth(broken.change),
-        known(broken.estimate.as_ref(), &measure),
+        known_of_rule(broken, &measure),
     )
+}
+
+/// What follows the growth of a rule that broke: between what the estimate leaves that, or the value that the rule speaks of.
+fn known_of_rule(broken: &Broken, measure: &Measure) -> String {
+    match broken.estimate.as_ref().filter(|_| broken.of_value) {
+        None => known(broken.estimate.as_ref(), measure),
+        Some(estimate) => format!(
+            "; the value after is {} from {}",
+            range::between(estimate, measure),
+            range::samples(estimate)
+        ),
+    }
 }
 
 /// What follows a growth: between what the estimate leaves it.

@@ -18,6 +18,8 @@ fn is_even(value: i128, estimate: &Estimate) -> bool {
 /// What follows a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` where few samples make it uneven.
 pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> String {
     match is_even(value.into(), estimate) {
+        // Nothing was sampled, and what there is is exact.
+        false if estimate.samples == 0 && value != 0 => String::new(),
         true => format!(" ± {}", measure.show(estimate.high.saturating_sub(value))),
         false if estimate.samples == 0 => format!(", below {}", measure.show(estimate.high)),
         false => format!(" ({})", between(estimate, measure)),

@@ -18,7 +18,7 @@ use crate::walk::{self, Cursor, Direct};
 const NEWEST: usize = 2 * KEPT;
 /// One frame in so many becomes a mark.
 const SPACING: usize = 64;
-/// There are at most so many marks: then every second one goes, and the stack has grown to twice its depth.
+/// There are at most so many marks: then every second one goes.
 const MARKS: usize = 128;
 
 /// What of the fresh frames was left out, while there is more to come. All zero, nothing was.
@@ -95,16 +95,17 @@ impl Record {
         Some(cursor)
     }
 
-    /// Makes room among the fresh frames: all but the newest and the last [`KEPT`] become marks. How many there are then.
+    /// Makes room among the fresh frames: of those behind the marks all but the last `whole` become marks. How many frames there
+    /// are then.
     #[cold]
-    pub(super) fn thin(&mut self, fresh: usize) -> usize {
+    pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;
         if thinned.newest == 0 {
             thinned.newest = NEWEST;
         }
         let begin = thinned.newest;
         let mut to = thinned.end.max(begin);
-        let last = fresh - KEPT;
+        let last = fresh - whole;
         for from in (to..last).step_by(SPACING) {
             self.fresh[to] = self.fresh[from];
             to += 1;
@@ -118,7 +119,7 @@ impl Record {
         }
         thinned.end = to;
         self.fresh.copy_within(last..fresh, to);
-        to + KEPT
+        to + whole
     }
 
     /// The record becomes its oldest `keep` frames and the fresh ones, which are too many, or with marks among them.
@@ -131,9 +132,16 @@ impl Record {
         } else {
             end
         };
+        let marks = KEPT..self.dense.max(KEPT);
+        let mut has_marks = false;
         for i in (0..keep).rev() {
-            if self.is_mark(i + 1) && self.thinned.newest == 0 && fresh < NEWEST {
-                self.thinned.newest = fresh;
+            if marks.contains(&i) && !has_marks {
+                has_marks = true;
+                if fresh > NEWEST || self.thinned.is_any() {
+                    fresh = self.thin(fresh, 0);
+                } else {
+                    (self.thinned.newest, self.thinned.end) = (fresh, fresh);
+                }
             }
             let cursor = Cursor {
                 slot: self.slot[i],
@@ -142,10 +150,12 @@ impl Record {
             };
             let rule = self.rule[i];
             self.add(&mut fresh, cursor, rule);
+            if marks.contains(&i) {
+                self.thinned.end = fresh;
+            }
         }
-        if fresh > NEWEST + MARKS + KEPT {
-            fresh = self.thin(fresh);
-        }
+        // Marks, too, may be too many by now.
+        fresh = self.thin(fresh, KEPT);
         self.len = 0;
         (self.hash, self.shared) = (0, 0);
         self.dense = fresh - self.thinned.newest;

@@ -179,9 +179,12 @@ pub(super) fn open_own(folder: &CStr) -> Option<File> {
     ];
     own.iter().find_map(|name| {
         let path = [folder.to_bytes(), b"/", name.as_bytes()].concat();
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NOFOLLOW;
+        // A pipe that somebody put there would be waited for.
+        let plain = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | plain;
         let file = File::open(&text(&path).ok()?, flags, 0o600).ok()?;
-        if file.stat()?.st_uid != user {
+        let found = file.stat()?;
+        if found.st_uid != user || kind(&found) != libc::S_IFREG || found.st_nlink != 1 {
             return None;
         }
         // Whatever the umask is: the next process opens it, too.

@@ -330,10 +330,21 @@ pub(crate) fn unlink_in(folder: &File, name: &CStr) -> bool {
 }
 
 /// Makes a folder in another one, if it can be made.
-pub(crate) fn make_folder_in(folder: &File, name: &CStr) {
-    let args = [folder.0 as usize, name.as_ptr() as usize, 0o777, 0, 0, 0];
+pub(crate) fn make_folder_in(folder: &File, called: &CStr) {
+    /// For others to look into, and for nobody else to write to, whatever the umask is.
+    const MODE: usize = 0o755;
+    let (at, name) = (folder.0 as usize, called.as_ptr() as usize);
     // SAFETY: the name ends in a zero byte.
-    unsafe { call(libc::SYS_mkdirat, args) };
+    if unsafe { call(libc::SYS_mkdirat, [at, name, MODE, 0, 0, 0]) } == 0 {
+        set_mode_in(folder, called, MODE);
+    }
+}
+
+/// Gives what a name in a folder stands for these rights.
+pub(crate) fn set_mode_in(folder: &File, name: &CStr, mode: usize) {
+    let args = [folder.0 as usize, name.as_ptr() as usize, mode, 0, 0, 0];
+    // SAFETY: the name ends in a zero byte.
+    unsafe { call(libc::SYS_fchmodat, args) };
 }
 
 /// What an errno means, for those that a file which can't be written has.

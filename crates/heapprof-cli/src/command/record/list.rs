@@ -19,6 +19,8 @@ pub(super) struct Entries {
 
 /// More than a program has to say, less than what would be in our way.
 const MOST: u64 = 256 << 20;
+/// The same of all other users together, who may make as many files as they like.
+const MOST_OF_OTHERS: u64 = 64 << 20;
 
 /// The list of a recording.
 pub(super) struct List {
@@ -72,6 +74,7 @@ impl List {
         let Ok(names) = std::fs::read_dir(&self.path) else {
             return Ok(all);
         };
+        let mut left = MOST_OF_OTHERS;
         for name in names {
             let folder = open_folder(&self.path, Trust::OwnLinks)?;
             let Ok(mut there) = Place::in_folder(folder, name?.file_name()).open() else {
@@ -82,7 +85,8 @@ impl List {
             if owner.is_us() && there.stat.st_ino == rustix::fs::fstat(&self.own)?.st_ino {
                 continue;
             }
-            there.file.by_ref().take(MOST).read_to_end(&mut text)?;
+            there.file.by_ref().take(left).read_to_end(&mut text)?;
+            left -= text.len() as u64;
             all.push(Entries { owner, text });
         }
         Ok(all)

@@ -118,7 +118,9 @@ fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
     let of_main = |(_, one): &(usize, &Written)| one.process == ended.process;
     // The last is not always the latest: what it waits for may go on meanwhile.
     let own = written.iter().enumerate().filter(of_main);
-    let own = own.max_by_key(|(_, one)| one.is_last).map(|(i, _)| i);
+    let own = own
+        .max_by_key(|(_, one)| (one.owner.is_us(), one.is_last))
+        .map(|(i, _)| i);
     own.or((!written.is_empty()).then_some(0))
 }
 
@@ -144,7 +146,8 @@ fn leave_out_small(written: &mut Vec<Written>, kept: [u32; 2]) -> usize {
 
 /// Has the children's folder be called as the program's profile is: the program may have become another one meanwhile.
 fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
-    let of_main = |one: &&Written| one.process == ended.process && one.is_last;
+    // Others may say what they like; the folder is renamed with our rights.
+    let of_main = |one: &&Written| one.owner.is_us() && one.process == ended.process && one.is_last;
     let Some(main) = written.iter().find(of_main) else {
         return;
     };
@@ -212,7 +215,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
     {
         messages::note(&reason);
     } else if let Some(text) = few_samples(next) {
-        messages::note(&text);
+        messages::note(&format!("{next_path}: {text}"));
     }
 }
 
@@ -257,9 +260,9 @@ fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
         parts.push(by_residence(most));
     }
     if small > 0 {
-        let whose = if small == 1 { "a child" } else { "children" };
         parts.push(format!(
-            "{small} of {whose} that held less than 64KiB left out: --keep-small keeps them"
+            "{small} profile{} of children that held less than 64KiB left out: --keep-small keeps them",
+            plural(small)
         ));
     }
     match parts.is_empty() {
@@ -324,7 +327,7 @@ fn few_samples(one: &Recorded) -> Option<String> {
         Some(period) => format!("; --period {period} would make that about 10%"),
     };
     Some(format!(
-        "what is in use is known to about {:.0}%{shorter}, --exact records every allocation",
+        "what is in use may be off by about {:.0}%{shorter}, --exact records every allocation",
         196.0 / equal.sqrt()
     ))
 }
