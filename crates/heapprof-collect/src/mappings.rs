@@ -102,9 +102,10 @@ pub(crate) fn note_gone() -> Vec<Range<usize>> {
     ranges
 }
 
-/// Adds what is mapped now to what is known.
-pub(crate) fn remember() {
+/// Adds what is mapped now to what is known; whether the kernel told.
+pub(crate) fn remember() -> bool {
     let now = code();
+    let told = !now.is_empty();
     let generation = generation();
     KNOWN.with(|known| {
         for mut mapping in now {
@@ -134,6 +135,7 @@ pub(crate) fn remember() {
             known.push(mapping);
         }
     });
+    told
 }
 
 /// All code that is or was mapped, the program's own first.

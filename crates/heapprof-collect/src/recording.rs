@@ -20,8 +20,8 @@ pub use clock::{end as end_clock, hold as hold_clock, let_go as let_clock_go};
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 
 use crate::{
-    access, arena, begin, mappings, program, snapshot, stack_switch, sys, text, thread, trial,
-    trigger,
+    access, arena, begin, mappings, program, snapshot, stack_switch, status, sys, text, thread,
+    trial, trigger,
 };
 
 /// Why a dump was not written.
@@ -89,6 +89,9 @@ pub fn start(mut options: Options) -> bool {
         lock::is_no_orphan();
         thread::prepare();
         access::prepare();
+        if status::is_filtered() {
+            sys::note_filter();
+        }
         PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
         options.output.look_into_folder();
         NAMING.with(|naming| naming.prepare(&options.output, options.format));
@@ -268,12 +271,17 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
             } else {
                 Err(Error::NoMemory)
             };
-            if let Err(error) = &result {
-                output::add_to_list(&options.output.list, &unwritten(error));
-            }
             trigger::rearm();
         }
+        matches!(result, Err(Error::Write(_, libc::EMFILE | libc::ENFILE)))
     });
+    if let Err(error) = &result {
+        in_own_place(&mut || {
+            let list = OPTIONS.with(|o| o.as_ref().map(|o| o.output.list.clone()));
+            output::add_to_list(&list.unwrap_or_default(), &unwritten(error));
+            false
+        });
+    }
     if reason == Reason::Exec {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         EXEC_THREAD.store(sys::thread_id(), Ordering::Relaxed);
@@ -285,22 +293,20 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
 /// More files than a dump has open at a time.
 const FILES: u32 = 8;
 
-/// Does `work` on a stack of our own; where the program has used up the numbers for its files, in a child that has some.
-fn in_own_place(work: &mut dyn FnMut()) {
+/// Does `work` on a stack of our own. Where it says that the program has used up the numbers for its files, once more in a child that
+/// has some.
+fn in_own_place(work: &mut dyn FnMut() -> bool) {
+    let mut lacks_files = false;
+    stack_switch::on_own_stack(|| lacks_files = work());
     // A filter may end the program for a child, and the first one of a new namespace would be its init.
-    let may_clone = || !sys::is_filtered() && !trial::makes_first_process();
-    if sys::is_short_of_files() && may_clone() {
+    if lacks_files && !sys::is_filtered() && !trial::makes_first_process() {
         let process = sys::process_id();
-        let with_files = &mut || {
+        stack_switch::in_child(&mut || {
             sys::act_for(process);
             sys::close_last(FILES);
             work();
-        };
-        if stack_switch::in_child(with_files) {
-            return;
-        }
+        });
     }
-    stack_switch::on_own_stack(work);
 }
 
 /// Whether another thread's exec is under way. One that goes on here has failed.
@@ -388,11 +394,15 @@ fn render(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec
         in_turn(Reason::Request, 0, |turn| {
             turn.map(|_turn| {
                 let mut bytes = Vec::new();
-                stack_switch::on_own_stack(|| {
+                in_own_place(&mut || {
+                    bytes.clear();
+                    // Without mappings its addresses would say nothing.
+                    let lacks_files = !mappings::remember() && sys::is_short_of_files();
                     let possible = was_started() && arena::reserve(snapshot::memory_needed());
                     if possible && write(&mut bytes).is_err() {
                         bytes.clear();
                     }
+                    lacks_files
                 });
                 bytes
             })

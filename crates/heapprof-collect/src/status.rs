@@ -18,6 +18,14 @@ pub(crate) fn resident() -> (u64, u64) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
+/// Whether a filter of system calls was there before: one that a launcher installed.
+pub(crate) fn is_filtered() -> bool {
+    let text = sys::read_file(c"/proc/thread-self/status");
+    let mut lines = text.split(|&b| b == b'\n');
+    let mode = lines.find_map(|line| line.strip_prefix(b"Seccomp:"));
+    mode.is_some_and(|mode| mode.trim_ascii() != b"0")
+}
+
 /// Whether the main thread has ended and this one is the last.
 pub(crate) fn is_deserted() -> bool {
     let text = sys::read_file(c"/proc/self/status");

@@ -38,15 +38,19 @@ impl Place {
             return Err(libc::EISDIR);
         }
         const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
-        let opened = File::open(&text(folder)?, FOLDER, 0);
-        let folder = match opened {
-            Err(libc::ENOENT) if make => {
-                let above = Self::of(folder, false)?;
-                sys::make_folder_in(&above.folder, &above.name);
-                File::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0)
-            }
-            opened => opened,
-        }?;
+        let folder = if make {
+            // Nobody typed its name: what another user's link there leads to is not meant.
+            let above = Self::of(folder, false)?;
+            let open = || File::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
+            open().or_else(|errno| {
+                if errno == libc::ENOENT {
+                    sys::make_folder_in(&above.folder, &above.name);
+                }
+                open()
+            })?
+        } else {
+            File::open(&text(folder)?, FOLDER, 0)?
+        };
         let name = text(name)?;
         Ok(Self { folder, name })
     }

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{getegid, geteuid};
@@ -22,6 +22,20 @@ const MOST: u64 = 256 << 20;
 /// The same of all other users together, who may make as many files as they like.
 const MOST_OF_OTHERS: u64 = 64 << 20;
 
+/// Where a folder stays what it is: not where a variable that was kept from another user leads (`sudo -E`).
+fn temporary_folder() -> PathBuf {
+    let named = std::env::temp_dir();
+    let is_safe = std::fs::metadata(&named).is_ok_and(|found| {
+        let (ours, sticky) = ([0, geteuid().as_raw()], found.mode() & 0o1000 != 0);
+        ours.contains(&found.uid()) && (found.mode() & 0o022 == 0 || sticky)
+    });
+    if is_safe {
+        named
+    } else {
+        PathBuf::from("/tmp")
+    }
+}
+
 /// The list of a recording.
 pub(super) struct List {
     path: PathBuf,
@@ -36,7 +50,7 @@ impl List {
         // The program may become another user; others do not find the list.
         let folder = tempfile::Builder::new()
             .permissions(only(0o711))
-            .tempdir()?;
+            .tempdir_in(temporary_folder())?;
         // Whatever the umask is.
         std::fs::set_permissions(folder.path(), only(0o711))?;
         let path = folder.path().join("list");

@@ -55,6 +55,9 @@ impl Failed {
     }
 }
 
+/// So many reasons are told apart.
+const MOST_REASONS: usize = 10;
+
 /// Reads the list: the profiles in the order in which they were written, a name that was written twice as it was the last
 /// time; and why others could not be written.
 pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
@@ -68,8 +71,11 @@ pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
     for (owner, entry) in entries {
         if let Some(why) = entry.strip_prefix(b"!") {
             let (path, why) = reason(why);
-            match failed.iter_mut().find(|other| other.why == why) {
-                Some(other) => other.count += 1,
+            let same = failed.iter().position(|other| other.why == why);
+            // A process may give as many reasons as it likes.
+            let full = (failed.len() >= MOST_REASONS).then_some(MOST_REASONS - 1);
+            match same.or(full) {
+                Some(at) => failed[at].count += 1,
                 None => failed.push(Failed {
                     why,
                     path,
