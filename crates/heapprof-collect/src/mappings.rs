@@ -138,9 +138,8 @@ pub(crate) fn remember() -> bool {
     told
 }
 
-/// All code that is or was mapped, the program's own first.
+/// All code that is or was mapped, the program's own first, as far as [`remember`] saw it.
 pub(crate) fn known() -> Vec<Mapping> {
-    remember();
     KNOWN.with(|known| known.clone())
 }
 

@@ -396,9 +396,9 @@ fn render(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Vec
                 let mut bytes = Vec::new();
                 in_own_place(&mut || {
                     bytes.clear();
-                    // Without mappings its addresses would say nothing.
-                    let lacks_files = !mappings::remember() && sys::is_short_of_files();
                     let possible = was_started() && arena::reserve(snapshot::memory_needed());
+                    // Without mappings its addresses would say nothing.
+                    let lacks_files = possible && !mappings::remember() && sys::is_short_of_files();
                     if possible && write(&mut bytes).is_err() {
                         bytes.clear();
                     }
