@@ -32,7 +32,7 @@ pub(crate) fn write(
     write_for(Access::Umask, file, body)
 }
 
-/// As [`write`], for a profile, which shows what a program did: others read it where its user says so.
+/// As [`write()`], for a profile, which shows what a program did: others read it where its user says so.
 pub(crate) fn profile(
     mode: FileMode,
     file: Option<&Path>,
