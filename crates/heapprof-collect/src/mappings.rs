@@ -246,6 +246,7 @@ mod tests {
     #[test]
     fn finds_this_program() {
         let code = finds_this_program as fn() as usize;
+        assert!(remember());
         let all = known();
         let own = all
             .iter()
