@@ -154,19 +154,6 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Whether some samples or frames may be left out or added.
-    pub fn change_samples(&self) -> bool {
-        let Filters {
-            tag_show, tag_hide, ..
-        } = self;
-        *self
-            != Filters {
-                tag_show: tag_show.clone(),
-                tag_hide: tag_hide.clone(),
-                ..Filters::default()
-            }
-    }
-
     /// The active ones as `--option=value`, to be named on every screen.
     pub fn active(&self) -> Vec<String> {
         let one = [
