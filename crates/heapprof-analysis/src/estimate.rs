@@ -169,6 +169,17 @@ impl Known {
         })
     }
 
+    /// The sum of two values that know nothing of each other.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            value: self.value.saturating_add(other.value),
+            spread: match (self.spread, other.spread) {
+                (Some(one), Some(other)) => Some(one.and(other)),
+                (one, other) => one.or(other),
+            },
+        }
+    }
+
     /// How sure it is; `None` where it is exact.
     pub(crate) fn estimate(self) -> Option<Estimate> {
         Some(self.spread?.estimate(self.value, 0.0))

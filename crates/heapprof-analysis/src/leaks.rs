@@ -1,5 +1,7 @@
 //! `leaks`: what is in use, by stack, the largest first; what rules suppress is counted, not listed.
 
+use std::collections::HashMap;
+
 use crate::comment::{self, Dumped};
 use crate::error::Error;
 use crate::estimate::{Estimate, Known, Spread};
@@ -161,33 +163,16 @@ fn rows(
     [objects, space]: [i64; 2],
     leaks: &mut Leaks,
 ) -> Result<(), Error> {
-    let (first, second) = match leaks.by == space {
-        true => ("space", "objects"),
-        false => ("objects", "space"),
-    };
-    let mut stacks = session.rows(
-        &format!(
-            "SELECT stack, sum(CASE type WHEN ?1 THEN value ELSE 0 END) AS objects, \
-             sum(CASE type WHEN ?2 THEN value ELSE 0 END) AS space, \
-             sum(CASE type WHEN ?1 THEN sampled END), sum(CASE type WHEN ?1 THEN variance END), \
-             sum(CASE type WHEN ?2 THEN sampled END), sum(CASE type WHEN ?2 THEN variance END) \
-             FROM sample WHERE profile = 1 GROUP BY stack HAVING objects != 0 OR space != 0 \
-             ORDER BY abs({first}) DESC, abs({second}) DESC, stack"
-        ),
-        [objects, space],
-        |row| {
-            let in_use = InUse {
-                objects: row.get(1)?,
-                space: row.get(2)?,
-            };
-            let estimate = |value, at| {
-                let spread = read_spread(row, at)?;
-                Ok::<_, rusqlite::Error>(Known { value, spread }.estimate())
-            };
-            let estimates = [estimate(in_use.objects, 3)?, estimate(in_use.space, 5)?];
-            Ok((row.get::<_, i64>(0)?, in_use, estimates))
-        },
-    )?;
+    let mut stacks = in_use_by_stack(session, objects, space)?;
+    let by_space = leaks.by == space;
+    stacks.sort_by_key(|&(stack, in_use, _)| {
+        let (objects, space) = (in_use.objects.unsigned_abs(), in_use.space.unsigned_abs());
+        let size = match by_space {
+            true => (space, objects),
+            false => (objects, space),
+        };
+        (std::cmp::Reverse(size), stack)
+    });
     let shown = query.limit.unwrap_or(usize::MAX).min(stacks.len());
     for (_, in_use, _) in stacks.split_off(shown) {
         leaks.other.0.add(in_use);
@@ -207,6 +192,46 @@ fn rows(
         })
         .collect::<Result<_, Error>>()?;
     Ok(())
+}
+
+/// A stack's number, what it holds, and how sure objects and space are.
+type Held = (i64, InUse, [Option<Estimate>; 2]);
+
+/// What each stack holds, in the order of their numbers, where that is not nothing.
+fn in_use_by_stack(session: &Session, objects: i64, space: i64) -> Result<Vec<Held>, Error> {
+    let objects = sums_by_stack(session, objects)?;
+    let mut objects = objects.into_iter().peekable();
+    let spaces = sums_by_stack(session, space)?;
+    let mut spaces = spaces.into_iter().peekable();
+    let mut held = Vec::new();
+    // Both ascend by stack; a sum of 0 may be missing from either.
+    while let Some(stack) = [objects.peek(), spaces.peek()]
+        .into_iter()
+        .flatten()
+        .map(|s| s.0)
+        .min()
+    {
+        let objects = objects.next_if(|s| s.0 == stack).unwrap_or_default().1;
+        let space = spaces.next_if(|s| s.0 == stack).unwrap_or_default().1;
+        let in_use = InUse {
+            objects: objects.value,
+            space: space.value,
+        };
+        if !in_use.is_none() {
+            held.push((stack, in_use, [objects.estimate(), space.estimate()]));
+        }
+    }
+    Ok(held)
+}
+
+/// The sums of a type by stack, in the order of the stacks' numbers.
+fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Error> {
+    session.rows(
+        "SELECT stack, sum(value), sum(sampled), sum(variance) FROM sample \
+         WHERE profile = 1 AND type = ?1 GROUP BY stack ORDER BY stack",
+        [r#type],
+        |row| Ok((row.get(0)?, Known::read(row, 1)?)),
+    )
 }
 
 /// What each rule suppresses of the samples that the filters keep, and how much that is of the type rows
@@ -270,14 +295,6 @@ impl Leaks {
         session: &Session,
         sort: Sort,
     ) -> Result<Vec<(String, Known)>, Error> {
-        let name = match self.header.granularity {
-            Granularity::Files => "f.filename",
-            _ => "f.name",
-        };
-        let counts = match sort {
-            Sort::Flat => " * u.is_leaf",
-            Sort::Cum => "",
-        };
         // Where a row is a function its sums are there.
         if matches!(
             self.header.granularity,
@@ -286,6 +303,10 @@ impl Leaks {
             let sum = match sort {
                 Sort::Flat => "t.flat, t.samples, t.variance",
                 Sort::Cum => "t.cum, t.cum_samples, t.cum_variance",
+            };
+            let name = match self.header.granularity {
+                Granularity::Files => "f.filename",
+                _ => "f.name",
             };
             return session.rows(
                 &format!(
@@ -297,17 +318,63 @@ impl Leaks {
             );
         }
         // Lines and addresses of one function are one function here.
-        session.rows(
-            &format!(
-                "SELECT u.name, sum(s.value{counts}), sum(s.sampled{counts}), \
-                 sum(s.variance{counts}) FROM sample s JOIN \
-                 (SELECT t.stack, {name} AS name, max(t.is_leaf) AS is_leaf FROM stack_func t \
-                  JOIN function f ON f.id = t.function GROUP BY t.stack, {name}) u \
-                 ON u.stack = s.stack \
-                 WHERE s.profile = 1 AND s.type = ?1 GROUP BY u.name ORDER BY u.name"
-            ),
-            [self.by],
-            |row| Ok((row.get(0)?, Known::read(row, 1)?)),
-        )
+        let mut names = Names::new(&self.places);
+        let mut sums = sums_by_stack(session, self.by)?.into_iter().peekable();
+        session.each(
+            "SELECT stack, entity, is_leaf FROM stack_func ORDER BY stack",
+            [],
+            |row| {
+                let stack: i64 = row.get(0)?;
+                while sums.next_if(|s| s.0 < stack).is_some() {}
+                if let Some((_, known)) = sums.peek().filter(|s| s.0 == stack)
+                    && (sort == Sort::Cum || row.get(2)?)
+                {
+                    names.add(PlaceId::read(row, 1)?, stack, *known);
+                }
+                Ok::<_, Error>(())
+            },
+        )?;
+        Ok(names.sums())
+    }
+}
+
+/// Sums by the name of a function, which several places may have.
+struct Names<'a> {
+    /// The number of each place's name.
+    of: Vec<u32>,
+    /// Name, sum, and the stack that was last added.
+    rows: Vec<(&'a str, Option<Known>, i64)>,
+}
+
+impl<'a> Names<'a> {
+    fn new(places: &'a Places) -> Self {
+        let mut numbers = HashMap::new();
+        let mut rows = Vec::new();
+        let of = places.iter().map(|place| {
+            *numbers.entry(&*place.function).or_insert_with(|| {
+                rows.push((&*place.function, None, 0));
+                rows.len() as u32 - 1
+            })
+        });
+        Self {
+            of: of.collect(),
+            rows,
+        }
+    }
+
+    /// Adds what a stack, of which the place is a frame, holds: once for all of its frames of this name.
+    fn add(&mut self, place: PlaceId, stack: i64, known: Known) {
+        let (_, sum, last) = &mut self.rows[self.of[place.index()] as usize];
+        if std::mem::replace(last, stack) != stack {
+            *sum = Some(sum.map_or(known, |sum| sum.plus(known)));
+        }
+    }
+
+    /// All that were found, by name.
+    fn sums(self) -> Vec<(String, Known)> {
+        let rows = self.rows.into_iter();
+        let mut rows: Vec<_> = rows.filter_map(|r| Some((r.0.to_string(), r.1?))).collect();
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        rows
     }
 }

@@ -118,20 +118,19 @@ impl Peek<'_> {
         Ok(found)
     }
 
-    /// The neighbours' values in no order, for who only wants to know how large they are.
+    /// The neighbours' values in no order, for who only wants to know how large they are: from where the tables have
+    /// them, for there may be millions.
     pub fn values<E: From<Error>>(
         &self,
         row: &PeekRow,
-        mut each: impl FnMut(i64) -> Result<(), E>,
+        each: impl FnMut(i64) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.session.each(
-            "SELECT n.value FROM neighbour n WHERE n.profile = 1 AND n.type = ?1 AND n.entity = ?2",
-            [self.r#type, row.entity],
-            |row| match row.get(0).map_err(Error::from)? {
-                0 => Ok(()),
-                value => each(value),
-            },
-        )
+        let question = self.session.question.as_deref();
+        let all = question.and_then(|question| question.neighbours().first());
+        let all = all.ok_or_else(|| Error::Sql("peek reads the profile".to_string()))?;
+        let own = all.of((row.entity - 1) as usize);
+        let values = own.map(|at| all.value(at));
+        values.filter(|&value| value != 0).try_for_each(each)
     }
 
     /// What tells places apart; SQLite knows no unsigned numbers.

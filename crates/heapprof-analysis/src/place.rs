@@ -108,6 +108,11 @@ impl Places {
         Ok(places)
     }
 
+    /// All of them, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.0.iter()
+    }
+
     /// Where it is.
     pub fn get(&self, id: PlaceId) -> &Place {
         &self.0[id.index()]

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::escape::{Escaping, Stead};
 use crate::flame::frame;
-use crate::json::Made;
 use crate::names::{Names, push_root_first};
 
 /// Writes folded stacks, root first.
@@ -64,8 +63,8 @@ fn labels(profile: &Profile, sample: usize) -> Value {
     labels.into()
 }
 
-/// The frames of a location, innermost first.
-fn frames(profile: &Profile, location: &Location) -> Vec<Made> {
+/// The frames of a location, innermost first, as they stand in a list.
+fn frames(profile: &Profile, location: &Location) -> String {
     let address = json!(format!("{:#x}", location.address));
     let mut frames: Vec<Map<String, Value>> = profile
         .lines(location)
@@ -85,12 +84,15 @@ fn frames(profile: &Profile, location: &Location) -> Vec<Made> {
     for frame in &mut frames {
         frame.insert("address".into(), address.clone());
     }
-    frames.iter().map(Made::new).collect()
+    let frames: Vec<String> = frames
+        .iter()
+        .map(|frame| json!(frame).to_string())
+        .collect();
+    frames.join(",")
 }
 
 #[derive(Serialize)]
 struct Sample<'a> {
-    stack: Vec<&'a Made>,
     labels: Value,
     values: &'a [i64],
 }
@@ -121,21 +123,27 @@ pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), Error> 
     let head = serde_json::to_string(&head)?;
     writeln!(writer, "{},\"samples\":[", &head[..head.len() - 1])?;
     let samples = &profile.samples;
-    let frames: Vec<Vec<Made>> = profile
+    let frames: Vec<String> = profile
         .location
         .iter()
         .map(|location| frames(profile, location))
         .collect();
+    let mut line = String::new();
     for i in 0..samples.len() {
-        let stack = samples.stack(i).iter();
-        let sample = Sample {
-            stack: stack.flat_map(|l| &frames[l.index()]).collect(),
+        line.clear();
+        line.push_str("{\"stack\":[");
+        for (n, location) in samples.stack(i).iter().enumerate() {
+            line.push_str(if n > 0 { "," } else { "" });
+            line.push_str(&frames[location.index()]);
+        }
+        let rest = serde_json::to_string(&Sample {
             labels: labels(profile, i),
             values: samples.values(i),
-        };
-        serde_json::to_writer(&mut writer, &sample)?;
-        let comma = if i + 1 < samples.len() { "," } else { "" };
-        writeln!(writer, "{comma}")?;
+        })?;
+        // Both are objects; the stack is the first of one.
+        line.extend(["],", rest.strip_prefix('{').unwrap_or(&rest)]);
+        line.push_str(if i + 1 < samples.len() { ",\n" } else { "\n" });
+        writer.write_all(line.as_bytes())?;
     }
     writeln!(writer, "]}}")?;
     Ok(writer.flush()?)

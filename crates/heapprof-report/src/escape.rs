@@ -21,9 +21,17 @@ const fn begins(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
+/// Where the first such byte is; blocks without one, which is nearly all, are passed over at once.
+fn first(bytes: &[u8]) -> Option<usize> {
+    let block = |block: &&[u8]| !block.iter().fold(false, |any, &byte| any | begins(byte));
+    let plain = 64 * bytes.chunks(64).take_while(block).count();
+    let at = bytes.get(plain..)?.iter().position(|&byte| begins(byte));
+    at.map(|at| plain + at)
+}
+
 /// A text as terminals, Markdown and XML may show it, in one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(begins) {
+    if first(text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
@@ -142,8 +150,7 @@ impl<W: Write> Write for Escaping<W> {
                 rest = self.finish_held(rest)?;
                 continue;
             }
-            let plain = rest.iter().position(|&byte| begins(byte));
-            let (before, from) = rest.split_at(plain.unwrap_or(rest.len()));
+            let (before, from) = rest.split_at(first(rest).unwrap_or(rest.len()));
             self.writer.write_all(before)?;
             let Some(&first) = from.first() else {
                 break;

@@ -3,11 +3,12 @@
 //! The profile comes as jeprof sees it: allocator frames cut, filtered, for [`text`] with a function for each row.
 //! Source: jemalloc's bin/jeprof.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::io::Write;
 
 use heapprof_analysis::graph::{Calls, Graph, Options, Trim};
-use heapprof_profile::Profile;
+use heapprof_profile::{LocationIndex, Profile};
 
 use crate::error::Error;
 
@@ -158,17 +159,51 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
             names.collect::<Vec<_>>().join(";")
         })
         .collect();
-    let mut stacks: BTreeMap<String, i128> = BTreeMap::new();
-    for i in 0..profile.samples.len() {
-        let stack = profile.samples.stack(i).iter().rev();
-        let names: Vec<&str> = stack.map(|l| frames[l.index()].as_str()).collect();
-        *stacks.entry(names.join(";")).or_default() +=
-            i128::from(profile.samples.values(i)[column]);
-    }
-    for (stack, value) in stacks {
-        writeln!(out, "{stack} {value}")?;
+    let samples = &profile.samples;
+    let mut order: Vec<u32> = (0..samples.len() as u32).collect();
+    let stack = |i: u32| samples.stack(i as usize);
+    order.sort_unstable_by(|&a, &b| by_text(&frames, stack(a), stack(b)));
+    let mut line = String::new();
+    let same = |a: &u32, b: &u32| by_text(&frames, stack(*a), stack(*b)).is_eq();
+    for equal in order.chunk_by(same) {
+        let values = equal.iter().map(|&i| samples.values(i as usize)[column]);
+        let sum: i128 = values.map(i128::from).sum();
+        line.clear();
+        let names = stack(equal[0]).iter().rev().map(|l| &*frames[l.index()]);
+        for (n, name) in names.enumerate() {
+            line.push_str(if n > 0 { ";" } else { "" });
+            line.push_str(name);
+        }
+        writeln!(out, "{line} {sum}")?;
     }
     Ok(())
+}
+
+/// The order of two stacks' texts, root first and parted by `;`, without making them.
+fn by_text(frames: &[String], a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
+    let same = a
+        .iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(a, b)| a == b);
+    let same = same.count();
+    let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
+    let text = |l: &LocationIndex| frames[l.index()].as_bytes();
+    if let (Some(x), Some(y)) = (a.last().map(text), b.last().map(text))
+        && !x.starts_with(y)
+        && !y.starts_with(x)
+    {
+        return x.cmp(y);
+    }
+    // One may go on where the other ends. What is equal above them has a `;` behind it where there is more.
+    fn rest<'a>(
+        stack: &'a [LocationIndex],
+        text: impl Fn(&LocationIndex) -> &'a [u8] + 'a,
+    ) -> impl Iterator<Item = &'a u8> {
+        let frames = stack.iter().rev();
+        frames.flat_map(move |l| b";".iter().chain(text(l)))
+    }
+    rest(a, text).cmp(rest(b, text))
 }
 
 #[cfg(test)]
@@ -210,6 +245,22 @@ main;parse;main 1048576
 main;parse;new 3145728
 main;walk[inline] 0
 ";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn stacks_come_in_the_order_of_their_texts() {
+        // Before `;` there are characters that names have, and after it others.
+        let mut stacks = ["a", "a;b", "a(;b", "a;b(", "a<", "a;b;c", "a;b;c(", "a;bc"];
+        let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
+        stacks.iter().for_each(|stack| builder.folded(stack, &[1]));
+        stacks.iter().for_each(|stack| builder.folded(stack, &[1]));
+        let mut out = Vec::new();
+        let mut profile = builder.finish();
+        profile.location.iter_mut().for_each(|l| l.address = 0);
+        collapsed(&profile, 0, &mut out).unwrap();
+        stacks.sort_unstable();
+        let expected: String = stacks.iter().map(|s| format!("{s} 2\n")).collect();
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

@@ -1,11 +1,9 @@
 //! JSON parts that several reports share. Their shapes are promised: add to them, never change them.
 
 use std::io::Write;
-use std::rc::Rc;
 
 use heapprof_analysis::{Header, LabelValue, Place, PlaceId, Places, SampleType};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::ser::{Serialize, SerializeMap};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -133,6 +131,7 @@ impl RowWriter<'_> {
         stack: &[PlaceId],
         names: &mut Names,
     ) -> Result<(), Error> {
+        names.fetch(stack.iter().copied());
         let row = serde_json::to_string(row)?;
         self.out.write_all(self.separator.as_bytes())?;
         self.separator = ",";
@@ -149,24 +148,6 @@ impl RowWriter<'_> {
             false => b"]}",
         };
         Ok(self.out.write_all(end)?)
-    }
-}
-
-/// JSON that is written again and again, and made once.
-#[derive(Clone)]
-pub(crate) struct Made(Rc<RawValue>);
-
-impl Made {
-    pub(crate) fn new(value: &Map<String, Value>) -> Self {
-        // A map of texts, numbers and lists can't fail.
-        let made = to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        Self(made.into())
-    }
-}
-
-impl Serialize for Made {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
     }
 }
 

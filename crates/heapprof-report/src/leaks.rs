@@ -270,6 +270,7 @@ impl<'a> Shown<'a> {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());
             };
+            names.fetch(leak.stack.iter().copied());
             for &place in leak.stack.iter().skip(1) {
                 line(names.of(&self.leaks.places, place))?;
             }

@@ -130,7 +130,8 @@ fn step(family: Family, base: f64) -> (&'static str, f64) {
 }
 
 /// Appends a number.
-pub(crate) fn push_whole(value: i128, text: &mut String) {
+pub(crate) fn push_whole(value: impl Into<i128>, text: &mut String) {
+    let value = value.into();
     let mut digits = [0u8; 20];
     let Ok(mut rest) = u64::try_from(value.unsigned_abs()) else {
         return text.push_str(&value.to_string());
@@ -147,7 +148,7 @@ pub(crate) fn push_whole(value: i128, text: &mut String) {
     if value < 0 {
         text.push('-');
     }
-    text.extend(digits[at..].iter().map(|&digit| char::from(digit)));
+    text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 /// Appends a number with two places, as `{:.2}` shows it, which takes ten times as long.
@@ -159,15 +160,17 @@ fn push_two_places(value: f64, text: &mut String) {
     if !is_clear {
         return text.push_str(&format!("{value:.2}"));
     }
-    let rounded = whole as i128 + i128::from(hundreds - whole > 0.5);
+    let rounded = whole as u64 + u64::from(hundreds - whole > 0.5);
     if value.is_sign_negative() {
         text.push('-');
     }
     push_whole(rounded / 100, text);
     let places = (rounded % 100) as u8;
-    text.push('.');
-    text.push(char::from(b'0' + places / 10));
-    text.push(char::from(b'0' + places % 10));
+    text.extend([
+        '.',
+        char::from(b'0' + places / 10),
+        char::from(b'0' + places % 10),
+    ]);
 }
 
 /// `part` of `whole` in percent; `-` of nothing.

@@ -71,6 +71,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                     Neighbours::default()
                 }
             };
+            labels.fetch(callers.iter().filter_map(|(place, _)| *place));
             for (place, value) in &callers {
                 let label = place.map_or(ROOT, |place| labels.of(&peek.places, place));
                 neighbour(&mut cells, "caller", label, *value);
@@ -88,6 +89,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 neighbour(&mut cells, "callee", ITSELF, row.flat);
                 each(&cells)?;
             }
+            labels.fetch(callees.iter().map(|(place, _)| *place));
             for (place, value) in &callees {
                 neighbour(
                     &mut cells,

@@ -66,6 +66,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 if trace.stack.is_empty() {
                     writeln!(out, "{value:>14}  {}", heapprof_analysis::EMPTY_STACK)?;
                 }
+                names.fetch(trace.stack.iter().copied());
                 for &place in &trace.stack {
                     line.clear();
                     line.extend(std::iter::repeat_n(

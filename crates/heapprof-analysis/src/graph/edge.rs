@@ -25,6 +25,8 @@ pub struct Edge {
     pub(super) at: u32,
     /// How many callers the callee had when this one was found, and how many callees the caller; up to [`MANY`].
     pub(super) place: [u8; 2],
+    /// The sample that last counted it, from 1.
+    pub(super) last: u32,
 }
 
 /// More neighbours than a map of Go keeps in order.
@@ -131,13 +133,18 @@ pub(super) fn outermost_calls(
                         sums.zip(&picked)
                             .for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
                     } else {
-                        let at = table.find_or_insert(caller, callee);
-                        table.add(at, i, &picked, false, frame != outermost);
+                        table.found.push(Call {
+                            caller,
+                            callee,
+                            residual: false,
+                            inline: frame != outermost,
+                        });
                     }
                 }
                 caller = callee;
             }
         }
+        table.add(i, &picked);
     }
     (table.edges, roots)
 }
@@ -168,24 +175,39 @@ pub(super) fn calls(
                     continue;
                 }
                 if caller != NOBODY && caller != callee {
-                    let at = table.find_or_insert(caller, callee);
-                    table.add(at, i, &picked, residual, frame != outermost);
+                    table.found.push(Call {
+                        caller,
+                        callee,
+                        residual,
+                        inline: frame != outermost,
+                    });
                 }
                 caller = callee;
                 residual = false;
             }
         }
+        table.add(i, &picked);
     }
     table.edges
 }
 
+/// A call in a sample.
+struct Call {
+    caller: u32,
+    callee: u32,
+    residual: bool,
+    inline: bool,
+}
+
 struct EdgeTable {
     edges: Edges,
-    /// The sample that last counted an edge.
-    seen: Vec<usize>,
-    /// The edge that a callee was last found by: most calls repeat, so most need no hashing.
-    last: Vec<u32>,
-    index: HashTable<u32>,
+    /// The calls of the sample that is being read, and the edge of each.
+    found: Vec<Call>,
+    at: Vec<u32>,
+    /// The caller and the edge that a callee was last found by: many calls repeat, and those need no hashing.
+    last: Vec<(u32, u32)>,
+    /// Caller, callee and edge: what is compared is in place, for edges lie all over memory.
+    index: HashTable<(u32, u32, u32)>,
     hasher: RandomState,
 }
 
@@ -197,37 +219,31 @@ impl EdgeTable {
                 neighbours: vec![[0; 2]; nodes],
                 ..Edges::default()
             },
-            seen: Vec::new(),
-            last: vec![NOBODY; nodes],
+            found: Vec::new(),
+            at: Vec::new(),
+            last: vec![(NOBODY, NOBODY); nodes],
             index: HashTable::new(),
             hasher: RandomState::default(),
         }
     }
 
     #[inline]
-    fn find_or_insert(&mut self, caller: u32, callee: u32) -> usize {
-        let last = self.last[callee as usize];
-        if last != NOBODY && self.edges.edge[last as usize].caller == caller {
-            return last as usize;
+    fn find_or_insert(&mut self, caller: u32, callee: u32) -> u32 {
+        let (last, at) = self.last[callee as usize];
+        if last == caller {
+            return at;
         }
         let (edges, hasher) = (&mut self.edges, &self.hasher);
-        let hash = hasher.hash_one((caller, callee));
         let entry = self.index.entry(
-            hash,
-            |&at| {
-                let edge = &edges.edge[at as usize];
-                (edge.caller, edge.callee) == (caller, callee)
-            },
-            |&at| {
-                let edge = &edges.edge[at as usize];
-                hasher.hash_one((edge.caller, edge.callee))
-            },
+            hasher.hash_one((caller, callee)),
+            |known| (known.0, known.1) == (caller, callee),
+            |known| hasher.hash_one((known.0, known.1)),
         );
         let at = match entry {
-            hashbrown::hash_table::Entry::Occupied(known) => *known.get(),
+            hashbrown::hash_table::Entry::Occupied(known) => known.get().2,
             hashbrown::hash_table::Entry::Vacant(new) => {
                 let at = edges.edge.len() as u32;
-                new.insert(at);
+                new.insert((caller, callee, at));
                 let mut place = |node: u32, side: usize| {
                     let count = &mut edges.neighbours[node as usize][side];
                     *count = count.saturating_add(1);
@@ -241,29 +257,47 @@ impl EdgeTable {
                     inline: true,
                     at,
                     place,
+                    last: 0,
                 });
                 edges.weight.resize(edges.weight.len() + edges.width, 0);
-                self.seen.push(usize::MAX);
                 at
             }
         };
-        self.last[callee as usize] = at;
-        at as usize
+        self.last[callee as usize] = (caller, at);
+        at
     }
 
-    /// Adds a sample to an edge unless it has it already. Bounded by the total, as once a sample, or wrapping.
-    #[inline]
-    fn add(&mut self, at: usize, sample: usize, values: &[i64], residual: bool, inline: bool) {
-        if self.seen[at] == sample {
-            return;
-        }
-        self.seen[at] = sample;
+    /// Adds the sample whose calls were found to each of their edges once. Bounded by the total, as once a sample,
+    /// or wrapping. Step by step over all calls, for then the processor waits for many places in memory at once.
+    fn add(&mut self, sample: usize, values: &[i64]) {
+        let found = std::mem::take(&mut self.found);
+        let mut at = std::mem::take(&mut self.at);
+        at.extend(
+            found
+                .iter()
+                .map(|call| self.find_or_insert(call.caller, call.callee)),
+        );
+        let sample = sample as u32 + 1;
+        let mut calls = found.iter();
+        at.retain(|&at| {
+            let edge = &mut self.edges.edge[at as usize];
+            if let Some(call) = calls.next()
+                && edge.last != sample
+            {
+                edge.last = sample;
+                edge.residual |= call.residual;
+                edge.inline &= call.inline;
+                return true;
+            }
+            false
+        });
         let width = self.edges.width;
-        for (sum, value) in self.edges.weight[at * width..].iter_mut().zip(values) {
-            *sum = sum.wrapping_add(*value);
+        for at in at.drain(..) {
+            let sums = self.edges.weight[at as usize * width..].iter_mut();
+            sums.zip(values)
+                .for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
         }
-        let edge = &mut self.edges.edge[at];
-        edge.residual |= residual;
-        edge.inline &= inline;
+        (self.found, self.at) = (found, at);
+        self.found.clear();
     }
 }

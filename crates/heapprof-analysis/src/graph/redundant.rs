@@ -123,6 +123,7 @@ mod tests {
                 inline: false,
                 at: at as u32,
                 place: [0; 2],
+                last: 0,
             });
         Edges {
             width: 1,

@@ -102,6 +102,7 @@ impl Paths {
                     inline: self.inline[path as usize],
                     at: path,
                     place: [0; 2],
+                    last: 0,
                 })
                 .collect(),
             weight: sums.cum.clone(),

@@ -30,13 +30,12 @@ pub fn callgrind(
     let graph = graph(profile, &options, For::Callgrind)?;
     let unit = output_unit(&graph, &options, true);
     let scale = Scale::new(&options.sample_unit, &unit);
-    let scaled = |value: i64| truncated(scale.apply(value).0).to_string();
+    let scaled = |value: i64| truncated(scale.apply(value).0);
     writeln!(writer, "positions: instr line")?;
     writeln!(writer, "events: {}({unit})", options.sample_type)?;
     let names = unambiguous(&graph);
     let [mut objects, mut files, mut functions] = [(); 3].map(|()| Numbered::default());
-    // File and name of each callee that was written before.
-    let mut known: Vec<Option<[String; 2]>> = vec![None; graph.nodes()];
+    let mut known = Known::new(graph.nodes());
     let mut before: Option<NodeInfo<'_>> = None;
     for &node in graph.shown() {
         let info = graph.info(node);
@@ -54,27 +53,73 @@ pub fn callgrind(
             info.line,
             scaled(graph.flat(node))
         )?;
+        known.fetch(&graph, node);
         for edge in graph.callees(node) {
-            let callee = graph.info(edge.callee);
-            let name = names.get(&edge.callee).map_or("", String::as_str);
-            let [file, function] = match &known[edge.callee as usize] {
-                Some(numbers) => numbers.clone(),
-                None => {
-                    let first = [files.name(callee.file), functions.name(name)];
-                    known[edge.callee as usize] =
-                        Some([files.name(callee.file), functions.name(name)]);
-                    first
-                }
-            };
-            writeln!(writer, "cfl={file}\ncfn={function}")?;
+            if known.of[edge.callee as usize].names.1 == 0 {
+                let info = graph.info(edge.callee);
+                let name = names.get(&edge.callee).map_or("", String::as_str);
+                let [file, function] = [files.name(info.file), functions.name(name)];
+                writeln!(writer, "cfl={file}\ncfn={function}")?;
+                // Names are numbers from now on.
+                let again = [files.name(info.file), functions.name(name)];
+                known.add(edge.callee, &info, again);
+            } else {
+                let (start, end) = known.of[edge.callee as usize].names;
+                writer.write_all(&known.text.as_bytes()[start..end])?;
+            }
+            let callee = &known.of[edge.callee as usize];
             // How often it was called a profile of samples can't say.
             let address = position(from, callee.address);
-            writeln!(writer, "calls=0 {address} {}", callee.line)?;
-            writeln!(writer, "* * {}", scaled(graph.weight(edge)))?;
+            let (line, weight) = (callee.line, scaled(graph.weight(edge)));
+            writeln!(writer, "calls=0 {address} {line}\n* * {weight}")?;
         }
         before = Some(info);
     }
     Ok(())
+}
+
+/// What is written again of nodes that were called before.
+struct Known {
+    of: Vec<Callee>,
+    /// The lines of their files and names, one behind the other.
+    text: String,
+}
+
+/// Where a node's lines begin and end, and where it is; none ends at 0.
+#[derive(Clone, Copy, Default)]
+struct Callee {
+    names: (usize, usize),
+    address: u64,
+    line: i64,
+}
+
+impl Known {
+    fn new(nodes: usize) -> Self {
+        Self {
+            of: vec![Callee::default(); nodes],
+            text: String::new(),
+        }
+    }
+
+    fn add(&mut self, node: u32, info: &NodeInfo<'_>, [file, function]: [String; 2]) {
+        let start = self.text.len();
+        self.text.extend(["cfl=", &file, "\ncfn=", &function, "\n"]);
+        self.of[node as usize] = Callee {
+            names: (start, self.text.len()),
+            address: info.address,
+            line: info.line,
+        };
+    }
+
+    /// Has the processor fetch what the calls of a node need, all at once: it lies all over memory.
+    fn fetch(&self, graph: &Graph<'_>, node: u32) {
+        let text = self.text.as_bytes();
+        let touched = graph.callees(node).map(|edge| {
+            let text = text.get(self.of[edge.callee as usize].names.0);
+            graph.weight(edge) ^ text.map_or(0, |&byte| i64::from(byte))
+        });
+        std::hint::black_box(touched.fold(0, |all, one| all ^ one));
+    }
 }
 
 /// What the lines before a record say.
