@@ -3,8 +3,8 @@
 use rusqlite::Row;
 
 use crate::error::Error;
-use crate::estimate::{Confidence, Estimate, Side, Spread, difference};
-use crate::header::{Header, header};
+use crate::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
+use crate::header::{Header, header, period};
 use crate::place::{self, Place};
 use crate::query::{Query, Sort};
 use crate::session::{Session, read_spread};
@@ -68,7 +68,7 @@ impl Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sides {
     pub(crate) spread: [Option<Spread>; 2],
-    pub(crate) step: [f64; 2],
+    pub(crate) step: [Step; 2],
 }
 
 impl Sides {
@@ -276,13 +276,8 @@ pub fn diff(
 /// What is known of the totals of both sides, and what one sample stands for on each.
 fn sides(before: &Header, after: &Header) -> Sides {
     let step = |header: &Header| {
-        let of_samples = header.spread.map_or(0.0, |spread| spread.step(header.net));
-        match header.sample_type.unit.as_str() {
-            "bytes" => header
-                .sampled
-                .map_or(of_samples, |p| of_samples.max(p as f64)),
-            _ => of_samples,
-        }
+        let step = Step::of_bytes(header.sampled, &header.sample_type.unit);
+        step.or_of(header.spread, header.net)
     };
     Sides {
         spread: [before.spread, after.spread],
@@ -291,10 +286,10 @@ fn sides(before: &Header, after: &Header) -> Sides {
 }
 
 /// What one sample of each side stands for: a side without one is measured by the other.
-fn shared_steps(step: [f64; 2]) -> [f64; 2] {
-    [0, 1].map(|at| match step[at] {
+fn shared_steps(step: [Step; 2]) -> [Step; 2] {
+    [0, 1].map(|at| match step[at].each {
         0.0 => step[1 - at],
-        step => step,
+        _ => step[at],
     })
 }
 
@@ -320,6 +315,7 @@ type TypeChange = (crate::SampleType, Change);
 
 /// Sums of the sample types that both profiles have.
 fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, Sides)>, Error> {
+    let periods = [period(session, before)?, period(session, after)?];
     let (net, prefix) = match session.question {
         Some(_) => ("kept_net", "kept_"),
         None => ("net", ""),
@@ -345,7 +341,9 @@ fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, 
                 after: row.get(3)?,
             };
             let spread = [read_spread(row, 4)?, read_spread(row, 6)?];
-            let step = |at: usize, value| spread[at].map_or(0.0, |s: Spread| s.step(value));
+            let step = |at: usize, value| {
+                Step::of_bytes(periods[at], &sample_type.unit).or_of(spread[at], value)
+            };
             let step = shared_steps([step(0, change.before), step(1, change.after)]);
             Ok(((sample_type, change), Sides { spread, step }))
         },
@@ -407,7 +405,7 @@ impl Diff {
         let rows = self.rows.iter_mut().flat_map(|row| &mut row.spread);
         for sides in rows.chain([&mut self.total_sides]) {
             sides.spread[1] = sides.spread[1].map(|spread| spread.times(ratio));
-            sides.step[1] *= ratio.abs();
+            sides.step[1] = sides.step[1].times(ratio);
         }
         self.total.after = narrow(scaled(i128::from(self.total.after))?)?;
         Ok(())

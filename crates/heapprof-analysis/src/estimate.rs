@@ -7,6 +7,8 @@
 //! succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner, "Construction of confidence limits
 //! about effect measures: a general approach" (2008), for differences (MOVER).
 
+use heapprof_profile::{Family, Unit};
+
 /// What is known of a sum beside its value: `samples` blocks that a sampler took stand behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
@@ -78,6 +80,44 @@ fn quantile(probability: f64) -> f64 {
     above / below - t
 }
 
+/// What one sample stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Step {
+    /// In the unit of the sum; 0 where nobody knows.
+    pub(crate) each: f64,
+    /// Whether no sample stands for more: of bytes that is the period, of objects there is no such number.
+    pub(crate) is_most: bool,
+}
+
+impl Step {
+    /// Of bytes, with the period in bytes; without one nobody knows.
+    pub(crate) fn of_bytes(period: Option<i64>, unit: &str) -> Self {
+        let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes);
+        let known = period.zip(unit);
+        known.map_or(Self::default(), |(period, unit)| Self {
+            each: period as f64 / unit.factor as f64,
+            is_most: true,
+        })
+    }
+
+    /// Where it is known, it; or else what the samples of a sum stand for on average.
+    pub(crate) fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
+        let each = spread.map_or(0.0, |spread| spread.mean_step(sum as f64));
+        match self.each >= each {
+            true => self,
+            false => Self { each, ..self },
+        }
+    }
+
+    /// Of values that are multiplied.
+    pub(crate) fn times(self, factor: f64) -> Self {
+        Self {
+            each: self.each * factor.abs(),
+            ..self
+        }
+    }
+}
+
 impl Spread {
     /// Of the sum of two sums that know nothing of each other; of their difference as well.
     pub fn and(self, other: Self) -> Self {
@@ -95,50 +135,82 @@ impl Spread {
         }
     }
 
-    /// What one block stands for, about: what its sum may be without a sample.
-    pub(crate) fn step(self, value: i64) -> f64 {
+    /// What one sample of a sum stands for; those that stand for more count for more.
+    fn mean_step(self, value: f64) -> f64 {
         match value {
-            0 => 0.0,
-            value => self.variance / (value as f64).abs(),
+            0.0 => 0.0,
+            value => self.variance / value.abs(),
         }
     }
 
-    /// The range of the true sum; `step` is what one sample stands for where there is none.
-    pub(crate) fn range(self, value: f64, step: f64, confidence: Confidence) -> (f64, f64) {
+    /// What one sample of a sum may stand for: `step` where that is known to be the most. Where it is not, what a sample
+    /// stands for on average if all stand for the same, and the more beyond that the less they do so, for then others
+    /// that stand for yet more were most likely missed. How much more was tried out (bench/spread.py).
+    fn most(self, value: f64, step: Step) -> f64 {
+        let mean = self.mean_step(value);
+        if step.is_most {
+            return mean.max(step.each);
+        }
+        let equal = value * value / self.variance;
+        mean * (1.0 + 2.0 * (self.samples as f64 / equal).max(1.0).ln())
+    }
+
+    /// The range of the true sum.
+    pub(crate) fn range(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
         let (low, high) = self.of_samples(value, step, confidence);
         match confidence == Confidence::USUAL {
             true => (low, high),
             // Among many sums one or the other misses a block that is nearly certain, of which its variance knows nothing.
-            false => (low, high.max(value + confidence.never * step)),
+            false => (low, high.max(value + confidence.never * step.each)),
         }
     }
 
     /// The range as far as the variance tells it.
-    fn of_samples(self, value: f64, step: f64, confidence: Confidence) -> (f64, f64) {
+    fn of_samples(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
         let Confidence { z, never } = confidence;
         if self.variance <= 0.0 {
-            let high = match self.samples == 0 && value == 0.0 {
-                true => never * step,
-                false => value,
+            // What was sampled for certain says nothing of what was not.
+            let may_hide = match self.samples {
+                0 => value == 0.0,
+                _ => step.is_most,
             };
-            return (value, high);
+            let hidden = if may_hide { never * step.each } else { 0.0 };
+            return (value, value + hidden);
         }
         let deviation = self.variance.sqrt();
         // As many samples of equal weight would have this value and variance; more than there were if some are certain.
         let equal = value * value / self.variance;
         let n = equal.min(self.samples as f64);
         // Only what holds sums of both signs has a larger variance than one sample has.
-        if value < 0.0 || equal < 0.999 || n >= ENOUGH || n == 0.0 {
+        if value < 0.0 || equal < 0.999 || n == 0.0 {
             return (value - z * deviation, value + z * deviation);
         }
-        // The truth t that gives this value: (value - t)² = z²·variance·(share of t that is not certain), solved for t.
-        let middle = value + z * z * deviation / (2.0 * n.sqrt());
-        let half = z * deviation * (1.0 + z * z / (4.0 * n)).sqrt();
-        (middle - half, middle + half)
+        // The truths t that give this value: (value - t)² = z²·(variance + step·(t - value)), for what t has more comes in
+        // such steps and adds to the variance; solved for t.
+        let solved = |step: f64| {
+            let (middle, shift) = (value + z * z * step / 2.0, z * step / 2.0);
+            let half = z * (self.variance + shift * shift).sqrt();
+            (middle - half, middle + half)
+        };
+        let low = match n >= ENOUGH {
+            true => value - z * deviation,
+            false => solved(deviation / n.sqrt()).0,
+        };
+        let most = self.most(value, step);
+        let high = match self.variance >= ENOUGH * most * most {
+            true => value + z * deviation,
+            false => solved(most).1,
+        };
+        (low, high)
     }
 
-    /// The estimate of the true sum; `step` is what one sample stands for where there is none.
-    pub fn estimate(self, value: i64, step: f64) -> Estimate {
+    /// The estimate of a sum of bytes of which one is sampled in so many on average.
+    pub fn estimate_of_bytes(self, value: i64, period: i64) -> Estimate {
+        self.estimate(value, Step::of_bytes(Some(period), "bytes"))
+    }
+
+    /// The estimate of the true sum.
+    pub(crate) fn estimate(self, value: i64, step: Step) -> Estimate {
         let (low, high) = self.range(value as f64, step, Confidence::USUAL);
         Estimate {
             low: low.floor() as i64,
@@ -181,8 +253,8 @@ impl Known {
     }
 
     /// How sure it is; `None` where it is exact.
-    pub(crate) fn estimate(self) -> Option<Estimate> {
-        Some(self.spread?.estimate(self.value, 0.0))
+    pub(crate) fn estimate(self, step: Step) -> Option<Estimate> {
+        Some(self.spread?.estimate(self.value, step))
     }
 }
 
@@ -192,7 +264,7 @@ pub(crate) struct Side {
     pub(crate) value: f64,
     pub(crate) spread: Option<Spread>,
     /// What one sample of this side stands for.
-    pub(crate) step: f64,
+    pub(crate) step: Step,
 }
 
 impl Side {
@@ -222,7 +294,10 @@ pub(crate) fn difference(
 mod tests {
     use super::*;
 
-    const PERIOD: f64 = 4096.0;
+    const PERIOD: Step = Step {
+        each: 4096.0,
+        is_most: true,
+    };
 
     fn spread(samples: u64, variance: f64) -> Spread {
         Spread { samples, variance }
@@ -232,9 +307,11 @@ mod tests {
     fn ranges() {
         // Value, samples, variance, low, high.
         let table = [
-            // Exact, or certain.
+            // Exact.
             (1000, 0, 0.0, 1000, 1000),
-            (1000, 5, 0.0, 1000, 1000),
+            // Beside what is certain there may be what was not sampled.
+            (1000, 0, 0.0, 1000, 1000),
+            (1000, 5, 0.0, 1000, 16_110),
             // Never sampled: below 3.69 periods.
             (0, 0, 0.0, 0, 15110),
             // 100 samples of 4096 each: ± 19.6 %.
@@ -243,8 +320,8 @@ mod tests {
             (40_960, 10, 10.0 * 4096.0 * 4096.0, 22_249, 75_406),
             // One.
             (4096, 1, 4096.0 * 4096.0, 723, 23_204),
-            // Three of 4096 beside 10,000,000 that are certain: as if it were four of them.
-            (10_012_288, 4, 3.0 * 4096.0 * 4096.0, 10_003_616, 10_034_586),
+            // Three of 4096 beside 10,000,000 that are certain: as if it were four of them below, and three above.
+            (10_012_288, 4, 3.0 * 4096.0 * 4096.0, 10_003_616, 10_036_132),
             // A difference of sums: both signs.
             (0, 8, 8.0 * 4096.0 * 4096.0, -22_707, 22_707),
             (-4096, 8, 8.0 * 4096.0 * 4096.0, -26_803, 18_611),
@@ -256,6 +333,21 @@ mod tests {
         }
         assert_eq!(spread(2, 3.0).and(spread(1, 4.0)), spread(3, 7.0));
         assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
+    }
+
+    /// Of objects nobody knows how many a sample may stand for. Where all stand for the same, many are as good as normal;
+    /// where one stands for half of all, there may be more like it.
+    #[test]
+    fn ranges_of_objects() {
+        let low_and_high = |samples, variance| {
+            let estimate = spread(samples, variance).estimate(1000, Step::default());
+            (estimate.low, estimate.high)
+        };
+        assert_eq!(low_and_high(100, 100.0 * 100.0), (804, 1196));
+        assert_eq!(low_and_high(10, 10.0 * 10_000.0), (543, 1841));
+        let (even, uneven) = (low_and_high(50, 50.0 * 400.0), low_and_high(50, 260_000.0));
+        assert_eq!(even, (722, 1278));
+        assert_eq!(uneven, (382, 7282));
     }
 
     #[test]

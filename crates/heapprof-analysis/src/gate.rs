@@ -12,8 +12,8 @@ use regex::Regex;
 
 use crate::diff::{Change, Diff, Sides};
 use crate::error::Error;
-use crate::estimate::{Confidence, Estimate, Known, Spread, difference};
-use crate::header::{SampleType, sample_type};
+use crate::estimate::{Confidence, Estimate, Known, Spread, Step, difference};
+use crate::header::{SampleType, period, sample_type};
 use crate::leaks::Leaks;
 use crate::place::{self, Place};
 use crate::query::{Query, Sort};
@@ -319,7 +319,7 @@ impl Rule {
             }
             Subject::New => Default::default(),
         };
-        self.of_values(unit, values)
+        self.of_values(unit, leaks.header.sampled, values)
     }
 
     /// What of one profile breaks it; `None` where it speaks of nothing that is there.
@@ -378,15 +378,17 @@ impl Rule {
             }
             Subject::New => Default::default(),
         };
-        self.of_values(&unit, values)
+        self.of_values(&unit, period(session, profile)?, values)
     }
 
     /// Judges values of one profile.
     fn of_values(
         &self,
         unit: &str,
+        period: Option<i64>,
         values: Vec<(String, Known)>,
     ) -> Result<Option<Verdict>, Error> {
+        let step = Step::of_bytes(period, unit);
         if values.is_empty() {
             return Ok(None);
         }
@@ -397,7 +399,7 @@ impl Rule {
             };
             let sides = Sides {
                 spread: [None, known.spread],
-                step: [0.0; 2],
+                step: [step; 2],
             };
             (subject, change, sides)
         });

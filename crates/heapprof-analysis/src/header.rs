@@ -1,6 +1,6 @@
 //! What every report begins with: the metric, its total, and what the filters left out.
 
-use heapprof_profile::{default_sample_type, find_sample_type};
+use heapprof_profile::{Family, Unit, default_sample_type, find_sample_type};
 
 use crate::error::Error;
 use crate::estimate::{Estimate, Spread};
@@ -96,6 +96,29 @@ pub(crate) fn sample_type(
         .ok_or_else(|| Error::Sql("the profile has no sample types".to_string()))
 }
 
+/// A profile's name, and its period in bytes where its values are estimates of every so many bytes.
+fn name_and_period(session: &Session, profile: i64) -> Result<(String, Option<i64>), Error> {
+    let found = session.rows(
+        "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
+        [profile],
+        |row| {
+            let by_space: String = row.get(1)?;
+            let unit: String = row.get(2)?;
+            let period: i64 = row.get(3)?;
+            let unit = Unit::parse(&unit).filter(|unit| unit.family == Family::Bytes);
+            let unit = unit.filter(|_| by_space == "space" && period > 1);
+            let period = unit.map(|unit| period.saturating_mul(unit.factor as i64));
+            Ok((row.get(0)?, period))
+        },
+    )?;
+    Ok(found.into_iter().next().unwrap_or_default())
+}
+
+/// A profile's period in bytes where its values are estimates.
+pub(crate) fn period(session: &Session, profile: i64) -> Result<Option<i64>, Error> {
+    Ok(name_and_period(session, profile)?.1)
+}
+
 /// The head of a report on one profile, and the number of its sample type.
 pub(crate) fn header(
     session: &Session,
@@ -131,18 +154,7 @@ pub(crate) fn header(
     )?;
     let (sums, [estimate, net_estimate], spread) = totals.first().copied().unwrap_or_default();
     let [total, net, kept_total, kept_net] = sums;
-    let names = session.rows(
-        "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
-        [profile],
-        |row| {
-            let by_space: String = row.get(1)?;
-            let bytes: String = row.get(2)?;
-            let period: i64 = row.get(3)?;
-            let sampled = by_space == "space" && bytes == "bytes" && period > 1;
-            Ok((row.get::<_, String>(0)?, sampled.then_some(period)))
-        },
-    )?;
-    let (name, sampled) = names.into_iter().next().unwrap_or_default();
+    let (name, sampled) = name_and_period(session, profile)?;
     let elsewhere = match kept_total {
         0 => elsewhere(session, profile)?,
         _ => Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::comment::{self, Dumped};
 use crate::error::Error;
-use crate::estimate::{Estimate, Known, Spread};
+use crate::estimate::{Estimate, Known, Spread, Step};
 use crate::header::{Header, SampleType, header};
 use crate::place::{PlaceId, Places, Stacks};
 use crate::query::{Granularity, Query, Sort};
@@ -163,7 +163,8 @@ fn rows(
     [objects, space]: [i64; 2],
     leaks: &mut Leaks,
 ) -> Result<(), Error> {
-    let mut stacks = in_use_by_stack(session, objects, space)?;
+    let step = Step::of_bytes(leaks.header.sampled, &leaks.types[1].unit);
+    let mut stacks = in_use_by_stack(session, [objects, space], step)?;
     let by_space = leaks.by == space;
     stacks.sort_by_key(|&(stack, in_use, _)| {
         let (objects, space) = (in_use.objects.unsigned_abs(), in_use.space.unsigned_abs());
@@ -198,7 +199,11 @@ fn rows(
 type Held = (i64, InUse, [Option<Estimate>; 2]);
 
 /// What each stack holds, in the order of their numbers, where that is not nothing.
-fn in_use_by_stack(session: &Session, objects: i64, space: i64) -> Result<Vec<Held>, Error> {
+fn in_use_by_stack(
+    session: &Session,
+    [objects, space]: [i64; 2],
+    step: Step,
+) -> Result<Vec<Held>, Error> {
     let objects = sums_by_stack(session, objects)?;
     let mut objects = objects.into_iter().peekable();
     let spaces = sums_by_stack(session, space)?;
@@ -218,7 +223,8 @@ fn in_use_by_stack(session: &Session, objects: i64, space: i64) -> Result<Vec<He
             space: space.value,
         };
         if !in_use.is_none() {
-            held.push((stack, in_use, [objects.estimate(), space.estimate()]));
+            let of_objects = objects.estimate(Step::default());
+            held.push((stack, in_use, [of_objects, space.estimate(step)]));
         }
     }
     Ok(held)
@@ -326,10 +332,15 @@ impl Leaks {
             |row| {
                 let stack: i64 = row.get(0)?;
                 while sums.next_if(|s| s.0 < stack).is_some() {}
-                if let Some((_, known)) = sums.peek().filter(|s| s.0 == stack)
-                    && (sort == Sort::Cum || row.get(2)?)
-                {
-                    names.add(PlaceId::read(row, 1)?, stack, *known);
+                if let Some((_, known)) = sums.peek().filter(|s| s.0 == stack) {
+                    let counts = sort == Sort::Cum || row.get(2)?;
+                    let nothing = Known {
+                        value: 0,
+                        spread: known.spread.map(|_| Spread::default()),
+                    };
+                    // The leaf comes first: what else has its name changes nothing.
+                    let known = if counts { *known } else { nothing };
+                    names.add(PlaceId::read(row, 1)?, stack, known);
                 }
                 Ok::<_, Error>(())
             },

@@ -9,7 +9,7 @@ use heapprof_profile::{Family, Profile, Unit};
 use crate::call_tree::{self, CallTree, Shape, Stacks};
 use crate::entity::{EntityTable, Mapped};
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread};
+use crate::estimate::{Estimate, Spread, Step};
 use crate::filter::LabelKeys;
 use crate::neighbours::{self, Neighbours};
 use crate::query::Query;
@@ -149,11 +149,11 @@ pub(crate) struct SampleTable {
     pub(crate) spread: Vec<Option<Vec<Spread>>>,
 }
 
-/// What is known of a total, and what one sample stands for where there is none.
+/// What is known of a total, and what one sample stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WholeSpread {
     pub(crate) spread: Spread,
-    pub(crate) step: f64,
+    pub(crate) step: Step,
 }
 
 impl Part {
@@ -168,7 +168,7 @@ impl Part {
     pub(crate) fn whole_estimate(&self, column: usize) -> Option<Estimate> {
         let WholeSpread { spread, step } = self.known[column]?;
         let net = self.whole[column].net;
-        match net == 0 && spread.samples == 0 && step <= 0.0 {
+        match net == 0 && spread.samples == 0 && step.each <= 0.0 {
             true => None,
             false => Some(spread.estimate(net, step)),
         }
@@ -184,18 +184,12 @@ fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> 
     }
     let period_type = profile.period_type?;
     let by_space = profile.text(period_type.r#type) == "space" && profile.period > 1;
-    let bytes = |unit| Unit::parse(profile.text(unit)).filter(|u| u.family == Family::Bytes);
-    let step = match (bytes(period_type.unit), bytes(value_type.unit)) {
-        (Some(period), Some(own)) if by_space => {
-            profile.period as f64 * period.factor as f64 / own.factor as f64
-        }
-        _ => 0.0,
-    };
+    let unit = Unit::parse(profile.text(period_type.unit)).filter(|u| u.family == Family::Bytes);
+    let period = unit.filter(|_| by_space);
+    let period = period.map(|unit| profile.period.saturating_mul(unit.factor as i64));
     let spread = totals::whole_spread(profile, column);
-    let step = match spread.step(whole.total) {
-        0.0 => step,
-        of_samples => of_samples.max(step),
-    };
+    let step = Step::of_bytes(period, profile.text(value_type.unit));
+    let step = step.or_of(Some(spread), whole.total);
     // Without a sample there is nothing in the file that says more than the period.
     let nothing = by_space && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })

@@ -52,15 +52,16 @@ pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
         return String::new();
     };
     let share = |bound: i64| {
-        let share = 100.0 * (i128::from(bound) - i128::from(value)) as f64 / (value as f64).abs();
-        match share.abs() {
-            size if size < 9.95 => format!("{share:.1}"),
-            _ => format!("{share:.0}"),
+        let distance = i128::from(bound).abs_diff(i128::from(value));
+        match 100.0 * distance as f64 / (value as f64).abs() {
+            0.0 => "0".to_string(),
+            share if share < 9.95 => format!("{share:.1}"),
+            share => format!("{share:.0}"),
         }
     };
     match is_even(value.into(), estimate) {
         true => format!("±{}%", share(estimate.high)),
-        false => format!("{}/+{}%", share(estimate.low), share(estimate.high)),
+        false => format!("-{}/+{}%", share(estimate.low), share(estimate.high)),
     }
 }
 

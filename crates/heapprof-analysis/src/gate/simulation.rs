@@ -10,6 +10,10 @@
 use super::*;
 
 const PERIOD: f64 = 256.0;
+const STEP: Step = Step {
+    each: PERIOD,
+    is_most: true,
+};
 
 /// A small generator with a fixed seed: xorshift64*.
 struct Random(u64);
@@ -68,7 +72,7 @@ impl Random {
             let ((before, of_before), (after, of_after)) = (self.recorded(b), self.recorded(a));
             let sides = Sides {
                 spread: [Some(of_before), Some(of_after)],
-                step: [PERIOD; 2],
+                step: [STEP; 2],
             };
             (i.to_string(), Change { before, after }, sides)
         });
@@ -108,7 +112,7 @@ fn ranges_hold_the_truth_as_often_as_they_say() {
             let runs = if samples < 100 { 600 } else { 300 };
             let held = (0..runs).filter(|_| {
                 let (bytes, spread) = random.recorded(&blocks);
-                let (low, high) = spread.range(bytes as f64, PERIOD, Confidence::USUAL);
+                let (low, high) = spread.range(bytes as f64, STEP, Confidence::USUAL);
                 low <= truth && truth <= high
             });
             let held = held.count();

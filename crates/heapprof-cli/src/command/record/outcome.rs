@@ -427,7 +427,9 @@ fn summary(main: &Written, told: Option<&Told>) -> String {
         "{about}{}{} in use {}, peak {about}{}{}, {} {kind}{}",
         bytes(main.in_use),
         spread.map_or(String::new(), |sampled| {
-            let estimate = sampled.spread.estimate(main.in_use, 0.0);
+            let estimate = sampled
+                .spread
+                .estimate_of_bytes(main.in_use, sampled.period);
             give_or_take(main.in_use, &estimate)
         }),
         if main.is_last { "at the end" } else { "then" },
