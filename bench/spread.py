@@ -4,10 +4,11 @@
 usage: spread.py --heapprof PATH [--recordings 200] [--pairs 1000] [--others 50] [--real 36] [--only small,mixed] [--keep FOLDER]
 
 bench/spread.cpp has six programs, each with the same blocks in each run, and a hard one, which is counted by itself. Each is
-recorded exactly, for the truth, and as often as --recordings says at four periods, which give about 25, 100, 400 and 1,100 samples. Of each recording the total and the rows whose
+recorded exactly, for the truth, and as often as --recordings says at four periods, which give about 25, 100, 400 and 1,250 samples. Of each recording the total and the rows whose
 true share is above 1 % are looked at: is the truth in the range? Then pairs of recordings of one program are compared, as a build
 server would: they are equal, and must not fail. Last the same blocks and three tenths more: those must.
 
+--only: of the six programs these.
 --others: so many profiles each of Go's, jemalloc's and tcmalloc's own samplers, where they are there.
 --real: so many recordings each of a compiler, perl, python3 and sqlite3.
 needs: g++; go, libjemalloc.so.2 and libtcmalloc.so.4 for the others.
@@ -24,7 +25,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TYPES = ("inuse_space", "inuse_objects", "alloc_space", "alloc_objects")
 # About so many samples in use at the end.
-SAMPLES = (25, 100, 400, 1100)
+SAMPLES = (25, 100, 400, 1250)
 # Large blocks are sampled for certain where the period is short: periods for it.
 LARGE = (8_000_000, 1_800_000, 200_000, 40_000)
 PROGRAMS = ("small", "mixed", "large", "growth", "freed", "threads")
@@ -97,17 +98,17 @@ class Held:
             for key, row in rows.items():
                 expected[key] += row[3] / len(recordings)
         for key, (true, *_) in truth.items():
-            if true <= 0.01 * total:
+            # Names that are addresses are others in each run.
+            if true <= 0.01 * total or key[0].startswith("0x"):
                 continue
             enough = "30 and more" if expected[key] >= 30 else "fewer"
             kind = "totals" if key[1] == "total" else "rows"
             for rows in recordings:
                 # What was not sampled has no row: its bytes are below 3.7 periods, of its objects nothing is said.
-                value, low, high, _ = rows.get(key, (0, 0, 0, 0))
-                missing = key not in rows
-                if missing and not never:
+                _, low, high, samples = rows.get(key, (0, 0, 0, 0))
+                if not samples and not never:
                     continue
-                held = low <= true <= high or missing and true <= never
+                held = low <= true <= high or not samples and true <= never
                 pools = [(program, sample_type, enough), (program, "all", enough)]
                 if program != ASIDE:
                     pools += [("all", sample_type, enough), ("all", kind, enough), ("all", "all", enough)]
@@ -123,7 +124,6 @@ class Held:
 
 def own(args, heapprof, folder):
     program = os.path.join(folder, "spread")
-    run(["g++", "-O2", "-g", "-o", program, os.path.join(HERE, "spread.cpp"), "-pthread", "-ldl"])
     names = [name for name in (*PROGRAMS, ASIDE) if not args.only or name in args.only.split(",")]
     held, pairs, power = Held(), [], []
     for name in names:
@@ -143,7 +143,7 @@ def own(args, heapprof, folder):
             enough = [profile for profile, count in zip(profiles, samples) if count >= 20]
             pairs += zip(enough, enough[1:] + enough[:1])
             many = [profile for profile, count in zip(profiles, samples) if count >= 1000]
-            power += [(name, period, n, profile) for n, profile in enumerate(many[:40])]
+            power += [(name, period, n, profile) for n, profile in enumerate(many[:45])]
     held.show()
     step = max(1, len(pairs) // args.pairs)
     chosen = pairs[::step]
@@ -228,7 +228,7 @@ def tcmalloc(_, program, name):
 
 
 def others(args, heapprof, folder):
-    """Bytes of other samplers' profiles; the truth is what they write when they sample every byte."""
+    """Bytes in other samplers' profiles; the truth is what they write when they sample every byte."""
     program = os.path.join(folder, "spread")
     held = Held()
     kinds = [("jemalloc", jemalloc, name) for name in ("small", "mixed", "growth", "freed")]
@@ -236,6 +236,10 @@ def others(args, heapprof, folder):
     if shutil.which("go"):
         kinds.append(("go", None, "go"))
     for kind, make, name in kinds:
+        if make and subprocess.run(["true"], env={"LD_PRELOAD": f"lib{kind}.so.{4 if make is tcmalloc else 2}"},
+                                   capture_output=True).stderr:
+            print(f"# {kind} is not there", flush=True)
+            continue
         write = make(folder, program, name) if make else go(folder)
 
         def rows(rate):
@@ -283,6 +287,7 @@ def main():
         folder = args.keep or temporary
         os.makedirs(folder, exist_ok=True)
         heapprof = Heapprof(args.heapprof, folder)
+        run(["g++", "-O2", "-g", "-o", os.path.join(folder, "spread"), os.path.join(HERE, "spread.cpp"), "-pthread", "-ldl"])
         if args.recordings:
             own(args, heapprof, folder)
         if args.others:

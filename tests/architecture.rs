@@ -37,7 +37,8 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     ("anyhow", "heapprof-cli"),
     ("ureq", "heapprof-cli"),
-    ("rustix", "heapprof-cli"),
+    // Children and files of others; files of others.
+    ("rustix", "heapprof-cli heapprof-symbolize"),
     ("signal-hook", "heapprof-cli"),
     // Those that live in the profiled program, and the one that starts it.
     (

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use heapprof_profile::{ProfileBuilder, encode};
 
 use crate::harness::{Run, command, ok, run, sample_profiles};
+use crate::wire::gzip;
 
 const AFTER: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
@@ -167,6 +168,9 @@ fn the_newest_recording_is_meant_when_none_is_named() {
     moment(folder.path(), "before.pb.gz", 7, 1);
     copy(BEFORE, "newer.pb.gz", 0);
     std::fs::write(folder.path().join("junk.pb.gz"), b"\x1f\x8bno gzip").unwrap();
+    // Nor does a text that speaks of it make a recording.
+    let text = b"notes.txt: collector: heapprof 0.1.0";
+    std::fs::write(folder.path().join("notes.gz"), gzip(text)).unwrap();
     std::os::unix::fs::symlink("before.pb.gz", folder.path().join("heapprof.x.3.pb.gz")).unwrap();
     let newest = run(folder.path(), &["info"]);
     assert_eq!(newest.code, 0);

@@ -51,6 +51,22 @@ fn frames_equal_binutils() {
     }
 }
 
+/// What is mapped would end us when it is shortened, so that a file which others may write to is read.
+#[test]
+fn files_that_others_may_write_to_have_names_too() {
+    use std::os::unix::fs::PermissionsExt;
+    if !have(&["gcc", "readelf", "nm"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O0");
+    let addresses = built.addresses("^(main|sum|fill)");
+    let (ours, _) = symbolized(built.profile(&addresses), &Options::default());
+    std::fs::set_permissions(&built.program, PermissionsExt::from_mode(0o777)).unwrap();
+    let (others, summary) = symbolized(built.profile(&addresses), &Options::default());
+    assert_eq!(source(&summary), Some(Source::Dwarf));
+    assert_eq!(told(&others), told(&ours));
+}
+
 /// binutils has only the last part of a name that is no linker's.
 fn last_parts(frames: &str) -> String {
     let lines = frames.lines().map(|line| {

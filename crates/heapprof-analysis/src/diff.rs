@@ -285,10 +285,13 @@ fn sides(before: &Header, after: &Header) -> Sides {
     }
 }
 
-/// What one sample of each side stands for: a side without one is measured by the other.
+/// What one sample of each side stands for: a side that does not know is measured by the other, as far as it has no sample.
 fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     [0, 1].map(|at| match step[at].each {
-        0.0 => step[1 - at],
+        0.0 => Step {
+            is_most: false,
+            ..step[1 - at]
+        },
         _ => step[at],
     })
 }

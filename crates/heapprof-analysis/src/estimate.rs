@@ -1,7 +1,7 @@
 //! How sure an estimate is: from what a sampler knows of a sum to the range that the truth is in.
 //!
-//! The sampler says the variance of each value (Horvitz and Thompson; docs/formats/spread.md). From 30 samples on a sum
-//! is as good as normal, and 1.96 of its standard deviation on both sides hold the truth in 95 of 100 cases. With fewer
+//! The sampler says the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A sum of many samples
+//! is as good as normal, and 1.96 of its standard deviation on both sides hold the truth in 95 of 100 cases. With few
 //! that range is too narrow where the sum came out small, for so did its variance; a score interval asks which truths
 //! would give this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law of
 //! succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner, "Construction of confidence limits
@@ -80,10 +80,17 @@ fn quantile(probability: f64) -> f64 {
     above / below - t
 }
 
+/// A period in bytes, where values are estimates: those of every so many bytes.
+pub(crate) fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
+    let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes)?;
+    let period = period.checked_mul(unit.factor as i64)?;
+    (r#type == "space" && period > 1).then_some(period)
+}
+
 /// What one sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Step {
-    /// In the unit of the sum; 0 where nobody knows.
+    /// How much that is, in the unit of the sum; 0 where nobody knows.
     pub(crate) each: f64,
     /// Whether no sample stands for more: of bytes that is the period, of objects there is no such number.
     pub(crate) is_most: bool,
@@ -100,12 +107,15 @@ impl Step {
         })
     }
 
-    /// Where it is known, it; or else what the samples of a sum stand for on average.
+    /// The step that is known, or else what the samples of a sum stand for on average.
     pub(crate) fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
         let each = spread.map_or(0.0, |spread| spread.mean_step(sum as f64));
-        match self.each >= each {
+        match self.is_most {
             true => self,
-            false => Self { each, ..self },
+            false => Self {
+                each,
+                is_most: false,
+            },
         }
     }
 
@@ -143,9 +153,9 @@ impl Spread {
         }
     }
 
-    /// What one sample of a sum may stand for: `step` where that is known to be the most. Where it is not, what a sample
-    /// stands for on average if all stand for the same, and the more beyond that the less they do so, for then others
-    /// that stand for yet more were most likely missed. How much more was tried out (bench/spread.py).
+    /// The most that one sample of a sum may stand for; `r` in docs/formats/spread.md. If it is not known, it is what a
+    /// sample stands for on average, where all stand for the same. Where they differ it is more: others that stand
+    /// for yet more were then most likely missed. How much more was tried out (bench/spread.py).
     fn most(self, value: f64, step: Step) -> f64 {
         let mean = self.mean_step(value);
         if step.is_most {
@@ -185,8 +195,8 @@ impl Spread {
         if value < 0.0 || equal < 0.999 || n == 0.0 {
             return (value - z * deviation, value + z * deviation);
         }
-        // The truths t that give this value: (value - t)² = z²·(variance + step·(t - value)), for what t has more comes in
-        // such steps and adds to the variance; solved for t.
+        // The truths t that give this value: (value - t)² = z²·(variance + step·(t - value)), solved for t. What t exceeds
+        // the value by comes in such steps, and each of them adds to the variance.
         let solved = |step: f64| {
             let (middle, shift) = (value + z * z * step / 2.0, z * step / 2.0);
             let half = z * (self.variance + shift * shift).sqrt();
@@ -241,7 +251,7 @@ impl Known {
         })
     }
 
-    /// The sum of two values that know nothing of each other.
+    /// The sum of two values that know nothing of each other. All sums of a profile's values fit, so it does, too.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             value: self.value.saturating_add(other.value),
@@ -310,7 +320,6 @@ mod tests {
             // Exact.
             (1000, 0, 0.0, 1000, 1000),
             // Beside what is certain there may be what was not sampled.
-            (1000, 0, 0.0, 1000, 1000),
             (1000, 5, 0.0, 1000, 16_110),
             // Never sampled: below 3.69 periods.
             (0, 0, 0.0, 0, 15110),
@@ -348,6 +357,20 @@ mod tests {
         let (even, uneven) = (low_and_high(50, 50.0 * 400.0), low_and_high(50, 260_000.0));
         assert_eq!(even, (722, 1278));
         assert_eq!(uneven, (382, 7282));
+    }
+
+    /// Of a profile with a period that is what a sample stands for, whatever the profile's sum is.
+    #[test]
+    fn a_known_step_stays() {
+        let of_both_signs = Some(spread(300, 1e12));
+        assert_eq!(PERIOD.or_of(of_both_signs, 10), PERIOD);
+        let unknown = Step::default().or_of(of_both_signs, 1_000_000);
+        assert_eq!((unknown.each, unknown.is_most), (1e6, false));
+        // Certain, and nothing is known of what was not sampled.
+        let estimate = spread(5, 0.0).estimate(1000, unknown);
+        assert_eq!((estimate.low, estimate.high), (1000, 1000));
+        assert_eq!(Step::of_bytes(Some(4096), "kilobytes").each, 4.0);
+        assert_eq!(Step::of_bytes(Some(4096), "count"), Step::default());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What every report begins with: the metric, its total, and what the filters left out.
 
-use heapprof_profile::{Family, Unit, default_sample_type, find_sample_type};
+use heapprof_profile::{default_sample_type, find_sample_type};
 
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread};
+use crate::estimate::{Estimate, Spread, period_in_bytes};
 use crate::query::{Granularity, Query};
 use crate::question::is_peak;
 use crate::session::{Session, read_estimate, read_spread};
@@ -105,10 +105,7 @@ fn name_and_period(session: &Session, profile: i64) -> Result<(String, Option<i6
             let by_space: String = row.get(1)?;
             let unit: String = row.get(2)?;
             let period: i64 = row.get(3)?;
-            let unit = Unit::parse(&unit).filter(|unit| unit.family == Family::Bytes);
-            let unit = unit.filter(|_| by_space == "space" && period > 1);
-            let period = unit.map(|unit| period.saturating_mul(unit.factor as i64));
-            Ok((row.get(0)?, period))
+            Ok((row.get(0)?, period_in_bytes(&by_space, &unit, period)))
         },
     )?;
     Ok(found.into_iter().next().unwrap_or_default())

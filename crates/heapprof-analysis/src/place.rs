@@ -1,5 +1,7 @@
 //! Where a row is in the program: the texts of an entity, and the SQL that reads them.
 
+use std::cell::Cell;
+
 use rusqlite::Row;
 
 use crate::error::Error;
@@ -122,15 +124,27 @@ impl Places {
 /// Stacks frame by frame.
 pub(crate) struct Stacks<'a> {
     session: &'a Session,
+    /// Whether SQL was asked for one.
+    asked: Cell<bool>,
 }
 
 impl<'a> Stacks<'a> {
     pub(crate) fn new(session: &'a Session) -> Self {
-        Self { session }
+        Self {
+            session,
+            asked: Cell::new(false),
+        }
     }
 
-    /// A stack of the session's, leaf first.
+    /// A stack of the session's, leaf first. The first by SQL, which thus tells what a report asks; the others from where
+    /// the table has them, for there may be millions.
     pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, Error> {
+        if let Some(question) = &self.session.question
+            && self.asked.replace(true)
+        {
+            let entities = question.samples().stacks.get((stack - 1) as usize);
+            return Ok(entities.iter().map(|&entity| PlaceId(entity + 1)).collect());
+        }
         const SQL: &str = "SELECT t.entity FROM frame t WHERE t.stack = ?1 ORDER BY t.position";
         self.session.rows(SQL, [stack], |row| PlaceId::read(row, 0))
     }

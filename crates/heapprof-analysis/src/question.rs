@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use heapprof_profile::{Family, Profile, Unit};
+use heapprof_profile::Profile;
 
 use crate::call_tree::{self, CallTree, Shape, Stacks};
 use crate::entity::{EntityTable, Mapped};
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread, Step};
+use crate::estimate::{Estimate, Spread, Step, period_in_bytes};
 use crate::filter::LabelKeys;
 use crate::neighbours::{self, Neighbours};
 use crate::query::Query;
@@ -183,15 +183,16 @@ fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> 
         return None;
     }
     let period_type = profile.period_type?;
-    let by_space = profile.text(period_type.r#type) == "space" && profile.period > 1;
-    let unit = Unit::parse(profile.text(period_type.unit)).filter(|u| u.family == Family::Bytes);
-    let period = unit.filter(|_| by_space);
-    let period = period.map(|unit| profile.period.saturating_mul(unit.factor as i64));
+    let period = period_in_bytes(
+        profile.text(period_type.r#type),
+        profile.text(period_type.unit),
+        profile.period,
+    );
     let spread = totals::whole_spread(profile, column);
     let step = Step::of_bytes(period, profile.text(value_type.unit));
     let step = step.or_of(Some(spread), whole.total);
     // Without a sample there is nothing in the file that says more than the period.
-    let nothing = by_space && whole.total == 0;
+    let nothing = period.is_some() && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
 }
 

@@ -20,6 +20,15 @@ const ALL: u64 = 1 << 30;
 /// How a comment of our collector begins.
 const OURS: &[u8] = b"collector: heapprof ";
 
+/// The first byte of a sample type, and of a text of the string table, whose second byte is its length.
+const SAMPLE_TYPE: u8 = 1 << 3 | 2;
+const TEXT: u8 = 6 << 3 | 2;
+
+/// Whether these two bytes are before a text of the string table; the comment is a short one.
+fn is_text(before: &[u8]) -> bool {
+    before[0] == TEXT && (OURS.len()..128).contains(&usize::from(before[1]))
+}
+
 /// Path of the newest recording here: a file of the user's own, whatever its name is, that our
 /// collector wrote.
 pub(crate) fn newest() -> Result<String> {
@@ -65,14 +74,14 @@ fn is_gzip(path: &Path) -> bool {
     read.is_ok() && magic == [0x1f, 0x8b]
 }
 
-/// Whether a gzipped profile has our collector's comment. Texts come last in a profile, so much of
-/// it has to be inflated.
+/// Whether a gzipped file is a profile with our collector's comment. Texts come last in a profile, so much of it has to be
+/// inflated.
 fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
     let file = open(path)?;
     let far = FAR.min(*left);
     let mut reader = Inflate::new(file).map_err(io::Error::other)?.take(far);
     let mut buffer = vec![0; 256 << 10];
-    let mut kept = 0;
+    let (mut kept, mut is_first) = (0, true);
     loop {
         let read = reader.read(&mut buffer[kept..])?;
         if read == 0 {
@@ -80,11 +89,17 @@ fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
         }
         *left = left.saturating_sub(read as u64);
         let held = kept + read;
-        if memchr::memmem::find(&buffer[..held], OURS).is_some() {
+        // A profile begins with its sample types or its texts; an archive that holds one does not.
+        if std::mem::take(&mut is_first) && ![SAMPLE_TYPE, TEXT].contains(&buffer[0]) {
+            return Ok(false);
+        }
+        if memchr::memmem::find_iter(&buffer[..held], OURS)
+            .any(|at| at >= 2 && is_text(&buffer[at - 2..at]))
+        {
             return Ok(true);
         }
         // The comment may go on in what comes next.
-        kept = held.min(OURS.len() - 1);
+        kept = held.min(OURS.len() + 1);
         buffer.copy_within(held - kept..held, 0);
     }
 }

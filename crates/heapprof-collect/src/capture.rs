@@ -209,12 +209,12 @@ impl Record {
                     break;
                 };
                 patience -= 1;
-                cursor = if broken < self.dense {
-                    self.carry_over_dense(keep, cursor, &mut fresh, &mut memory)?
+                if broken < self.dense {
+                    (cursor, fresh) = self.carry_over_dense(keep, cursor, fresh, memory)?;
                 } else {
                     let newer = broken + 1..keep;
-                    self.carry_over(newer, cursor.bp, &mut fresh, &mut memory)?
-                };
+                    cursor = self.carry_over(newer, cursor.bp, &mut fresh, &mut memory)?;
+                }
                 keep = broken;
                 if cursor.pc == 0 {
                     (keep, end) = (0, Some(cursor.slot));

@@ -78,6 +78,7 @@ pub(crate) trait Memory {
 }
 
 /// The thread's own stack, from the hook's frame up.
+#[derive(Clone, Copy)]
 pub(crate) struct Direct(pub(crate) Bounds);
 
 impl Memory for Direct {

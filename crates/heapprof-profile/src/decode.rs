@@ -38,6 +38,8 @@ pub struct ReadOptions {
     pub stacks_as_written: bool,
     /// Leave what samples say beside pprof's fields, as pprof does.
     pub without_spread: bool,
+    /// Pass over samples, locations and functions: for what a profile says of itself.
+    pub only_head: bool,
 }
 
 impl Default for ReadOptions {
@@ -48,6 +50,7 @@ impl Default for ReadOptions {
             max_memory: 4 << 30,
             stacks_as_written: false,
             without_spread: false,
+            only_head: false,
         }
     }
 }
@@ -62,6 +65,12 @@ impl ReadOptions {
     /// With what pprof knows of a sample and no more, or with its spread.
     pub fn without_spread(mut self, without: bool) -> Self {
         self.without_spread = without;
+        self
+    }
+
+    /// Without samples, locations and functions, or with them.
+    pub fn only_head(mut self, only: bool) -> Self {
+        self.only_head = only;
         self
     }
 
@@ -98,6 +107,7 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
     decoder.samples.without_spread = options.without_spread;
     let result = loop {
         match stream.next() {
+            Ok(Some((2 | 4 | 5, ..))) if options.only_head => {}
             Ok(Some((field, value, offset))) => {
                 let fits = decoder.fits(field, value, options.max_memory);
                 if let Err(error) = fits.and_then(|()| decoder.field(field, value, offset)) {

@@ -14,6 +14,7 @@ use heapprof_analysis::graph::{Calls, Graph, NodeInfo, Options, Trim, base};
 use heapprof_profile::Profile;
 
 use crate::error::Error;
+use crate::fetch::fetch;
 use crate::measure::push_whole;
 use crate::numbered::Numbered;
 use crate::table::printable;
@@ -158,15 +159,13 @@ impl Records {
         writeln!(writer, "{c}fn={}", self.functions.name(name))
     }
 
-    /// Has the processor fetch what the calls of a node need, all at once: it lies all over memory.
+    /// [Fetches](fetch) what the calls of a node need.
     fn fetch(&self, graph: &Graph<'_>, node: u32) {
         let again = self.again.as_bytes();
-        let touched = graph.callees(node).map(|edge| {
+        fetch(graph.callees(node).map(|edge| {
             let text = again.get(self.at[edge.callee as usize].0);
-            let weight = graph.weights(edge).first();
-            text.map_or(0, |&byte| i64::from(byte)) ^ weight.copied().unwrap_or_default()
-        });
-        std::hint::black_box(touched.fold(0, |sum, part| sum ^ part));
+            graph.weight(edge) as u8 ^ text.copied().unwrap_or_default()
+        }));
     }
 
     /// A call from `place`. How often a profile can't say; not never.

@@ -185,7 +185,7 @@ fn table(
         ("delta", Align::Right),
     ]);
     if is_known {
-        table.column("truly", Align::Right);
+        table.column("range (95%)", Align::Right);
     }
     table.column("growth", Align::Right);
     table.column("status", Align::Left);

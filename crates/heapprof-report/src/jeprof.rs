@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use heapprof_analysis::graph::{Calls, Graph, Options, Trim};
-use heapprof_profile::{LocationIndex, Profile};
+use heapprof_profile::{Location, LocationIndex, Profile};
 
 use crate::error::Error;
+use crate::fetch::fetch;
 
 /// What values are, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,53 +135,124 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
             .iter()
             .for_each(|l| used[l.index()] = true);
     }
-    let frames: Vec<String> = profile
-        .location
-        .iter()
-        .zip(used)
-        .map(|(location, used)| {
-            let lines = profile.lines(location);
-            if !used {
-                return String::new();
-            }
-            if lines.is_empty() {
-                return format!("{:016x}", location.address);
-            }
-            // The outermost function comes first.
-            let names = lines.iter().enumerate().rev().map(|(i, line)| {
-                let function = &profile.function[line.function.index()];
-                let name = match profile.text(function.name) {
-                    "" => "??:0",
-                    name => name,
-                };
-                let inline = if i + 1 < lines.len() { "[inline]" } else { "" };
-                format!("{name}{inline}")
-            });
-            names.collect::<Vec<_>>().join(";")
-        })
-        .collect();
+    let mut frames = Frames::default();
+    for (location, used) in profile.location.iter().zip(used) {
+        let start = frames.text.len();
+        if used {
+            frames.push(profile, location);
+        }
+        frames.at.push((start, frames.text.len()));
+    }
     let samples = &profile.samples;
-    let mut order: Vec<u32> = (0..samples.len() as u32).collect();
     let stack = |i: u32| samples.stack(i as usize);
-    order.sort_unstable_by(|&a, &b| by_text(&frames, stack(a), stack(b)));
+    let ranks = frames.ranks();
+    let begin = |i: u32| ranks.as_ref().and_then(|ranks| begin(ranks, stack(i)));
+    let mut order: Vec<(Option<u128>, u32)> =
+        (0..samples.len() as u32).map(|i| (begin(i), i)).collect();
+    let by_text = |a: &(Option<u128>, u32), b: &(Option<u128>, u32)| match (a.0, b.0) {
+        (Some(x), Some(y)) if x != y => x.cmp(&y),
+        _ => by_text(&frames, stack(a.1), stack(b.1)),
+    };
+    order.sort_unstable_by(by_text);
     let mut line = String::new();
-    let same = |a: &u32, b: &u32| by_text(&frames, stack(*a), stack(*b)).is_eq();
-    for equal in order.chunk_by(same) {
-        let values = equal.iter().map(|&i| samples.values(i as usize)[column]);
+    for equal in order.chunk_by(|a, b| by_text(a, b).is_eq()) {
+        let values = equal
+            .iter()
+            .map(|&(_, i)| samples.values(i as usize)[column]);
         let sum: i128 = values.map(i128::from).sum();
         line.clear();
-        let names = stack(equal[0]).iter().rev().map(|l| &*frames[l.index()]);
-        for (n, name) in names.enumerate() {
+        let stack = stack(equal[0].1);
+        frames.fetch(stack);
+        for (n, location) in stack.iter().rev().enumerate() {
             line.push_str(if n > 0 { ";" } else { "" });
-            line.push_str(name);
+            line.push_str(frames.of(location));
         }
         writeln!(out, "{line} {sum}")?;
     }
     Ok(())
 }
 
+/// The texts of all locations, one behind the other.
+#[derive(Default)]
+struct Frames {
+    text: String,
+    /// Where each begins and ends.
+    at: Vec<(usize, usize)>,
+}
+
+impl Frames {
+    /// Appends the text of a location.
+    fn push(&mut self, profile: &Profile, location: &Location) {
+        let lines = profile.lines(location);
+        if lines.is_empty() {
+            self.text.push_str(&format!("{:016x}", location.address));
+        }
+        // The outermost function comes first.
+        for (i, line) in lines.iter().enumerate().rev() {
+            let function = &profile.function[line.function.index()];
+            let name = match profile.text(function.name) {
+                "" => "??:0",
+                name => name,
+            };
+            let inline = if i + 1 < lines.len() { ";" } else { "" };
+            self.text.push_str(inline);
+            self.text.push_str(name);
+            self.text
+                .push_str(if i + 1 < lines.len() { "[inline]" } else { "" });
+        }
+    }
+
+    fn of(&self, location: &LocationIndex) -> &str {
+        let (start, end) = self.at[location.index()];
+        &self.text[start..end]
+    }
+
+    /// The place of each location's text in the order of all, with the `;` that comes behind; equal texts have one place.
+    /// None where a text has a `;` itself, for then it may begin as another one does, and go on.
+    fn ranks(&self) -> Option<Vec<u32>> {
+        if self.text.contains(';') {
+            return None;
+        }
+        let text = |i: u32| {
+            let (start, end) = self.at[i as usize];
+            self.text.as_bytes()[start..end].iter().chain(b";")
+        };
+        let mut order: Vec<u32> = (0..self.at.len() as u32).collect();
+        order.sort_unstable_by(|&a, &b| text(a).cmp(text(b)));
+        let mut ranks = vec![0; order.len()];
+        let mut rank = 0;
+        for (n, &i) in order.iter().enumerate() {
+            if n > 0 && text(order[n - 1]).ne(text(i)) {
+                rank += 1;
+            }
+            ranks[i as usize] = rank;
+        }
+        Some(ranks)
+    }
+
+    /// [Fetches](fetch) the texts of a stack.
+    fn fetch(&self, stack: &[LocationIndex]) {
+        let text = self.text.as_bytes();
+        fetch(
+            stack
+                .iter()
+                .filter_map(|l| text.get(self.at[l.index()].0).copied()),
+        );
+    }
+}
+
+/// The ranks of a stack's first four frames, which mostly tell it apart and lie beside each other. None where they are all
+/// that there are: the last frame has no `;` behind it.
+fn begin(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
+    let (oldest, newer) = stack
+        .split_last_chunk::<4>()
+        .map(|(newer, oldest)| (oldest, newer))?;
+    let ranks = oldest.iter().rev().map(|l| ranks[l.index()]);
+    (!newer.is_empty()).then(|| ranks.fold(0, |all, rank| all << 32 | u128::from(rank)))
+}
+
 /// The order of two stacks' texts, root first and parted by `;`, without making them.
-fn by_text(frames: &[String], a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
+fn by_text(frames: &Frames, a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
     let same = a
         .iter()
         .rev()
@@ -188,7 +260,7 @@ fn by_text(frames: &[String], a: &[LocationIndex], b: &[LocationIndex]) -> Order
         .take_while(|(a, b)| a == b);
     let same = same.count();
     let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
-    let text = |l: &LocationIndex| frames[l.index()].as_bytes();
+    let text = |l: &LocationIndex| frames.of(l).as_bytes();
     if let (Some(x), Some(y)) = (a.last().map(text), b.last().map(text))
         && !x.starts_with(y)
         && !y.starts_with(x)
@@ -251,7 +323,22 @@ main;walk[inline] 0
     #[test]
     fn stacks_come_in_the_order_of_their_texts() {
         // Before `;` there are characters that names have, and after it others.
-        let mut stacks = ["a", "a;b", "a(;b", "a;b(", "a<", "a;b;c", "a;b;c(", "a;bc"];
+        let mut stacks = [
+            "a",
+            "a;b",
+            "a(;b",
+            "a;b(",
+            "a<",
+            "a;b;c",
+            "a;b;c(",
+            "a;bc",
+            "a;b;c;d",
+            "a;b;c;d;e",
+            "a;b;c(;d;e",
+            "a;b;c;d(;e",
+            "a;b;c;d;e;f",
+            "a;b;c;d<;e;f",
+        ];
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
         stacks.iter().for_each(|stack| builder.folded(stack, &[1]));
         stacks.iter().for_each(|stack| builder.folded(stack, &[1]));

@@ -11,6 +11,7 @@ mod diff;
 mod difference;
 mod error;
 mod escape;
+mod fetch;
 mod flame;
 mod fold;
 mod head;

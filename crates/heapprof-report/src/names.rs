@@ -2,6 +2,7 @@
 
 use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places};
 
+use crate::fetch::fetch;
 use crate::measure::Measure;
 use crate::table::{Align, Table};
 
@@ -23,12 +24,10 @@ impl Names {
         }
     }
 
-    /// Has the processor fetch names that are asked for next, all at once: they lie apart, and
-    /// [`of`](Self::of) would wait for one after the other.
+    /// [Fetches](fetch) names that are asked for next.
     pub(crate) fn fetch(&self, ids: impl Iterator<Item = PlaceId>) {
         let text = self.text.as_bytes();
-        let first = |id: PlaceId| text.get(self.at.get(id.index())?.0).copied();
-        std::hint::black_box(ids.filter_map(first).fold(0, |sum: u8, byte| sum ^ byte));
+        fetch(ids.filter_map(|id| text.get(self.at.get(id.index())?.0).copied()));
     }
 
     pub(crate) fn of(&mut self, places: &Places, id: PlaceId) -> &str {

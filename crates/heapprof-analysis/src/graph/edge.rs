@@ -11,7 +11,7 @@ use crate::frames::FrameTable;
 use crate::totals::pick;
 
 /// A call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Edge {
     /// The node that calls.
     pub caller: u32,
@@ -277,7 +277,8 @@ impl EdgeTable {
                 .iter()
                 .map(|call| self.find_or_insert(call.caller, call.callee)),
         );
-        let sample = sample as u32 + 1;
+        // Samples of one number would have to be 4 billion apart.
+        let sample = (sample as u32).wrapping_add(1).max(1);
         let mut calls = found.iter();
         at.retain(|&at| {
             let edge = &mut self.edges.edge[at as usize];

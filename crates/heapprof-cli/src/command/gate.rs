@@ -22,8 +22,11 @@ impl Gate {
             let rule = Rule::parse(text)?.ignoring_spread(args.ignore_spread);
             Ok((rule, text.clone()))
         };
+        // A rule that is given twice, word for word, is one.
+        let is_first = |(n, text): &(usize, &String)| !args.fail_if[..*n].contains(text);
+        let rules = args.fail_if.iter().enumerate().filter(is_first);
         Ok(Self {
-            rules: args.fail_if.iter().map(read).collect::<Result<_>>()?,
+            rules: rules.map(|(_, text)| read(text)).collect::<Result<_>>()?,
             verdict: Verdict::default(),
         })
     }

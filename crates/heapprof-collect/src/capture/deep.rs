@@ -78,21 +78,21 @@ impl Record {
     }
 
     /// Takes over the newest of the recorded frames down to the first mark, for they hold. What they are called from is
-    /// unwound again.
+    /// unwound again. By value: what a call may write to is in no register of the loop that calls.
     #[cold]
     pub(super) fn carry_over_dense(
         &mut self,
         keep: usize,
         mut cursor: Cursor,
-        fresh: &mut usize,
-        memory: &mut Direct,
-    ) -> Option<Cursor> {
+        mut fresh: usize,
+        mut memory: Direct,
+    ) -> Option<(Cursor, usize)> {
         for i in (self.dense..keep).rev() {
             let rule = self.rule[i];
-            self.add(fresh, cursor, rule);
-            cursor = walk::step(memory, cursor, rule)?;
+            self.add(&mut fresh, cursor, rule);
+            cursor = walk::step(&mut memory, cursor, rule)?;
         }
-        Some(cursor)
+        Some((cursor, fresh))
     }
 
     /// Makes room among the fresh frames: of those behind the marks all but the last `whole` become marks. How many frames there

@@ -13,6 +13,7 @@ use super::measurement::Scale;
 use super::options::Options;
 use super::{For, graph, output_unit};
 use crate::error::Error;
+use crate::fetch::fetch;
 use crate::numbered::Numbered;
 
 /// Writes the graph, nothing trimmed.
@@ -111,14 +112,13 @@ impl Known {
         };
     }
 
-    /// Has the processor fetch what the calls of a node need, all at once: it lies all over memory.
+    /// [Fetches](fetch) what the calls of a node need.
     fn fetch(&self, graph: &Graph<'_>, node: u32) {
         let text = self.text.as_bytes();
-        let touched = graph.callees(node).map(|edge| {
+        fetch(graph.callees(node).map(|edge| {
             let text = text.get(self.of[edge.callee as usize].names.0);
-            graph.weight(edge) ^ text.map_or(0, |&byte| i64::from(byte))
-        });
-        std::hint::black_box(touched.fold(0, |all, one| all ^ one));
+            graph.weight(edge) as u8 ^ text.copied().unwrap_or_default()
+        }));
     }
 }
 

@@ -10,6 +10,7 @@ use super::options::Options;
 use super::text::{Spool, aligned};
 use super::top::headed;
 use crate::error::Error;
+use crate::fetch::fetch;
 
 const SEPARATOR: &str = "----------------------------------------------------------+-------------";
 const LEGEND: &str = "      flat  flat%   sum%        cum   cum%   calls calls% + context \t \t ";
@@ -43,6 +44,12 @@ pub fn tree(profile: &Profile, options: &Options, mut writer: impl Write) -> Res
         let text = out.text();
         *text += SEPARATOR;
         *text += "\n";
+        let others = graph.callers(node).map(|edge| (edge, edge.caller));
+        let others = others.chain(graph.callees(node).map(|edge| (edge, edge.callee)));
+        fetch(others.map(|(edge, other)| {
+            let name = graph.name(other).as_bytes().first();
+            graph.weight(edge) as u8 ^ name.copied().unwrap_or_default()
+        }));
         graph
             .callers(node)
             .for_each(|edge| call(text, edge, edge.caller));

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Resident, Runtime, Spread, resident, runtime};
-use heapprof_profile::{Profile, decode, encode};
+use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
 use heapprof_symbolize::{Options, Summary, Symbolizer};
 
 use super::written::Written;
@@ -142,7 +142,9 @@ pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>
     let read = |symbolizer: &mut Symbolizer, one: &Written| {
         let unreadable = || one.path.display().to_string();
         let (place, opened) = open(one).with_context(unreadable)?;
-        let mut profile = decode(opened.file).with_context(unreadable)?;
+        // Exact values need no adding up: what the entry says of them is right.
+        let options = ReadOptions::default().only_head(one.is_exact && !with_symbols);
+        let mut profile = decode_with(opened.file, options).with_context(unreadable)?;
         let mut told = told(&profile, one);
         if with_symbols {
             let summary = symbolizer.symbolize(&mut profile);

@@ -227,7 +227,9 @@ fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Reco
     {
         next = heap;
     }
-    match most_resident(recorded) {
+    // A profile without stacks, as of a program with an allocator of its own, shows nothing.
+    let with_stacks = recorded.iter().filter(|one| one.written.stacks > 0);
+    match with_stacks.max_by_key(|one| one.peak_resident()) {
         Some(most) if most.peak_resident() / 2 > next.peak_resident() => most,
         _ => next,
     }

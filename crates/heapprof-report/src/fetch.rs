@@ -1,0 +1,7 @@
+//! Has the processor fetch what is read next. A stack's names and a function's calls lie all over memory.
+
+/// Reads one byte of each place. None of these reads waits for another, so that the processor has many of them on the
+/// way; whoever reads the places then finds them in its cache. Nobody needs the bytes: `black_box` keeps the reads.
+pub(crate) fn fetch(bytes: impl Iterator<Item = u8>) {
+    std::hint::black_box(bytes.fold(0, |all, byte| all ^ byte));
+}
