@@ -116,7 +116,7 @@ fn tables_have_the_range_in_columns() {
         let info = ok(&["info", "-f", format, SAMPLED]);
         assert!(info.contains("± 5.97MiB, from 38 samples"), "{info}");
         let text = ok(&["top", "-t", "peak_space", "-f", format, SAMPLED]);
-        assert!(text.contains("moment of a sampled peak"), "{text}");
+        assert!(text.contains("how sure a sampled peak is"), "{text}");
         assert!(!text.contains('±'), "{text}");
     }
 }
@@ -351,4 +351,20 @@ fn budgets_of_one_profile() {
         assert_eq!(run.code, code, "{args:?} {}", run.err);
         assert!(run.err.contains(says), "{args:?} {}", run.err);
     }
+}
+
+#[test]
+fn what_a_comparison_cannot_tell_is_said() {
+    let said = |args: &[&str]| run(&sample_profiles(), &[&["diff"], args].concat()).err;
+    let [go, later] = ["valid/go.leaky.before.pb.gz", "valid/go.leaky.after.pb.gz"];
+    let uneven = said(&["--before", go, "--before", go, "--after", later]);
+    let expected = "the sum of 2 profiles is compared with that of 1 profile;";
+    assert!(uneven.contains(expected), "{uneven}");
+    let peak = said(&["--fail-if", "peak_space > +10%", SAMPLED, SAMPLED]);
+    let expected = "nobody knows how sure the peak of a sampled profile is";
+    assert!(peak.contains(expected), "{peak}");
+    for of_what in ["inuse_space > +10%", "flat(.) > +10%"] {
+        assert_eq!(said(&["--fail-if", of_what, SAMPLED, SAMPLED]), "");
+    }
+    assert_eq!(said(&["--fail-if", "inuse_space > +10%", EXACT, EXACT]), "");
 }

@@ -90,9 +90,10 @@ impl Sides {
         let [before, after] = self.of(change);
         let (low, high) = difference(before, after, 1.0, Confidence::USUAL);
         let samples = self.spread.iter().flatten().map(|spread| spread.samples);
+        let delta = change.after.saturating_sub(change.before);
         Some(Estimate {
-            low: low.floor() as i64,
-            high: high.ceil() as i64,
+            low: delta.min(low.floor() as i64),
+            high: delta.max(high.ceil() as i64),
             samples: samples.fold(0, u64::saturating_add),
         })
     }

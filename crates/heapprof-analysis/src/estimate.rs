@@ -83,7 +83,7 @@ fn quantile(probability: f64) -> f64 {
 /// A period in bytes, where values are estimates: those of every so many bytes.
 pub(crate) fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
     let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes)?;
-    let period = period.checked_mul(unit.factor as i64)?;
+    let period = period.checked_mul(unit.factor)?;
     (r#type == "space" && period > 1).then_some(period)
 }
 
@@ -223,8 +223,9 @@ impl Spread {
     pub(crate) fn estimate(self, value: i64, step: Step) -> Estimate {
         let (low, high) = self.range(value as f64, step, Confidence::USUAL);
         Estimate {
-            low: low.floor() as i64,
-            high: high.ceil() as i64,
+            // Beyond 2⁵³ floating point misses the value itself.
+            low: value.min(low.floor() as i64),
+            high: value.max(high.ceil() as i64),
             samples: self.samples,
         }
     }
@@ -357,6 +358,18 @@ mod tests {
         let (even, uneven) = (low_and_high(50, 50.0 * 400.0), low_and_high(50, 260_000.0));
         assert_eq!(even, (722, 1278));
         assert_eq!(uneven, (382, 7282));
+    }
+
+    /// Floating point has no such numbers.
+    #[test]
+    fn a_range_has_its_value() {
+        for value in [i64::MAX / 2, i64::MIN / 2 + 1, (1 << 53) + 1] {
+            let estimate = spread(1, 1.0).estimate(value, Step::default());
+            assert!(
+                estimate.low <= value && estimate.high >= value,
+                "{estimate:?}"
+            );
+        }
     }
 
     /// Of a profile with a period that is what a sample stands for, whatever the profile's sum is.

@@ -17,6 +17,7 @@ use crate::header::{SampleType, period, sample_type};
 use crate::leaks::Leaks;
 use crate::place::{self, Place};
 use crate::query::{Query, Sort};
+use crate::question::is_peak;
 use crate::session::Session;
 
 /// A rule as read.
@@ -153,6 +154,11 @@ impl Rule {
             Subject::Total(name) => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it judges the peak of a difference.
+    pub fn is_of_peak(&self, diff: &Diff) -> bool {
+        is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
     /// Whether there is anything that it could judge: a rule on functions may match none.

@@ -48,13 +48,22 @@ pub(crate) fn newest() -> Result<String> {
     // Of equally old ones the last name: an order that does not depend on the folder's.
     found.sort_unstable_by(|a, b| b.cmp(a));
     let mut left = ALL;
-    let gzipped = found.iter().filter(|(_, name)| is_gzip(&name::path(name)));
-    for (_, name) in gzipped.take(FILES) {
+    let mut looked_into = 0;
+    for (_, name) in found.iter().filter(|(_, name)| is_gzip(&name::path(name))) {
         // Our own names need no look.
-        if name.starts_with("heapprof.") && name.ends_with(".pb.gz")
-            || is_ours(&name::path(name), &mut left).unwrap_or(false)
+        let has_our_name = name.starts_with("heapprof.") && name.ends_with(".pb.gz");
+        if !has_our_name {
+            looked_into += 1;
+        }
+        if has_our_name
+            || looked_into <= FILES && is_ours(&name::path(name), &mut left).unwrap_or(false)
         {
-            return Ok(name.clone());
+            // A name that would mean standard input.
+            return Ok(if name == "-" {
+                "./-".to_string()
+            } else {
+                name.clone()
+            });
         }
     }
     bail!(

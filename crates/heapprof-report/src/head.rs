@@ -64,7 +64,7 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
 }
 
 /// Why a peak has no range.
-pub(crate) const PEAK: &str = "The moment of a sampled peak is the one at which the estimate was largest, so it is rather too high, by nobody knows how much.";
+pub(crate) const PEAK: &str = "Nobody knows how sure a sampled peak is: less than what is in use, for its moment is the one at which the estimate was largest.";
 
 /// That values are estimates, when they are: the end of a line.
 pub(crate) fn estimated(header: &Header) -> Option<String> {

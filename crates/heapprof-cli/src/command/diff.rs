@@ -8,6 +8,7 @@ use heapprof_analysis::{Error, Query, Session, Types, agree, diff};
 use super::Shared;
 use super::gate::Gate;
 use crate::args::DiffArgs;
+use crate::messages;
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
@@ -45,6 +46,26 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             diff(&session, numbers, &query, args.normalize)?
         }
     };
+    if before.len() != after.len() && !args.normalize {
+        let count = |side: &[String]| match side.len() {
+            1 => "1 profile".to_string(),
+            n => format!("{n} profiles"),
+        };
+        messages::note(&format!(
+            "the sum of {} is compared with that of {}; where they are recordings of one and the same, name as many on each \
+             side",
+            count(&before),
+            count(&after)
+        ));
+    }
+    let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
+    let of_peak = gate.rules().find(|(rule, _)| rule.is_of_peak(&report));
+    if is_sampled && let Some((_, text)) = of_peak {
+        messages::note(&format!(
+            "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so that the rule takes it as \
+             if it were exact; record --exact makes it so"
+        ));
+    }
     gate.judge("on either side", |rule| {
         let verdict = rule.broken(&report)?;
         Ok(rule.speaks_of_something(&report).then_some(verdict))
