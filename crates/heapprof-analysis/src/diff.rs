@@ -286,7 +286,8 @@ fn sides(before: &Header, after: &Header) -> Sides {
     }
 }
 
-/// What one sample of each side stands for: a side that does not know is measured by the other, as far as it has no sample.
+/// What one sample of each side stands for. A side that does not know is measured by the other, as
+/// far as it has no sample.
 fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => Step {

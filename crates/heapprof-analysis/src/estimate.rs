@@ -92,7 +92,8 @@ pub(crate) fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i
 pub(crate) struct Step {
     /// How much that is, in the unit of the sum; 0 where nobody knows.
     pub(crate) each: f64,
-    /// Whether no sample stands for more: of bytes that is the period, of objects there is no such number.
+    /// Whether no sample stands for more. For bytes that is the period; for objects there is no
+    /// such number.
     pub(crate) is_most: bool,
 }
 
@@ -109,11 +110,10 @@ impl Step {
 
     /// The step that is known, or else what the samples of a sum stand for on average.
     pub(crate) fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
-        let each = spread.map_or(0.0, |spread| spread.mean_step(sum as f64));
         match self.is_most {
             true => self,
             false => Self {
-                each,
+                each: spread.map_or(0.0, |spread| spread.mean_step(sum as f64)),
                 is_most: false,
             },
         }
@@ -153,9 +153,10 @@ impl Spread {
         }
     }
 
-    /// The most that one sample of a sum may stand for; `r` in docs/formats/spread.md. If it is not known, it is what a
-    /// sample stands for on average, where all stand for the same. Where they differ it is more: others that stand
-    /// for yet more were then most likely missed. How much more was tried out (bench/spread.py).
+    /// The most that one sample of a sum may stand for; `r` in docs/formats/spread.md. If it is not
+    /// known, it is what a sample stands for on average, where all stand for the same. Where they
+    /// differ it is more: others that stand for yet more were then most likely missed. How much
+    /// more was tried out (bench/spread.py).
     fn most(self, value: f64, step: Step) -> f64 {
         let mean = self.mean_step(value);
         if step.is_most {

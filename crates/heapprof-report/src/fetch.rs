@@ -1,4 +1,5 @@
-//! Has the processor fetch what is read next. A stack's names and a function's calls lie all over memory.
+//! Makes the processor fetch what a report reads next: the names of a stack and the calls of a
+//! function are scattered over memory.
 
 /// Reads one byte of each place. None of these reads waits for another, so that the processor has many of them on the
 /// way; whoever reads the places then finds them in its cache. Nobody needs the bytes: `black_box` keeps the reads.
