@@ -72,6 +72,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "begin",
             "books",
             "capture",
+            "capture/tests",
             "cfi",
             "chunks",
             "engine",

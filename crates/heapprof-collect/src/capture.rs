@@ -12,6 +12,8 @@
 //! Of a deep stack only both ends are kept, so only they need be proved: between them the record holds marks (`deep`).
 
 mod deep;
+#[cfg(test)]
+mod tests;
 mod whole;
 
 use crate::frame::Frame;
@@ -99,6 +101,14 @@ pub(crate) enum Captured {
     Unrecorded,
 }
 
+/// Why a walk found nothing that the record could hold.
+enum Unfinished {
+    /// Ask [`Record::walk`].
+    Unrecorded,
+    /// There are more frames than are remembered.
+    Deep,
+}
+
 fn term(pc: u64, index: usize) -> u64 {
     let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -150,11 +160,27 @@ impl Record {
     }
 
     fn find_changes(&mut self, frame: Frame) -> Captured {
-        self.walk_to_what_holds(frame).unwrap_or_else(|| {
+        let before = self.hash;
+        let found = match self.dense {
+            0 => self.walk_to_what_holds::<false>(frame, before),
+            _ => self.walk_deep(frame, before),
+        };
+        let found = match found {
+            Err(Unfinished::Deep) => self.walk_deep(frame, before),
+            found => found,
+        };
+        found.unwrap_or_else(|_| {
             // Whoever asks next would take the record for the stack that is walked now.
             self.forget();
             Captured::Unrecorded
         })
+    }
+
+    /// A stack that is deeper than the record, or was: apart, so that the others' loop is short.
+    #[cold]
+    #[inline(never)]
+    fn walk_deep(&mut self, frame: Frame, before: u64) -> Result<Captured, Unfinished> {
+        self.walk_to_what_holds::<true>(frame, before)
     }
 
     /// Whether `frame` is where the record may be used: on the thread's own stack.
@@ -176,11 +202,17 @@ impl Record {
     }
 
     /// Unwinds until it meets a recorded frame under which nothing changed; none where a stack is not the thread's own,
-    /// leads through a frame without a simple rule, or to memory that is not its.
+    /// leads through a frame without a simple rule, or to memory that is not its. Unless `DEEP`, the record has no marks, and
+    /// a walk that would need some stops. `before` is the hash of the last stack.
     #[inline(always)]
-    fn walk_to_what_holds(&mut self, frame: Frame) -> Option<Captured> {
+    fn walk_to_what_holds<const DEEP: bool>(
+        &mut self,
+        frame: Frame,
+        before: u64,
+    ) -> Result<Captured, Unfinished> {
+        use Unfinished::{Deep, Unrecorded};
         if !self.is_own(frame) {
-            return None;
+            return Err(Unrecorded);
         }
         let mut memory = Direct(Bounds {
             start: frame.slot,
@@ -189,10 +221,9 @@ impl Record {
         let mut cursor = Cursor {
             slot: frame.slot,
             bp: frame.bp,
-            pc: memory.read(frame.slot)?,
+            pc: memory.read(frame.slot).ok_or(Unrecorded)?,
         };
         let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
-        let before = self.hash;
         // Where the walk found a zero, if that ended it.
         let mut end = None;
         loop {
@@ -203,17 +234,23 @@ impl Record {
                 && self.slot[keep - 1] == cursor.slot
                 && patience > 0
                 && self.fits(keep - 1, cursor)
-                && (self.dense == 0 || self.is_enough(keep, fresh))
+                && (!DEEP || self.dense == 0 || self.is_enough(keep, fresh))
             {
                 let Some(broken) = self.verify(keep) else {
                     break;
                 };
                 patience -= 1;
-                if broken < self.dense {
-                    (cursor, fresh) = self.carry_over_dense(keep, cursor, fresh, memory)?;
+                if DEEP && broken < self.dense {
+                    let carried = self.carry_over_dense(keep, cursor, fresh, memory);
+                    (cursor, fresh) = carried.ok_or(Unrecorded)?;
                 } else {
                     let newer = broken + 1..keep;
-                    cursor = self.carry_over(newer, cursor.bp, &mut fresh, &mut memory)?;
+                    if !DEEP && fresh + newer.len() > REMEMBERED {
+                        return Err(Deep);
+                    }
+                    let carried =
+                        self.carry_over::<DEEP>(newer, cursor.bp, &mut fresh, &mut memory);
+                    cursor = carried.ok_or(Unrecorded)?;
                 }
                 keep = broken;
                 if cursor.pc == 0 {
@@ -223,9 +260,12 @@ impl Record {
             }
             let rule = walk::rule(cursor.pc);
             if rule.kind() == Kind::Complex {
-                return None;
+                return Err(Unrecorded);
             }
-            self.add(&mut fresh, cursor, rule);
+            if !DEEP && fresh == REMEMBERED {
+                return Err(Deep);
+            }
+            self.add::<DEEP>(&mut fresh, cursor, rule);
             match walk::step(&mut memory, cursor, rule) {
                 Some(caller) => cursor = caller,
                 None => {
@@ -236,24 +276,24 @@ impl Record {
         }
         self.steady = keep == self.len && fresh == 0 && self.hash == before && self.len > 0;
         if self.steady {
-            return Some(Captured::Same);
+            return Ok(Captured::Same);
         }
         self.stack = None;
-        if keep + fresh > REMEMBERED || self.thinned.is_any() {
+        if keep + fresh > REMEMBERED || DEEP && self.thinned.is_any() {
             self.replace_all(keep, fresh, end);
         } else {
-            if self.dense >= keep {
+            if DEEP && self.dense >= keep {
                 // What is kept are marks, of which the newest has its caller now; or the oldest frames alone.
                 self.dense = if keep > KEPT { keep - 1 } else { 0 };
             }
             self.replace::<false>(keep, fresh, end);
         }
-        Some(Captured::Recorded)
+        Ok(Captured::Recorded)
     }
 
     /// Takes over the recorded frames above a broken one, for they hold; the broken one as it is now. `bp` is the newest one's.
     #[inline(always)]
-    fn carry_over(
+    fn carry_over<const DEEP: bool>(
         &mut self,
         frames: std::ops::Range<usize>,
         mut bp: usize,
@@ -264,7 +304,7 @@ impl Record {
         for i in frames.rev() {
             let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
             let held = Cursor { slot, bp, pc };
-            self.add(fresh, held, rule);
+            self.add::<DEEP>(fresh, held, rule);
             bp = walk::step(memory, held, rule)?.bp;
         }
         let slot = self.slot[broken];
@@ -272,10 +312,10 @@ impl Record {
         Some(Cursor { slot, bp, pc })
     }
 
-    /// One more frame that the record will have.
+    /// One more frame that the record will have. Unless `DEEP`, there is room for it.
     #[inline(always)]
-    fn add(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
-        if *fresh == REMEMBERED {
+    fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
+        if DEEP && *fresh == REMEMBERED {
             *fresh = self.thin(*fresh, KEPT);
         }
         self.fresh[*fresh] = (cursor, rule);
@@ -546,39 +586,4 @@ impl Record {
 pub(crate) fn hash(kept: &[u64]) -> u64 {
     let terms = kept.iter().rev().enumerate().map(|(i, &pc)| term(pc, i));
     terms.fold(0, u64::wrapping_add)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Elsewhere than on x86-64 there is no frame; and a foreign stack is not looked at in any quick way.
-    #[test]
-    fn what_is_not_on_the_own_stack_is_not_recorded() {
-        // SAFETY: all zero is valid.
-        let mut record = unsafe { Box::<Record>::new_zeroed().assume_init() };
-        record.reset();
-        for slot in [
-            0,
-            8,
-            usize::MAX - 7,
-            usize::MAX,
-            (&raw const *record).addr() + 1,
-        ] {
-            let captured = record.capture(Frame { slot, bp: 0 });
-            assert_eq!(captured, Captured::Unrecorded, "{slot:#x}");
-        }
-    }
-
-    /// Two stacks that swap two return addresses are two: what a swap changes depends on where it is.
-    #[test]
-    fn swapped_frames_change_the_sum() {
-        for bit in 0..24 {
-            let (p, q) = (0x50_0376, 0x50_0376 ^ 1 << bit);
-            let changes: std::collections::HashSet<u64> = (0..2048)
-                .map(|i| term(p, i).wrapping_sub(term(q, i)))
-                .collect();
-            assert_eq!(changes.len(), 2048, "addresses that differ in bit {bit}");
-        }
-    }
 }

@@ -89,7 +89,7 @@ impl Record {
     ) -> Option<(Cursor, usize)> {
         for i in (self.dense..keep).rev() {
             let rule = self.rule[i];
-            self.add(&mut fresh, cursor, rule);
+            self.add::<true>(&mut fresh, cursor, rule);
             cursor = walk::step(&mut memory, cursor, rule)?;
         }
         Some((cursor, fresh))
@@ -149,7 +149,7 @@ impl Record {
                 pc: self.pc[i] as usize,
             };
             let rule = self.rule[i];
-            self.add(&mut fresh, cursor, rule);
+            self.add::<true>(&mut fresh, cursor, rule);
             if marks.contains(&i) {
                 self.thinned.end = fresh;
             }

@@ -1,0 +1,33 @@
+//! What a capture does elsewhere than on the thread's own stack, and what tells stacks apart.
+
+use super::*;
+
+/// Elsewhere than on x86-64 there is no frame; and a foreign stack is not looked at in any quick way.
+#[test]
+fn what_is_not_on_the_own_stack_is_not_recorded() {
+    // SAFETY: all zero is valid.
+    let mut record = unsafe { Box::<Record>::new_zeroed().assume_init() };
+    record.reset();
+    for slot in [
+        0,
+        8,
+        usize::MAX - 7,
+        usize::MAX,
+        (&raw const *record).addr() + 1,
+    ] {
+        let captured = record.capture(Frame { slot, bp: 0 });
+        assert_eq!(captured, Captured::Unrecorded, "{slot:#x}");
+    }
+}
+
+/// Two stacks that swap two return addresses are two: what a swap changes depends on where it is.
+#[test]
+fn swapped_frames_change_the_sum() {
+    for bit in 0..24 {
+        let (p, q) = (0x50_0376, 0x50_0376 ^ 1 << bit);
+        let changes: std::collections::HashSet<u64> = (0..2048)
+            .map(|i| term(p, i).wrapping_sub(term(q, i)))
+            .collect();
+        assert_eq!(changes.len(), 2048, "addresses that differ in bit {bit}");
+    }
+}
