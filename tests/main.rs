@@ -88,6 +88,9 @@ mod children;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
+// Who wanted the memory: wrappers, short names, code without symbols.
+mod names;
+mod own_code;
 // Runs of programs that may hang.
 mod watched;
 // Over other allocators than libc's.

@@ -516,7 +516,7 @@ int main(void) { return outer(100) == 103 && outer(7) == 10 ? 0 : 1; }
             .unwrap();
         let err = String::from_utf8_lossy(&recorded.stderr);
         assert_eq!(recorded.status.code(), Some(0), "{err}");
-        let note = "places have no names, most of them in ";
+        let note = "is held by code without names, most of it in ";
         assert_eq!(err.contains(note), said, "{options}: {err}");
         assert_eq!(err.contains("--debug-dir DIR p.pb.gz"), said, "{err}");
     }

@@ -88,7 +88,7 @@ int main(int argc, char **) { red::f(argc); blue::f(argc); K().f(argc); }
     let built = build(text, "g++ -O1 -g");
     let words = ["record", "--exact", "-o", "p.pb.gz", "./program"];
     assert_eq!(harness::run(built.folder.path(), &words).code, 0);
-    let top = harness::run(built.folder.path(), &["top", "p.pb.gz"]).out;
+    let top = harness::run(built.folder.path(), &["top", "--full-names", "p.pb.gz"]).out;
     for name in ["red::f", "blue::f", "(anonymous namespace)::K::f"] {
         assert!(
             top.contains(&format!("  {name}::{{lambda}}::operator()")),

@@ -69,7 +69,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        for variable in VARIABLES {
+        // Any text may be a regular expression.
+        let forms = VARIABLES.iter().filter(|v| v.name != "HEAPPROF_WRAPPERS");
+        for variable in forms {
             for wrong in ["x", "-1", "1.2.3", "99999999999999999999g", "é"] {
                 let found = with(&[("HEAPPROF_OUTPUT", "o"), (variable.name, wrong)]);
                 assert_eq!(found.unwrap_err().name, variable.name);

@@ -1,6 +1,6 @@
 //! Filters compiled against one profile: each regular expression is tried once a function, then bits decide.
 
-use heapprof_profile::{LocationIndex, Profile};
+use heapprof_profile::{ALLOCATORS, LocationIndex, Profile};
 use regex::Regex;
 
 use crate::error::Error;
@@ -77,7 +77,7 @@ impl Compiled {
         let filters = &query.filters;
         let mut compiled = Self::default();
         if !query.all_frames {
-            compiled.compile_drop(profile, frames);
+            compiled.compile_drop(profile, frames, &query.wrappers)?;
         }
         compiled.label_frames(profile, frames, filters);
         let focus = compile("focus", &filters.focus)?;
@@ -161,14 +161,19 @@ impl Compiled {
         }
     }
 
-    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go).
-    fn compile_drop(&mut self, profile: &Profile, frames: &FrameTable) {
+    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what `names` match is dropped as well.
+    fn compile_drop(
+        &mut self,
+        profile: &Profile,
+        frames: &FrameTable,
+        names: &Option<String>,
+    ) -> Result<(), Error> {
         let whole = |id, what: &str, notes: &mut Vec<String>| {
             let text = profile.text(id);
             if text.is_empty() {
                 return None;
             }
-            Regex::new(&format!("^({text})$"))
+            Regex::new(&format!("^(?:{text})$"))
                 .map_err(|e| {
                     let why = regex_error(&e);
                     notes.push(format!(
@@ -177,20 +182,36 @@ impl Compiled {
                 })
                 .ok()
         };
-        let Some(drop) = whole(profile.drop_frames, "drop_frames", &mut self.notes) else {
-            return;
-        };
+        // Looked at alone first: `a)(b` would be one within parentheses.
+        compile("wrappers", names)?;
+        let anchored = names.as_ref().map(|names| format!("^(?:{names})$"));
+        let wrappers = compile("wrappers", &anchored)?;
+        let mut drop = whole(profile.drop_frames, "drop_frames", &mut self.notes);
+        // What was added to our own table is at fault.
+        if drop.is_none() && profile.text(profile.drop_frames).starts_with(ALLOCATORS) {
+            drop = Regex::new(&format!("^(?:{ALLOCATORS})$")).ok();
+        }
+        if drop.is_none() && wrappers.is_none() {
+            return Ok(());
+        }
         let keep = whole(profile.keep_frames, "keep_frames", &mut self.notes);
+        let matches =
+            |regex: &Option<Regex>, name| regex.as_ref().is_some_and(|r| r.is_match(name));
+        let mut is_wrapped = false;
         let dropped: Vec<bool> = profile
             .function
             .iter()
             .map(|f| {
                 let name = simple_name(profile.text(f.name));
-                !f.name.is_empty()
-                    && drop.is_match(name)
-                    && !keep.as_ref().is_some_and(|k| k.is_match(name))
+                let is_wrapper = !f.name.is_empty() && matches(&wrappers, name);
+                is_wrapped |= is_wrapper;
+                is_wrapper || !f.name.is_empty() && matches(&drop, name) && !matches(&keep, name)
             })
             .collect();
+        if let (Some(names), false) = (names, is_wrapped) {
+            self.notes
+                .push(format!("--wrappers {names:?} matches no function"));
+        }
         for (l, location) in profile.location.iter().enumerate() {
             let lines = profile.lines(location);
             let Some(outermost) = lines
@@ -214,6 +235,7 @@ impl Compiled {
                 }
             }
         }
+        Ok(())
     }
 
     fn label_frames(&mut self, profile: &Profile, frames: &mut FrameTable, filters: &Filters) {
@@ -379,6 +401,9 @@ pub(crate) fn simple_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use heapprof_profile::{ALLOCATORS, WRAPPERS};
+    use regex::Regex;
+
     #[test]
     fn simple_names() {
         let table = [
@@ -390,6 +415,84 @@ mod tests {
         ];
         for (name, expected) in table {
             assert_eq!(super::simple_name(name), expected);
+        }
+    }
+
+    /// What is cut takes along all that it called: nothing that may run the program's code.
+    #[test]
+    fn wrappers_are_these_and_no_others() {
+        let table = Regex::new(&format!("^(?:{ALLOCATORS})$")).unwrap();
+        let is_one = |name: &str| table.is_match(super::simple_name(name));
+        for name in [
+            "malloc",
+            "operator new(unsigned long)",
+            "xmalloc",
+            "xcalloc",
+            "xnmalloc",
+            "x2nrealloc",
+            "zmalloc_usable",
+            "ztrymalloc_usable_internal",
+            "g_malloc0_n",
+            "Perl_safesysrealloc",
+            "_PyObject_Malloc",
+            "PyMem_RawMalloc",
+            "ngx_pcalloc",
+            "sqlite3DbMallocRawNN",
+            "sqlite3_malloc64",
+            "CRYPTO_zalloc",
+            "uv__calloc",
+            "ruby_xmalloc2",
+            "_emalloc_56",
+            "moz_xmalloc",
+            "palloc0",
+            "QArrayData::allocate(QArrayData**, long, long)",
+            "luaM_malloc_",
+            "os::malloc(unsigned long, MEMFLAGS)",
+            "CHeapObj<(MEMFLAGS)7>::operator new(unsigned long)",
+            "llvm::SmallVectorBase<unsigned int>::grow_pod(void*, unsigned long, unsigned long)",
+            "char* node::UncheckedMalloc<char>(unsigned long)",
+            "void va_heap::reserve<int>(vec<int>*&, unsigned int, bool)",
+            "std::__new_allocator<int>::allocate(unsigned long, void const*)",
+            "std::allocator_traits<std::allocator<int> >::allocate(std::allocator<int>&, unsigned long)",
+            "std::_Vector_base<std::function<void (int)>, std::allocator<std::function<void (int)> > >::_M_allocate(unsigned long)",
+            "std::__new_allocator<std::_Sp_counted_ptr_inplace<Order, std::allocator<void>, (__gnu_cxx::_Lock_policy)2> >::allocate(unsigned long, void const*)",
+            "alloc::raw_vec::finish_grow",
+            "alloc::boxed::Box<T>::new",
+            "<alloc::boxed::Box<shop::Order>>::new",
+        ] {
+            assert!(is_one(name), "{name}");
+        }
+        for name in [
+            "main",
+            "xmalloc_table",
+            "my_malloc",
+            "dictAddRaw",
+            "_sdsnewlen",
+            "Arena::grow",
+            "alloc_page",
+            "PyList_New",
+            "_PyObject_GC_New",
+            "PyType_GenericAlloc",
+            "qsort",
+            "g_hash_table_insert",
+            "allocate",
+            "sqlite3VdbeExec",
+            "std::vector<Order, std::allocator<Order> >::emplace_back<>()",
+            "std::allocator_traits<my::Arena<int> >::allocate(my::Arena<int>&, unsigned long)",
+            "std::allocator_traits<std::allocator<Order> >::construct<Order>(std::allocator<Order>&, Order*)",
+            "std::__new_allocator<Order>::construct<Order>(Order*)",
+            "std::shared_ptr<Order> std::make_shared<Order>()",
+            "shop::Pool<int, std::__1::allocator<int> >::allocate_order()",
+            "<alloc::boxed::Box<dyn shop::Plugin> as shop::Factory>::new",
+            "alloc::vec::Vec<T,A>::push",
+            "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend",
+        ] {
+            assert!(!is_one(name), "{name}");
+        }
+        for (source, names) in WRAPPERS {
+            for name in *names {
+                assert!(Regex::new(name).is_ok(), "{source}: {name}");
+            }
         }
     }
 }

@@ -33,6 +33,9 @@ pub struct Header {
     pub left_out: i64,
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
+    /// With `own_code`: what libraries allocated and a caller is counted for, and what of it has no such caller; regardless of
+    /// sign.
+    pub folded: Option<[i128; 2]>,
     /// What a row is.
     pub granularity: Granularity,
     /// Things to tell the user.
@@ -168,6 +171,7 @@ pub(crate) fn header(
         // Both are sums of the same values, bounded by `total`.
         left_out: net - kept_net,
         filters: query.filters.active(),
+        folded: folded(session, profile, query),
         granularity: query.granularity,
         notes: session.notes(),
         elsewhere,
@@ -180,6 +184,13 @@ pub(crate) fn header(
         spread,
     };
     Ok((header, r#type))
+}
+
+/// What the query's folding of libraries makes of the profile's values.
+fn folded(session: &Session, profile: i64, query: &Query) -> Option<[i128; 2]> {
+    let question = session.question.as_ref().filter(|_| query.own_code)?;
+    let part = &question.parts[profile as usize - 1];
+    Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
 /// Sample types that do have values.

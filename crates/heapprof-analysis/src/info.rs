@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::header::SampleType;
 use crate::session::{Session, read_estimate};
+use crate::wrapper::{Wrapper, wrappers};
 
 /// A sample type with its totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Info {
     pub peak_rss: Option<Resident>,
     /// What beside malloc has a heap in it.
     pub runtime: Option<Runtime>,
+    /// Functions that look like wrappers of malloc, besides those that `drop_frames` names.
+    pub wrappers: Vec<Wrapper>,
     /// Comments.
     pub comments: Vec<String>,
     /// Regular expression of frames that reports cut.
@@ -135,6 +138,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
             })
         },
     )?;
+    info.wrappers = wrappers(session, 1, &crate::Query::default())?;
     info.comments = comment::comments(session)?;
     let process = Process::new(&info.comments, info.time_nanos, info.duration_nanos);
     info.start_nanos = process.map_or(0, |process| process.start());
@@ -142,7 +146,8 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
     // A location counts as symbolized when one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function \
-                      WHERE n.location = l.id AND f.name != '')";
+                      WHERE n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \
+                      f.filename = '' AND f.name GLOB '?*+0x?*' AND f.name NOT GLOB '*+0x*[^0-9a-f]*'))";
     let unmapped = session.rows(
         &format!("SELECT count(*), ifnull(sum(NOT {symbolized}), 0) FROM location l"),
         [],

@@ -22,7 +22,10 @@ mod info;
 mod label_filter;
 mod leaks;
 mod list;
+mod module;
+mod nameless;
 mod neighbours;
+mod own_code;
 mod pattern;
 mod peek;
 mod place;
@@ -41,6 +44,7 @@ mod totals;
 mod traces;
 mod tree;
 mod view;
+mod wrapper;
 
 pub use crate::{
     comment::{Dumped, Process},
@@ -55,6 +59,8 @@ pub use crate::{
     info::{Info, MappingInfo, TypeTotal, info},
     leaks::{InUse, Leak, Leaks, leaks},
     list::{List, Listing, list},
+    nameless::{Nameless, nameless},
+    own_code::{OwnCode, own_code},
     pattern::regex_error,
     peek::{Neighbours, Peek, PeekRow, peek},
     place::{OTHER, Place, PlaceId, Places},
@@ -70,4 +76,5 @@ pub use crate::{
     totals::Total,
     traces::{LabelValue, Trace, Traces, traces},
     tree::{Tree, TreeRow, tree},
+    wrapper::{Wrapper, wrappers},
 };

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use heapprof_profile::is_place_of_code;
 use rusqlite::Row;
 
 use crate::error::Error;
@@ -24,17 +25,22 @@ pub struct Place {
 impl Place {
     /// How one line of text names it: `function file:line` or `0xaddress function file:line`.
     pub fn label(&self) -> String {
+        self.label_as(&self.function, self.file.as_deref())
+    }
+
+    /// The same with other texts for its function and its file, which may be shorter.
+    pub fn label_as(&self, function: &str, file: Option<&str>) -> String {
         let mut label = String::new();
         let named = !self.is_address();
         if let Some(address) = self.address.filter(|&a| a != 0 && named) {
             label.push_str(&format!("{address:#018x} "));
         }
-        label.push_str(&self.function);
-        if let Some(file) = self
+        label.push_str(function);
+        let is_told = self
             .file
             .as_ref()
-            .filter(|f| !f.is_empty() && **f != self.function)
-        {
+            .is_some_and(|f| !f.is_empty() && *f != self.function);
+        if let (true, Some(file)) = (is_told, file) {
             label.push(' ');
             label.push_str(file);
             if let Some(line) = self.line.filter(|&l| l != 0) {
@@ -42,6 +48,12 @@ impl Place {
             }
         }
         label
+    }
+
+    /// Whether it is code that nothing names: a row has its address, or its file and where its function begins in that.
+    pub fn is_nameless(&self) -> bool {
+        let is_bare = self.file.as_ref().is_none_or(String::is_empty);
+        self.is_address() || is_bare && is_place_of_code(&self.function)
     }
 
     /// Whether it is a frame without symbols, whose name is its address.

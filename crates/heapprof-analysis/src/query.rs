@@ -104,6 +104,10 @@ pub struct Query {
     pub filters: Filters,
     /// Attribute inlined functions to the function they were inlined into.
     pub no_inlines: bool,
+    /// A regular expression for functions that are cut as those of the profile's `drop_frames` are.
+    pub wrappers: Option<String>,
+    /// Count what libraries allocate for the nearest caller that is none.
+    pub own_code: bool,
     /// Keep frames that the profile's own `drop_frames` would cut.
     pub all_frames: bool,
     /// Percentages of what the filters kept, not of the whole profile.
@@ -116,6 +120,8 @@ impl Query {
         self.granularity == Granularity::Functions
             && self.filters == Filters::default()
             && !self.no_inlines
+            && self.wrappers.is_none()
+            && !self.own_code
             && !self.all_frames
     }
 }

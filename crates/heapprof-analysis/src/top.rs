@@ -5,9 +5,11 @@ use rusqlite::Row;
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::header::{Header, SampleType, header};
+use crate::own_code::OwnCode;
 use crate::place::{self, Place};
 use crate::query::{Query, Sort};
 use crate::session::{Session, read_estimate};
+use crate::wrapper::Wrapper;
 
 /// A row of `top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,10 @@ pub struct Top {
     pub rows: Vec<TopRow>,
     /// What the limit left out.
     pub other: Other,
+    /// Functions among the rows that look like wrappers of malloc; nobody looked unless asked to.
+    pub wrappers: Vec<Wrapper>,
+    /// Where most of the rows are code of libraries, what would be first without it; nobody looked unless asked to.
+    pub own_code: Option<OwnCode>,
     /// Every sample type with the position (among them) of the one that counts its objects; empty unless asked for all.
     pub types: Vec<(SampleType, Option<usize>)>,
 }

@@ -2,11 +2,15 @@
 //!
 //! Nothing is copied: a stack is worked out when a kernel asks for it, into a buffer of the kernel's.
 
+use std::ops::Range;
+
+use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, Samples};
 
 use crate::error::Error;
 use crate::filter::{Compiled, bit, drop};
-use crate::frames::FrameTable;
+use crate::frames::{Frame, FrameTable};
+use crate::module::Modules;
 use crate::query::Query;
 
 pub(crate) struct View {
@@ -15,18 +19,47 @@ pub(crate) struct View {
     identity: bool,
     /// The rule that each location falls under; empty without suppressions.
     rule: Vec<Option<u32>>,
+    /// Whether each frame is a library's; empty where that is no matter.
+    library: Vec<bool>,
+}
+
+/// Which frames are a library's.
+pub(crate) fn libraries(profile: &Profile, frames: &FrameTable) -> Vec<bool> {
+    // A function has many frames.
+    let (modules, mut known) = (Modules::new(profile), HashMap::new());
+    let is_library = |frame: &Frame| {
+        let (location, function) = match frame {
+            Frame::Line { location, line } => {
+                (location, Some(profile.line[*line as usize].function))
+            }
+            Frame::Address { location } => (location, None),
+            Frame::Label { .. } => return false,
+        };
+        let mapping = profile.location[location.index()].mapping;
+        *known.entry((function, mapping)).or_insert_with(|| {
+            let function = function.map(|function| &profile.function[function.index()]);
+            let mapping = mapping.map(|mapping| &profile.mapping[mapping.index()]);
+            modules.of(function, mapping).is_library
+        })
+    };
+    frames.iter().map(is_library).collect()
 }
 
 impl View {
     pub(crate) fn new(profile: &Profile, query: &Query) -> Result<Self, Error> {
         let mut frames = FrameTable::new(profile, query.no_inlines);
         let filter = Compiled::new(profile, &mut frames, query)?;
-        let identity = filter.is_identity();
+        let library = match query.own_code {
+            true => libraries(profile, &frames),
+            false => Vec::new(),
+        };
+        let identity = filter.is_identity() && library.is_empty();
         Ok(Self {
             frames,
             filter,
             identity,
             rule: Vec::new(),
+            library,
         })
     }
 
@@ -64,6 +97,28 @@ impl View {
         self.rule(samples, i).is_none() && self.visible(samples, i, stack)
     }
 
+    /// Which frames at the leaf are a library's, of a stack that has others: their value is the nearest other's. A stack
+    /// without any stays as it is, and so do the frames of labels around it.
+    fn folded(&self, stack: &[u32]) -> Range<usize> {
+        if self.library.is_empty() {
+            return 0..0;
+        }
+        let is_label = |frame: &u32| matches!(self.frames.get(*frame), Frame::Label { .. });
+        let start = stack
+            .iter()
+            .position(|f| !is_label(f))
+            .unwrap_or(stack.len());
+        let own = stack[start..].iter().position(|&f| !self.is_library(f));
+        match own.map(|at| start + at).filter(|&at| !is_label(&stack[at])) {
+            Some(own) => start..own,
+            None => start..start,
+        }
+    }
+
+    pub(crate) fn is_library(&self, frame: u32) -> bool {
+        self.library.get(frame as usize) == Some(&true)
+    }
+
     /// As [`stack`](Self::stack), suppressions aside: false when a filter leaves the sample out.
     #[inline]
     pub(crate) fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
@@ -82,6 +137,36 @@ impl View {
     }
 
     fn filtered(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+        let is_kept = self.unfolded(samples, i, stack);
+        stack.drain(self.folded(stack));
+        is_kept
+    }
+
+    /// What of a column's values is counted for a caller of what allocated it, and what a library's still, for nobody else
+    /// is in the stack; regardless of sign.
+    pub(crate) fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
+        let (mut sums, mut stack) = ([0; 2], Vec::new());
+        for i in 0..samples.len() {
+            let value = i128::from(samples.values(i)[column].unsigned_abs());
+            stack.clear();
+            if value == 0
+                || self.rule(samples, i).is_some()
+                || !self.unfolded(samples, i, &mut stack)
+            {
+                continue;
+            }
+            let folded = self.folded(&stack);
+            match stack.get(folded.start) {
+                _ if !folded.is_empty() => sums[0] += value,
+                Some(&leaf) if self.is_library(leaf) => sums[1] += value,
+                _ => {}
+            }
+        }
+        sums
+    }
+
+    /// As [`filtered`](Self::filtered), with the frames of libraries.
+    fn unfolded(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
         let set = samples.label_set(i).index();
         if filter.label_set.get(set) == Some(&false) {
@@ -102,10 +187,8 @@ impl View {
             stack.extend(root);
         }
         // A profile without any frame has no bits, and yet none in focus.
-        if filter.frame.is_empty() && !filter.focus && !filter.show_from {
-            return true;
-        }
-        self.frame_filters(stack)
+        let looks_at_none = filter.frame.is_empty() && !filter.focus && !filter.show_from;
+        looks_at_none || self.frame_filters(stack)
     }
 
     /// How many locations at the leaf side the profile's `drop_frames` cuts. Frames before the first

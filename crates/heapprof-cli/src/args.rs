@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
+mod code;
 mod drop_in;
 mod file_mode;
 mod files;
@@ -10,6 +11,7 @@ mod leaks;
 mod list;
 pub(crate) mod pprof_flags;
 pub(crate) mod record;
+mod size;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use heapprof_report::Format;
 
 use crate::name;
 
+pub(crate) use code::CodeArgs;
 pub(crate) use drop_in::{DropInArgs, Kind, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs, VARIABLE as FILE_MODE};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
@@ -29,6 +32,7 @@ pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use record::RecordArgs;
+use size::size;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 
 /// What the options are called that every command has. They stand behind its own, and only in the
@@ -262,9 +266,8 @@ pub(crate) struct QuestionArgs {
     /// Attribute inlined functions to the one they were inlined into
     #[arg(long, hide_short_help = true)]
     pub(crate) no_inlines: bool,
-    /// Keep frames that the profile's own drop_frames cuts
-    #[arg(long, hide_short_help = true)]
-    pub(crate) all_frames: bool,
+    #[command(flatten)]
+    pub(crate) code: CodeArgs,
     /// Percentages of what the filters keep, not of the whole profile
     #[arg(long, hide_short_help = true)]
     pub(crate) relative_percentages: bool,
@@ -325,7 +328,9 @@ impl QuestionArgs {
             sample_type: self.sample_type.clone(),
             granularity: self.granularity,
             no_inlines: self.no_inlines,
-            all_frames: self.all_frames,
+            wrappers: self.code.wrappers.clone(),
+            own_code: self.code.own_code,
+            all_frames: self.code.all_frames,
             relative_percentages: self.relative_percentages,
             filters: Filters {
                 focus: f.focus.clone(),
@@ -390,6 +395,9 @@ pub(crate) struct ReportArgs {
     /// Unit of values: auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min, h
     #[arg(long, value_name = "UNIT", hide_short_help = true)]
     pub(crate) unit: Option<String>,
+    /// Show names whole: with parameters, all template arguments and defaults
+    #[arg(long, hide_short_help = true)]
+    pub(crate) full_names: bool,
     /// Print the SQL that the report asks, instead of the report
     #[arg(long, hide_short_help = true)]
     pub(crate) show_sql: bool,
@@ -542,24 +550,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number of bytes such as `512`, `16GiB` or `1.5gb`.
-fn size(text: &str) -> Result<u64, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let wrong = || "not a size; write for example 512MiB or 16GiB".to_string();
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    let factor = match unit.trim() {
-        "" => 1,
-        unit => match heapprof_profile::Unit::parse(unit) {
-            Some(unit) if unit.family == heapprof_profile::Family::Bytes => unit.factor,
-            _ => return Err(wrong()),
-        },
-    };
-    Ok((number * factor as f64) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -583,13 +573,5 @@ mod tests {
                 command.get_name()
             );
         }
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("512"), Ok(512));
-        assert_eq!(size("1.5KiB"), Ok(1536));
-        assert!(size("5 bananas").is_err());
-        assert!(size("").is_err());
     }
 }

@@ -107,6 +107,7 @@ impl Shared {
             format: report.format,
             color: self.is_coloured(report),
             unit: report.unit.clone(),
+            full_names: report.full_names,
             width: None,
         }
     }

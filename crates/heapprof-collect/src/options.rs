@@ -70,6 +70,9 @@ pub struct Options {
     pub output: Output,
     /// The rights of new files, whatever the umask is.
     pub file_mode: u32,
+    /// A regular expression for functions that reports leave out, as they do malloc: it becomes part of `drop_frames`.
+    /// Empty: none besides those that are known.
+    pub wrappers: String,
     /// Whether forked children go on recording, each for itself.
     pub follow_children: bool,
 }
@@ -90,6 +93,7 @@ impl Default for Options {
             triggers: Triggers::default(),
             output: Output::default(),
             file_mode: OWN_FILE,
+            wrappers: String::new(),
             follow_children: true,
         }
     }

@@ -332,7 +332,9 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
     // While no output takes one of the program's last descriptors.
     mappings::remember();
     let written = output::write(&path, options, |file| match format {
-        Format::Pprof => snapshot::write_profile(reason, file).map(|of| totals = of),
+        Format::Pprof => {
+            snapshot::write_profile(reason, &options.wrappers, file).map(|of| totals = of)
+        }
         Format::Text => text::write(file).map(|of| totals = of),
     })
     .map_err(failed)?;
@@ -381,7 +383,9 @@ fn unwritten(error: &Error) -> CString {
 
 /// The profile as it is now, gzipped; empty when nothing was started, without memory, or where [`request`] can't dump now.
 pub fn profile(reason: Reason) -> Vec<u8> {
-    render(|file| snapshot::write_profile(reason, file).map(drop))
+    let wrappers = OPTIONS.with(|o| o.as_ref().map(|o| o.wrappers.clone()));
+    let wrappers = wrappers.unwrap_or_default();
+    render(|file| snapshot::write_profile(reason, &wrappers, file).map(drop))
 }
 
 /// The same in gperftools' text form.

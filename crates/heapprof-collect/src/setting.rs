@@ -70,6 +70,12 @@ pub const FILE_MODE: Form<u32> = Form {
     },
 };
 
+/// A regular expression. What is wrong with one is said by whoever reads the profile: it is not matched here.
+pub const REGEX: Form<String> = Form {
+    expected: "a regular expression",
+    read: |text| (!text.is_empty()).then(|| text.to_string()),
+};
+
 /// An environment variable that every collector obeys, preloaded or linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -124,6 +130,7 @@ pub const VARIABLES: &[Variable] = &[
     variable!("HEAPPROF_PEAK", ANSWER, |to, yes| to.triggers.peak = yes),
     variable!("HEAPPROF_FILE_MODE", FILE_MODE, |to, mode| to.file_mode =
         mode),
+    variable!("HEAPPROF_WRAPPERS", REGEX, |to, names| to.wrappers = names),
     variable!("HEAPPROF_FOLLOW", ANSWER, |to, yes| to.follow_children =
         yes),
 ];

@@ -181,8 +181,12 @@ pub(crate) struct Totals {
     pub(crate) stacks: usize,
 }
 
-/// Writes the gzipped profile.
-pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Result<Totals> {
+/// Writes the gzipped profile; `wrappers` as in [`Options`](crate::Options).
+pub(crate) fn write_profile(
+    reason: Reason,
+    wrappers: &str,
+    writer: &mut dyn Write,
+) -> io::Result<Totals> {
     let exact = mode::is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
@@ -195,6 +199,10 @@ pub(crate) fn write_profile(reason: Reason, writer: &mut dyn Write) -> io::Resul
     let mut cut = None;
     let (sums, duration) = (sums(), duration());
     describe(&mut builder, reason, duration, &sums);
+    builder.profile.drop_frames = match wrappers {
+        "" => builder.text(ALLOCATORS),
+        more => builder.text(&format!("{ALLOCATORS}|(?:{more})")),
+    };
     let mut left = sums.iter().enumerate();
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let mut totals = Totals::default();
@@ -357,11 +365,11 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &
         builder.value_type("space", "bytes"),
         STARTED.load(Ordering::Relaxed),
     );
-    let (default, drop_frames) = (builder.text("inuse_space"), builder.text(ALLOCATORS));
+    let default = builder.text("inuse_space");
     let profile = &mut builder.profile;
     profile.period_type = Some(space);
     profile.period = mode::period() as i64;
-    (profile.default_sample_type, profile.drop_frames) = (default, drop_frames);
+    profile.default_sample_type = default;
     profile.duration_nanos = duration.max(1);
     // Whatever became of the clock meanwhile: all dumps of a recording have one beginning.
     profile.time_nanos = started + profile.duration_nanos;

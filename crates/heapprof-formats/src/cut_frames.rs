@@ -2,7 +2,7 @@
 //!
 //! Regular expressions for `drop_frames` and `keep_frames`, matched against whole function names. The lists of pprof, jeprof and Go.
 
-use heapprof_profile::{MALLOCS, Profile};
+use heapprof_profile::{ALLOCATORS, Profile};
 
 /// What pprof cuts from any text heap profile.
 const PPROF: &[&str] = &[
@@ -88,5 +88,5 @@ pub(crate) fn of_jemalloc(profile: &mut Profile) {
 
 /// Puts the functions that tracers stop at into a profile.
 pub(crate) fn of_tracers(profile: &mut Profile) {
-    profile.drop_frames = profile.strings.intern(MALLOCS);
+    profile.drop_frames = profile.strings.intern(ALLOCATORS);
 }

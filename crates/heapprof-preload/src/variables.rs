@@ -81,6 +81,11 @@ pub const VARIABLES: &[Variable] = &[
         "The rights of the files that are written, whatever the umask is; 600 unless set, for a profile shows what a program did.",
     ),
     variable(
+        "HEAPPROF_WRAPPERS",
+        "regular expression",
+        "Functions that reports leave out as they do malloc, so that their callers are named: wrappers that heapprof does not know. It becomes part of the profile's `drop_frames`.",
+    ),
+    variable(
         "HEAPPROF_VERBOSE",
         "`yes` or `no`",
         "Says on stderr what became of each dump: where it was written, or why not; nothing is said unless `yes`.",

@@ -25,6 +25,7 @@ mod equality;
 mod error;
 mod id_map;
 mod inflate;
+mod linker_name;
 mod merge;
 mod model;
 mod pack;
@@ -38,16 +39,17 @@ mod unit;
 mod wire;
 
 pub use crate::{
-    allocators::{ALLOCATORS, MALLOCS},
+    allocators::{ALLOCATORS, WRAPPERS},
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
     encode::{QuickSample, encode, encode_loosely, encode_plain, encode_samples_quickly},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     inflate::Inflate,
+    linker_name::{is_legacy_rust_name, is_rust_name},
     merge::{UnitRules, agree_addresses, agree_units, merge, merge_all, merge_as_pprof},
     model::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
-        Mapping, MappingIndex, Profile, Samples, ValueType, spread::SampleSpread,
+        Mapping, MappingIndex, Profile, Samples, ValueType, is_place_of_code, spread::SampleSpread,
     },
     sample_type::{SampleTypeError, default_sample_type, find_sample_type},
     strings::{StringId, StringTable},

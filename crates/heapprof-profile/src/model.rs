@@ -467,8 +467,21 @@ impl Profile {
         }
     }
 
+    /// Whether a function's name stands for code that has none: `libfoo.so+0x1234`, its file and where it begins in that.
+    pub fn is_nameless(&self, function: &Function) -> bool {
+        let named = !function.system_name.is_empty() || !function.filename.is_empty();
+        !named && is_place_of_code(self.text(function.name))
+    }
+
+    /// Whether nothing is known of a location but its address: it has no lines, or those of code without a name.
+    pub fn is_unnamed(&self, location: &Location) -> bool {
+        let mut lines = self.lines(location).iter();
+        lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
+    }
+
     /// Says in the mappings that `which` chooses what is known of their locations: functions, files, lines.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
+        let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {
             let Some(mapping) = location.mapping.filter(|&mapping| which(mapping)) else {
                 continue;
@@ -476,6 +489,9 @@ impl Profile {
             let mapping = &mut self.mapping[mapping.index()];
             let lines = &self.line[location.line.start as usize..location.line.end as usize];
             for line in lines {
+                if nameless[line.function.index()] {
+                    continue;
+                }
                 let function = &self.function[line.function.index()];
                 mapping.has_functions |= !function.name.is_empty();
                 mapping.has_filenames |= !function.filename.is_empty();
@@ -484,4 +500,11 @@ impl Profile {
             mapping.has_inline_frames |= lines.len() > 1;
         }
     }
+}
+
+/// Whether a name is a file's and a position in it, `libfoo.so+0x1234`: what code without a name is called by.
+pub fn is_place_of_code(name: &str) -> bool {
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    name.split_once("+0x")
+        .is_some_and(|(file, at)| !file.is_empty() && !at.is_empty() && at.bytes().all(is_hex))
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::Measure;
-use crate::names::{name_cells, name_columns};
+use crate::names::{name_cells, name_columns, name_rows};
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, Tint, markdown_cell, printable};
@@ -194,6 +194,7 @@ fn table(
         let columns = range::COLUMNS.into_iter();
         columns.for_each(|name| table.column(name, Align::Right));
     }
+    let mut places = Vec::new();
     let mut add = |place: &Place,
                    sums: [i128; 3],
                    estimate: Option<Estimate>,
@@ -224,6 +225,7 @@ fn table(
             _ => Some(Tint::Shrunk),
         };
         table.tinted_row(cells, tint);
+        places.push(place.clone());
     };
     let sums = |change: Change| {
         [
@@ -283,6 +285,9 @@ fn table(
         grown(diff.total),
         status.word(),
     );
+    if !split {
+        name_rows(&mut table, &places, style);
+    }
     table
 }
 

@@ -54,6 +54,20 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
             measure.show(header.left_out),
         ));
     }
+    if let Some([counted, left]) = header.folded {
+        let show = |sum: i128| {
+            let shown = measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
+            format!("{shown} ({})", percent(sum, header.total))
+        };
+        let mut line = format!(
+            "Own code: {} that libraries allocated is counted for their nearest caller of the program's own",
+            show(counted)
+        );
+        if left != 0 {
+            line.push_str(&format!("; {} has no such caller", show(left)));
+        }
+        lines.push(line);
+    }
     if header.is_sampled_peak() && header.total != 0 {
         lines.push(PEAK.to_string());
     }

@@ -7,6 +7,7 @@ use crate::coverage::beside_heap;
 use crate::error::Error;
 use crate::json;
 use crate::measure::{Measure, percent, plural, time_utc};
+use crate::next::wrapper_text;
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
@@ -136,11 +137,14 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     for mapping in &info.mappings {
         fact("Mapping", mapping_text(mapping));
     }
+    for wrapper in &info.wrappers {
+        fact("Wrapper", wrapper_text(wrapper));
+    }
     for comment in &info.comments {
         fact("Comment", comment.clone());
     }
     for (name, text) in [
-        ("Drop frames", &info.drop_frames),
+        ("Drop frames", &drop_frames(info, style)),
         ("Keep frames", &info.keep_frames),
         ("Documentation", &info.doc_url),
     ] {
@@ -149,6 +153,17 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         }
     }
     Ok(facts)
+}
+
+/// What reports cut; for eyes our own table in a word, for it has hundreds of names.
+fn drop_frames(info: &Info, style: &Style) -> String {
+    let is_for_eyes = matches!(style.format, Format::Text | Format::Markdown);
+    match info.drop_frames.strip_prefix(heapprof_profile::ALLOCATORS) {
+        Some(more) if is_for_eyes => {
+            format!("heapprof's table of allocators and their wrappers{more}")
+        }
+        _ => info.drop_frames.clone(),
+    }
 }
 
 /// RSS with the heap beside it. The heap may be the larger: pages nobody touched are not resident.
@@ -217,6 +232,14 @@ fn mapping_text(mapping: &MappingInfo) -> String {
 }
 
 fn document(info: &Info) -> Value {
+    let wrappers = info.wrappers.iter().map(|wrapper| {
+        json!({
+            "function": wrapper.function,
+            "callers": wrapper.callers,
+            "bytes": i64::try_from(wrapper.bytes).unwrap_or(i64::MAX),
+        })
+    });
+    let wrappers: Vec<Value> = wrappers.collect();
     let types: Vec<Value> = info
         .types
         .iter()
@@ -265,6 +288,7 @@ fn document(info: &Info) -> Value {
         "mappings": mappings,
         "rss": resident(info.rss),
         "peak_rss": resident(info.peak_rss),
+        "wrappers": wrappers,
         "comments": info.comments,
         "drop_frames": info.drop_frames,
         "keep_frames": info.keep_frames,

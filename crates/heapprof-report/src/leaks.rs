@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks, Place};
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
-use crate::names::{Names, root_first};
+use crate::names::{Names, label, printable_label, root_first};
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
@@ -229,7 +229,7 @@ impl<'a> Shown<'a> {
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let leaks = self.leaks;
         let is_text = self.style.format == Format::Text;
-        let mut names = Names::new(Place::label);
+        let mut names = Names::new(label(self.style));
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
@@ -265,7 +265,7 @@ impl<'a> Shown<'a> {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         rows.for_each(|row| table.row(row));
-        let mut names = Names::new(|place| printable(&place.label()).into_owned());
+        let mut names = Names::new(printable_label(self.style));
         Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());

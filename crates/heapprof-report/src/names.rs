@@ -1,10 +1,14 @@
 //! Names of rows and labels as one cell shows them.
 
+use std::collections::HashMap;
+
 use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places};
 
 use crate::fetch::fetch;
 use crate::measure::Measure;
-use crate::table::{Align, Table};
+use crate::short_name::{shorten, shortened};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
 
 /// A text for each place that many rows share, made once; one behind the other, for reading from one corner of memory
 /// after the other is what long reports spend their time on.
@@ -103,6 +107,85 @@ pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -
         cells.push(place.address.map(|a| format!("{a:#x}")).unwrap_or_default());
     }
     cells
+}
+
+/// Columns of text that a row takes by default.
+const COLUMNS: usize = 120;
+/// What names get at least, however wide the numbers are.
+const LEAST: usize = 24;
+/// What a name may take where it has no column to itself.
+const ALONE: usize = 88;
+
+/// Gives the rows of a table for eyes their names: short ones, unless whole ones are wanted.
+pub(crate) fn name_rows(table: &mut Table, places: &[Place], style: &Style) {
+    let left = COLUMNS.saturating_sub(table.width_of_others());
+    name_rows_within(table, places, left.max(LEAST), style);
+}
+
+/// The same in a table that is wide anyway.
+pub(crate) fn name_wide_rows(table: &mut Table, places: &[Place], style: &Style) {
+    name_rows_within(table, places, ALONE, style);
+}
+
+fn name_rows_within(table: &mut Table, places: &[Place], left: usize, style: &Style) {
+    if style.full_names {
+        return table.set_last(places.iter().map(Place::label));
+    }
+    let files: Vec<Option<String>> = places.iter().map(|place| short_file(place, left)).collect();
+    let beside = places.iter().zip(&files).map(|(place, file)| {
+        let bare = place.label_as("", file.as_deref());
+        bare.chars().count()
+    });
+    let own = left.saturating_sub(beside.max().unwrap_or(0)).max(LEAST);
+    // The same function in two files is told apart by these.
+    let mut functions: Vec<&str> = places.iter().map(|place| &*place.function).collect();
+    functions.sort_unstable();
+    functions.dedup();
+    let short: HashMap<&str, String> = functions
+        .iter()
+        .copied()
+        .zip(shorten(&functions, own))
+        .collect();
+    let labels = places
+        .iter()
+        .zip(&files)
+        .map(|(place, file)| place.label_as(&short[&*place.function], file.as_deref()));
+    table.set_last(labels);
+}
+
+/// A place's file, from the left of which so much is gone that half of `width` holds it.
+fn short_file(place: &Place, width: usize) -> Option<String> {
+    let file = place.file.as_deref()?;
+    let length = file.chars().count();
+    let most = width / 2;
+    Some(match length > most {
+        false => file.to_string(),
+        true => format!(
+            "…{}",
+            file.chars().skip(length - most + 1).collect::<String>()
+        ),
+    })
+}
+
+/// How a place is called where its name has no column to itself.
+pub(crate) fn label(style: &Style) -> fn(&Place) -> String {
+    match style.format {
+        Format::Text | Format::Markdown if !style.full_names => {
+            |place| place.label_as(&shortened(&place.function, ALONE), place.file.as_deref())
+        }
+        _ => Place::label,
+    }
+}
+
+/// The same, with nothing in it that a terminal would obey.
+pub(crate) fn printable_label(style: &Style) -> fn(&Place) -> String {
+    match style.full_names {
+        true => |place| printable(&place.label()).into_owned(),
+        false => |place| {
+            let short = shortened(&place.function, ALONE);
+            printable(&place.label_as(&short, place.file.as_deref())).into_owned()
+        },
+    }
 }
 
 /// A label's value, a number in its own unit: 2 kilobytes and 2048 bytes are two labels.

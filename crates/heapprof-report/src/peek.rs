@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::Names;
+use crate::names::{Names, label};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
@@ -45,11 +45,11 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
         lines.push(format!("{} more match; -n 0 shows all", peek.more));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
-    let mut labels = Names::new(Place::label);
+    let mut labels = Names::new(label(style));
     let mut cells = Cells::default();
     table.stream(style, out, |pass, each| {
         for row in &peek.rows {
-            let name = row.place.label();
+            let name = label(style)(&row.place);
             let neighbour = |cells: &mut Cells, side: &str, label: &str, value: i64| {
                 cells.clear();
                 if split {

@@ -39,6 +39,8 @@ pub struct Style {
     pub color: bool,
     /// The unit to show values in; chosen for each value when `None`.
     pub unit: Option<String>,
+    /// Whether text and Markdown show names whole.
+    pub full_names: bool,
     /// The most columns that text may take, where a report can do with fewer.
     pub width: Option<usize>,
 }

@@ -203,6 +203,22 @@ impl Table {
         }
     }
 
+    /// Gives the last column other cells, row by row.
+    pub(crate) fn set_last(&mut self, cells: impl IntoIterator<Item = String>) {
+        for (row, cell) in self.rows.iter_mut().zip(cells) {
+            if let Some(last) = row.last_mut() {
+                *last = cell;
+            }
+        }
+    }
+
+    /// How many columns of a terminal stand to the left of the last one.
+    pub(crate) fn width_of_others(&self) -> usize {
+        let widths = self.widths();
+        let others = widths.split_last().map_or(&[][..], |(_, others)| others);
+        others.iter().map(|width| width + 2).sum()
+    }
+
     /// How wide the widest cell of the last column is on a terminal, its name included.
     pub(crate) fn last_width(&self) -> usize {
         let name = self.columns.last().map(|(name, _)| name.as_str());

@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent};
-use crate::names::{name_cells, name_columns};
+use crate::names::{name_cells, name_columns, name_rows, name_wide_rows};
+use crate::next::after_top;
 use crate::range;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, markdown_cell, printable};
 
 /// Writes the report.
 pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
@@ -37,7 +38,17 @@ pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
             sort_word(top)
         ));
     }
-    Ok(with_head(&lines, &table.render(style)?, style))
+    let mut text = with_head(&lines, &table.render(style)?, style);
+    if matches!(style.format, Format::Text | Format::Markdown) {
+        for line in after_top(top) {
+            let line = printable(&line).into_owned();
+            match style.format {
+                Format::Markdown => text.push_str(&format!("\n{}\n", markdown_cell(&line))),
+                _ => text.push_str(&format!("{line}\n")),
+            }
+        }
+    }
+    Ok(text)
 }
 
 fn sort_word(top: &Top) -> &'static str {
@@ -96,7 +107,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
         }
     }
     let total = top.header.total;
-    let mut sum = 0i128;
+    let (mut sum, mut places) = (0i128, Vec::new());
     let mut add = |place: &Place, flat: i64, cum: Option<i64>, of: &[Option<Estimate>; 2]| {
         sum += i128::from(flat);
         let mut cells = vec![measure.show(flat)];
@@ -121,12 +132,16 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
             );
         }
         table.row(cells);
+        places.push(place.clone());
     };
     for row in &top.rows {
         add(&row.place, row.flat, Some(row.cum), &row.estimates);
     }
     for (place, flat) in remainders(top) {
         add(&place, flat, None, &[None; 2]);
+    }
+    if !split {
+        name_rows(&mut table, &places, style);
     }
     table
 }
@@ -233,6 +248,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
             }
         }
     }
+    let mut places = Vec::new();
     let mut add =
         |place: &Place, values: &[(i64, Option<i64>)], estimates: &[[Option<Estimate>; 2]]| {
             let mut cells = Vec::new();
@@ -258,6 +274,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
                 }
             }
             table.row(cells);
+            places.push(place.clone());
         };
     for row in &top.rows {
         let values: Vec<_> = row.values.iter().map(|&(f, c)| (f, Some(c))).collect();
@@ -270,6 +287,9 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
     if top.other.left_out.iter().any(|&v| v != 0) {
         let values: Vec<_> = top.other.left_out.iter().map(|&f| (f, None)).collect();
         add(&named("(filtered out)"), &values, &[]);
+    }
+    if !split {
+        name_wide_rows(&mut table, &places, style);
     }
     Ok(table)
 }

@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Place, Trace, Traces};
+use heapprof_analysis::{Trace, Traces};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::names::{Names, label_value, root_first};
+use crate::names::{Names, label, label_value, printable_label, root_first};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
@@ -39,7 +39,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 ("labels", Align::Left),
                 ("stack", Align::Left),
             ]);
-            let mut names = Names::new(Place::label);
+            let mut names = Names::new(label(style));
             let rows = traces.rows.iter().map(|trace| {
                 let stack = root_first(&traces.places, &trace.stack, &mut names);
                 vec![measure.show(trace.value), labels(trace), stack]
@@ -55,7 +55,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
             out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
             let mut line = String::new();
-            let mut names = Names::new(|place| printable(&place.label()).into_owned());
+            let mut names = Names::new(printable_label(style));
             for trace in &traces.rows {
                 writeln!(out, "{rule}")?;
                 let labels = labels(trace);

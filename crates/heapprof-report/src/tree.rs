@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Place, Tree, TreeRow};
+use heapprof_analysis::{Tree, TreeRow};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, json};
 
@@ -11,7 +11,7 @@ use crate::fold::{Folds, Paths, names};
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::Names;
+use crate::names::{Names, label};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
@@ -64,7 +64,7 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
         })?;
     }
     let folds = folds.finish();
-    let mut labels = Names::new(Place::label);
+    let mut labels = Names::new(label(style));
     let mut cells = Cells::default();
     table.stream(style, out, |pass, each| {
         let mut paths = Paths::new(&folds);

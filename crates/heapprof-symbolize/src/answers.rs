@@ -12,12 +12,26 @@ use crate::dwarf::Frame;
 pub(crate) struct RawLine {
     name: StringId,
     is_short: bool,
+    /// The name stands for code that has none.
+    is_nameless: bool,
     file: StringId,
     line: i64,
     column: i64,
 }
 
 impl RawLine {
+    /// A function's name, and nothing more.
+    fn of_function(name: StringId) -> Self {
+        Self {
+            name,
+            is_short: false,
+            is_nameless: false,
+            file: StringId::EMPTY,
+            line: 0,
+            column: 0,
+        }
+    }
+
     /// The line for another profile, whose texts have other numbers.
     pub(crate) fn moved(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
         Self {
@@ -53,6 +67,7 @@ impl Answers {
             lines.push(RawLine {
                 name: profile.strings.intern(frame.name),
                 is_short: frame.is_short,
+                is_nameless: false,
                 file: profile.strings.intern(frame.file),
                 line: frame.line.into(),
                 column: frame.column.into(),
@@ -83,7 +98,14 @@ impl Answers {
     pub(crate) fn is_named(&self, location: u32) -> bool {
         let lines = &self.lines[location as usize];
         let last = lines.as_ref().and_then(|lines| lines.last());
-        last.is_some_and(|line| !line.name.is_empty())
+        last.is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
+    }
+
+    /// Whether a location is known by where its function begins.
+    pub(crate) fn is_numbered(&self, location: u32) -> bool {
+        let lines = &self.lines[location as usize];
+        let last = lines.as_ref().and_then(|lines| lines.last());
+        last.is_some_and(|line| line.is_nameless)
     }
 
     /// Whether no symbol table could name a location's outermost function better.
@@ -103,13 +125,19 @@ impl Answers {
             }
             return;
         }
-        *lines = Some(Box::new([RawLine {
-            name: profile.strings.intern(name),
-            is_short: false,
-            file: StringId::EMPTY,
-            line: 0,
-            column: 0,
-        }]));
+        *lines = Some(Box::new([RawLine::of_function(
+            profile.strings.intern(name),
+        )]));
+    }
+
+    /// Names a location that has no symbol by the start of its function: `libfoo.so+0x1234`.
+    pub(crate) fn number(&mut self, profile: &mut Profile, location: u32, name: &str) {
+        if !self.is_named(location) {
+            self.lines[location as usize] = Some(Box::new([RawLine {
+                is_nameless: true,
+                ..RawLine::of_function(profile.strings.intern(name))
+            }]));
+        }
     }
 
     /// Puts the lines into the profile; locations without an answer stay as they are.
@@ -167,7 +195,10 @@ impl Functions {
         let name = match self.names.get(&raw.name) {
             Some(&name) => name,
             None => {
-                let name = demangle(profile.text(raw.name));
+                let name = match raw.is_nameless {
+                    true => None,
+                    false => demangle(profile.text(raw.name)),
+                };
                 let name = name.map_or(raw.name, |name| profile.strings.intern(&name));
                 self.names.insert(raw.name, name);
                 name
@@ -178,7 +209,10 @@ impl Functions {
         profile.function.push(Function {
             id: self.next_id,
             name,
-            system_name: raw.name,
+            system_name: match raw.is_nameless {
+                true => StringId::EMPTY,
+                false => raw.name,
+            },
             filename: raw.file,
             start_line: 0,
         });

@@ -13,8 +13,11 @@ mod demangle;
 mod dwarf;
 mod elf;
 mod files;
+mod function_starts;
+mod itanium;
 mod known;
 mod minidebug;
+mod package;
 mod places;
 pub mod program;
 mod resolve;
@@ -31,9 +34,11 @@ use std::path::{Path, PathBuf};
 use heapprof_profile::{MappingIndex, Profile, StringId};
 
 use crate::answers::Answers;
+pub use crate::demangle::demangle;
 use crate::elf::Place;
 use crate::files::Wanted;
 use crate::known::Known;
+pub use crate::package::debug_package;
 use crate::places::Places;
 use crate::resolve::{Question, resolve};
 pub use crate::simplify::{NameStyle, simplify_names};
@@ -54,6 +59,9 @@ pub struct Options {
     /// Take an address in no symbol for the symbol's before it, as tools do that look into `nm`. The names of a file
     /// without its private symbols are guesses then.
     pub nearest: bool,
+    /// Give code without names the name of its file and where its function begins in that, `libfoo.so+0x1234`, as
+    /// [`Profile::is_nameless`] knows it. Such a location is asked for again another time.
+    pub number_functions: bool,
     /// The profiled machine's files are below this folder.
     pub root: Option<PathBuf>,
 }
@@ -101,6 +109,7 @@ fn run(profile: &mut Profile, options: &Options, mut known: Option<&mut Known>) 
             source: None,
             seen: file.questions.len(),
             resolved: 0,
+            numbered: 0,
             warnings: Vec::new(),
             name,
         };
@@ -129,6 +138,8 @@ fn run(profile: &mut Profile, options: &Options, mut known: Option<&mut Known>) 
             one.source = [before, one.source].into_iter().flatten().min();
             let named = |q: &&Question| answers.is_named(q.location);
             one.resolved = all.iter().filter(named).count();
+            let numbered = |q: &&Question| answers.is_numbered(q.location);
+            one.numbered = all.iter().filter(numbered).count();
         }
         if one.seen > 0 {
             summary.files.push(one);
@@ -168,7 +179,7 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
         file_of.push(file);
     }
     for (location, i) in profile.location.iter().zip(0..) {
-        if !location.line.is_empty() && !options.force {
+        if !profile.is_unnamed(location) && !options.force {
             summary.kept += 1;
             continue;
         }

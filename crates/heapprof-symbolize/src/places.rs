@@ -22,6 +22,11 @@ impl<'o> Places<'o> {
         self.options.nearest
     }
 
+    /// Whether code without names is known by where its function begins.
+    pub(crate) fn numbers_functions(&self) -> bool {
+        self.options.number_functions
+    }
+
     /// A path of the profiled machine, as it is here.
     pub(crate) fn here(&self, path: &Path) -> PathBuf {
         match &self.options.root {

@@ -6,6 +6,7 @@ use crate::answers::Answers;
 use crate::dwarf::Dwarf;
 use crate::elf::{Elf, Place};
 use crate::files::{Found, Wanted};
+use crate::function_starts::FunctionStarts;
 use crate::minidebug;
 use crate::places::Places;
 use crate::storage::Storage;
@@ -86,6 +87,9 @@ pub(crate) fn resolve(
         asker.symbols(elf, 0, false, Source::SymbolTable);
         asker.mini_debug_info(elf, &storage);
         asker.symbols(elf, 0, true, Source::DynamicSymbols);
+    }
+    if let (Some(elf), true) = (binary, places.numbers_functions()) {
+        asker.number(elf, &storage);
     }
     let answers = &*asker.answers;
     let named = |q: &&Question| answers.is_named(q.location);
@@ -189,6 +193,42 @@ impl Asker<'_> {
                 Err(error) => self.damaged(elf, format!(".gnu_debugdata: {error}")),
             },
             Err(what) => self.damaged(elf, what),
+        }
+    }
+
+    /// Names code without symbols by the start of its function, which is the same in each run and on each machine.
+    fn number<'a>(&mut self, elf: &Elf<'a>, storage: &'a Storage) {
+        let answers = &*self.answers;
+        if self.probes.iter().all(|p| answers.is_named(p.location)) {
+            return;
+        }
+        let starts = FunctionStarts::new(elf, storage);
+        let file = self.short_name();
+        for probe in &self.probes {
+            if !self.answers.is_named(probe.location) {
+                let start = starts.find(probe.address).unwrap_or(probe.address);
+                let name = format!("{file}+{start:#x}");
+                self.answers.number(self.profile, probe.location, &name);
+            }
+        }
+    }
+
+    /// The file's name without its folder; with the last folder where the profile has another file of that name.
+    fn short_name(&self) -> String {
+        let path = self.summary.name.strip_suffix(" (deleted)");
+        let path = path.unwrap_or(&self.summary.name);
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let others = self
+            .profile
+            .mapping
+            .iter()
+            .map(|m| self.profile.text(m.filename));
+        let is_other =
+            |other: &str| other != self.summary.name && other.rsplit('/').next() == Some(file);
+        let folder = path.rsplit('/').nth(1).filter(|folder| !folder.is_empty());
+        match (folder, others.into_iter().any(is_other)) {
+            (Some(folder), true) => format!("{folder}/{file}"),
+            _ => file.to_string(),
         }
     }
 

@@ -3,9 +3,9 @@
 //! pprof demangles with a library of its own (ianlancetaylor/demangle); here names are demangled whole and then cut.
 //! Names that no linker made, but that look like C++, are cut by a simpler rule, as there.
 
-use heapprof_profile::Profile;
+use heapprof_profile::{Profile, is_legacy_rust_name};
 
-use crate::demangle::{demangle, demangle_briefly, is_legacy_rust};
+use crate::demangle::{demangle, demangle_briefly};
 
 /// How much of a name is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn cut(symbol: &str, name: &str, style: NameStyle) -> String {
     match style {
         NameStyle::Short if symbol.starts_with("_R") => without_generics(name),
         // What Rust's older scheme says of types is part of the name.
-        NameStyle::Short | NameStyle::Templates if is_legacy_rust(symbol) => name.to_string(),
+        NameStyle::Short | NameStyle::Templates if is_legacy_rust_name(symbol) => name.to_string(),
         NameStyle::Short | NameStyle::Templates => {
             let short = SHORT_FORMS
                 .iter()

@@ -22,6 +22,11 @@ impl Summary {
         self.unmapped + self.files.iter().map(|f| f.seen).sum::<usize>()
     }
 
+    /// Locations without a name that are known by where their function begins.
+    pub fn numbered(&self) -> usize {
+        self.files.iter().map(|f| f.numbered).sum()
+    }
+
     /// Locations that lines were found for.
     pub fn resolved(&self) -> usize {
         self.files.iter().map(|f| f.resolved).sum()
@@ -46,6 +51,8 @@ pub struct FileSummary {
     pub seen: usize,
     /// Locations that lines were found for.
     pub resolved: usize,
+    /// Locations without a name that are known by where their function begins.
+    pub numbered: usize,
     /// What stood in the way, also where another source answered.
     pub warnings: Vec<Warning>,
 }

@@ -40,6 +40,9 @@ pub(crate) struct RecordArgs {
     /// Keep the profiles of children, too, that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,
+    /// Functions that reports leave out as they do malloc: wrappers of your own
+    #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
+    pub(crate) wrappers: Option<String>,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
     /// Leave addresses for heapprof symbolize, here or on another machine
@@ -57,7 +60,7 @@ pub(crate) enum Answer {
 }
 
 fn period(text: &str) -> Result<u64, String> {
-    let bytes = super::size(text)?;
+    let bytes = super::size::size(text)?;
     match bytes {
         0 | 1 => Err("every allocation is --exact".to_string()),
         bytes if bytes > 1 << 40 => Err("at most 1TiB".to_string()),
@@ -66,7 +69,7 @@ fn period(text: &str) -> Result<u64, String> {
 }
 
 fn growth(text: &str) -> Result<u64, String> {
-    match super::size(text)? {
+    match super::size::size(text)? {
         0 => Err("0 bytes are no growth".to_string()),
         bytes => Ok(bytes),
     }

@@ -239,6 +239,10 @@ fn environment(
         Some(pattern) => command.env("HEAPPROF_CHILDREN", pattern),
         None => command.env_remove("HEAPPROF_CHILDREN"),
     };
+    match &args.wrappers {
+        Some(wrappers) => command.env("HEAPPROF_WRAPPERS", wrappers),
+        None => command.env_remove("HEAPPROF_WRAPPERS"),
+    };
     if let Some(growth) = args.on_growth {
         command.env("HEAPPROF_GROWTH", growth.to_string());
     }

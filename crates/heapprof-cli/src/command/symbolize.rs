@@ -41,6 +41,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         adjust: args.adjust,
         unnamed_mappings: false,
         nearest: false,
+        number_functions: true,
         force: args.force,
         root: args.sysroot.clone(),
     };
@@ -51,7 +52,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     messages::note(&format!("{name}: {}", told(&summary)));
     // A file that nothing was found for stays as it is, byte by byte.
     match &target {
-        Target::InPlace(..) if summary.resolved() == 0 => Ok(()),
+        Target::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
         // It stays the file that it is, for whom it was.
         Target::InPlace(place, mode) => {
             output::replace(place, &args.file, Access::Exactly(*mode), |writer| {
@@ -128,6 +129,12 @@ fn told(summary: &Summary) -> String {
             ", in {}, {} with debug information",
             files(named),
             lines.count()
+        );
+    }
+    if summary.numbered() > 0 {
+        text += &format!(
+            "; {} without one are called by their file and where their function begins in it",
+            summary.numbered()
         );
     }
     if summary.seen() > 0 && summary.kept > 0 {

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Query, Types, top};
-use heapprof_report::Style;
+use heapprof_analysis::{Query, Types, own_code, top, wrappers};
+use heapprof_report::{Format, Style};
 
 use super::Shared;
 use super::gate::Gate;
@@ -36,7 +36,13 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         }
     };
     let report = top(&session, profile, &query, args.wide);
-    let report = shared.sources.told(&session, report)?;
+    let mut report = shared.sources.told(&session, report)?;
+    if matches!(args.report.format, Format::Text | Format::Markdown) {
+        report.wrappers = wrappers(&session, profile, &query)?;
+        let counted = report.rows.iter().filter(|row| row.flat != 0);
+        let functions: Vec<&str> = counted.map(|row| &*row.place.function).collect();
+        report.own_code = own_code(&session, profile, &query, &functions)?;
+    }
     gate.judge("in it", |rule| {
         Ok(rule.broken_in(&session, profile, &query)?)
     })?;

@@ -76,6 +76,7 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
 /// Whether the file of each mapping is here, of those that something was asked of.
 fn local(profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
     let options = Options {
+        number_functions: false,
         force,
         unnamed_mappings: true,
         nearest,

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Resident, Runtime, Spread, resident, runtime};
+use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, runtime};
 use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
-use heapprof_symbolize::{Options, Summary, Symbolizer};
+use heapprof_symbolize::{Options, Symbolizer};
 
 use super::written::Written;
 use crate::output;
@@ -35,8 +35,19 @@ pub(super) struct Told {
     pub(super) program: String,
     /// Where values are estimates: what they are made of.
     pub(super) sampled: Option<Sampled>,
-    /// What symbolizing found, if it was asked for.
-    pub(super) summary: Option<Summary>,
+    /// What is held by code that symbolizing, if it was asked for, has found no names for.
+    pub(super) unnamed: Option<Unnamed>,
+}
+
+/// What is held by code without names.
+pub(super) struct Unnamed {
+    /// Of which sample type.
+    pub(super) sample_type: &'static str,
+    pub(super) bytes: i64,
+    pub(super) total: i64,
+    /// The file that most of that code is in, with its build id; empty where it is in none.
+    pub(super) file: String,
+    pub(super) build_id: String,
 }
 
 /// What the values of a sampled profile are made of.
@@ -76,7 +87,10 @@ fn each<T: Send>(
         let of_owner: Vec<usize> = of_owner.collect();
         let worked = acting(owner, || {
             // The processes of a recording have the same libraries.
-            let mut symbolizer = Symbolizer::new(Options::default());
+            let mut symbolizer = Symbolizer::new(Options {
+                number_functions: true,
+                ..Options::default()
+            });
             let each = of_owner.iter().map(|&i| work(&mut symbolizer, entries[i]));
             each.collect::<Vec<T>>()
         });
@@ -148,14 +162,14 @@ pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>
         let mut told = told(&profile, one);
         if with_symbols {
             let summary = symbolizer.symbolize(&mut profile);
-            if summary.resolved() > 0 {
+            if summary.resolved() + summary.numbered() > 0 {
                 let shown = one.path.display().to_string();
                 let access = Access::Exactly(opened.stat.st_mode & 0o777);
                 output::replace(&place, &shown, access, |writer| {
                     Ok(encode(&profile, writer)?)
                 })?;
             }
-            told.summary = Some(summary);
+            told.unnamed = unnamed(&profile);
         }
         Ok(told)
     };
@@ -172,8 +186,28 @@ fn told(profile: &Profile, one: &Written) -> Told {
         program: files.clone().next().unwrap_or_default().to_string(),
         runtime: runtime(&mut files),
         sampled: (!one.is_exact).then(|| sampled(profile)),
-        summary: None,
+        unnamed: None,
     }
+}
+
+/// What code without names holds at the peak; where nothing did, of all that was allocated.
+fn unnamed(profile: &Profile) -> Option<Unnamed> {
+    ["peak_space", "inuse_space", "alloc_space"]
+        .into_iter()
+        .find_map(|sample_type| {
+            let column = profile.find_sample_type(sample_type).ok()?;
+            let found = nameless(profile, column).ok()?;
+            let narrow = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
+            let text = |id| profile.text(id).to_string();
+            let mapping = found.file.map(|file| &profile.mapping[file.index()]);
+            (found.total > 0).then(|| Unnamed {
+                sample_type,
+                bytes: narrow(found.value),
+                total: narrow(found.total),
+                file: mapping.map_or_else(String::new, |mapping| text(mapping.filename)),
+                build_id: mapping.map_or_else(String::new, |mapping| text(mapping.build_id)),
+            })
+        })
 }
 
 /// Adds up what all samples say of themselves.

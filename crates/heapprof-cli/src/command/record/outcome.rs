@@ -5,12 +5,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use heapprof_analysis::Spread;
-use heapprof_report::{Measure, beside_heap, coverage, give_or_take};
-use heapprof_symbolize::Summary;
+use heapprof_report::{Measure, beside_heap, coverage, give_or_take, percent};
+use heapprof_symbolize::debug_package;
 use heapprof_symbolize::program::{Obstacle, inspect};
 
 use super::child::Ended;
-use super::files::{self, Found, Told};
+use super::files::{self, Found, Told, Unnamed};
 use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
@@ -195,8 +195,8 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
     );
     messages::note(&line);
     let of_next = next.told.as_ref().ok();
-    if let Some(summary) = of_next.and_then(|told| told.summary.as_ref())
-        && let Some(text) = mostly_addresses(summary, &next.written.path)
+    if let Some(unnamed) = of_next.and_then(|told| told.unnamed.as_ref())
+        && let Some(text) = mostly_nameless(unnamed, &next.written.path)
     {
         messages::note(&text);
     }
@@ -363,27 +363,43 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
     })
 }
 
-/// That the reports will show addresses, if more than half of the places are without names, and what would help.
-fn mostly_addresses(summary: &Summary, path: &Path) -> Option<String> {
-    let name = shown(path);
-    let (seen, resolved) = (summary.seen(), summary.resolved());
-    if resolved * 2 >= seen {
+/// That half of the memory is held by code without names, and what would name it.
+fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
+    let Unnamed {
+        bytes: held, total, ..
+    } = *unnamed;
+    if held < total - held {
         return None;
     }
-    let worst = summary.files.iter().max_by_key(|f| f.seen - f.resolved);
-    let Some(worst) = worst.filter(|f| f.seen - f.resolved >= summary.unmapped) else {
-        return Some(format!(
-            "{name}: {} of {seen} places have no names: their code is in no file",
-            seen - resolved
-        ));
+    let which = match unnamed.sample_type {
+        "peak_space" => "the peak",
+        "inuse_space" => "what is in use",
+        _ => "what was allocated",
     };
-    Some(format!(
-        "{name}: {} of {seen} places have no names, most of them in {}, which has no symbols for them; heapprof symbolize --debug-dir DIR {} names them \
-         when its debug file is in DIR",
-        seen - resolved,
-        worst.name,
+    let mut text = format!(
+        "{}: {} of {which} is held by code without names",
+        shown(path),
+        percent(held, total)
+    );
+    let Some(file) = Some(&unnamed.file).filter(|file| file.starts_with('/')) else {
+        return Some(text + ", which is in no file");
+    };
+    text += &format!(", most of it in {file}; ");
+    if let Some(package) = debug_package(Path::new(file)) {
+        text += &format!("the package {package} has the names, ");
+    }
+    let has_server = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    if has_server && !unnamed.build_id.is_empty() {
+        text += &format!(
+            "debuginfod-find debuginfo {} fetches them, ",
+            unnamed.build_id
+        );
+    }
+    text += &format!(
+        "heapprof symbolize --debug-dir DIR {} reads them from DIR",
         quoted(path)
-    ))
+    );
+    Some(text)
 }
 
 /// Why profiles have addresses only, which are no less right.

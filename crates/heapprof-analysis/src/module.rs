@@ -1,0 +1,394 @@
+//! Which module a function is of, and whether that is a library: defined once, for each language by what it calls a module.
+//!
+//! | code | module | library |
+//! | :--- | :--- | :--- |
+//! | C, and what has no names | the mapped file | files of the system, other than the program |
+//! | C++ | the outermost namespace; without one the mapped file | `std` and the runtime's; headers and files of the system |
+//! | Rust | the crate | `std`, `core`, `alloc`; what cargo fetched |
+//! | Go | the package | the standard library's; what `go` fetched, vendored code |
+//! | Perl | the package | files of perl and of packages |
+//! | Python | the file | files of python and of packages |
+
+use heapprof_profile::{
+    Function, Location, Mapping, MappingIndex, Profile, StringId, is_rust_name,
+};
+
+/// A function's module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Module {
+    pub(crate) name: String,
+    pub(crate) is_library: bool,
+}
+
+/// Folders of what is installed: a distribution's files, and those of languages' package managers.
+const SYSTEM: &[&str] = &[
+    "/lib/",
+    "/lib32/",
+    "/lib64/",
+    "/usr/lib/",
+    "/usr/lib32/",
+    "/usr/lib64/",
+    "/usr/libexec/",
+    "/usr/share/",
+    "/usr/include/",
+    "/usr/local/lib/",
+    "/usr/local/share/",
+    "/usr/local/include/",
+    "/nix/store/",
+    "/gnu/store/",
+    "/snap/",
+];
+/// Parts of paths that only fetched packages and toolchains have.
+const FETCHED: &[&str] = &[
+    "/.cargo/registry/",
+    "/.cargo/git/",
+    "/cargo/registry/",
+    "/rustc/",
+    "/lib/rustlib/",
+    "/pkg/mod/",
+    "/vendor/",
+    "/site-packages/",
+    "/dist-packages/",
+    "/site_perl/",
+    "/vendor_perl/",
+    "/perl5/",
+    "/go/src/runtime/",
+    "/node_modules/",
+];
+/// Namespaces of C++'s runtime and standard library.
+const CXX: &[&str] = &[
+    "std",
+    "__gnu_cxx",
+    "__cxxabiv1",
+    "__cxx11",
+    "__gnu_internal",
+];
+/// What the paths of Go's own packages begin with.
+const GO: &[&str] = &[
+    "archive",
+    "arena",
+    "bufio",
+    "bytes",
+    "cmp",
+    "compress",
+    "container",
+    "context",
+    "crypto",
+    "database",
+    "debug",
+    "embed",
+    "encoding",
+    "errors",
+    "expvar",
+    "flag",
+    "fmt",
+    "go",
+    "hash",
+    "html",
+    "image",
+    "index",
+    "internal",
+    "io",
+    "iter",
+    "log",
+    "maps",
+    "math",
+    "mime",
+    "net",
+    "os",
+    "path",
+    "plugin",
+    "reflect",
+    "regexp",
+    "runtime",
+    "slices",
+    "sort",
+    "strconv",
+    "strings",
+    "structs",
+    "sync",
+    "syscall",
+    "testing",
+    "text",
+    "time",
+    "unicode",
+    "unique",
+    "unsafe",
+    "vendor",
+    "weak",
+];
+/// Crates that come with Rust.
+const RUST: &[&str] = &[
+    "std",
+    "core",
+    "alloc",
+    "proc_macro",
+    "test",
+    "compiler_builtins",
+    "panic_unwind",
+    "std_detect",
+    "backtrace_rs",
+];
+
+/// Which modules a profile's functions are of.
+pub(crate) struct Modules<'p> {
+    profile: &'p Profile,
+    /// The file of the program itself, wherever it is installed.
+    program: Option<StringId>,
+}
+
+impl<'p> Modules<'p> {
+    pub(crate) fn new(profile: &'p Profile) -> Self {
+        Self {
+            profile,
+            program: program(profile),
+        }
+    }
+
+    /// The module of a function in a mapping; of code without names where there is no function.
+    pub(crate) fn of(&self, function: Option<&Function>, mapping: Option<&Mapping>) -> Module {
+        let profile = self.profile;
+        let named = function.filter(|f| !f.name.is_empty() && !profile.is_nameless(f));
+        let of_mapping = self.of_mapping(mapping);
+        let Some(function) = named else {
+            return of_mapping;
+        };
+        let [name, linker, file] =
+            [function.name, function.system_name, function.filename].map(|id| profile.text(id));
+        let is_installed = is_installed(file);
+        let with = |name: &str, is_library: bool| Module {
+            name: name.to_string(),
+            is_library: is_library || is_installed,
+        };
+        if file.ends_with(".rs") || is_rust_name(linker) {
+            let name = crate_of(name);
+            return with(name, RUST.contains(&name) || of_mapping.is_library);
+        }
+        // The runtime's assembly is named as Go's functions are.
+        if file.ends_with(".go") || file.ends_with(".s") && name.contains('.') {
+            let name = go_package(name);
+            let first = name.split('/').next().unwrap_or(name);
+            return with(name, GO.contains(&first) || file.contains("@v"));
+        }
+        if file.ends_with(".py") || file.starts_with("<frozen") {
+            let stem = file.rsplit('/').next().unwrap_or(file);
+            let is_standard = file.starts_with('<') || is_of_python(file);
+            return with(stem.strip_suffix(".py").unwrap_or(stem), is_standard);
+        }
+        if [".pm", ".pl", ".t"].iter().any(|end| file.ends_with(end)) {
+            let package = name
+                .rsplit_once("::")
+                .map_or("main", |(package, _)| package);
+            return with(package, false);
+        }
+        match namespace(name) {
+            Some(name) => with(name, CXX.contains(&name) || of_mapping.is_library),
+            None => with(&of_mapping.name, of_mapping.is_library),
+        }
+    }
+
+    fn of_mapping(&self, mapping: Option<&Mapping>) -> Module {
+        let Some(mapping) = mapping else {
+            return Module::default();
+        };
+        let path = self.profile.text(mapping.filename);
+        Module {
+            name: path.rsplit('/').next().unwrap_or(path).to_string(),
+            is_library: self.program != Some(mapping.filename) && is_installed(path),
+        }
+    }
+}
+
+/// The program's file: the one with its main function; where none is named, the first that is no shared library.
+fn program(profile: &Profile) -> Option<StringId> {
+    let is_main = |location: &&Location| {
+        profile.lines(location).iter().any(|line| {
+            let name = profile.text(profile.function[line.function.index()].name);
+            matches!(name, "main" | "_start" | "main.main")
+        })
+    };
+    let file = |mapping: MappingIndex| profile.mapping[mapping.index()].filename;
+    let of_main = profile
+        .location
+        .iter()
+        .filter(is_main)
+        .find_map(|l| l.mapping);
+    let is_program = |mapping: &&Mapping| {
+        let path = profile.text(mapping.filename);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        path.starts_with('/') && !name.contains(".so.") && !name.ends_with(".so")
+    };
+    let first = || profile.mapping.iter().find(is_program).map(|m| m.filename);
+    of_main.map(file).or_else(first)
+}
+
+fn is_installed(path: &str) -> bool {
+    SYSTEM.iter().any(|folder| path.starts_with(folder))
+        || FETCHED.iter().any(|part| path.contains(part))
+}
+
+/// `/usr/lib/python3.11/json/decoder.py`, wherever python is installed.
+fn is_of_python(path: &str) -> bool {
+    path.split('/')
+        .zip(path.split('/').skip(1))
+        .any(|(parent, name)| {
+            parent == "lib"
+                && name
+                    .strip_prefix("python")
+                    .is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit()))
+        })
+}
+
+/// The first part of a path, or of the type that a method is of.
+fn crate_of(name: &str) -> &str {
+    let brackets = ['<', '&', '*', '[', '('];
+    let mut rest = name;
+    loop {
+        let mut path = rest.trim_start_matches(brackets);
+        for word in ["mut ", "const ", "dyn ", "impl "] {
+            path = path.strip_prefix(word).unwrap_or(path);
+        }
+        path = path.trim_start_matches(brackets);
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let end = path.find(|c| !is_word(c)).unwrap_or(path.len());
+        if path[end..].starts_with("::") || path[end..].is_empty() {
+            return &path[..end];
+        }
+        // A type parameter, or a type that is nobody's: what counts is the trait.
+        match path[end..].find(" as ") {
+            Some(at) => rest = &path[end + at + " as ".len()..],
+            None => return "core",
+        }
+    }
+}
+
+/// `encoding/json` of `encoding/json.(*Decoder).Decode`.
+fn go_package(name: &str) -> &str {
+    let after = name.rfind('/').map_or(0, |at| at + 1);
+    // Type arguments may hold paths.
+    let after = name.find('[').map_or(after, |bracket| {
+        name[..bracket].rfind('/').map_or(0, |at| at + 1)
+    });
+    let end = name[after..].find('.').map_or(name.len(), |at| after + at);
+    &name[..end]
+}
+
+/// A C++ name's outermost namespace or class.
+fn namespace(name: &str) -> Option<&str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    // The name begins behind the last blank outside brackets: what stands before is the return type.
+    let (mut depth, mut start) = (0i32, 0);
+    for (at, c) in name.char_indices() {
+        if name[start..at].ends_with("operator") {
+            break;
+        }
+        match c {
+            '<' | '{' | '[' => depth += 1,
+            '>' | '}' | ']' => depth -= 1,
+            '(' if depth == 0 && !name[at..].starts_with("(anonymous namespace)") => break,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ' ' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    let path = &name[start..];
+    let end = path.find(|c| !is_word(c))?;
+    (end > 0 && path[end..].starts_with("::")).then(|| &path[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::{FrameText, ProfileBuilder};
+
+    use super::*;
+
+    /// Name, linker's name, file, mapped file: module, and `library` where it is one.
+    const TABLE: &str = "\
+        main | | | /home/me/app => app
+        read | | | /usr/lib/x86_64-linux-gnu/libz.so.1 => libz.so.1 library
+        app+0x12 | | | /home/me/app => app
+        libz.so.1+0x12 | | | /lib/libz.so.1 => libz.so.1 library
+        shop::Order::Order(shop::Order&&) | _ZN4shop | /src/a.cc | /home/me/app => shop
+        std::vector<int>::push_back(int&&) | _ZNSt6 | /usr/include/c++/12/vector | /home/me/app => std library
+        void std::sort<int*>(int*, int*) | _ZSt4 | | /home/me/app => std library
+        main::{lambda(int)#1}::operator()(int) const | _ZZ4main | a.cc | /home/me/app => main
+        parse(int) | _Z5parsei | a.cc | /home/me/app => app
+        QString::append(QChar) | _ZN7QString | | /usr/lib/libQt5Core.so.5 => QString library
+        shop::run | _ZN4shop3run17h0123456789abcdefE | src/main.rs | /home/me/app => shop
+        <shop::Order as core::clone::Clone>::clone | _RNv | src/main.rs | /home/me/app => shop
+        <T as core::convert::Into<U>>::into | _RNv | /rustc/1/library/core/src/convert.rs | /home/me/app => core library
+        alloc::vec::Vec<T,A>::push | _RNv | | /home/me/app => alloc library
+        serde_json::from_str | _RNv | /home/me/.cargo/registry/src/x/serde_json/src/de.rs | /home/me/app => serde_json library
+        main.load | | /home/me/load.go | /home/me/app => main
+        encoding/json.(*Decoder).Decode | | /usr/local/go/src/encoding/json/stream.go | /home/me/app => encoding/json library
+        github.com/me/app/store.Put | | /home/me/store/put.go | /home/me/app => github.com/me/app/store
+        github.com/other/lib.F[github.com/me/app.T] | | /home/me/go/pkg/mod/github.com/other/lib/f.go | /home/me/app => github.com/other/lib library
+        app/store.Put | | /home/me/src/app/store/put.go | /home/me/app => app/store
+        app/store.Put | | app/store/put.go | /home/me/app => app/store
+        github.com/x/y.F | | github.com/x/y@v1.2.3/f.go | /home/me/app => github.com/x/y library
+        runtime.systemstack | | /opt/go/src/runtime/asm_amd64.s | /home/me/app => runtime library
+        void shop::handle_everything<int>(int) | _ZN4shop17handle_everythingIiEEvT_ | a.cc | /home/me/app => shop
+        _find_and_load | | <frozen importlib._bootstrap> | /usr/bin/python3 => <frozen importlib._bootstrap> library
+        load | | /home/me/tool/load.py | /usr/bin/python3 => load
+        decode | | /opt/py/lib/python3.11/json/decoder.py | /usr/bin/python3 => decoder library
+        get | | /home/me/venv/lib/python3.11/site-packages/requests/api.py | /usr/bin/python3 => api library
+        My::Order::new | | lib/My/Order.pm | /usr/bin/perl => My::Order
+        JSON::PP::decode | | /usr/share/perl/5.36.0/JSON/PP.pm | /usr/bin/perl => JSON::PP library
+    ";
+
+    #[test]
+    fn each_language_s_modules() {
+        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (asked, expected) = line.split_once(" => ").unwrap();
+            let [name, linker, file, mapped]: [&str; 4] = asked
+                .split('|')
+                .map(str::trim)
+                .collect::<Vec<_>>()
+                .try_into()
+                .unwrap();
+            let mut b = ProfileBuilder::new(&[("space", "bytes")]);
+            b.frame(&[FrameText {
+                name,
+                ..FrameText::default()
+            }]);
+            let program = if mapped.contains("/lib") {
+                "/home/me/app"
+            } else {
+                mapped
+            };
+            for path in [program, mapped] {
+                let filename = b.text(path);
+                b.profile.mapping.push(Mapping {
+                    filename,
+                    ..MAPPING
+                });
+            }
+            let (system_name, filename) = (b.text(linker), b.text(file));
+            let function = Function {
+                system_name,
+                filename,
+                ..b.profile.function[0]
+            };
+            let found = Modules::new(&b.profile).of(Some(&function), Some(&b.profile.mapping[1]));
+            let text = match found.is_library {
+                true => format!("{} library", found.name),
+                false => found.name,
+            };
+            assert_eq!(text, expected, "{asked}");
+        }
+    }
+
+    const MAPPING: Mapping = Mapping {
+        id: 0,
+        memory_start: 0,
+        memory_limit: 0,
+        file_offset: 0,
+        filename: heapprof_profile::StringId::EMPTY,
+        build_id: heapprof_profile::StringId::EMPTY,
+        has_functions: false,
+        has_filenames: false,
+        has_line_numbers: false,
+        has_inline_frames: false,
+    };
+}

@@ -1,0 +1,97 @@
+//! Whether a report's rows are mostly code of libraries, and what of the program's own would stand first in its place.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use heapprof_profile::Profile;
+
+use crate::error::Error;
+use crate::frames::Frame;
+use crate::query::Query;
+use crate::session::Session;
+use crate::view::{View, libraries};
+
+/// What `own_code` would show first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnCode {
+    /// The function.
+    pub function: String,
+    /// Its flat value, regardless of sign.
+    pub value: i128,
+    /// How many of the rows are a library's, and how many there are.
+    pub rows: [usize; 2],
+}
+
+/// What `own_code` would put first, where more than half of `rows`, functions of the session's profile (from 1), are code of
+/// libraries; none where they are not, the query asks for it already, or the session has no profile's samples.
+///
+/// # Errors
+/// As for any question about the profile.
+pub fn own_code(
+    session: &Session,
+    profile: i64,
+    query: &Query,
+    rows: &[&str],
+) -> Result<Option<OwnCode>, Error> {
+    let Some(question) = session.question.as_ref().filter(|_| !query.own_code) else {
+        return Ok(None);
+    };
+    let part = &question.parts[profile as usize - 1];
+    let frames = &part.view.frames;
+    let library = libraries(&part.profile, frames);
+    // A name is a library's if all that is called so is.
+    let mut by_name: HashMap<&str, Option<bool>> = rows.iter().map(|name| (*name, None)).collect();
+    for (frame, &is_library) in frames.iter().zip(&library) {
+        let name = name(&part.profile, frame);
+        if let Some(of_all) = by_name.get_mut(&*name) {
+            *of_all = Some(of_all.unwrap_or(true) && is_library);
+        }
+    }
+    let of_library = by_name.values().filter(|of_all| **of_all == Some(true));
+    let rows = [of_library.count(), by_name.len()];
+    if rows[0] * 2 <= rows[1] {
+        return Ok(None);
+    }
+    let folding = Query {
+        own_code: true,
+        ..query.clone()
+    };
+    let view = View::new(&part.profile, &folding)?;
+    let samples = &part.profile.samples;
+    let (mut by_frame, mut stack) = (HashMap::<u32, i128>::new(), Vec::new());
+    for i in 0..samples.len() {
+        let value = i128::from(samples.values(i)[part.column]);
+        if value == 0 || !view.stack(samples, i, &mut stack) {
+            continue;
+        }
+        if let Some(&leaf) = stack.first().filter(|&&leaf| !view.is_library(leaf)) {
+            *by_frame.entry(leaf).or_default() += value;
+        }
+    }
+    let mut flat = HashMap::<String, i128>::new();
+    for (frame, value) in by_frame {
+        let name = name(&part.profile, view.frames.get(frame));
+        *flat.entry(name.into_owned()).or_default() += value;
+    }
+    let first = flat
+        .into_iter()
+        .max_by(|a, b| (a.1.abs(), &b.0).cmp(&(b.1.abs(), &a.0)));
+    Ok(first.map(|(function, value)| OwnCode {
+        function,
+        value: value.abs(),
+        rows,
+    }))
+}
+
+fn name<'p>(profile: &'p Profile, frame: &'p Frame) -> Cow<'p, str> {
+    match frame {
+        Frame::Line { line, .. } => {
+            let function = profile.line[*line as usize].function;
+            profile.text(profile.function[function.index()].name).into()
+        }
+        Frame::Address { location } => profile
+            .address_name(&profile.location[location.index()])
+            .into(),
+        Frame::Label { value, .. } => value.into(),
+    }
+}

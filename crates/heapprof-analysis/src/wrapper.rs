@@ -1,0 +1,168 @@
+//! Functions that hand on to malloc what others ask of them, and that nobody has named as such yet.
+
+use std::collections::BTreeMap;
+
+use heapprof_profile::{FunctionIndex, Profile};
+
+use crate::error::Error;
+use crate::filter::simple_name;
+use crate::frames::Frame;
+use crate::query::Query;
+use crate::session::Session;
+use crate::view::View;
+
+/// A function that looks like a wrapper of malloc.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrapper {
+    /// Its name, without parameters: what an expression for `drop_frames` is matched against.
+    pub function: String,
+    /// How many functions call it.
+    pub callers: usize,
+    /// The bytes that it got for them.
+    pub bytes: i128,
+    /// All bytes of that sample type.
+    pub total: i128,
+}
+
+/// A wrapper gets at least this share of what is allocated below it from malloc itself.
+const HANDED_ON: f64 = 0.97;
+/// Fewer callers make no wrapper.
+const CALLERS: usize = 5;
+/// Callers ask a wrapper for at least so many different sizes: what makes objects of one type is none.
+const SIZES: usize = 3;
+/// Sizes that differ by less are one.
+const SAME_SIZE: f64 = 0.02;
+/// A function with a smaller share of all bytes is not proposed.
+const SHARE: f64 = 0.01;
+/// A proposed function's name holds one of these words.
+const WORDS: &[&str] = &[
+    "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
+];
+
+#[derive(Default)]
+struct Seen {
+    flat: i128,
+    cum: i128,
+    /// Bytes and objects by caller.
+    callers: BTreeMap<Option<FunctionIndex>, [i128; 2]>,
+}
+
+/// Wrappers in the session's profile (from 1), the one that got most first, besides those that the query drops; none where it
+/// wants all frames, or the session has no profile's samples.
+///
+/// # Errors
+/// As for any question about the profile.
+pub fn wrappers(session: &Session, profile: i64, query: &Query) -> Result<Vec<Wrapper>, Error> {
+    match &session.question {
+        Some(question) if !query.all_frames => {
+            in_profile(&question.parts[profile as usize - 1].profile, query)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn in_profile(profile: &Profile, query: &Query) -> Result<Vec<Wrapper>, Error> {
+    let pairs = [
+        ["alloc_space", "alloc_objects"],
+        ["inuse_space", "inuse_objects"],
+    ];
+    let columns = pairs.iter().find_map(|[space, objects]| {
+        let (space, objects) = (
+            profile.find_sample_type(space),
+            profile.find_sample_type(objects),
+        );
+        Some([space.ok()?, objects.ok()?])
+    });
+    let named: Vec<bool> = profile
+        .function
+        .iter()
+        .map(|f| sounds_like_one(simple_name(profile.text(f.name))))
+        .collect();
+    let (Some(columns), true) = (columns, named.contains(&true)) else {
+        return Ok(Vec::new());
+    };
+    let unfiltered = Query {
+        wrappers: query.wrappers.clone(),
+        ..Query::default()
+    };
+    let view = View::new(profile, &unfiltered)?;
+    let function = |frame: u32| match view.frames.get(frame) {
+        Frame::Line { line, .. } => Some(profile.line[*line as usize].function),
+        _ => None,
+    };
+    let mut seen: BTreeMap<FunctionIndex, Seen> = BTreeMap::new();
+    let (mut stack, mut once, mut total) = (Vec::new(), Vec::new(), 0);
+    for i in 0..profile.samples.len() {
+        let values = profile.samples.values(i);
+        let [bytes, objects] = columns.map(|column| i128::from(values[column]));
+        total += bytes;
+        if bytes == 0 || !view.stack(&profile.samples, i, &mut stack) {
+            continue;
+        }
+        once.clear();
+        once.extend(
+            stack
+                .iter()
+                .filter_map(|&f| function(f))
+                .filter(|f| named[f.index()]),
+        );
+        once.sort_unstable();
+        once.dedup();
+        for &f in &once {
+            seen.entry(f).or_default().cum += bytes;
+        }
+        let Some(leaf) = stack.first().and_then(|&f| function(f)) else {
+            continue;
+        };
+        if named[leaf.index()] {
+            let caller = stack
+                .iter()
+                .map(|&f| function(f))
+                .find(|f| *f != Some(leaf));
+            let entry = seen.entry(leaf).or_default();
+            entry.flat += bytes;
+            let of_caller = entry.callers.entry(caller.flatten()).or_default();
+            of_caller[0] += bytes;
+            of_caller[1] += objects;
+        }
+    }
+    let mut found: Vec<Wrapper> = seen
+        .into_iter()
+        .filter(|(_, seen)| seen.is_wrapper(total))
+        .map(|(f, seen)| Wrapper {
+            function: simple_name(profile.text(profile.function[f.index()].name)).to_string(),
+            callers: seen.callers.len(),
+            bytes: seen.flat,
+            total,
+        })
+        .collect();
+    found.sort_by(|a, b| (-a.bytes, &a.function).cmp(&(-b.bytes, &b.function)));
+    Ok(found)
+}
+
+impl Seen {
+    fn is_wrapper(&self, total: i128) -> bool {
+        let mut sizes: Vec<f64> = self
+            .callers
+            .values()
+            .filter(|[_, objects]| *objects > 0)
+            .map(|[bytes, objects]| *bytes as f64 / *objects as f64)
+            .collect();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup_by(|next, size| *next <= *size * (1.0 + SAME_SIZE));
+        self.callers.len() >= CALLERS
+            && sizes.len() >= SIZES
+            && self.flat as f64 >= HANDED_ON * self.cum as f64
+            && self.flat as f64 >= SHARE * total as f64
+    }
+}
+
+/// Whether a function's own name, not its class's, has a word of allocation in it.
+fn sounds_like_one(name: &str) -> bool {
+    let own = name
+        .rsplit("::")
+        .next()
+        .unwrap_or(name)
+        .to_ascii_lowercase();
+    WORDS.iter().any(|word| own.contains(word))
+}

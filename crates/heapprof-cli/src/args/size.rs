@@ -1,0 +1,32 @@
+//! Sizes in bytes as people write them.
+
+/// A number of bytes such as `512`, `16GiB` or `1.5gb`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let wrong = || "not a size; write for example 512MiB or 16GiB".to_string();
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let factor = match unit.trim() {
+        "" => 1,
+        unit => match heapprof_profile::Unit::parse(unit) {
+            Some(unit) if unit.family == heapprof_profile::Family::Bytes => unit.factor,
+            _ => return Err(wrong()),
+        },
+    };
+    Ok((number * factor as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("512"), Ok(512));
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert!(size("5 bananas").is_err());
+        assert!(size("").is_err());
+    }
+}

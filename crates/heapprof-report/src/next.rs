@@ -1,0 +1,89 @@
+//! What to do next where a report's rows do not answer: a wrapper in front of all, code without names, too few samples.
+
+use heapprof_analysis::{Place, Top, Wrapper};
+
+use crate::measure::{percent, plural};
+use crate::short_name::shortened;
+
+/// As many wrappers are named.
+const WRAPPERS: usize = 2;
+/// A function's name takes at most so many columns.
+const NAME: usize = 60;
+/// Fewer samples say little.
+const ENOUGH: u64 = 30;
+
+/// What helps where code has no names.
+const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize finds them in \
+                        the program's files, with --debug-dir DIR in debug files";
+
+/// A wrapper, and how its callers are seen.
+pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
+    let name = &wrapper.function;
+    format!(
+        "{name} hands on to malloc what {} ask for, {} of all bytes: --wrappers {} counts it for them",
+        plural(&wrapper.callers.to_string(), "function"),
+        percent(wrapper.bytes, wrapper.total),
+        quoted(&regex::escape(name)),
+    )
+}
+
+/// An argument as a shell takes it.
+fn quoted(text: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./".contains(&b);
+    match text.bytes().all(is_plain) {
+        true => text.to_string(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// The last lines of `top`.
+pub(crate) fn after_top(top: &Top) -> Vec<String> {
+    let mut lines = Vec::new();
+    let is_shown = |wrapper: &&Wrapper| {
+        let mut rows = top.rows.iter().filter(|row| row.flat != 0);
+        rows.any(|row| is_of(&row.place, &wrapper.function))
+    };
+    let shown = top.wrappers.iter().filter(is_shown).take(WRAPPERS);
+    lines.extend(shown.map(wrapper_text));
+    if let Some(own) = &top.own_code {
+        let [library, rows] = own.rows;
+        lines.push(format!(
+            "{library} of these {} are library code. With --own-code the program's functions that called it \
+             are shown instead: first {} ({})",
+            plural(&rows.to_string(), "row"),
+            shortened(&own.function, NAME),
+            percent(own.value, top.header.total),
+        ));
+    }
+    let sum = |nameless: bool| -> i128 {
+        let rows = top
+            .rows
+            .iter()
+            .filter(|row| !nameless || row.place.is_nameless());
+        rows.map(|row| i128::from(row.flat.unsigned_abs())).sum()
+    };
+    if sum(true) * 2 > sum(false) {
+        lines.push(NAMELESS.to_string());
+    }
+    let samples = top
+        .header
+        .estimate
+        .as_ref()
+        .map(|estimate| estimate.samples);
+    if let Some(few) = samples.filter(|&n| n > 0 && n < ENOUGH)
+        && !top.rows.is_empty()
+    {
+        lines.push(format!(
+            "It is made of {}: a shorter period takes more of them, and heapprof record --exact counts every \
+             allocation",
+            plural(&few.to_string(), "sample")
+        ));
+    }
+    lines
+}
+
+/// Whether a row is a function's, parameters aside.
+fn is_of(place: &Place, function: &str) -> bool {
+    let rest = place.function.strip_prefix(function);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+}

@@ -1,0 +1,456 @@
+//! Long names as people say them: no parameters, no return type, no template argument that is there by default, and of the
+//! others as many levels as fit a line.
+//!
+//! Only what is for eyes is short: text and Markdown. Rows stay what they are, so names that are equal once they are short
+//! are told apart again by what is different in them.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// What stands in a template's arguments where nothing else was asked for: a class, and whether it must be of the first
+/// argument.
+const DEFAULTS: &[(&str, bool)] = &[
+    ("std::allocator<", false),
+    ("std::less<", true),
+    ("std::hash<", true),
+    ("std::equal_to<", true),
+    ("std::default_delete<", true),
+    ("std::char_traits<", true),
+    ("alloc::alloc::Global", false),
+    ("std::hash::random::RandomState", false),
+    ("std::collections::hash::map::RandomState", false),
+];
+
+/// Templates whose arguments are all their own, whatever they are.
+const PLAIN: &[&str] = &["pair", "tuple", "variant", "function", "integral_constant"];
+
+/// Templates that have a name of their own.
+const ALIASES: &[(&str, &str)] = &[
+    ("std::basic_string<char>", "std::string"),
+    ("std::basic_string<wchar_t>", "std::wstring"),
+    ("std::basic_string_view<char>", "std::string_view"),
+    ("std::basic_ostream<char>", "std::ostream"),
+    ("std::basic_istream<char>", "std::istream"),
+    ("std::basic_iostream<char>", "std::iostream"),
+    ("std::basic_ifstream<char>", "std::ifstream"),
+    ("std::basic_ofstream<char>", "std::ofstream"),
+    ("std::basic_stringstream<char>", "std::stringstream"),
+    ("std::basic_ostringstream<char>", "std::ostringstream"),
+    ("std::basic_filebuf<char>", "std::filebuf"),
+    ("std::basic_stringbuf<char>", "std::stringbuf"),
+];
+
+/// Namespaces that a library's versions hide in.
+const VERSIONS: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
+
+/// The names, each in at most `width` columns; of different names no two are equal.
+pub(crate) fn shorten(names: &[&str], width: usize) -> Vec<String> {
+    let mut short: Vec<String> = names.iter().map(|name| shortened(name, width)).collect();
+    for all in equal(names, &short) {
+        let whole: Vec<&str> = all.iter().map(|&at| names[at]).collect();
+        for (at, difference) in all.into_iter().zip(differences(&whole)) {
+            let difference = cut(&difference, width / 2);
+            let room = width.saturating_sub(difference.width() + 3);
+            short[at] = format!("{} [{difference}]", cut(&shortened(names[at], room), room));
+        }
+    }
+    // What is different may have been cut out; a number may make two groups equal.
+    let mut number = 0;
+    loop {
+        let equal = equal(names, &short);
+        if equal.is_empty() {
+            return short;
+        }
+        for at in equal.into_iter().flatten() {
+            number += 1;
+            let number = format!(" #{number}");
+            short[at] = cut(&short[at], width.saturating_sub(number.len())) + &number;
+        }
+    }
+}
+
+/// Groups of different names whose short forms are equal.
+fn equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
+    let mut same: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, name) in short.iter().enumerate() {
+        same.entry(name).or_default().push(at);
+    }
+    let differ = |all: &Vec<usize>| all.iter().any(|&at| names[at] != names[all[0]]);
+    same.into_values().filter(differ).collect()
+}
+
+/// What names that begin and end the same have between: from a word's beginning to a word's end. Where these are
+/// equal once they are cut, they are numbered.
+fn differences(names: &[&str]) -> Vec<String> {
+    let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let backwards = |a: &str, b: &str| {
+        let pairs = a.chars().rev().zip(b.chars().rev());
+        pairs.take_while(|(a, b)| a == b).count()
+    };
+    let others = || names[1..].iter().filter(|name| **name != names[0]);
+    let prefix = others()
+        .map(|name| common(names[0], name))
+        .min()
+        .unwrap_or(0);
+    let suffix = others()
+        .map(|name| backwards(names[0], name))
+        .min()
+        .unwrap_or(0);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    names
+        .iter()
+        .map(|name| {
+            let all: Vec<char> = name.chars().collect();
+            let mut start = prefix.min(all.len());
+            while start > 0 && is_word(all[start - 1]) {
+                start -= 1;
+            }
+            let mut end = all.len().saturating_sub(suffix).max(start);
+            while end < all.len() && is_word(all[end]) {
+                end += 1;
+            }
+            all[start..end]
+                .iter()
+                .collect::<String>()
+                .trim()
+                .to_string()
+        })
+        .collect()
+}
+
+/// One name, with as many levels of its template's arguments as fit.
+pub(crate) fn shortened(name: &str, width: usize) -> String {
+    if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
+        return cut(name, width);
+    }
+    let parts = parse(name);
+    let mut short = String::new();
+    for levels in [usize::MAX, 3, 2, 1, 0] {
+        short = written(&parts, levels);
+        if short.is_empty() {
+            return cut(name, width);
+        }
+        if short.width() <= width {
+            return short;
+        }
+    }
+    cut(&short, width)
+}
+
+/// Whether brackets in a name are those of C++ or Rust: not those of Go's `main.(*T).Method` and `f[go.shape.int]`, nor of Python's
+/// `<module>`.
+fn is_of_cpp_or_rust(name: &str) -> bool {
+    let Some(bracket) = name.find(['<', '(', '{']) else {
+        return false;
+    };
+    let is_word = |c: char| c.is_alphanumeric() || "_~ *&:,".contains(c);
+    let before = &name[..bracket];
+    name.contains("::") || !before.is_empty() && before.chars().all(is_word)
+}
+
+/// A text without its middle, where it is longer than `width`.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_string();
+    }
+    // The end says more: a path's last parts.
+    let (mut first, mut last) = (String::new(), Vec::new());
+    let of_last = width.saturating_sub(1) * 2 / 3;
+    let mut left = of_last;
+    for c in text.chars().rev() {
+        let Some(rest) = left.checked_sub(c.width().unwrap_or(0)) else {
+            break;
+        };
+        left = rest;
+        last.push(c);
+    }
+    left = width.saturating_sub(1 + of_last);
+    for c in text.chars() {
+        let Some(rest) = left.checked_sub(c.width().unwrap_or(0)) else {
+            break;
+        };
+        left = rest;
+        first.push(c);
+    }
+    first + "…" + &last.into_iter().rev().collect::<String>()
+}
+
+/// A piece of a name.
+enum Part<'a> {
+    Text(&'a str),
+    /// What is in a pair of brackets, cut at its commas.
+    Group(char, Vec<Vec<Part<'a>>>),
+}
+
+/// How deep brackets may lie in each other in a name that is taken apart.
+const DEEPEST: usize = 64;
+
+/// Whether brackets nest not too deeply.
+fn is_nested_well(name: &str) -> bool {
+    let mut depth = 0usize;
+    name.chars().all(|c| {
+        match c {
+            '<' | '(' | '{' => depth += 1,
+            '>' | ')' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth < DEEPEST
+    })
+}
+
+/// Operators whose names hold brackets, the longest first.
+const OPERATORS: &[&str] = &[
+    "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "<", ">",
+];
+
+fn parse(name: &str) -> Vec<Part<'_>> {
+    let mut rest = name;
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let mut parts = parse_list(&mut rest, None);
+        all.append(&mut parts.pop().unwrap_or_default());
+        // A bracket that closes nothing.
+        if let Some(c) = rest.chars().next() {
+            let (bracket, after) = rest.split_at(c.len_utf8());
+            all.push(Part::Text(bracket));
+            rest = after;
+        }
+    }
+    all
+}
+
+/// Parts up to a bracket that closes what is open; cut at commas where something is.
+fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<Part<'a>>> {
+    let mut lists = vec![Vec::new()];
+    let mut text = 0;
+    let whole = *rest;
+    let mut at = 0;
+    let push = |lists: &mut Vec<Vec<Part<'a>>>, from: usize, to: usize| {
+        if from < to {
+            lists
+                .last_mut()
+                .expect("there is one")
+                .push(Part::Text(&whole[from..to]));
+        }
+    };
+    while let Some(c) = whole[at..].chars().next() {
+        let before = &whole[..at];
+        if before.ends_with("operator")
+            && let Some(operator) = OPERATORS.iter().find(|o| whole[at..].starts_with(**o))
+        {
+            at += operator.len();
+            continue;
+        }
+        match c {
+            // `->` closes nothing.
+            '>' if before.ends_with('-') => at += 1,
+            '<' | '(' | '{' => {
+                push(&mut lists, text, at);
+                *rest = &whole[at + 1..];
+                let inner = parse_list(rest, Some(c));
+                at = whole.len() - rest.len();
+                let closes = rest.chars().next();
+                at += closes.map_or(0, char::len_utf8);
+                lists
+                    .last_mut()
+                    .expect("there is one")
+                    .push(Part::Group(c, inner));
+                text = at;
+            }
+            '>' | ')' | '}' => {
+                push(&mut lists, text, at);
+                *rest = &whole[at..];
+                return lists;
+            }
+            ',' if open.is_some() => {
+                push(&mut lists, text, at);
+                lists.push(Vec::new());
+                at += 1;
+                at += whole[at..].len() - whole[at..].trim_start().len();
+                text = at;
+            }
+            c => at += c.len_utf8(),
+        }
+    }
+    push(&mut lists, text, at);
+    *rest = "";
+    lists
+}
+
+/// The name of a function: without its return type, its parameters and what follows.
+fn written(parts: &[Part<'_>], levels: usize) -> String {
+    let mut name = String::new();
+    for (at, part) in parts.iter().enumerate() {
+        let Part::Group('(', inner) = part else {
+            match part {
+                Part::Text(text) => {
+                    let text = match text.find(" [clone ") {
+                        Some(end) => &text[..end],
+                        None => text,
+                    };
+                    // Of a member function that this one is in.
+                    let text = match text.strip_prefix(" const") {
+                        Some(rest) if rest.starts_with("::") => rest,
+                        _ => text,
+                    };
+                    let own = without_return_type(&mut name, text);
+                    name.push_str(own);
+                }
+                Part::Group(bracket, inner) => push_group(&mut name, *bracket, inner, levels),
+            }
+            continue;
+        };
+        // `main::(eval)` is Perl's.
+        if is_anonymous(inner) || name.ends_with("::") {
+            push_group(&mut name, '(', inner, levels);
+            continue;
+        }
+        let next = match parts.get(at + 1) {
+            Some(Part::Text(text)) => *text,
+            _ => "",
+        };
+        // The parameters of a function that this one is in, or an expression in a return type.
+        let is_inner =
+            next.starts_with("::") || next.starts_with(" const::") || name.ends_with("decltype ");
+        if !is_inner {
+            break;
+        }
+    }
+    for (long, short) in VERSIONS {
+        name = name.replace(long, short);
+    }
+    match name.strip_suffix("::operator()") {
+        Some(lambda) if lambda.ends_with('}') => lambda.to_string(),
+        _ => name.trim().to_string(),
+    }
+}
+
+/// What of `text` belongs to the name: a blank in it ends the return type, which is forgotten.
+fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
+    const SPECIAL: &[&str] = &[
+        "non-virtual thunk to ",
+        "virtual thunk to ",
+        "covariant return thunk to ",
+        "vtable for ",
+        "guard variable for ",
+        "TLS init function for ",
+        "TLS wrapper function for ",
+    ];
+    if let Some(special) = SPECIAL.iter().find(|special| text.starts_with(**special)) {
+        name.push_str(special);
+        return without_return_type(&mut String::new(), &text[special.len()..]);
+    }
+    // `operator bool`, `operator new`, `operator<< <int>`.
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut operators = text.match_indices("operator").map(|(at, _)| at);
+    let operator = operators.find(|&at| {
+        let after = &text[at + "operator".len()..];
+        !text[..at].ends_with(is_word) && !after.starts_with(is_word)
+    });
+    let operator = operator.unwrap_or(text.len());
+    if let Some(blank) = text[..operator].rfind(' ')
+        && !text[..blank].ends_with("const")
+    {
+        name.clear();
+        return &text[blank + 1..];
+    }
+    text
+}
+
+fn is_anonymous(inner: &[Vec<Part<'_>>]) -> bool {
+    matches!(inner, [one] if matches!(one[..], [Part::Text("anonymous namespace")]))
+}
+
+fn push_group(name: &mut String, bracket: char, inner: &[Vec<Part<'_>>], levels: usize) {
+    match bracket {
+        '{' => {
+            name.push('{');
+            for part in inner.first().into_iter().flatten() {
+                match part {
+                    Part::Text(text) => name.push_str(text),
+                    // A lambda is told by its number and by what it is in.
+                    Part::Group('(', _) => {}
+                    Part::Group(bracket, inner) => push_group(name, *bracket, inner, levels),
+                }
+            }
+            name.push('}');
+        }
+        // A bracket that begins a path holds a type and not its arguments: `<Order as Drop>::drop`.
+        '<' if !name.ends_with(|c: char| c.is_alphanumeric() || "_:<>=".contains(c)) => {
+            let path: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
+            name.push_str(&format!("<{}>", path.join(", ")));
+        }
+        '<' => push_arguments(name, inner, levels),
+        _ => {
+            let inner: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
+            name.push_str(&format!("({})", inner.join(", ")));
+        }
+    }
+}
+
+fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
+    // Rust writes two colons before them.
+    let plain = name.strip_suffix("::").map(str::len);
+    if let Some(length) = plain {
+        name.truncate(length);
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let mut before = name.char_indices().rev();
+    let start = before
+        .find(|&(_, c)| !is_word(c))
+        .map_or(0, |(at, c)| at + c.len_utf8());
+    let template = name[start..].rsplit("::").next().unwrap_or_default();
+    let is_default = |text: &str, first: &str| {
+        DEFAULTS.iter().any(|&(default, of_first)| {
+            let rest = text.strip_prefix(default);
+            rest.is_some_and(|rest| !of_first || rest.strip_suffix('>') == Some(first))
+        })
+    };
+    let whole: Vec<String> = inner.iter().map(|one| argument(one, usize::MAX)).collect();
+    let mut kept = &whole[..];
+    while !PLAIN.contains(&template)
+        && let [first, .., last] = kept
+        && is_default(last, first)
+    {
+        kept = &kept[..kept.len() - 1];
+    }
+    let plain = |arguments: &[String]| {
+        let text = format!("{}<{}>", &name[start..], arguments.join(", "));
+        VERSIONS
+            .iter()
+            .fold(text, |text, (long, short)| text.replace(long, short))
+    };
+    let whole = plain(kept);
+    let text = match ALIASES.iter().find(|(long, _)| *long == whole) {
+        Some((_, alias)) => alias.to_string(),
+        // Made already: what is made twice at each level takes forever.
+        None if levels == usize::MAX => whole,
+        None if levels == 0 => format!("{}<…>", &name[start..]),
+        None => {
+            let arguments = inner[..kept.len()].iter();
+            let arguments: Vec<String> = arguments.map(|one| argument(one, levels - 1)).collect();
+            plain(&arguments)
+        }
+    };
+    name.truncate(start);
+    name.push_str(&text);
+}
+
+/// A type, or a value, among a template's arguments.
+fn argument(parts: &[Part<'_>], levels: usize) -> String {
+    let mut text = String::new();
+    for part in parts {
+        match part {
+            Part::Text(plain) => text.push_str(plain),
+            Part::Group('(', inner) if is_anonymous(inner) => {
+                text.push_str("(anonymous namespace)");
+            }
+            Part::Group(bracket, inner) => push_group(&mut text, *bracket, inner, levels),
+        }
+    }
+    text.trim().to_string()
+}

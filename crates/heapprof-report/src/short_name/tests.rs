@@ -1,0 +1,146 @@
+//! Long names and their short forms, and names that are no names.
+
+use super::*;
+
+#[test]
+fn names_as_people_say_them() {
+    let table = [
+        ("malloc", 60, "malloc"),
+        (
+            "shop::Order::Order(shop::Order&&)",
+            60,
+            "shop::Order::Order",
+        ),
+        ("void f<int>(int)", 60, "f<int>"),
+        ("main.(*T).Method", 60, "main.(*T).Method"),
+        ("main::(eval)", 60, "main::(eval)"),
+        ("a::→b<int>()", 60, "a::→b<int>"),
+        ("m::e\u{301}t<int>()", 60, "m::e\u{301}t<int>"),
+        ("shop::operator_t shop::f<int>()", 60, "shop::f<int>"),
+        (
+            "std::pair<int, std::hash<int> >::pair()",
+            60,
+            "std::pair<int, std::hash<int>>::pair",
+        ),
+        (
+            "std::map<K, V, std::less<void> >::at(K)",
+            60,
+            "std::map<K, V, std::less<void>>::at",
+        ),
+        (
+            "std::set<K, std::less<K>, std::allocator<K> >::at(K)",
+            60,
+            "std::set<K>::at",
+        ),
+        ("<module>", 60, "<module>"),
+        (
+            "go/ast.walkList[go.shape.interface { End() go/token.Pos }]",
+            60,
+            "go/ast.walkList[go.shape.interface { End() go/token.Pos }]",
+        ),
+        ("<script>alert(1)</script>", 60, "<script>alert(1)</script>"),
+        (
+            "std::vector<int, std::allocator<int> >::push_back(int&&)",
+            60,
+            "std::vector<int>::push_back",
+        ),
+        (
+            "std::map<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >, int, \
+             std::less<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > >, \
+             std::allocator<std::pair<int const, int> > >::operator[](int&&)",
+            60,
+            "std::map<std::string, int>::operator[]",
+        ),
+        (
+            "std::ostream& std::operator<< <std::char_traits<char> >(std::ostream&, char const*)",
+            60,
+            "std::operator<< <std::char_traits<char>>",
+        ),
+        (
+            "std::function<void (int, char)>::operator()(int, char) const",
+            60,
+            "std::function<void (int, char)>::operator()",
+        ),
+        (
+            "main::{lambda(int, std::vector<int> const&)#1}::operator()(int) const",
+            60,
+            "main::{lambda#1}",
+        ),
+        (
+            "a::(anonymous namespace)::walk(int)",
+            60,
+            "a::(anonymous namespace)::walk",
+        ),
+        ("T::operator bool() const", 60, "T::operator bool"),
+        (
+            "A::f(int) const::{lambda()#1}::operator()() const",
+            60,
+            "A::f::{lambda#1}",
+        ),
+        (
+            "non-virtual thunk to A::f(int)",
+            60,
+            "non-virtual thunk to A::f",
+        ),
+        ("f(int) [clone .constprop.0]", 60, "f"),
+        (
+            "<alloc::vec::Vec<Order, alloc::alloc::Global> as core::ops::drop::Drop>::drop",
+            60,
+            "<alloc::vec::Vec<Order> as core::ops::drop::Drop>::drop",
+        ),
+        (
+            "core::iter::Iterator::collect::<alloc::vec::Vec<u8>>",
+            60,
+            "core::iter::Iterator::collect<alloc::vec::Vec<u8>>",
+        ),
+        ("a::b<c<d<e<f> > > >::g()", 60, "a::b<c<d<e<f>>>>::g"),
+        ("a::b<c<d<e<f> > > >::g()", 17, "a::b<c<d<…>>>::g"),
+        ("a::b<c<d<e<f> > > >::g()", 12, "a::b<c<…>>::g"),
+        ("a_name_that_is_too_long", 12, "a_na…too_long"),
+    ];
+    for (name, width, short) in table {
+        // Of the two narrow ones the width is what counts.
+        let found = shortened(name, width);
+        if name.len() <= 40 && width < 20 {
+            assert!(found.width() <= width, "{found}");
+        } else {
+            assert_eq!(found, short, "{name}");
+        }
+    }
+}
+
+#[test]
+fn different_names_stay_different() {
+    let names = [
+        "f(int)",
+        "f(long)",
+        "g()",
+        "std::vector<A>::at(int)",
+        "std::vector<B>::at(int)",
+    ];
+    let short = shorten(&names, 40);
+    assert_eq!(
+        short,
+        [
+            "f [int]",
+            "f [long]",
+            "g",
+            "std::vector<A>::at",
+            "std::vector<B>::at"
+        ]
+    );
+    let long = ["A", "B"].map(|end| format!("{}{end}{}", "x".repeat(80), "y".repeat(80)));
+    let short = shorten(&[&long[0], &long[1]], 30);
+    assert_ne!(short[0], short[1]);
+}
+
+#[test]
+fn whatever_a_name_is_it_is_done_soon() {
+    for text in [
+        "<", ">", "(", "{", ",", "operator", "::", "-", "é", " const::", "<>",
+    ] {
+        let name = text.repeat(2000);
+        assert!(shortened(&name, 60).width() <= 60, "{text}");
+        let _ = shortened(text, 1);
+    }
+}

@@ -1,0 +1,13 @@
+//! Linker names on standard input, one a line, as heapprof shows them: `bench/names.py` compares them with c++filt's.
+
+use std::io::{BufRead, BufWriter, Write, stdin, stdout};
+
+fn main() -> std::io::Result<()> {
+    let mut output = BufWriter::new(stdout().lock());
+    for line in stdin().lock().lines() {
+        let line = line?;
+        let name = heapprof_symbolize::demangle(&line);
+        writeln!(output, "{}", name.unwrap_or(line))?;
+    }
+    output.flush()
+}

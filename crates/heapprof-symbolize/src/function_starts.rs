@@ -1,0 +1,62 @@
+//! Where functions begin in code without symbols: the tables that unwinding needs are there even then.
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
+use object::{Object, ObjectSection};
+
+use crate::elf::Elf;
+use crate::storage::Storage;
+
+/// The functions of one file, by address.
+pub(crate) struct FunctionStarts {
+    /// Start and end.
+    functions: Vec<(u64, u64)>,
+}
+
+impl FunctionStarts {
+    /// Reads `.eh_frame`, to where it is damaged.
+    pub(crate) fn new<'a>(elf: &Elf<'a>, storage: &'a Storage) -> Self {
+        let section = elf.section(".eh_frame", storage).unwrap_or_default();
+        let address_of = |name| elf.object.section_by_name(name).map(|s| s.address());
+        let mut bases = BaseAddresses::default();
+        if let Some(address) = address_of(".eh_frame") {
+            bases = bases.set_eh_frame(address);
+        }
+        if let Some(address) = address_of(".text") {
+            bases = bases.set_text(address);
+        }
+        if let Some(address) = address_of(".got") {
+            bases = bases.set_got(address);
+        }
+        let endian = match elf.object.is_little_endian() {
+            true => RunTimeEndian::Little,
+            false => RunTimeEndian::Big,
+        };
+        let mut table = EhFrame::from(EndianSlice::new(section, endian));
+        table.set_address_size(if elf.object.is_64() { 8 } else { 4 });
+        let mut functions = Vec::new();
+        let mut entries = table.entries(&bases);
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(entry) = entry else {
+                continue;
+            };
+            let parsed = entry.parse(|table, bases, at| table.cie_from_offset(bases, at));
+            if let Ok(function) = parsed
+                && function.len() > 0
+            {
+                let start = function.initial_address();
+                functions.push((start, start.saturating_add(function.len())));
+            }
+        }
+        functions.sort_unstable();
+        Self { functions }
+    }
+
+    /// Where the function begins that holds `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<u64> {
+        let after = self
+            .functions
+            .partition_point(|&(start, _)| start <= address);
+        let &(start, end) = self.functions.get(after.checked_sub(1)?)?;
+        (address < end).then_some(start)
+    }
+}

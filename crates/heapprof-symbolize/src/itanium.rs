@@ -1,0 +1,240 @@
+//! C++ linker names as people wrote them, in the words of binutils (`c++filt -i`, `nm -C`, gdb).
+//!
+//! The grammar is the Itanium C++ ABI's (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` makes a
+//! tree of a name and resolves substitutions and template parameters on the way; `print` writes it. A name is data: what
+//! nests too deeply, or would become too long, has no other form than the linker's.
+//!
+//! The library that did this before (cpp_demangle 0.5) knows no `std::make_shared` of GCC 12, and writes wrong parameters
+//! where a reference is applied to a pack; docs/dev/names.md has the figures.
+
+mod operators;
+mod parse;
+mod print;
+
+use parse::Parser;
+
+/// How much of a function is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// With its parameters, and the return type where the linker's name has it.
+    Whole,
+    /// Without both, for the outermost function.
+    Name,
+}
+
+/// The name for people; `None` when the text is no C++ linker name.
+pub(crate) fn demangle(symbol: &str, detail: Detail) -> Option<String> {
+    let mangled = symbol.strip_prefix("_Z")?;
+    let mut parser = Parser::new(mangled);
+    let root = parser.encoding()?;
+    let suffixes = parser.clones()?;
+    let mut name = print::print(&parser.into_nodes(), root, detail)?;
+    for suffix in suffixes {
+        name += &format!(" [clone {suffix}]");
+    }
+    Some(name)
+}
+
+/// A position in the tree's nodes.
+type Id = u32;
+
+/// A part of a name. Types are written around what they are of, so function and array types have a left and a right side.
+#[derive(Clone, Debug)]
+enum Node<'a> {
+    /// As it stands.
+    Text(&'a str),
+    /// A builtin type, with what its literals end in; `None` where they begin with the type in parentheses.
+    Builtin(&'static str, Option<&'static str>),
+    /// An abbreviation of the ABI (`Ss`): the whole name, and what its constructors are called.
+    Standard(&'static str, &'static str),
+    /// `left::right`.
+    Qualified(Id, Id),
+    /// What is inside of a function.
+    Local(Id, Id),
+    /// A name with its template's arguments.
+    Template(Id, Vec<Id>),
+    /// A name with an ABI tag.
+    Tagged(Id, &'a str),
+    /// A class's constructor or destructor: the text before its name.
+    Structor(&'static str, Id),
+    /// `operator` and a symbol.
+    Operator(&'static str),
+    /// A literal's operator.
+    LiteralOperator(Id),
+    /// `operator` and a type.
+    Conversion(Id),
+    /// `{lambda(types)#number}`.
+    Lambda(Vec<Id>, u64),
+    /// `{unnamed type#number}`.
+    Unnamed(u64),
+    /// `{default arg#number}::`.
+    DefaultArgument(u64, Id),
+    /// `[a, b]`.
+    Bindings(Vec<Id>),
+    /// A text and what it is for: `vtable for`.
+    Special(&'static str, Id),
+    /// The same with a second name: `construction vtable for A-in-B`.
+    ConstructionTable(Id, Id),
+    /// `reference temporary #number for`.
+    Temporary(u64, Id),
+    /// A function of a name.
+    Function {
+        returns: Option<Id>,
+        name: Id,
+        parameters: Vec<Id>,
+        qualifiers: Qualifiers,
+    },
+    /// A function's type.
+    FunctionType {
+        returns: Id,
+        parameters: Vec<Id>,
+        exceptions: Exceptions,
+        reference: &'static str,
+    },
+    Pointer(Id),
+    Reference(Id),
+    RvalueReference(Id),
+    /// A type with `const`, `volatile`, or `restrict`.
+    Qualifier(Id, &'static str),
+    /// A type with a word of the compiler's.
+    VendorQualifier(Id, Id),
+    /// A type with `_Complex` or `_Imaginary`.
+    After(Id, &'static str),
+    Array(Option<Id>, Id),
+    /// A class, and what of it is pointed to.
+    MemberPointer(Id, Id),
+    Vector(Id, Id),
+    BitInt(Id, bool),
+    Decltype(Id),
+    /// The arguments that a parameter pack stands for.
+    Pack(Vec<Id>),
+    /// A template parameter that is such a pack.
+    PackParameter(Id),
+    /// A pattern, once for each argument of the packs in it.
+    Expansion(Id),
+    /// Another node: what a parameter stands for that was asked for early.
+    Alias(Id),
+    /// A template parameter whose arguments come later in the name, by its number.
+    Forward(u64),
+    /// A template parameter of a lambda.
+    Auto(u64),
+    /// A function's parameter in an expression; 0 is `this`.
+    Parameter(u64),
+    /// Of a type, whether negative, digits.
+    Literal(Id, bool, &'a str),
+    Unary(&'static str, Id),
+    /// Written behind what it is applied to.
+    Postfix(Id, &'static str),
+    Binary(&'static str, Id, Id),
+    Conditional(Id, Id, Id),
+    Fold(Id, &'static str, Option<Id>, bool),
+    Call(Id, Vec<Id>),
+    /// `name<type>(expression)`.
+    NamedCast(&'static str, Id, Id),
+    /// `(type)(expressions)`.
+    Cast(Id, Vec<Id>),
+    /// `type{expressions}`.
+    Braces(Option<Id>, Vec<Id>),
+    /// A word, and its operand in parentheses.
+    Word(&'static str, Id),
+    New(&'static str, Vec<Id>, Id, Option<Vec<Id>>),
+    /// `::name`.
+    Global(Id),
+    /// How many there are in a pack.
+    Count(Id),
+}
+
+/// What a member function may be called on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Qualifiers {
+    words: [&'static str; 3],
+    reference: &'static str,
+}
+
+/// What a function's type says of exceptions.
+#[derive(Clone, Debug)]
+enum Exceptions {
+    Silent,
+    None,
+    NoneIf(Id),
+    Only(Vec<Id>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Detail, demangle};
+
+    /// Asked of `c++filt -i` (binutils 2.40).
+    #[test]
+    fn names_as_binutils_writes_them() {
+        for line in include_str!("itanium/names.txt").lines() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (symbol, name) = line.split_once('\t').unwrap();
+            let found = demangle(symbol, Detail::Whole);
+            assert_eq!(found.as_deref(), Some(name), "{symbol}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_has_no_other_form() {
+        for symbol in [
+            "",
+            "_Z",
+            "main",
+            "_Z3fo",
+            "_ZN3foo",
+            "_ZS_",
+            "_Z1fT_",
+            "_Z1fi$",
+            "_ZZZZZ",
+            "_Z99999999999999999999a",
+        ] {
+            assert_eq!(demangle(symbol, Detail::Whole), None, "{symbol}");
+        }
+    }
+
+    /// Nothing that a name may say takes long, or much: neither nesting nor doubling.
+    #[test]
+    fn hostile_names_have_an_end() {
+        let doubled = (0..60).fold(String::from("_Z1fP1A"), |name, i| {
+            let reference = match i {
+                0 => "S_".to_string(),
+                i => format!("S{}_", char::from(b'0' + (i as u8 - 1) % 10)),
+            };
+            format!("{name}I{reference}{reference}E")
+        });
+        let packs = format!(
+            "_Z1fI{}{}Ev{}",
+            "J".repeat(50),
+            "E".repeat(50),
+            "DpT_".repeat(50)
+        );
+        let many = [
+            doubled,
+            packs,
+            format!("_Z1f{}i", "P".repeat(100_000)),
+            format!("_Z1f{}", "F".repeat(100_000)),
+            format!("_Z1fI{}", "X".repeat(100_000)),
+            format!("_Z1fIX{}", "ps".repeat(100_000)),
+            format!("_Z{}", "Z1fvE".repeat(100_000)),
+            format!("_Z{}", "Z".repeat(100_000)),
+            format!("_ZN{}E", "1a".repeat(100_000)),
+            format!("_Z1f{}", "Dp".repeat(100_000)),
+            format!("_Z1fI{}", "Xsr1aI".repeat(100_000)),
+            format!(
+                "_ZN1AcvFv{}EIJ{}EEEv",
+                "T_".repeat(30_000),
+                "i".repeat(30_000)
+            ),
+            "_Z10_GLOBAL_év".to_string(),
+            "_Z11_GLOBAL_.év".to_string(),
+            format!("_Z1f{}i", "PS_K".repeat(20_000)),
+        ];
+        for symbol in many {
+            let name = demangle(&symbol, Detail::Whole);
+            assert!(name.is_none_or(|name| name.len() <= 64 << 10));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The grammar, from left to right: whole names here, their parts in the modules beneath.
+
+mod expression;
+mod name;
+mod types;
+
+use super::{Id, Node, Qualifiers};
+
+/// How deep parts may lie in each other; each level takes some stack.
+const DEEPEST: u32 = 200;
+/// Nobody's name has more parts.
+const MOST: usize = 1 << 16;
+
+/// What a name says of the function that it is of.
+#[derive(Default)]
+struct NameKind {
+    /// It ends in template arguments, so the return type follows.
+    is_template: bool,
+    /// Constructors, destructors and conversions have no return type.
+    has_no_return: bool,
+    qualifiers: Qualifiers,
+}
+
+pub(super) struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u32,
+    nodes: Vec<Node<'a>>,
+    made: usize,
+    /// With the number of a template parameter, which may stand for something else where it is used again.
+    substitutions: Vec<(Id, Option<u64>)>,
+    /// The arguments that `T_` and so on stand for.
+    parameters: Vec<Id>,
+    /// Within a function's name, whose template arguments these are; not within a type.
+    is_naming: bool,
+    /// Template parameters that were asked for before their arguments came.
+    forward: Vec<Id>,
+    /// Within a conversion operator's type, whose template's arguments follow.
+    is_early: bool,
+    /// Within a lambda's parameters.
+    is_lambda: bool,
+}
+
+impl<'a> Parser<'a> {
+    /// Of what follows `_Z`.
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+            nodes: Vec::new(),
+            made: 0,
+            substitutions: Vec::new(),
+            parameters: Vec::new(),
+            is_naming: false,
+            forward: Vec::new(),
+            is_early: false,
+            is_lambda: false,
+        }
+    }
+
+    pub(super) fn into_nodes(self) -> Vec<Node<'a>> {
+        self.nodes
+    }
+
+    pub(super) fn node(&mut self, node: Node<'a>) -> Option<Id> {
+        // Also those that were given up: what is tried twice in what is tried twice has an end.
+        self.made += 1;
+        if self.made > MOST {
+            return None;
+        }
+        self.nodes.push(node);
+        Some(self.nodes.len() as Id - 1)
+    }
+
+    pub(super) fn node_mut(&mut self, id: Id) -> &mut Node<'a> {
+        &mut self.nodes[id as usize]
+    }
+
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        &self.text.as_bytes()[self.at..]
+    }
+
+    pub(super) fn peek(&self) -> u8 {
+        self.rest().first().copied().unwrap_or(0)
+    }
+
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let is_next = self.rest().starts_with(text.as_bytes());
+        if is_next {
+            self.at += text.len();
+        }
+        is_next
+    }
+
+    pub(super) fn expect(&mut self, text: &str) -> Option<()> {
+        self.eat(text).then_some(())
+    }
+
+    /// Runs a part of the grammar that may hold itself.
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.depth == DEEPEST {
+            return None;
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    /// Bytes that `accept` takes, as text.
+    pub(super) fn take(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
+        let rest = self.rest();
+        let length = rest.iter().position(|&b| !accept(b)).unwrap_or(rest.len());
+        let from = self.at;
+        self.at += length;
+        // Only single-byte characters are ever accepted.
+        self.text.get(from..self.at).unwrap_or_default()
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        self.take(|b| b.is_ascii_digit()).parse().ok()
+    }
+
+    /// `_` is 0, `0_` is 1, `1_` is 2.
+    pub(super) fn index(&mut self) -> Option<u64> {
+        if self.eat("_") {
+            return Some(0);
+        }
+        let number = self.number()?;
+        self.expect("_")?;
+        number.checked_add(1)
+    }
+
+    /// Parts up to `E`.
+    pub(super) fn until_end(
+        &mut self,
+        mut part: impl FnMut(&mut Self) -> Option<Id>,
+    ) -> Option<Vec<Id>> {
+        let mut parts = Vec::new();
+        while !self.eat("E") {
+            parts.push(part(self)?);
+        }
+        Some(parts)
+    }
+
+    /// What compilers add to a copy that they made of a function: `.constprop.0`.
+    pub(super) fn clones(&mut self) -> Option<Vec<&'a str>> {
+        let mut clones = Vec::new();
+        while self.at < self.text.len() {
+            let from = self.at;
+            self.expect(".")?;
+            let is_digit = self.peek().is_ascii_digit();
+            if !is_digit
+                && self
+                    .take(|b| b.is_ascii_alphabetic() || b == b'_')
+                    .is_empty()
+            {
+                return None;
+            }
+            if is_digit {
+                self.at -= 1;
+            }
+            while self.rest().first() == Some(&b'.')
+                && self.rest().get(1).is_some_and(u8::is_ascii_digit)
+            {
+                self.at += 1;
+                self.number();
+            }
+            clones.push(&self.text[from..self.at]);
+        }
+        Some(clones)
+    }
+
+    pub(super) fn encoding(&mut self) -> Option<Id> {
+        let outer = std::mem::take(&mut self.parameters);
+        let parsed = self.nested(Self::encoding_inside);
+        self.parameters = outer;
+        parsed
+    }
+
+    fn encoding_inside(&mut self) -> Option<Id> {
+        if matches!(self.peek(), b'G' | b'T') {
+            return self.special();
+        }
+        let first_forward = self.forward.len();
+        let mut kind = NameKind::default();
+        let before = std::mem::replace(&mut self.is_naming, true);
+        let name = self.name(&mut kind);
+        self.is_naming = before;
+        let name = name?;
+        for forward in self.forward.split_off(first_forward) {
+            let Node::Forward(number) = self.nodes[forward as usize] else {
+                return None;
+            };
+            let argument = *self.parameters.get(usize::try_from(number).ok()?)?;
+            self.nodes[forward as usize] = match self.nodes[argument as usize] {
+                Node::Pack(_) => Node::PackParameter(argument),
+                _ => Node::Alias(argument),
+            };
+        }
+        if self.is_at_end() {
+            return Some(name);
+        }
+        let returns = match kind.is_template && !kind.has_no_return {
+            true => Some(self.r#type()?),
+            false => None,
+        };
+        let mut parameters = Vec::new();
+        if !self.eat("v") {
+            while !self.is_at_end() {
+                parameters.push(self.r#type()?);
+            }
+            if parameters.is_empty() {
+                return None;
+            }
+        }
+        self.node(Node::Function {
+            returns,
+            name,
+            parameters,
+            qualifiers: kind.qualifiers,
+        })
+    }
+
+    fn is_at_end(&self) -> bool {
+        matches!(self.peek(), 0 | b'E' | b'.')
+    }
+
+    fn special(&mut self) -> Option<Id> {
+        let of_type = [
+            ("TV", "vtable for "),
+            ("TT", "VTT for "),
+            ("TI", "typeinfo for "),
+            ("TS", "typeinfo name for "),
+            ("TF", "typeinfo fn for "),
+        ];
+        for (code, text) in of_type {
+            if self.eat(code) {
+                let of = self.r#type()?;
+                return self.node(Node::Special(text, of));
+            }
+        }
+        let of_name = [
+            ("GV", "guard variable for "),
+            ("TH", "TLS init function for "),
+            ("TW", "TLS wrapper function for "),
+        ];
+        for (code, text) in of_name {
+            if self.eat(code) {
+                let of = self.name(&mut NameKind::default())?;
+                return self.node(Node::Special(text, of));
+            }
+        }
+        let of_encoding = [
+            ("GA", "hidden alias for "),
+            ("GTt", "transaction clone for "),
+            ("GTn", "non-transaction clone for "),
+        ];
+        for (code, text) in of_encoding {
+            if self.eat(code) {
+                let of = self.encoding()?;
+                return self.node(Node::Special(text, of));
+            }
+        }
+        let (text, offsets) = match self.rest() {
+            [b'T', b'h', ..] => ("non-virtual thunk to ", 1),
+            [b'T', b'v', ..] => ("virtual thunk to ", 1),
+            [b'T', b'c', ..] => ("covariant return thunk to ", 2),
+            _ => return self.rare_special(),
+        };
+        self.at += if offsets == 1 { 1 } else { 2 };
+        for _ in 0..offsets {
+            let is_virtual = self.eat("v");
+            if !is_virtual {
+                self.expect("h")?;
+            }
+            for _ in 0..=u8::from(is_virtual) {
+                self.eat("n");
+                self.number()?;
+                self.expect("_")?;
+            }
+        }
+        let of = self.encoding()?;
+        self.node(Node::Special(text, of))
+    }
+
+    fn rare_special(&mut self) -> Option<Id> {
+        if self.eat("TC") {
+            let derived = self.r#type()?;
+            self.number()?;
+            self.expect("_")?;
+            let base = self.r#type()?;
+            return self.node(Node::ConstructionTable(base, derived));
+        }
+        if self.eat("TA") {
+            let of = self.template_argument()?;
+            return self.node(Node::Special("template parameter object for ", of));
+        }
+        self.expect("GR")?;
+        let of = self.name(&mut NameKind::default())?;
+        // Older compilers left the number out.
+        let number = match self.is_at_end() {
+            true => 0,
+            false => self.index()?,
+        };
+        self.node(Node::Temporary(number, of))
+    }
+}

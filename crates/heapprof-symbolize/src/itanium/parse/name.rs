@@ -1,0 +1,478 @@
+//! Names: what they are in, template arguments, and references to what stood before.
+
+use super::super::operators::{self, Form};
+use super::super::{Id, Node};
+use super::{NameKind, Parser};
+
+impl<'a> Parser<'a> {
+    pub(super) fn name(&mut self, kind: &mut NameKind) -> Option<Id> {
+        self.nested(|parser| match parser.peek() {
+            b'N' => parser.nested_name(kind),
+            b'Z' => parser.local_name(kind),
+            b'S' if parser.rest().get(1) != Some(&b't') => {
+                let template = parser.substitution()?;
+                match parser.peek() {
+                    b'I' => parser.template(template, kind),
+                    _ => Some(template),
+                }
+            }
+            _ => {
+                let name = parser.unscoped_name(kind)?;
+                if parser.peek() != b'I' {
+                    return Some(name);
+                }
+                parser.substitutions.push((name, None));
+                parser.template(name, kind)
+            }
+        })
+    }
+
+    /// A template's name with the arguments that follow.
+    pub(super) fn template(&mut self, name: Id, kind: &mut NameKind) -> Option<Id> {
+        let arguments = self.template_arguments(self.is_naming)?;
+        kind.is_template = true;
+        self.node(Node::Template(name, arguments))
+    }
+
+    pub(super) fn unscoped_name(&mut self, kind: &mut NameKind) -> Option<Id> {
+        if !self.eat("St") {
+            return self.unqualified_name(kind, None);
+        }
+        let std = self.node(Node::Text("std"))?;
+        let name = self.unqualified_name(kind, None)?;
+        self.node(Node::Qualified(std, name))
+    }
+
+    pub(super) fn nested_name(&mut self, kind: &mut NameKind) -> Option<Id> {
+        self.expect("N")?;
+        kind.qualifiers.words = self.qualifier_words();
+        kind.qualifiers.reference = match self.peek() {
+            b'R' => " &",
+            b'O' => " &&",
+            _ => "",
+        };
+        if !kind.qualifiers.reference.is_empty() {
+            self.at += 1;
+        }
+        let mut scope: Option<Id> = None;
+        let mut is_substitution = false;
+        while !self.eat("E") {
+            // A closure in a member's initializer.
+            if scope.is_some() && self.eat("M") {
+                continue;
+            }
+            is_substitution = false;
+            let next = self.rest().get(1).copied().unwrap_or(0);
+            let found = match (self.peek(), next) {
+                (b'T', _) => {
+                    let (parameter, number) = self.numbered_parameter()?;
+                    self.substitutions.push((parameter, number));
+                    scope = Some(parameter);
+                    continue;
+                }
+                (b'I', _) => {
+                    let template = self.template(scope?, kind)?;
+                    self.substitutions.push((template, None));
+                    scope = Some(template);
+                    continue;
+                }
+                (b'D', b't' | b'T') => self.r#decltype()?,
+                (b'S', b't') => {
+                    self.at += 2;
+                    scope = Some(self.node(Node::Text("std"))?);
+                    is_substitution = true;
+                    continue;
+                }
+                (b'S', _) => {
+                    scope = Some(self.substitution()?);
+                    is_substitution = true;
+                    continue;
+                }
+                _ => {
+                    kind.is_template = false;
+                    self.unqualified_name(kind, scope)?
+                }
+            };
+            let joined = match scope {
+                Some(scope) => self.node(Node::Qualified(scope, found))?,
+                None => found,
+            };
+            self.substitutions.push((joined, None));
+            scope = Some(joined);
+        }
+        // The whole name is no candidate.
+        if !is_substitution {
+            self.substitutions.pop();
+        }
+        scope
+    }
+
+    pub(super) fn qualifier_words(&mut self) -> [&'static str; 3] {
+        let mut words = [""; 3];
+        for (i, (code, word)) in [("r", " restrict"), ("V", " volatile"), ("K", " const")]
+            .into_iter()
+            .enumerate()
+        {
+            if self.eat(code) {
+                words[2 - i] = word;
+            }
+        }
+        words
+    }
+
+    pub(super) fn local_name(&mut self, kind: &mut NameKind) -> Option<Id> {
+        self.expect("Z")?;
+        let function = self.encoding()?;
+        self.expect("E")?;
+        if self.eat("s") {
+            self.discriminator();
+            let literal = self.node(Node::Text("string literal"))?;
+            return self.node(Node::Local(function, literal));
+        }
+        if self.eat("d") {
+            let number = self.index()?;
+            let entity = self.name(kind)?;
+            let entity = self.node(Node::DefaultArgument(number.checked_add(1)?, entity))?;
+            return self.node(Node::Local(function, entity));
+        }
+        let entity = self.name(kind)?;
+        self.discriminator();
+        self.node(Node::Local(function, entity))
+    }
+
+    /// Which of several things of one name in a function.
+    pub(super) fn discriminator(&mut self) {
+        let from = self.at;
+        let is_one = match self.eat("_") {
+            false => return,
+            true if self.eat("_") => self.number().is_some() && self.eat("_"),
+            true => !self.take(|b| b.is_ascii_digit()).is_empty(),
+        };
+        if !is_one {
+            self.at = from;
+        }
+    }
+
+    pub(super) fn unqualified_name(
+        &mut self,
+        kind: &mut NameKind,
+        scope: Option<Id>,
+    ) -> Option<Id> {
+        let next = self.rest().get(1).copied().unwrap_or(0);
+        kind.has_no_return = false;
+        let name = match (self.peek(), next) {
+            (b'0'..=b'9', _) => self.source_name()?,
+            (b'L', _) => {
+                self.at += 1;
+                let name = self.source_name()?;
+                self.discriminator();
+                name
+            }
+            (b'U', b't') => {
+                self.at += 2;
+                let number = self.index()?;
+                self.node(Node::Unnamed(number.checked_add(1)?))?
+            }
+            (b'U', b'l') => self.lambda()?,
+            (b'C', b'1'..=b'5' | b'I') => {
+                kind.has_no_return = true;
+                self.at += 1;
+                let inherits = self.eat("I");
+                self.at += 1;
+                if inherits {
+                    self.name(&mut NameKind::default())?;
+                }
+                self.node(Node::Structor("", scope?))?
+            }
+            (b'D', b'0'..=b'5') => {
+                kind.has_no_return = true;
+                self.at += 2;
+                self.node(Node::Structor("~", scope?))?
+            }
+            (b'D', b'C') => {
+                self.at += 2;
+                let names = self.until_end(Self::source_name)?;
+                self.node(Node::Bindings(names))?
+            }
+            (b'c', b'v') => {
+                self.at += 2;
+                kind.has_no_return = true;
+                let before = std::mem::replace(&mut self.is_early, true);
+                let to = self.r#type();
+                self.is_early = before;
+                self.node(Node::Conversion(to?))?
+            }
+            (b'l', b'i') => {
+                self.at += 2;
+                let name = self.source_name()?;
+                self.node(Node::LiteralOperator(name))?
+            }
+            _ => {
+                let (name, form) = operators::find(self.rest().get(..2)?)?;
+                if form == Form::NamedCast {
+                    return None;
+                }
+                self.at += 2;
+                self.node(Node::Operator(name))?
+            }
+        };
+        self.tagged(name)
+    }
+
+    pub(super) fn tagged(&mut self, mut name: Id) -> Option<Id> {
+        while self.eat("B") {
+            let tag = self.identifier()?;
+            name = self.node(Node::Tagged(name, tag))?;
+        }
+        Some(name)
+    }
+
+    pub(super) fn lambda(&mut self) -> Option<Id> {
+        self.expect("Ul")?;
+        let before = std::mem::replace(&mut self.is_lambda, true);
+        let parameters = self.until_end(Self::r#type);
+        self.is_lambda = before;
+        let mut parameters = parameters?;
+        let is_void = |id: &Id| matches!(self.nodes[*id as usize], Node::Builtin("void", _));
+        parameters.retain(|id| !is_void(id));
+        let number = self.index()?;
+        self.node(Node::Lambda(parameters, number.checked_add(1)?))
+    }
+
+    pub(super) fn identifier(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let end = self.at.checked_add(length).filter(|_| length > 0)?;
+        let name = self.text.get(self.at..end)?;
+        self.at = end;
+        Some(name)
+    }
+
+    pub(super) fn source_name(&mut self) -> Option<Id> {
+        let name = self.identifier()?;
+        let is_anonymous = name
+            .strip_prefix("_GLOBAL_")
+            .is_some_and(|rest| matches!(rest.as_bytes(), [b'.' | b'_' | b'$', b'N', ..]));
+        self.node(Node::Text(match is_anonymous {
+            true => "(anonymous namespace)",
+            false => name,
+        }))
+    }
+
+    /// `S_`, or one of the ABI's abbreviations.
+    pub(super) fn substitution(&mut self) -> Option<Id> {
+        self.expect("S")?;
+        let standard = [
+            ("a", "std::allocator", "allocator"),
+            ("b", "std::basic_string", "basic_string"),
+            ("s", "std::string", "string"),
+            ("i", "std::istream", "istream"),
+            ("o", "std::ostream", "ostream"),
+            ("d", "std::iostream", "iostream"),
+        ];
+        for (code, name, class) in standard {
+            if self.eat(code) {
+                let (name, class) = match self.peek() {
+                    b'C' | b'D' => long_form(name, class),
+                    _ => (name, class),
+                };
+                let name = self.node(Node::Standard(name, class))?;
+                let tagged = self.tagged(name)?;
+                if tagged != name {
+                    self.substitutions.push((tagged, None));
+                }
+                return Some(tagged);
+            }
+        }
+        let digits = self.take(|b| b.is_ascii_digit() || b.is_ascii_uppercase());
+        self.expect("_")?;
+        let number = match digits {
+            "" => 0,
+            digits => usize::from_str_radix(digits, 36).ok()?.checked_add(1)?,
+        };
+        match *self.substitutions.get(number)? {
+            (_, Some(parameter)) => self.argument(parameter),
+            (known, None) => Some(known),
+        }
+    }
+
+    pub(super) fn template_parameter(&mut self) -> Option<Id> {
+        self.numbered_parameter().map(|(parameter, _)| parameter)
+    }
+
+    pub(super) fn numbered_parameter(&mut self) -> Option<(Id, Option<u64>)> {
+        self.expect("T")?;
+        // A level of nested lambdas' parameters.
+        if self.eat("L") {
+            self.index()?;
+        }
+        let number = self.index()?;
+        Some((self.argument(number)?, Some(number)))
+    }
+
+    /// What a template parameter stands for.
+    pub(super) fn argument(&mut self, number: u64) -> Option<Id> {
+        if self.is_lambda {
+            return self.node(Node::Auto(number.checked_add(1)?));
+        }
+        let argument = usize::try_from(number)
+            .ok()
+            .and_then(|i| self.parameters.get(i));
+        match argument {
+            Some(&pack) if matches!(self.nodes[pack as usize], Node::Pack(_)) => {
+                self.node(Node::PackParameter(pack))
+            }
+            Some(&argument) => Some(argument),
+            None if self.is_early => {
+                let forward = self.node(Node::Forward(number))?;
+                self.forward.push(forward);
+                Some(forward)
+            }
+            None => None,
+        }
+    }
+
+    /// `I`, arguments, `E`. Those of a `name` are what its template parameters stand for from now on.
+    pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<Id>> {
+        self.expect("I")?;
+        if of_name {
+            self.parameters.clear();
+        }
+        self.until_end(|parser| {
+            let argument = parser.template_argument()?;
+            if of_name {
+                // A later argument may speak of an earlier one.
+                parser.parameters.push(argument);
+            }
+            Some(argument)
+        })
+    }
+
+    pub(super) fn template_argument(&mut self) -> Option<Id> {
+        self.nested(|parser| match parser.peek() {
+            b'X' => {
+                parser.at += 1;
+                let expression = parser.expression()?;
+                parser.expect("E")?;
+                Some(expression)
+            }
+            b'J' => {
+                parser.at += 1;
+                let arguments = parser.until_end(Self::template_argument)?;
+                parser.node(Node::Pack(arguments))
+            }
+            b'L' => parser.literal(),
+            _ => parser.r#type(),
+        })
+    }
+
+    /// Whether a template parameter follows, as an expression.
+    pub(super) fn parameter(&mut self) -> Option<Id> {
+        self.template_parameter()
+    }
+
+    /// A name without what it is in, in an expression, with template arguments if it has some.
+    pub(super) fn simple_name(&mut self) -> Option<Id> {
+        if self.eat("dn") {
+            let of = match self.peek() {
+                b'0'..=b'9' => self.with_arguments()?,
+                _ => self.r#type()?,
+            };
+            return self.node(Node::Structor("~", of));
+        }
+        if self.eat("on") {
+            let name = self.unqualified_name(&mut NameKind::default(), None)?;
+            return match self.peek() {
+                b'I' => {
+                    let arguments = self.template_arguments(false)?;
+                    self.node(Node::Template(name, arguments))
+                }
+                _ => Some(name),
+            };
+        }
+        self.with_arguments()
+    }
+
+    pub(super) fn with_arguments(&mut self) -> Option<Id> {
+        let name = match self.peek() {
+            b'0'..=b'9' => self.source_name()?,
+            _ => self.unqualified_name(&mut NameKind::default(), None)?,
+        };
+        let name = self.tagged(name)?;
+        match self.peek() {
+            b'I' => {
+                let arguments = self.template_arguments(false)?;
+                self.node(Node::Template(name, arguments))
+            }
+            _ => Some(name),
+        }
+    }
+
+    /// `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a name; or `sr`, names, `E`, a name.
+    pub(super) fn dependent_name(&mut self) -> Option<Id> {
+        self.expect("sr")?;
+        let (at, nodes, substitutions) = (self.at, self.nodes.len(), self.substitutions.len());
+        let forward = self.forward.len();
+        if let Some(name) = self.name_in_names() {
+            return Some(name);
+        }
+        // As GCC has it, which writes a type where the ABI has names.
+        self.at = at;
+        self.nodes.truncate(nodes);
+        self.substitutions.truncate(substitutions);
+        self.forward.truncate(forward);
+        let scope = self.r#type()?;
+        self.name_in(scope)
+    }
+
+    /// The last name of a dependent one. Its template's arguments are the whole name's, as binutils has it.
+    pub(super) fn name_in(&mut self, scope: Id) -> Option<Id> {
+        let name = self.simple_name()?;
+        let Node::Template(name, arguments) = self.nodes[name as usize].clone() else {
+            return self.node(Node::Qualified(scope, name));
+        };
+        let qualified = self.node(Node::Qualified(scope, name))?;
+        self.node(Node::Template(qualified, arguments))
+    }
+
+    pub(super) fn name_in_names(&mut self) -> Option<Id> {
+        let mut scope = match (self.peek(), self.rest().get(1)?) {
+            (b'0'..=b'9', _) => self.with_arguments()?,
+            (b'N', b'T' | b'D' | b'S') if self.rest().get(2) != Some(&b't') => {
+                self.at += 1;
+                self.r#type()?
+            }
+            _ => return None,
+        };
+        while !self.eat("E") {
+            let level = match self.peek() {
+                b'0'..=b'9' => self.with_arguments()?,
+                _ => return None,
+            };
+            scope = self.node(Node::Qualified(scope, level))?;
+        }
+        self.name_in(scope)
+    }
+}
+
+/// What a constructor's class is called, where the abbreviation is of a template with its arguments.
+fn long_form(name: &'static str, class: &'static str) -> (&'static str, &'static str) {
+    match class {
+        "string" => (
+            "std::basic_string<char, std::char_traits<char>, std::allocator<char> >",
+            "basic_string",
+        ),
+        "istream" => (
+            "std::basic_istream<char, std::char_traits<char> >",
+            "basic_istream",
+        ),
+        "ostream" => (
+            "std::basic_ostream<char, std::char_traits<char> >",
+            "basic_ostream",
+        ),
+        "iostream" => (
+            "std::basic_iostream<char, std::char_traits<char> >",
+            "basic_iostream",
+        ),
+        _ => (name, class),
+    }
+}

@@ -1,0 +1,190 @@
+//! Expressions and literals as text.
+
+use super::super::{Id, Node};
+use super::Printer;
+
+impl Printer<'_, '_> {
+    pub(super) fn expression(&mut self, id: Id) {
+        match self.node(id) {
+            Node::Parameter(0) => self.push("this"),
+            Node::Parameter(number) => {
+                self.push("{parm#");
+                self.push_number(*number);
+                self.push("}");
+            }
+            Node::Literal(of, is_negative, digits) => self.literal(*of, *is_negative, digits),
+            Node::Unary(sign, of) => self.unary(sign, *of),
+            Node::Postfix(of, sign) => {
+                self.operand(*of);
+                self.push(sign);
+            }
+            Node::Binary("[]", left, right) => {
+                self.operand(*left);
+                self.push("[");
+                self.whole(*right);
+                self.push("]");
+            }
+            Node::Binary(sign, left, right) => {
+                // Or the argument list would end there.
+                let is_closing = *sign == ">";
+                if is_closing {
+                    self.push("(");
+                }
+                self.operand(*left);
+                self.push(sign);
+                self.operand(*right);
+                if is_closing {
+                    self.push(")");
+                }
+            }
+            Node::Conditional(condition, yes, no) => {
+                self.operand(*condition);
+                self.push("?");
+                self.operand(*yes);
+                self.push(" : ");
+                self.operand(*no);
+            }
+            Node::Fold(first, sign, second, is_left) => {
+                self.push("(");
+                match (second, is_left) {
+                    (Some(second), _) => {
+                        self.operand(*first);
+                        self.push(sign);
+                        self.push("...");
+                        self.push(sign);
+                        self.operand(*second);
+                    }
+                    (None, true) => {
+                        self.push("...");
+                        self.push(sign);
+                        self.operand(*first);
+                    }
+                    (None, false) => {
+                        self.operand(*first);
+                        self.push(sign);
+                        self.push("...");
+                    }
+                }
+                self.push(")");
+            }
+            Node::Call(callee, arguments) => {
+                // Of a function's name its parameters are not written.
+                match self.node(*callee) {
+                    Node::Function { name, .. } => self.operand(*name),
+                    _ => self.operand(*callee),
+                }
+                self.parameters(arguments);
+            }
+            Node::NamedCast(word, to, of) => {
+                self.push(word);
+                self.arguments(&[*to]);
+                self.parameters(&[*of]);
+            }
+            Node::Cast(to, of) => {
+                self.push("(");
+                self.whole(*to);
+                self.push(")");
+                self.parameters(of);
+            }
+            Node::Braces(of, parts) => {
+                if let Some(of) = of {
+                    self.whole(*of);
+                }
+                self.push("{");
+                self.list(parts);
+                self.push("}");
+            }
+            Node::Word(word, of) => {
+                self.push(word);
+                self.push("(");
+                self.whole(*of);
+                self.push(")");
+            }
+            Node::New(scope, places, of, with) => {
+                self.push(scope);
+                self.push("new ");
+                if !places.is_empty() {
+                    self.parameters(places);
+                    self.push(" ");
+                }
+                self.whole(*of);
+                if let Some(with) = with {
+                    self.parameters(with);
+                }
+            }
+            Node::Global(of) => {
+                self.push("::");
+                self.whole(*of);
+            }
+            Node::Count(of) => {
+                let length = match self.node(*of) {
+                    Node::Pack(arguments) => Some(arguments.len()),
+                    _ => self.pack_length(*of),
+                };
+                match length {
+                    Some(length) => self.push_number(length as u64),
+                    None => {
+                        self.push("sizeof...(");
+                        self.whole(*of);
+                        self.push(")");
+                    }
+                }
+            }
+            _ => self.is_refused = true,
+        }
+    }
+
+    pub(super) fn literal(&mut self, of: Id, is_negative: bool, digits: &str) {
+        let suffix = match self.node(of) {
+            Node::Builtin("bool", _) if digits == "0" => return self.push("false"),
+            Node::Builtin("bool", _) if digits == "1" => return self.push("true"),
+            Node::Builtin(_, suffix) => *suffix,
+            _ => None,
+        };
+        if suffix.is_none() {
+            self.push("(");
+            self.whole(of);
+            self.push(")");
+        }
+        if is_negative {
+            self.push("-");
+        }
+        let is_bits = matches!(
+            self.node(of),
+            Node::Builtin("float" | "double" | "long double" | "__float128", _)
+        );
+        match is_bits {
+            true => self.push(&format!("[{digits}]")),
+            false => self.push(digits),
+        }
+        self.push(suffix.unwrap_or(""));
+    }
+
+    pub(super) fn unary(&mut self, sign: &str, of: Id) {
+        self.push(sign);
+        match self.node(of) {
+            // A member's address is written by its name.
+            Node::Function { name, .. }
+                if sign == "&"
+                    && matches!(self.node(*name), Node::Qualified(_, inner) if !matches!(self.node(*inner), Node::Template(..))) =>
+            {
+                self.whole(*name);
+            }
+            _ => self.operand(of),
+        }
+    }
+
+    /// An operand: in parentheses unless it is a plain name.
+    pub(super) fn operand(&mut self, id: Id) {
+        let is_plain = matches!(
+            self.node(id),
+            Node::Text(_) | Node::Qualified(..) | Node::Braces(..) | Node::Parameter(_)
+        );
+        if is_plain {
+            return self.whole(id);
+        }
+        self.push("(");
+        self.whole(id);
+        self.push(")");
+    }
+}
