@@ -232,7 +232,14 @@ int main(void) { return deep(2000) != 2000; }
 #[test]
 fn on_an_interval() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
-        let reasons = dumped(4, 0, &[mode, &["--interval", "5ms"]].concat());
+        // Where others keep the processors busy, it may end before its clock had a turn.
+        let mut reasons = BTreeMap::from([("none".to_string(), 1)]);
+        for _ in 0..5 {
+            if reasons.is_empty() || reasons.contains_key("interval") {
+                break;
+            }
+            reasons = dumped(4, 0, &[mode, &["--interval", "5ms"]].concat());
+        }
         at_least(&reasons, "interval", 1);
     }
 }

@@ -275,8 +275,8 @@ fn names_fit_a_line() {
         Shelf<std::map<std::string, std::vector<std::map<…>>>>::put<int>
         Shelf<std::string>::put<std::function<void (int, std::string)>>
         main::{lambda#1}
-        parse [long]
-        parse [int]
+        parse(long)
+        parse(int)
     "#]]
     .assert_eq(&(short[..6].join("\n") + "\n"));
     let whole = names(&["--full-names"]);
@@ -436,12 +436,15 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
         let built = build(&source, "gcc -g -O1 -fno-optimize-sibling-calls");
         let folder = built.folder.path();
         recorded(folder, &["-o", "p.pb.gz", "./program"]);
-        let flag = format!("--wrappers {name} counts it for them");
+        let flag = format!("--wrappers '^{name}$' counts it for them");
         let top = run(folder, &["top", "p.pb.gz"]).out;
         assert_eq!(top.contains(&flag), is_wrapper, "{name}: {top}");
         let info = run(folder, &["info", "p.pb.gz"]).out;
         assert_eq!(info.contains(&flag), is_wrapper, "{name}: {info}");
-        let own = run(folder, &["top", "--wrappers", name, "p.pb.gz"]);
+        let own = run(
+            folder,
+            &["top", "--wrappers", &format!("^{name}$"), "p.pb.gz"],
+        );
         assert!(
             !own.out.contains("counts it for them"),
             "{name}: {}",

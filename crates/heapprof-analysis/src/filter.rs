@@ -161,7 +161,7 @@ impl Compiled {
         }
     }
 
-    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what `names` match is dropped as well.
+    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what `names` match anywhere is dropped as well.
     fn compile_drop(
         &mut self,
         profile: &Profile,
@@ -182,10 +182,7 @@ impl Compiled {
                 })
                 .ok()
         };
-        // Looked at alone first: `a)(b` would be one within parentheses.
-        compile("wrappers", names)?;
-        let anchored = names.as_ref().map(|names| format!("^(?:{names})$"));
-        let wrappers = compile("wrappers", &anchored)?;
+        let wrappers = compile("wrappers", names)?;
         let mut drop = whole(profile.drop_frames, "drop_frames", &mut self.notes);
         // What was added to our own table is at fault.
         if drop.is_none() && profile.text(profile.drop_frames).starts_with(ALLOCATORS) {

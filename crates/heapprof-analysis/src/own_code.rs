@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use heapprof_profile::Profile;
+use heapprof_profile::{Function, Profile, is_place_of_code};
 
 use crate::error::Error;
 use crate::frames::Frame;
@@ -38,10 +38,22 @@ pub fn own_code(
     };
     let part = &question.parts[profile as usize - 1];
     let frames = &part.view.frames;
-    let library = libraries(&part.profile, frames);
     // A name is a library's if all that is called so is.
     let mut by_name: HashMap<&str, Option<bool>> = rows.iter().map(|name| (*name, None)).collect();
-    for (frame, &is_library) in frames.iter().zip(&library) {
+    let has_name = |f: &Function| by_name.contains_key(part.profile.text(f.name));
+    let shown: Vec<bool> = part.profile.function.iter().map(has_name).collect();
+    let has_address = rows.iter().any(|name| name.starts_with("0x"));
+    let is_shown = |frame: &Frame| match frame {
+        Frame::Line { line, .. } => shown[part.profile.line[*line as usize].function.index()],
+        Frame::Address { .. } => has_address,
+        Frame::Label { .. } => false,
+    };
+    let library = libraries(&part.profile, frames, is_shown);
+    let counted = frames
+        .iter()
+        .zip(&library)
+        .filter(|(frame, _)| is_shown(frame));
+    for (frame, &is_library) in counted {
         let name = name(&part.profile, frame);
         if let Some(of_all) = by_name.get_mut(&*name) {
             *of_all = Some(of_all.unwrap_or(true) && is_library);
@@ -76,6 +88,9 @@ pub fn own_code(
     let first = flat
         .into_iter()
         .max_by(|a, b| (a.1.abs(), &b.0).cmp(&(b.1.abs(), &a.0)));
+    // An address in place of a library's name is no answer.
+    let first =
+        first.filter(|(function, _)| !function.starts_with("0x") && !is_place_of_code(function));
     Ok(first.map(|(function, value)| OwnCode {
         function,
         value: value.abs(),

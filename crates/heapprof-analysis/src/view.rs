@@ -23,12 +23,17 @@ pub(crate) struct View {
     library: Vec<bool>,
 }
 
-/// Which frames are a library's.
-pub(crate) fn libraries(profile: &Profile, frames: &FrameTable) -> Vec<bool> {
+/// Which frames are a library's, of those that are `wanted`.
+pub(crate) fn libraries(
+    profile: &Profile,
+    frames: &FrameTable,
+    wanted: impl Fn(&Frame) -> bool,
+) -> Vec<bool> {
     // A function has many frames.
     let (modules, mut known) = (Modules::new(profile), HashMap::new());
     let is_library = |frame: &Frame| {
         let (location, function) = match frame {
+            _ if !wanted(frame) => return false,
             Frame::Line { location, line } => {
                 (location, Some(profile.line[*line as usize].function))
             }
@@ -50,7 +55,7 @@ impl View {
         let mut frames = FrameTable::new(profile, query.no_inlines);
         let filter = Compiled::new(profile, &mut frames, query)?;
         let library = match query.own_code {
-            true => libraries(profile, &frames),
+            true => libraries(profile, &frames, |_| true),
             false => Vec::new(),
         };
         let identity = filter.is_identity() && library.is_empty();

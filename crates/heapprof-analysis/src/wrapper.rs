@@ -18,9 +18,9 @@ pub struct Wrapper {
     pub function: String,
     /// How many functions call it.
     pub callers: usize,
-    /// The bytes that it got for them.
-    pub bytes: i128,
-    /// All bytes of that sample type.
+    /// What it got for them, of the sample type asked for; regardless of sign.
+    pub value: i128,
+    /// All values of that type.
     pub total: i128,
 }
 
@@ -41,6 +41,8 @@ const WORDS: &[&str] = &[
 
 #[derive(Default)]
 struct Seen {
+    /// Of the type asked for.
+    value: i128,
     flat: i128,
     cum: i128,
     /// Bytes and objects by caller.
@@ -55,13 +57,14 @@ struct Seen {
 pub fn wrappers(session: &Session, profile: i64, query: &Query) -> Result<Vec<Wrapper>, Error> {
     match &session.question {
         Some(question) if !query.all_frames => {
-            in_profile(&question.parts[profile as usize - 1].profile, query)
+            let part = &question.parts[profile as usize - 1];
+            in_profile(&part.profile, part.column, query)
         }
         _ => Ok(Vec::new()),
     }
 }
 
-fn in_profile(profile: &Profile, query: &Query) -> Result<Vec<Wrapper>, Error> {
+fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrapper>, Error> {
     let pairs = [
         ["alloc_space", "alloc_objects"],
         ["inuse_space", "inuse_objects"],
@@ -91,11 +94,14 @@ fn in_profile(profile: &Profile, query: &Query) -> Result<Vec<Wrapper>, Error> {
         _ => None,
     };
     let mut seen: BTreeMap<FunctionIndex, Seen> = BTreeMap::new();
-    let (mut stack, mut once, mut total) = (Vec::new(), Vec::new(), 0);
+    let (mut stack, mut once) = (Vec::new(), Vec::new());
+    let (mut total, mut total_asked) = (0, 0);
     for i in 0..profile.samples.len() {
         let values = profile.samples.values(i);
         let [bytes, objects] = columns.map(|column| i128::from(values[column]));
+        let value = i128::from(values[asked].unsigned_abs());
         total += bytes;
+        total_asked += value;
         if bytes == 0 || !view.stack(&profile.samples, i, &mut stack) {
             continue;
         }
@@ -121,6 +127,7 @@ fn in_profile(profile: &Profile, query: &Query) -> Result<Vec<Wrapper>, Error> {
                 .find(|f| *f != Some(leaf));
             let entry = seen.entry(leaf).or_default();
             entry.flat += bytes;
+            entry.value += value;
             let of_caller = entry.callers.entry(caller.flatten()).or_default();
             of_caller[0] += bytes;
             of_caller[1] += objects;
@@ -132,11 +139,11 @@ fn in_profile(profile: &Profile, query: &Query) -> Result<Vec<Wrapper>, Error> {
         .map(|(f, seen)| Wrapper {
             function: simple_name(profile.text(profile.function[f.index()].name)).to_string(),
             callers: seen.callers.len(),
-            bytes: seen.flat,
-            total,
+            value: seen.value,
+            total: total_asked,
         })
         .collect();
-    found.sort_by(|a, b| (-a.bytes, &a.function).cmp(&(-b.bytes, &b.function)));
+    found.sort_by(|a, b| (-a.value, &a.function).cmp(&(-b.value, &b.function)));
     Ok(found)
 }
 

@@ -201,7 +201,7 @@ pub(crate) fn write_profile(
     describe(&mut builder, reason, duration, &sums);
     builder.profile.drop_frames = match wrappers {
         "" => builder.text(ALLOCATORS),
-        more => builder.text(&format!("{ALLOCATORS}|(?:{more})")),
+        more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
     };
     let mut left = sums.iter().enumerate();
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));

@@ -83,7 +83,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_WRAPPERS",
         "regular expression",
-        "Functions that reports leave out as they do malloc, so that their callers are named: wrappers that heapprof does not know. It becomes part of the profile's `drop_frames`.",
+        "Functions that reports leave out as they do malloc, by their names without parameters, so that their callers are named: wrappers that heapprof does not know. It becomes part of the profile's `drop_frames`.",
     ),
     variable(
         "HEAPPROF_VERBOSE",

@@ -236,7 +236,7 @@ fn document(info: &Info) -> Value {
         json!({
             "function": wrapper.function,
             "callers": wrapper.callers,
-            "bytes": i64::try_from(wrapper.bytes).unwrap_or(i64::MAX),
+            "value": i64::try_from(wrapper.value).unwrap_or(i64::MAX),
         })
     });
     let wrappers: Vec<Value> = wrappers.collect();

@@ -1,6 +1,6 @@
 //! What to do next where a report's rows do not answer: a wrapper in front of all, code without names, too few samples.
 
-use heapprof_analysis::{Place, Top, Wrapper};
+use heapprof_analysis::{Place, Top, TopRow, Wrapper};
 
 use crate::measure::{percent, plural};
 use crate::short_name::shortened;
@@ -12,18 +12,20 @@ const NAME: usize = 60;
 /// Fewer samples say little.
 const ENOUGH: u64 = 30;
 
-/// What helps where code has no names.
-const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize finds them in \
-                        the program's files, with --debug-dir DIR in debug files";
+/// What helps where addresses were not looked up, and where nothing is known of them here.
+const ADDRESSES: &str =
+    "More than half of it is held by code without names: heapprof symbolize looks for them";
+const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize --debug-dir DIR \
+                        takes them from debug files in DIR";
 
 /// A wrapper, and how its callers are seen.
 pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
     let name = &wrapper.function;
     format!(
-        "{name} hands on to malloc what {} ask for, {} of all bytes: --wrappers {} counts it for them",
+        "{name} only hands requests on to malloc, for {} ({}): --wrappers {} counts it for them",
         plural(&wrapper.callers.to_string(), "function"),
-        percent(wrapper.bytes, wrapper.total),
-        quoted(&regex::escape(name)),
+        percent(wrapper.value, wrapper.total),
+        quoted(&format!("^{}$", regex::escape(name))),
     )
 }
 
@@ -45,12 +47,14 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
     };
     let shown = top.wrappers.iter().filter(is_shown).take(WRAPPERS);
     lines.extend(shown.map(wrapper_text));
+    let any_wrapper = !lines.is_empty();
     if let Some(own) = &top.own_code {
         let [library, rows] = own.rows;
         lines.push(format!(
-            "{library} of these {} are library code. With --own-code the program's functions that called it \
+            "{library} of these {} are library code. With --own-code{} the program's functions that called it \
              are shown instead: first {} ({})",
             plural(&rows.to_string(), "row"),
+            if any_wrapper { " and --wrappers" } else { "" },
             shortened(&own.function, NAME),
             percent(own.value, top.header.total),
         ));
@@ -63,7 +67,12 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
         rows.map(|row| i128::from(row.flat.unsigned_abs())).sum()
     };
     if sum(true) * 2 > sum(false) {
-        lines.push(NAMELESS.to_string());
+        let is_address = |row: &TopRow| row.flat != 0 && row.place.function.starts_with("0x");
+        let text = match top.rows.iter().any(is_address) {
+            true => ADDRESSES,
+            false => NAMELESS,
+        };
+        lines.push(text.to_string());
     }
     let samples = top
         .header

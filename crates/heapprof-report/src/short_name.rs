@@ -52,6 +52,20 @@ pub(crate) fn shorten(names: &[&str], width: usize) -> Vec<String> {
     let mut short: Vec<String> = names.iter().map(|name| shortened(name, width)).collect();
     for all in equal(names, &short) {
         let whole: Vec<&str> = all.iter().map(|&at| names[at]).collect();
+        let with: Vec<String> = whole
+            .iter()
+            .map(|name| with_parameters(name, width))
+            .collect();
+        let mut distinct = with.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        // Overloads are told by their parameters, instances of a template by what is different in them.
+        if distinct.len() == with.len() && with.iter().all(|name| name.width() <= width) {
+            all.into_iter()
+                .zip(with)
+                .for_each(|(at, name)| short[at] = name);
+            continue;
+        }
         for (at, difference) in all.into_iter().zip(differences(&whole)) {
             let difference = cut(&difference, width / 2);
             let room = width.saturating_sub(difference.width() + 3);
@@ -150,6 +164,30 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || "_~ *&:,".contains(c);
     let before = &name[..bracket];
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
+}
+
+/// A function's short name with its parameters, as short as its own template arguments are.
+fn with_parameters(name: &str, width: usize) -> String {
+    let short = shortened(name, width);
+    if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
+        return short;
+    }
+    let parts = parse(name);
+    let at = parts
+        .iter()
+        .rposition(|part| matches!(part, Part::Group('(', inner) if !is_anonymous(inner)));
+    let Some(Part::Group(_, inner)) = at.map(|at| &parts[at]) else {
+        return short;
+    };
+    let mut whole = String::new();
+    for levels in [usize::MAX, 2, 1, 0] {
+        let inner: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
+        whole = format!("{short}({})", inner.join(", "));
+        if whole.width() <= width {
+            break;
+        }
+    }
+    whole
 }
 
 /// A text without its middle, where it is longer than `width`.

@@ -7,7 +7,7 @@ pub(crate) struct CodeArgs {
     /// Count what libraries and a language's runtime allocate for the nearest caller of the program's own
     #[arg(long)]
     pub(crate) own_code: bool,
-    /// Leave these functions out as malloc is: allocation wrappers that heapprof does not know
+    /// Leave functions out as malloc is, if their name without parameters matches: wrappers that heapprof does not know
     #[arg(long, value_name = "REGEX", value_parser = regex, conflicts_with = "all_frames", hide_short_help = true)]
     pub(crate) wrappers: Option<String>,
     /// Keep frames that the profile's own drop_frames cuts
@@ -18,7 +18,7 @@ pub(crate) struct CodeArgs {
 /// A regular expression, as it stands.
 pub(super) fn regex(text: &str) -> Result<String, String> {
     // It becomes a part of a larger one: `(?x)a # b` would take along what follows.
-    let whole = format!("^(?:{}|(?:{text}))$", heapprof_profile::ALLOCATORS);
+    let whole = format!("^(?:{}|.*(?:{text}).*)$", heapprof_profile::ALLOCATORS);
     match regex::Regex::new(text).and_then(|_| regex::Regex::new(&whole)) {
         Ok(_) => Ok(text.to_string()),
         Err(error) => Err(heapprof_analysis::regex_error(&error)),

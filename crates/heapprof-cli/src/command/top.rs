@@ -41,7 +41,17 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         report.wrappers = wrappers(&session, profile, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);
         let functions: Vec<&str> = counted.map(|row| &*row.place.function).collect();
-        report.own_code = own_code(&session, profile, &query, &functions)?;
+        // What a wrapper that is proposed has is its callers'.
+        let proposed = report
+            .wrappers
+            .iter()
+            .map(|w| format!("^{}$", regex::escape(&w.function)));
+        let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
+        let without = Query {
+            wrappers: (!all.is_empty()).then(|| all.join("|")),
+            ..query.clone()
+        };
+        report.own_code = own_code(&session, profile, &without, &functions)?;
     }
     gate.judge("in it", |rule| {
         Ok(rule.broken_in(&session, profile, &query)?)

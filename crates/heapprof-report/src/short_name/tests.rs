@@ -122,8 +122,8 @@ fn different_names_stay_different() {
     assert_eq!(
         short,
         [
-            "f [int]",
-            "f [long]",
+            "f(int)",
+            "f(long)",
             "g",
             "std::vector<A>::at",
             "std::vector<B>::at"
