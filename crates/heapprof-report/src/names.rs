@@ -127,7 +127,8 @@ pub(crate) fn name_wide_rows(table: &mut Table, places: &[Place], style: &Style)
     name_rows_within(table, places, ALONE, style);
 }
 
-fn name_rows_within(table: &mut Table, places: &[Place], left: usize, style: &Style) {
+/// The same with names in so many columns.
+pub(crate) fn name_rows_within(table: &mut Table, places: &[Place], left: usize, style: &Style) {
     if style.full_names {
         return table.set_last(places.iter().map(Place::label));
     }

@@ -380,7 +380,7 @@ fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
     ];
     if let Some(special) = SPECIAL.iter().find(|special| text.starts_with(**special)) {
         name.push_str(special);
-        return without_return_type(&mut String::new(), &text[special.len()..]);
+        return &text[special.len()..];
     }
     // `operator bool`, `operator new`, `operator<< <int>`.
     let is_word = |c: char| c.is_alphanumeric() || c == '_';

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent};
-use crate::names::{name_cells, name_columns, name_rows, name_wide_rows};
+use crate::names::{name_cells, name_columns, name_rows, name_rows_within, name_wide_rows};
 use crate::next::after_top;
 use crate::range;
 use crate::style::{Format, Style};
@@ -25,7 +25,7 @@ pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
         false => {
             let mut table = wide(top, style)?;
             if let (Some(width), Format::Text) = (style.width, style.format) {
-                lines.extend(fit(top, &mut table, width));
+                lines.extend(fit(top, &mut table, width, style));
             }
             table
         }
@@ -151,7 +151,7 @@ const NAMES: usize = 30;
 
 /// Leaves sample types out of a wide table until it fits, the one that was asked for last; then
 /// cuts names. What was left out, as a line.
-fn fit(top: &Top, table: &mut Table, width: usize) -> Option<String> {
+fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<String> {
     let widths = table.widths();
     let columns = |(_, count): &(SampleType, Option<usize>)| 2 + usize::from(count.is_some());
     let mut at = 0;
@@ -186,7 +186,10 @@ fn fit(top: &Top, table: &mut Table, width: usize) -> Option<String> {
         }
     }
     table.keep_columns(&kept);
-    table.cut_last(left + names.min(NAMES));
+    match style.full_names {
+        true => table.cut_last(left + names.min(NAMES)),
+        false => name_rows_within(table, &wide_places(top), left + names.min(NAMES), style),
+    }
     out.sort_unstable();
     let out: Vec<&str> = out
         .iter()
@@ -198,6 +201,18 @@ fn fit(top: &Top, table: &mut Table, width: usize) -> Option<String> {
             out.join(", ")
         )
     })
+}
+
+/// What the rows of a wide table are.
+fn wide_places(top: &Top) -> Vec<Place> {
+    let mut places: Vec<Place> = top.rows.iter().map(|row| row.place.clone()).collect();
+    if top.other.rows > 0 {
+        places.push(named(heapprof_analysis::OTHER));
+    }
+    if top.other.left_out.iter().any(|&v| v != 0) {
+        places.push(named("(filtered out)"));
+    }
+    places
 }
 
 /// The mean size of an object: bytes by the objects that they belong to.
@@ -248,7 +263,6 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
             }
         }
     }
-    let mut places = Vec::new();
     let mut add =
         |place: &Place, values: &[(i64, Option<i64>)], estimates: &[[Option<Estimate>; 2]]| {
             let mut cells = Vec::new();
@@ -274,7 +288,6 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
                 }
             }
             table.row(cells);
-            places.push(place.clone());
         };
     for row in &top.rows {
         let values: Vec<_> = row.values.iter().map(|&(f, c)| (f, Some(c))).collect();
@@ -289,7 +302,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
         add(&named("(filtered out)"), &values, &[]);
     }
     if !split {
-        name_wide_rows(&mut table, &places, style);
+        name_wide_rows(&mut table, &wide_places(top), style);
     }
     Ok(table)
 }

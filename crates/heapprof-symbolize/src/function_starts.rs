@@ -1,5 +1,7 @@
 //! Where functions begin in code without symbols: the tables that unwinding needs are there even then.
 
+use std::collections::HashMap;
+
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use object::{Object, ObjectSection};
 
@@ -33,13 +35,21 @@ impl FunctionStarts {
         };
         let mut table = EhFrame::from(EndianSlice::new(section, endian));
         table.set_address_size(if elf.object.is_64() { 8 } else { 4 });
-        let mut functions = Vec::new();
+        let (mut functions, mut shared) = (Vec::new(), HashMap::new());
         let mut entries = table.entries(&bases);
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(entry) = entry else {
                 continue;
             };
-            let parsed = entry.parse(|table, bases, at| table.cie_from_offset(bases, at));
+            // Many functions share one, which may be long.
+            let parsed = entry.parse(|table, bases, at| {
+                if let Some(known) = shared.get(&at.0) {
+                    return Ok(Clone::clone(known));
+                }
+                let found = table.cie_from_offset(bases, at)?;
+                shared.insert(at.0, found.clone());
+                Ok(found)
+            });
             if let Ok(function) = parsed
                 && function.len() > 0
             {

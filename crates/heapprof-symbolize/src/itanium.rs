@@ -228,6 +228,10 @@ mod tests {
                 "T_".repeat(30_000),
                 "i".repeat(30_000)
             ),
+            "_ZN1AcvKVT_IS1_EEv".to_string(),
+            "_ZN1AcvKVT_IS2_EEv".to_string(),
+            "_Z1fIiXsr1aIT_Ts1BIcEEvEEvv".to_string(),
+            format!("_Z1fIiX{}zz", "srNT_IX".repeat(40)),
             "_Z10_GLOBAL_év".to_string(),
             "_Z11_GLOBAL_.év".to_string(),
             format!("_Z1f{}i", "PS_K".repeat(20_000)),

@@ -10,6 +10,8 @@ use super::{Id, Node, Qualifiers};
 const DEEPEST: u32 = 200;
 /// Nobody's name has more parts.
 const MOST: usize = 1 << 16;
+/// Nor takes so much to read: what is tried twice inside of what is tried twice has an end.
+const MOST_STEPS: usize = 1 << 18;
 
 /// What a name says of the function that it is of.
 #[derive(Default)]
@@ -27,6 +29,7 @@ pub(super) struct Parser<'a> {
     depth: u32,
     nodes: Vec<Node<'a>>,
     made: usize,
+    steps: usize,
     /// With the number of a template parameter, which may stand for something else where it is used again.
     substitutions: Vec<(Id, Option<u64>)>,
     /// The arguments that `T_` and so on stand for.
@@ -50,6 +53,7 @@ impl<'a> Parser<'a> {
             depth: 0,
             nodes: Vec::new(),
             made: 0,
+            steps: 0,
             substitutions: Vec::new(),
             parameters: Vec::new(),
             is_naming: false,
@@ -64,7 +68,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn node(&mut self, node: Node<'a>) -> Option<Id> {
-        // Also those that were given up: what is tried twice in what is tried twice has an end.
+        // Also those that were given up.
         self.made += 1;
         if self.made > MOST {
             return None;
@@ -103,7 +107,8 @@ impl<'a> Parser<'a> {
 
     /// Runs a part of the grammar that may hold itself.
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
-        if self.depth == DEEPEST {
+        self.steps += 1;
+        if self.depth == DEEPEST || self.steps > MOST_STEPS {
             return None;
         }
         self.depth += 1;

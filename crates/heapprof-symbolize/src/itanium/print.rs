@@ -331,15 +331,19 @@ impl<'n, 'a> Printer<'n, 'a> {
 
     /// A type without `const` and so on.
     fn unqualified(&self, mut of: Id) -> &'n Node<'a> {
-        while let Node::Qualifier(inner, _) = self.node(of) {
-            of = *inner;
+        for _ in 0..DEEPEST {
+            match self.node(of) {
+                Node::Qualifier(inner, _) => of = *inner,
+                _ => break,
+            }
         }
         self.node(of)
     }
 
     /// Whether something is written behind what is declared as this.
     fn has_right(&self, mut of: Id) -> bool {
-        loop {
+        // A name may say that a part is in itself.
+        for _ in 0..DEEPEST {
             match self.node(of) {
                 Node::FunctionType { .. } | Node::Array(..) => return true,
                 Node::Pointer(inner)
@@ -350,6 +354,7 @@ impl<'n, 'a> Printer<'n, 'a> {
                 _ => return false,
             }
         }
+        false
     }
 
     /// What stands behind a declared name.
@@ -454,7 +459,7 @@ impl<'n, 'a> Printer<'n, 'a> {
 
     /// The class that a constructor is of, without what it is in and of.
     fn class_name(&mut self, mut id: Id) {
-        loop {
+        for _ in 0..DEEPEST {
             id = match self.node(id) {
                 // What has no name has its class's.
                 Node::Qualified(scope, name)
@@ -470,6 +475,7 @@ impl<'n, 'a> Printer<'n, 'a> {
                 _ => return self.whole(id),
             }
         }
+        self.is_refused = true;
     }
 
     fn expansion(&mut self, pattern: Id) {

@@ -410,6 +410,14 @@ impl<'a> Parser<'a> {
     /// `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a name; or `sr`, names, `E`, a name.
     pub(super) fn dependent_name(&mut self) -> Option<Id> {
         self.expect("sr")?;
+        // What it names has no parameters that anything else could mean.
+        let before = std::mem::replace(&mut self.is_naming, false);
+        let name = self.dependent_name_inside();
+        self.is_naming = before;
+        name
+    }
+
+    pub(super) fn dependent_name_inside(&mut self) -> Option<Id> {
         let (at, nodes, substitutions) = (self.at, self.nodes.len(), self.substitutions.len());
         let forward = self.forward.len();
         if let Some(name) = self.name_in_names() {

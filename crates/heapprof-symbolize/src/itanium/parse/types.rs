@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
             }
             (b'T', b's' | b'u' | b'e') => {
                 self.at += 2;
-                self.name(&mut NameKind::default())?
+                self.class()?
             }
             (b'T', _) => {
                 let (parameter, number) = self.numbered_parameter()?;
