@@ -88,7 +88,7 @@ mod children;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
-// Who wanted the memory: wrappers, short names, code without symbols.
+// What reports call functions: wrappers are left out, names are short, code without symbols has names.
 mod names;
 mod own_code;
 // Runs of programs that may hang.

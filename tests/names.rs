@@ -1,4 +1,4 @@
-//! Who wanted the memory, in words that fit a line: wrappers, short names, code without symbols.
+//! What reports call functions: wrappers are left out, names fit a line, code without symbols has names.
 
 use std::path::Path;
 

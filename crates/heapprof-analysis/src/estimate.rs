@@ -1,11 +1,12 @@
 //! How sure an estimate is: from what a sampler knows of a sum to the range that the truth is in.
 //!
-//! The sampler says the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A sum of many samples
-//! is as good as normal, and 1.96 of its standard deviation on both sides hold the truth in 95 of 100 cases. With few
-//! that range is too narrow where the sum came out small, for so did its variance; a score interval asks which truths
-//! would give this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law of
-//! succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner, "Construction of confidence limits
-//! about effect measures: a general approach" (2008), for differences (MOVER).
+//! The sampler says the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A
+//! sum of many samples is as good as normal, and 1.96 of its standard deviation on both sides hold
+//! the truth in 95 of 100 cases. With few that range is too narrow where the sum came out small,
+//! for so did its variance; a score interval asks which truths would give this sum with the
+//! variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law of succession,
+//! and statistical inference" (1927), for counts; G. Y. Zou and A. Donner, "Construction of
+//! confidence limits about effect measures: a general approach" (2008), for differences (MOVER).
 
 use heapprof_profile::{Family, Unit};
 
@@ -196,8 +197,9 @@ impl Spread {
         if value < 0.0 || equal < 0.999 || n == 0.0 {
             return (value - z * deviation, value + z * deviation);
         }
-        // The truths t that give this value: (value - t)² = z²·(variance + step·(t - value)), solved for t. What t exceeds
-        // the value by comes in such steps, and each of them adds to the variance.
+        // The truths t that give this value: (value - t)² = z²·(variance + step·(t - value)),
+        // solved for t. What t exceeds the value by comes in such steps, and each of them adds to
+        // the variance.
         let solved = |step: f64| {
             let (middle, shift) = (value + z * z * step / 2.0, z * step / 2.0);
             let half = z * (self.variance + shift * shift).sqrt();
@@ -253,7 +255,7 @@ impl Known {
         })
     }
 
-    /// The sum of two values that know nothing of each other. All sums of a profile's values fit, so it does, too.
+    /// Adds two independent values. All sums of a profile's values fit, so this one does, too.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             value: self.value.saturating_add(other.value),

@@ -161,7 +161,8 @@ impl Compiled {
         }
     }
 
-    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what `names` match anywhere is dropped as well.
+    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what `names` match
+    /// anywhere is dropped as well.
     fn compile_drop(
         &mut self,
         profile: &Profile,
@@ -369,13 +370,10 @@ impl<'a> Matches<'a> {
 }
 
 fn function_name<'a>(profile: &'a Profile, frame: &'a Frame) -> &'a str {
-    match frame {
-        Frame::Line { line, .. } => {
-            let function = profile.line[*line as usize].function;
-            profile.text(profile.function[function.index()].name)
-        }
-        Frame::Label { value, .. } => value,
-        Frame::Address { .. } => "",
+    match (frame, frame.function(profile)) {
+        (_, Some(function)) => profile.text(profile.function[function.index()].name),
+        (Frame::Label { value, .. }, None) => value,
+        _ => "",
     }
 }
 

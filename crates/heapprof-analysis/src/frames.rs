@@ -1,7 +1,7 @@
 //! Frames: what stacks are made of once inlining is spelled out. A location gives one frame a line, or
 //! one for its address; a label that `tag_root` or `tag_leaf` asks for gives one too.
 
-use heapprof_profile::{Label, LocationIndex, Profile, StringId};
+use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 
 /// A frame of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,24 @@ pub(crate) enum Frame {
     Address { location: LocationIndex },
     /// A label's value in the place of a function, its key in the place of a file.
     Label { key: String, value: String },
+}
+
+impl Frame {
+    /// Where it is in the program; a label is nowhere.
+    pub(crate) fn location(&self) -> Option<LocationIndex> {
+        match self {
+            Frame::Line { location, .. } | Frame::Address { location } => Some(*location),
+            Frame::Label { .. } => None,
+        }
+    }
+
+    /// The function that its line is of.
+    pub(crate) fn function(&self, profile: &Profile) -> Option<FunctionIndex> {
+        match self {
+            Frame::Line { line, .. } => Some(profile.line[*line as usize].function),
+            Frame::Address { .. } | Frame::Label { .. } => None,
+        }
+    }
 }
 
 /// All frames of a profile by number.

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use heapprof_profile::{MappingIndex, Profile};
+use heapprof_profile::{Function, MappingIndex, Profile};
 
 use crate::error::Error;
-use crate::frames::Frame;
 use crate::query::Query;
 use crate::view::View;
 
@@ -18,8 +17,6 @@ pub struct Nameless {
     pub total: i128,
     /// The mapped file that most of it is in; none where that code is in no file.
     pub file: Option<MappingIndex>,
-    /// What of it is there.
-    pub in_file: i128,
 }
 
 /// Adds up the values of sample type `column` whose stacks end in code without a name, once what `drop_frames` names is cut.
@@ -40,17 +37,13 @@ pub fn nameless(profile: &Profile, column: usize) -> Result<Nameless, Error> {
         let Some(&leaf) = stack.first() else {
             continue;
         };
-        let location = match view.frames.get(leaf) {
-            Frame::Address { location } => location,
-            Frame::Line { location, line } => {
-                let function = profile.line[*line as usize].function;
-                let function = &profile.function[function.index()];
-                if !function.name.is_empty() && !profile.is_nameless(function) {
-                    continue;
-                }
-                location
-            }
-            Frame::Label { .. } => continue,
+        let frame = view.frames.get(leaf);
+        let function = frame
+            .function(profile)
+            .map(|f| &profile.function[f.index()]);
+        let is_named = |f: &Function| !f.name.is_empty() && !profile.is_nameless(f);
+        let Some(location) = frame.location().filter(|_| !function.is_some_and(is_named)) else {
+            continue;
         };
         found.value += value;
         *files
@@ -61,8 +54,6 @@ pub fn nameless(profile: &Profile, column: usize) -> Result<Nameless, Error> {
     let most = files
         .into_iter()
         .max_by_key(|&(file, value)| (value, std::cmp::Reverse(file)));
-    if let Some((file, value)) = most {
-        (found.file, found.in_file) = (file, value);
-    }
+    found.file = most.and_then(|(file, _)| file);
     Ok(found)
 }

@@ -43,10 +43,9 @@ pub fn own_code(
     let has_name = |f: &Function| by_name.contains_key(part.profile.text(f.name));
     let shown: Vec<bool> = part.profile.function.iter().map(has_name).collect();
     let has_address = rows.iter().any(|name| name.starts_with("0x"));
-    let is_shown = |frame: &Frame| match frame {
-        Frame::Line { line, .. } => shown[part.profile.line[*line as usize].function.index()],
-        Frame::Address { .. } => has_address,
-        Frame::Label { .. } => false,
+    let is_shown = |frame: &Frame| match frame.function(&part.profile) {
+        Some(function) => shown[function.index()],
+        None => has_address && frame.location().is_some(),
     };
     let library = libraries(&part.profile, frames, is_shown);
     let counted = frames
@@ -99,14 +98,13 @@ pub fn own_code(
 }
 
 fn name<'p>(profile: &'p Profile, frame: &'p Frame) -> Cow<'p, str> {
+    if let Some(function) = frame.function(profile) {
+        return profile.text(profile.function[function.index()].name).into();
+    }
     match frame {
-        Frame::Line { line, .. } => {
-            let function = profile.line[*line as usize].function;
-            profile.text(profile.function[function.index()].name).into()
-        }
-        Frame::Address { location } => profile
+        Frame::Label { value, .. } => value.into(),
+        Frame::Line { location, .. } | Frame::Address { location } => profile
             .address_name(&profile.location[location.index()])
             .into(),
-        Frame::Label { value, .. } => value.into(),
     }
 }

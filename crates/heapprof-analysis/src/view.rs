@@ -32,14 +32,10 @@ pub(crate) fn libraries(
     // A function has many frames.
     let (modules, mut known) = (Modules::new(profile), HashMap::new());
     let is_library = |frame: &Frame| {
-        let (location, function) = match frame {
-            _ if !wanted(frame) => return false,
-            Frame::Line { location, line } => {
-                (location, Some(profile.line[*line as usize].function))
-            }
-            Frame::Address { location } => (location, None),
-            Frame::Label { .. } => return false,
+        let Some(location) = frame.location().filter(|_| wanted(frame)) else {
+            return false;
         };
+        let function = frame.function(profile);
         let mapping = profile.location[location.index()].mapping;
         *known.entry((function, mapping)).or_insert_with(|| {
             let function = function.map(|function| &profile.function[function.index()]);

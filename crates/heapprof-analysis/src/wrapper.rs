@@ -6,7 +6,6 @@ use heapprof_profile::{FunctionIndex, Profile};
 
 use crate::error::Error;
 use crate::filter::simple_name;
-use crate::frames::Frame;
 use crate::query::Query;
 use crate::session::Session;
 use crate::view::View;
@@ -22,6 +21,13 @@ pub struct Wrapper {
     pub value: i128,
     /// All values of that type.
     pub total: i128,
+}
+
+impl Wrapper {
+    /// The regular expression that drops it and no other.
+    pub fn pattern(&self) -> String {
+        format!("^{}$", regex::escape(&self.function))
+    }
 }
 
 /// A wrapper gets at least this share of what is allocated below it from malloc itself.
@@ -89,10 +95,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
         ..Query::default()
     };
     let view = View::new(profile, &unfiltered)?;
-    let function = |frame: u32| match view.frames.get(frame) {
-        Frame::Line { line, .. } => Some(profile.line[*line as usize].function),
-        _ => None,
-    };
+    let function = |frame: u32| view.frames.get(frame).function(profile);
     let mut seen: BTreeMap<FunctionIndex, Seen> = BTreeMap::new();
     let (mut stack, mut once) = (Vec::new(), Vec::new());
     let (mut total, mut total_asked) = (0, 0);

@@ -25,7 +25,7 @@ pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
         "{name} only hands requests on to malloc, for {} ({}): --wrappers {} counts it for them",
         plural(&wrapper.callers.to_string(), "function"),
         percent(wrapper.value, wrapper.total),
-        quoted(&format!("^{}$", regex::escape(name))),
+        quoted(&wrapper.pattern()),
     )
 }
 

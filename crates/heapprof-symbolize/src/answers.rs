@@ -94,25 +94,27 @@ impl Answers {
         self.lines[location as usize] = Some(lines);
     }
 
+    /// The line of a location's outermost function.
+    fn outermost(&self, location: u32) -> Option<&RawLine> {
+        self.get(location)?.last()
+    }
+
     /// Whether a location's outermost function has a name.
     pub(crate) fn is_named(&self, location: u32) -> bool {
-        let lines = &self.lines[location as usize];
-        let last = lines.as_ref().and_then(|lines| lines.last());
-        last.is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
+        self.outermost(location)
+            .is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
     }
 
     /// Whether a location is known by where its function begins.
     pub(crate) fn is_numbered(&self, location: u32) -> bool {
-        let lines = &self.lines[location as usize];
-        let last = lines.as_ref().and_then(|lines| lines.last());
-        last.is_some_and(|line| line.is_nameless)
+        self.outermost(location)
+            .is_some_and(|line| line.is_nameless)
     }
 
     /// Whether no symbol table could name a location's outermost function better.
     pub(crate) fn is_settled(&self, location: u32) -> bool {
-        let lines = &self.lines[location as usize];
-        let last = lines.as_ref().and_then(|lines| lines.last());
-        last.is_some_and(|line| !line.name.is_empty() && !line.is_short)
+        self.outermost(location)
+            .is_some_and(|line| !line.name.is_empty() && !line.is_short)
     }
 
     /// Names a location's outermost function as a symbol table does. A short name only gives way to a longer one.

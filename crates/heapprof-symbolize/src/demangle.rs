@@ -1,6 +1,6 @@
 //! From linker names to what people wrote: C++ (Itanium), Rust (legacy and v0). C names are as they are.
 
-use heapprof_profile::is_legacy_rust_name;
+use heapprof_profile::is_rust_name;
 
 use crate::itanium::{self, Detail};
 
@@ -15,7 +15,7 @@ pub(crate) fn demangle_briefly(symbol: &str) -> Option<String> {
 }
 
 fn demangle_with(symbol: &str, detail: Detail) -> Option<String> {
-    if symbol.starts_with("_R") || is_legacy_rust_name(symbol) {
+    if is_rust_name(symbol) {
         // The alternate form leaves the hash out.
         if let Ok(name) = rustc_demangle::try_demangle(symbol) {
             return Some(format!("{name:#}"));

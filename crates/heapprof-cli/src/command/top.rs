@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Query, Types, own_code, top, wrappers};
+use heapprof_analysis::{Query, Types, Wrapper, own_code, top, wrappers};
 use heapprof_report::{Format, Style};
 
 use super::Shared;
@@ -42,10 +42,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         let counted = report.rows.iter().filter(|row| row.flat != 0);
         let functions: Vec<&str> = counted.map(|row| &*row.place.function).collect();
         // What a wrapper that is proposed has is its callers'.
-        let proposed = report
-            .wrappers
-            .iter()
-            .map(|w| format!("^{}$", regex::escape(&w.function)));
+        let proposed = report.wrappers.iter().map(Wrapper::pattern);
         let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
         let without = Query {
             wrappers: (!all.is_empty()).then(|| all.join("|")),

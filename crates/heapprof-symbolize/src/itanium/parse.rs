@@ -237,38 +237,24 @@ impl<'a> Parser<'a> {
     }
 
     fn special(&mut self) -> Option<Id> {
-        let of_type = [
-            ("TV", "vtable for "),
-            ("TT", "VTT for "),
-            ("TI", "typeinfo for "),
-            ("TS", "typeinfo name for "),
-            ("TF", "typeinfo fn for "),
+        let of_name = |parser: &mut Self| parser.name(&mut NameKind::default());
+        type Part<'a> = fn(&mut Parser<'a>) -> Option<Id>;
+        let table: [(&str, &'static str, Part<'a>); 11] = [
+            ("TV", "vtable for ", Self::r#type),
+            ("TT", "VTT for ", Self::r#type),
+            ("TI", "typeinfo for ", Self::r#type),
+            ("TS", "typeinfo name for ", Self::r#type),
+            ("TF", "typeinfo fn for ", Self::r#type),
+            ("GV", "guard variable for ", of_name),
+            ("TH", "TLS init function for ", of_name),
+            ("TW", "TLS wrapper function for ", of_name),
+            ("GA", "hidden alias for ", Self::encoding),
+            ("GTt", "transaction clone for ", Self::encoding),
+            ("GTn", "non-transaction clone for ", Self::encoding),
         ];
-        for (code, text) in of_type {
+        for (code, text, part) in table {
             if self.eat(code) {
-                let of = self.r#type()?;
-                return self.node(Node::Special(text, of));
-            }
-        }
-        let of_name = [
-            ("GV", "guard variable for "),
-            ("TH", "TLS init function for "),
-            ("TW", "TLS wrapper function for "),
-        ];
-        for (code, text) in of_name {
-            if self.eat(code) {
-                let of = self.name(&mut NameKind::default())?;
-                return self.node(Node::Special(text, of));
-            }
-        }
-        let of_encoding = [
-            ("GA", "hidden alias for "),
-            ("GTt", "transaction clone for "),
-            ("GTn", "non-transaction clone for "),
-        ];
-        for (code, text) in of_encoding {
-            if self.eat(code) {
-                let of = self.encoding()?;
+                let of = part(self)?;
                 return self.node(Node::Special(text, of));
             }
         }

@@ -417,7 +417,7 @@ impl<'a> Parser<'a> {
         name
     }
 
-    pub(super) fn dependent_name_inside(&mut self) -> Option<Id> {
+    fn dependent_name_inside(&mut self) -> Option<Id> {
         let (at, nodes, substitutions) = (self.at, self.nodes.len(), self.substitutions.len());
         let forward = self.forward.len();
         if let Some(name) = self.name_in_names() {
