@@ -448,3 +448,59 @@ int main(int argc, char **argv) {
         std::fs::remove_file(folder.join("p.pb.gz")).unwrap();
     }
 }
+
+/// Prints what it holds at most; 1,000 blocks need few tables, 200,000 many.
+const HOLDS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    for (int i = atoi(argv[1]); i > 0; i--)
+        if (!memset(malloc(64 + i % 64), 1, 64)) return 1;
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status))
+        if (!strncmp(line, "VmHWM:", 6)) printf("%d", atoi(line + 6));
+    return 0;
+}
+"#;
+
+/// A program of 1 MiB has up to 4 MiB of tables beside it, mostly large pages, which were counted as the program's.
+#[test]
+fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = built::build(HOLDS, "gcc -O1");
+    for blocks in ["1000", "200000"] {
+        let bare: u64 = built.run(&format!("./program {blocks}")).parse().unwrap();
+        for mode in ["--exact", "--period=64KiB"] {
+            let mut command = command(&built.path(""));
+            command.args(["record", "--no-symbolize", mode, "-o", "a.pb.gz", "--"]);
+            let recorded = command.args(["./program", blocks]).output().unwrap();
+            assert!(recorded.status.success(), "{recorded:?}");
+            let profile = read(&built.path("a.pb.gz"));
+            let comments: Vec<&str> = profile
+                .comment
+                .iter()
+                .map(|&text| profile.text(text))
+                .collect();
+            let bytes = |key: &str| -> u64 {
+                let mut found = comments.iter().filter_map(|text| text.strip_prefix(key));
+                let text = found.next().and_then(|text| text.strip_suffix(" bytes"));
+                text.unwrap().parse().unwrap()
+            };
+            let others = (bytes("rss: ") - bytes("own tables: ")) >> 10;
+            // The collector's code is a mapped file, shared by all that is recorded.
+            let allowed = bare + 1800;
+            assert!(
+                others <= allowed,
+                "{blocks} {mode}: {others} KiB, {bare} bare"
+            );
+            assert!(
+                others + 256 >= bare,
+                "{blocks} {mode}: {others} KiB, {bare} bare"
+            );
+        }
+    }
+}

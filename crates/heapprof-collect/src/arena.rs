@@ -26,6 +26,12 @@ struct Lists {
     spare: [(usize, usize); 64],
     /// The same of earlier reserves that still hold some.
     earlier: [(usize, usize); 16],
+    /// Bytes of all chunks that small blocks are cut from.
+    chunks: usize,
+    /// Start and length of blocks that are mappings of their own.
+    mapped: [(usize, usize); 64],
+    /// Bytes of those that the list has no room for.
+    unlisted: usize,
 }
 
 // SAFETY: reached under its lock only.
@@ -46,6 +52,9 @@ static LISTS: Locked<Lists> = Locked::new(Lists {
     spare_blocks: 0,
     spare: [(0, 0); 64],
     earlier: [(0, 0); 16],
+    chunks: 0,
+    mapped: [(0, 0); 64],
+    unlisted: 0,
 });
 
 /// Whether there are spare blocks.
@@ -61,6 +70,21 @@ impl Lists {
         self.reserve_left -= len;
         // SAFETY: what is left of the reserve is at its start.
         unsafe { self.reserve.add(self.reserve_left) }
+    }
+
+    /// Keeps the list of mappings: `old` went and `new` came, each a start and a length or nothing.
+    fn remap(&mut self, old: (usize, usize), new: (usize, usize)) {
+        for (wanted, becomes) in [(old, (0, 0)), ((0, 0), new)] {
+            let bytes = wanted.1 + becomes.1;
+            if bytes == 0 {
+                continue;
+            }
+            match self.mapped.iter_mut().find(|mapping| **mapping == wanted) {
+                Some(mapping) => *mapping = becomes,
+                None if wanted.1 == 0 => self.unlisted += bytes,
+                None => self.unlisted -= bytes,
+            }
+        }
     }
 
     /// A piece of the reserve: the first that is large enough.
@@ -154,6 +178,20 @@ pub(crate) fn reserve(len: usize) -> bool {
     })
 }
 
+/// How many bytes of it are in memory.
+pub(crate) fn resident() -> usize {
+    let (cut, reserve, earlier, mapped) = LISTS.with(|lists| {
+        let cut = lists.chunks - lists.left + lists.unlisted;
+        let reserve = (lists.reserve.addr(), lists.reserve_len);
+        (cut, reserve, lists.earlier, lists.mapped)
+    });
+    let all = mapped.into_iter().chain(earlier).chain([reserve]);
+    let all = all.filter(|(_, len)| *len > 0);
+    cut + all
+        .map(|(at, len)| sys::resident(std::ptr::without_provenance(at), len))
+        .sum::<usize>()
+}
+
 /// Memory for an allocation of the collector's own that another allocator has none for: a piece of what was set aside. Null when
 /// that is used up.
 #[cold]
@@ -216,7 +254,14 @@ unsafe impl GlobalAlloc for Arena {
             return std::ptr::null_mut();
         }
         let Some(class) = class(layout) else {
-            return LISTS.with(|lists| lists.pages(pages(layout.size())));
+            return LISTS.with(|lists| {
+                let len = pages(layout.size());
+                let block = lists.pages(len);
+                if !block.is_null() && !lists.is_reserve(block) {
+                    lists.remap((0, 0), (block.addr(), len));
+                }
+                block
+            });
         };
         LISTS.with(|lists| {
             let head = lists.free[class];
@@ -234,6 +279,7 @@ unsafe impl GlobalAlloc for Arena {
                     return chunk;
                 }
                 (lists.at, lists.left) = (chunk, CHUNK);
+                lists.chunks += CHUNK;
             } else {
                 // SAFETY: `skip` is left.
                 lists.at = unsafe { lists.at.add(skip) };
@@ -254,12 +300,33 @@ unsafe impl GlobalAlloc for Arena {
                 unsafe { block.cast::<*mut u8>().write(lists.free[class]) };
                 lists.free[class] = block;
             }),
-            None if !LISTS.with(|lists| lists.is_reserve(block)) => {
-                // SAFETY: it was mapped by `alloc` with this size.
-                unsafe { sys::unmap(block, pages(layout.size())) };
+            None => {
+                let len = pages(layout.size());
+                let is_mapped = LISTS.with(|lists| {
+                    let is_mapped = !lists.is_reserve(block);
+                    if is_mapped {
+                        lists.remap((block.addr(), len), (0, 0));
+                    }
+                    is_mapped
+                });
+                if is_mapped {
+                    // SAFETY: it was mapped by `alloc` with this size.
+                    unsafe { sys::unmap(block, len) };
+                }
             }
-            None => {}
         }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to GlobalAlloc's contract.
+        let block = unsafe { self.alloc(layout) };
+        // A mapping is zeroes, and stays out of memory where nobody writes.
+        let is_fresh = class(layout).is_none() && !LISTS.with(|lists| lists.is_reserve(block));
+        if !block.is_null() && !is_fresh {
+            // SAFETY: a block of this size was given just now.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
@@ -269,8 +336,11 @@ unsafe impl GlobalAlloc for Arena {
             match (class(layout), class(new_layout)) {
                 (Some(old), Some(new)) if old == new => return block,
                 (None, None) if !LISTS.with(|lists| lists.is_reserve(block)) => {
-                    let moved = sys::remap(block, pages(layout.size()), pages(size));
+                    let (len, new_len) = (pages(layout.size()), pages(size));
+                    let moved = sys::remap(block, len, new_len);
                     if !moved.is_null() {
+                        let (old, new) = ((block.addr(), len), (moved.addr(), new_len));
+                        LISTS.with(|lists| lists.remap(old, new));
                         return moved;
                     }
                 }
@@ -290,8 +360,12 @@ unsafe impl GlobalAlloc for Arena {
 mod tests {
     use super::*;
 
+    /// The arena is one of a process.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     #[test]
     fn spare_blocks_are_of_the_reserve_and_come_back() {
+        let _alone = ALONE.lock().unwrap();
         let layout = |size: usize, align| Layout::from_size_align(size, align).unwrap();
         let len = 1 << 20;
         assert!(reserve(len));
@@ -330,7 +404,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_memory_is_counted_once() {
+        let layout = Layout::from_size_align(300 * PAGE, 8).unwrap();
+        let larger = Layout::from_size_align(700 * PAGE, 8).unwrap();
+        let count = |blocks: usize| {
+            // SAFETY: the layout is valid and not empty; blocks are as large as asked for, and freed once.
+            unsafe {
+                let all: Vec<*mut u8> = (0..blocks).map(|_| Arena.alloc_zeroed(layout)).collect();
+                let untouched = resident();
+                for block in &all {
+                    block.write_bytes(1, layout.size() / 2);
+                }
+                let half = resident();
+                let grown = Arena.realloc(all[0], layout, larger.size());
+                assert!(resident() >= half);
+                grown.write_bytes(1, larger.size());
+                let more = resident();
+                Arena.dealloc(grown, larger);
+                all[1..]
+                    .iter()
+                    .for_each(|&block| Arena.dealloc(block, layout));
+                (half - untouched, more - half, resident())
+            }
+        };
+        let _alone = ALONE.lock().unwrap();
+        let (half, grown, after) = count(40);
+        // A kernel that gives large pages unasked gives more than was written.
+        assert!(
+            half >= 40 * 150 * PAGE && grown >= 550 * PAGE,
+            "{half} {grown}"
+        );
+        // More than the list holds are counted whole, and none of it is left behind.
+        count(100);
+        assert_eq!(resident(), after);
+    }
+
+    #[test]
     fn blocks_are_aligned_disjoint_and_reused() {
+        let _alone = ALONE.lock().unwrap();
         let mut all: Vec<(*mut u8, Layout)> = Vec::new();
         for i in 0..4_000usize {
             let layout = Layout::from_size_align(1 + i * 37 % 70_000, 1 << (i % 10)).unwrap();

@@ -235,23 +235,14 @@ impl LiveTable {
         }
     }
 
-    /// How many bytes of the tables are in memory.
+    /// How many bytes of the tables are in memory: what large pages bring along for tables that nobody has yet too.
     pub(crate) fn resident(&self) -> usize {
-        let each = self.part.iter().map(|part| {
-            // SAFETY: the table's words are read as they may be; tables are never unmapped.
-            let (entry, mask) = unsafe {
-                let table = part.table.get();
-                (
-                    (&raw const (*table).entry).read_volatile(),
-                    (&raw const (*table).mask).read_volatile(),
-                )
-            };
-            let bytes = if entry.is_null() {
-                0
-            } else {
-                (mask + 1) * size_of::<Entry>()
-            };
-            sys::resident(entry.cast(), bytes)
+        let each = self.region.iter().enumerate().map(|(bits, region)| {
+            let at = region.load(Ordering::Acquire);
+            match at.is_null() {
+                true => 0,
+                false => sys::resident(at, (size_of::<Entry>() << bits) * PARTS),
+            }
         });
         each.sum()
     }

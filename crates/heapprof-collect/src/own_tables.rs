@@ -1,9 +1,10 @@
 //! What the collector itself takes of the process's memory, so that nobody takes it for the program's.
 
 use crate::engine::{LIVE, STACKS};
-use crate::{filter, thread, walk};
+use crate::{arena, filter, thread, walk};
 
-/// Bytes of all tables that are in memory: those of the threads, stacks, blocks in use, rules of unwinding.
+/// Bytes in memory of all tables: those of the threads, stacks, blocks in use and rules of unwinding, and of what the
+/// collector allocates for a dump.
 pub(crate) fn resident() -> usize {
     let threads = thread::all().map(|state| state.resident());
     threads.sum::<usize>()
@@ -11,4 +12,5 @@ pub(crate) fn resident() -> usize {
         + LIVE.resident()
         + walk::resident()
         + filter::resident()
+        + arena::resident()
 }

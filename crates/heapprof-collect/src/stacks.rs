@@ -204,9 +204,12 @@ impl Stacks {
 
     /// How many bytes of the tables are in memory.
     pub(crate) fn resident(&self) -> usize {
-        let arena = self
-            .arena
-            .with(|arena| arena.mapped - arena.left * size_of::<u64>());
+        let (mapped, left, rest) = self.arena.with(|arena| {
+            let rest = arena.at.cast_const().cast();
+            (arena.mapped, arena.left * size_of::<u64>(), rest)
+        });
+        // Of a large page what was not taken is there too.
+        let arena = mapped - left + sys::resident(rest, left).saturating_sub(sys::PAGE);
         self.by_hash.resident() + self.record.resident() + arena
     }
 
