@@ -296,12 +296,29 @@ fn names_fit_a_line() {
         let pattern: &[&str] = if report == "peek" { &["."] } else { &[] };
         let args = [&[report][..], pattern, &["p.pb.gz"]].concat();
         let text = run(folder, &args).out;
-        assert!(
-            text.contains("parse") && !text.contains("parse(long)"),
-            "{report}: {text}"
-        );
+        // Overloads are told apart here too.
+        for name in ["parse(long)", "parse(int)", "main::{lambda#1}"] {
+            assert!(text.contains(name), "{report}: {text}");
+        }
+        assert!(!text.contains("allocator"), "{report}: {text}");
+        for row in text.lines() {
+            assert!(row.chars().count() <= 120, "{report}: {row}");
+        }
         let args = [&[report][..], pattern, &["p.pb.gz", "--full-names"]].concat();
-        assert!(run(folder, &args).out.contains("parse(long)"), "{report}");
+        assert!(run(folder, &args).out.contains("allocator"), "{report}");
+    }
+    // What is copied from these screens is no whole name, and that is said.
+    for args in [
+        &["peek", "parse$", "p.pb.gz"][..],
+        &["list", "parse$", "p.pb.gz"],
+        &["top", "--focus", "parse$", "p.pb.gz"],
+    ] {
+        let said = run(folder, args).err;
+        assert!(
+            said.contains("\": names are matched whole, and \"parse\" is short for \"parse(")
+                || said.contains("frame: names are matched whole, and \"parse\" is short for"),
+            "{args:?}: {said}"
+        );
     }
 }
 

@@ -8,6 +8,7 @@ use crate::frames::{Frame, FrameTable};
 use crate::label_filter::LabelFilter;
 use crate::pattern::{compile, regex_error};
 use crate::query::{Filters, Query};
+use crate::short_name::shown_match;
 
 /// What matched a frame.
 pub(crate) mod bit {
@@ -114,7 +115,7 @@ impl Compiled {
         compiled.show_from = show_from.is_some();
         compiled.prune_from = prune_from.is_some();
         compiled.label_sets(profile, filters)?;
-        compiled.unmatched(frames, filters);
+        compiled.unmatched(profile, frames, filters);
         Ok(compiled)
     }
 
@@ -296,7 +297,15 @@ impl Compiled {
     }
 
     /// Notes for filters that match nothing, which is most often a slip.
-    fn unmatched(&mut self, frames: &FrameTable, filters: &Filters) {
+    fn unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &Filters) {
+        let names = || profile.function.iter().map(|f| profile.text(f.name));
+        let note = |option, text: &str| {
+            let shown = Regex::new(text).map(|regex| shown_match(&regex, names()));
+            format!(
+                "--{option} {text:?} matches no frame{}",
+                shown.unwrap_or_default()
+            )
+        };
         let table = [
             ("focus", &filters.focus, bit::FOCUS),
             ("ignore", &filters.ignore, bit::IGNORE),
@@ -308,15 +317,14 @@ impl Compiled {
             if let Some(text) = text
                 && !self.frame.iter().any(|b| b & bit != 0)
             {
-                self.notes
-                    .push(format!("--{option} {text:?} matches no frame"));
+                self.notes.push(note(option, text));
             }
         }
         if let Some(show) = &filters.show
             && self.frame.iter().all(|b| b & bit::HIDDEN != 0)
             && frames.len() > 0
         {
-            self.notes.push(format!("--show {show:?} matches no frame"));
+            self.notes.push(note("show", show));
         }
         if !self.label_set.is_empty() && !self.label_set.contains(&true) {
             self.notes

@@ -34,6 +34,7 @@ mod question;
 mod relation;
 pub mod reshape;
 mod session;
+mod short_name;
 mod stack_table;
 mod statement;
 mod store;
@@ -68,6 +69,7 @@ pub use crate::{
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     session::Session,
+    short_name::{cut, shorten, shortened, shown_match},
     statement::{ResultTable, Statement, Value, run as run_statement},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},

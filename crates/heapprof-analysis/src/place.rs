@@ -123,7 +123,7 @@ impl Places {
     }
 
     /// All of them, in the order of their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Place> {
         self.0.iter()
     }
 

@@ -1,12 +1,13 @@
 //! Paths that do not branch, as one row: a call tree of C++ or Rust is else indented to the edge of
 //! the screen.
 
-use heapprof_analysis::{PlaceId, TreeRow};
+use heapprof_analysis::{PlaceId, TreeRow, cut};
+use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// How wide the names of a path may be together before some in the middle are only counted.
-const WIDEST: usize = 100;
+/// What the number of names that are left out takes.
+const HIDDEN: usize = "(100 more)".len() + 3;
 
 /// Which rows of a tree, in pre-order, are shown together with the row that follows them: a bit a row, for there may be many
 /// more rows than memory should hold.
@@ -104,23 +105,24 @@ impl<'f> Paths<'f> {
     }
 }
 
-/// The names of a path: all, or the first and the last ones and how many are between.
-pub(crate) fn names(names: &[String], reverse: bool) -> String {
-    let between = if reverse { " < " } else { " > " };
-    let width = |name: &String| printable(name).chars().count() + between.len();
-    if names.len() < 4 || names.iter().map(width).sum::<usize>() <= WIDEST {
+/// The names of a path in `room` columns: all, or the first and the last ones and how many are between; where there is no
+/// room for even two, what fits of these.
+pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
+    let between = if reverse { " ← " } else { " → " };
+    let width = |name: &String| printable(name).width() + 3;
+    if names.iter().map(width).sum::<usize>() <= room.saturating_add(3) {
         return names.join(between);
     }
     // From both ends in turn, as long as they fit; the first and the last in any case.
     let (mut first, mut last) = (1, 1);
-    let mut taken = width(&names[0]) + width(&names[names.len() - 1]);
+    let mut taken = width(&names[0]) + width(&names[names.len() - 1]) + HIDDEN;
     while first + last < names.len() {
         let next = match last <= first {
             true => names.len() - 1 - last,
             false => first,
         };
         taken += width(&names[next]);
-        if taken > WIDEST {
+        if taken > room {
             break;
         }
         match last <= first {
@@ -128,13 +130,17 @@ pub(crate) fn names(names: &[String], reverse: bool) -> String {
             false => first += 1,
         }
     }
-    let hidden = names.len() - first - last;
-    let end = names[names.len() - last..].join(between);
+    let hidden = match names.len() - first - last {
+        0 => String::new(),
+        hidden => format!("({hidden} more){between}"),
+    };
     let start = names[..first].join(between);
-    match hidden {
-        0 => format!("{start}{between}{end}"),
-        hidden => format!("{start}{between}({hidden} more){between}{end}"),
-    }
+    let end = names[names.len() - last..].join(between);
+    let left = room.saturating_sub(hidden.width() + 3);
+    // What is asked about is the end.
+    let start = cut(&start, (left / 3).max(left.saturating_sub(end.width())));
+    let end = cut(&end, left.saturating_sub(start.width()));
+    format!("{start}{between}{hidden}{end}")
 }
 
 #[cfg(test)]
@@ -194,12 +200,21 @@ mod tests {
     fn long_paths_are_cut_in_the_middle() {
         let long: Vec<String> = (0..50).map(|n| format!("function_number_{n}")).collect();
         assert_eq!(
-            names(&long, true),
-            "function_number_0 < function_number_1 < (46 more) < function_number_48 < function_number_49"
+            names(&long, true, 86),
+            "function_number_0 ← (47 more) ← function_number_48 ← function_number_49"
         );
         assert_eq!(
-            names(&long[..3], false),
-            "function_number_0 > function_number_1 > function_number_2"
+            names(&long[..3], false, 86),
+            "function_number_0 → function_number_1 → function_number_2"
         );
+        for (room, expected) in [
+            (50, "function_number_0 → (1 more) → function_number_2"),
+            (40, "func…umber_0 → (1 more) → functi…ction_number_2"),
+            (24, "f…0 → (1 more) → f…er_2"),
+        ] {
+            let shown = names(&long[..3], false, room);
+            assert!(shown.width() <= room, "{shown}");
+            assert_eq!(shown, expected);
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks};
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks, Place};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -11,10 +11,13 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
-use crate::names::{Names, label, printable_label, root_first};
+use crate::names::{Names, places_of, printable_short_labels, root_first, short_labels};
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
+
+/// What the names of a stack may take, beside the numbers.
+const NAME: usize = 72;
 
 /// Writes the report, and the rules of `--fail-if` that broke, stack by stack: it may be much longer than the profile.
 pub fn leaks(
@@ -226,10 +229,16 @@ impl<'a> Shown<'a> {
         self.style.format != Format::Csv && self.leaks.estimates != [None; 2]
     }
 
+    /// The places of the stacks that are shown.
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        let stacks = self.leaks.rows.iter().map(|leak| &leak.stack[..]);
+        places_of(&self.leaks.places, stacks)
+    }
+
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let leaks = self.leaks;
         let is_text = self.style.format == Format::Text;
-        let mut names = Names::new(label(self.style));
+        let mut names = Names::new(short_labels(self.places(), NAME, self.style));
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
@@ -265,7 +274,7 @@ impl<'a> Shown<'a> {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         rows.for_each(|row| table.row(row));
-        let mut names = Names::new(printable_label(self.style));
+        let mut names = Names::new(printable_short_labels(self.places(), NAME, self.style));
         Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());

@@ -28,7 +28,6 @@ mod peek;
 pub mod pprof;
 mod range;
 mod schema;
-mod short_name;
 mod sql;
 mod stored;
 mod style;

@@ -2,27 +2,26 @@
 
 use std::collections::HashMap;
 
-use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places};
+use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places, shorten};
 
 use crate::fetch::fetch;
 use crate::measure::Measure;
-use crate::short_name::{shorten, shortened};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
 /// A text for each place that many rows share, made once; one behind the other, for reading from one corner of memory
 /// after the other is what long reports spend their time on.
 pub(crate) struct Names {
-    make: fn(&Place) -> String,
+    make: Label,
     text: String,
     /// Where each begins and ends; none ends at 0.
     at: Vec<(usize, usize)>,
 }
 
 impl Names {
-    pub(crate) fn new(make: fn(&Place) -> String) -> Self {
+    pub(crate) fn new(make: impl Fn(&Place) -> String + 'static) -> Self {
         Self {
-            make,
+            make: Box::new(make),
             text: String::new(),
             at: Vec::new(),
         }
@@ -110,11 +109,11 @@ pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -
 }
 
 /// Columns of text that a row takes by default.
-const COLUMNS: usize = 120;
+pub(crate) const COLUMNS: usize = 120;
 /// What names get at least, however wide the numbers are.
-const LEAST: usize = 24;
+pub(crate) const LEAST: usize = 24;
 /// What a name may take where it has no column to itself.
-const ALONE: usize = 88;
+pub(crate) const ALONE: usize = 88;
 
 /// Gives the rows of a table for eyes their names: short ones, unless whole ones are wanted.
 pub(crate) fn name_rows(table: &mut Table, places: &[Place], style: &Style) {
@@ -132,26 +131,45 @@ pub(crate) fn name_rows_within(table: &mut Table, places: &[Place], left: usize,
     if style.full_names {
         return table.set_last(places.iter().map(Place::label));
     }
-    let files: Vec<Option<String>> = places.iter().map(|place| short_file(place, left)).collect();
-    let beside = places.iter().zip(&files).map(|(place, file)| {
-        let bare = place.label_as("", file.as_deref());
-        bare.chars().count()
-    });
-    let own = left.saturating_sub(beside.max().unwrap_or(0)).max(LEAST);
-    // The same function in two files is told apart by these.
-    let mut functions: Vec<&str> = places.iter().map(|place| &*place.function).collect();
-    functions.sort_unstable();
-    functions.dedup();
-    let short: HashMap<&str, String> = functions
-        .iter()
-        .copied()
-        .zip(shorten(&functions, own))
-        .collect();
-    let labels = places
-        .iter()
-        .zip(&files)
-        .map(|(place, file)| place.label_as(&short[&*place.function], file.as_deref()));
-    table.set_last(labels);
+    let short = Short::new(places.iter(), left);
+    table.set_last(places.iter().map(|place| short.label(place)));
+}
+
+/// Places as a line has room for them; different functions have different names.
+struct Short {
+    width: usize,
+    /// What functions are called whose name is another one.
+    functions: HashMap<String, String>,
+}
+
+impl Short {
+    fn new<'p>(places: impl Iterator<Item = &'p Place>, width: usize) -> Self {
+        let mut beside = 0;
+        // The same function in two files is told apart by these.
+        let mut functions: Vec<&str> = Vec::new();
+        for place in places {
+            let file = short_file(place, width);
+            beside = beside.max(place.label_as("", file.as_deref()).chars().count());
+            functions.push(&place.function);
+        }
+        functions.sort_unstable();
+        functions.dedup();
+        let short = shorten(&functions, width.saturating_sub(beside).max(LEAST));
+        let both = functions.into_iter().zip(short);
+        let changed = both.filter(|(name, short)| name != short);
+        Self {
+            width,
+            functions: changed
+                .map(|(name, short)| (name.to_string(), short))
+                .collect(),
+        }
+    }
+
+    fn label(&self, place: &Place) -> String {
+        let short = self.functions.get(&place.function);
+        let file = short_file(place, self.width);
+        place.label_as(short.unwrap_or(&place.function), file.as_deref())
+    }
 }
 
 /// A place's file, from the left of which so much is gone that half of `width` holds it.
@@ -168,25 +186,46 @@ fn short_file(place: &Place, width: usize) -> Option<String> {
     })
 }
 
-/// How a place is called where its name has no column to itself.
-pub(crate) fn label(style: &Style) -> fn(&Place) -> String {
+/// What makes a place's text.
+pub(crate) type Label = Box<dyn Fn(&Place) -> String>;
+
+/// The places that stacks consist of, each once.
+pub(crate) fn places_of<'p>(
+    places: &'p Places,
+    stacks: impl Iterator<Item = &'p [PlaceId]>,
+) -> impl Iterator<Item = &'p Place> {
+    let mut is_used = vec![false; places.iter().len()];
+    stacks.flatten().for_each(|id| is_used[id.index()] = true);
+    places
+        .iter()
+        .zip(is_used)
+        .filter(|(_, used)| *used)
+        .map(|(place, _)| place)
+}
+
+/// How places are called where their names have no column to themselves: in at most `width` columns where they are for eyes.
+pub(crate) fn short_labels<'p>(
+    places: impl Iterator<Item = &'p Place>,
+    width: usize,
+    style: &Style,
+) -> Label {
     match style.format {
         Format::Text | Format::Markdown if !style.full_names => {
-            |place| place.label_as(&shortened(&place.function, ALONE), place.file.as_deref())
+            let short = Short::new(places, width);
+            Box::new(move |place| short.label(place))
         }
-        _ => Place::label,
+        _ => Box::new(Place::label),
     }
 }
 
 /// The same, with nothing in it that a terminal would obey.
-pub(crate) fn printable_label(style: &Style) -> fn(&Place) -> String {
-    match style.full_names {
-        true => |place| printable(&place.label()).into_owned(),
-        false => |place| {
-            let short = shortened(&place.function, ALONE);
-            printable(&place.label_as(&short, place.file.as_deref())).into_owned()
-        },
-    }
+pub(crate) fn printable_short_labels<'p>(
+    places: impl Iterator<Item = &'p Place>,
+    width: usize,
+    style: &Style,
+) -> Label {
+    let labels = short_labels(places, width, style);
+    Box::new(move |place| printable(&labels(place)).into_owned())
 }
 
 /// A label's value, a number in its own unit: 2 kilobytes and 2048 bytes are two labels.

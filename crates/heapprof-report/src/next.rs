@@ -1,9 +1,8 @@
 //! What to do next where a report's rows do not answer: a wrapper in front of all, code without names, too few samples.
 
-use heapprof_analysis::{Place, Top, TopRow, Wrapper};
+use heapprof_analysis::{Place, Top, TopRow, Wrapper, shortened};
 
 use crate::measure::{percent, plural};
-use crate::short_name::shortened;
 
 /// As many wrappers are named.
 const WRAPPERS: usize = 2;

@@ -10,10 +10,12 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{Names, label};
+use crate::names::{Names, short_labels};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
+/// What the names of neighbours may take, beside the numbers.
+const NAME: usize = 56;
 const ROOT: &str = "(root)";
 const ITSELF: &str = "(itself)";
 
@@ -45,15 +47,16 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
         lines.push(format!("{} more match; -n 0 shows all", peek.more));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
-    let mut labels = Names::new(label(style));
+    let label = short_labels(peek.places.iter(), NAME, style);
+    let names: Vec<String> = peek.rows.iter().map(|row| label(&row.place)).collect();
+    let mut labels = Names::new(label);
     let mut cells = Cells::default();
     table.stream(style, out, |pass, each| {
-        for row in &peek.rows {
-            let name = label(style)(&row.place);
+        for (row, name) in peek.rows.iter().zip(&names) {
             let neighbour = |cells: &mut Cells, side: &str, label: &str, value: i64| {
                 cells.clear();
                 if split {
-                    cells.extend([&name, side, label]);
+                    cells.extend([name, side, label]);
                     return cells.make(|text| measure.push(value, text));
                 }
                 cells.extend([""; 3]);
@@ -82,7 +85,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 cells.make(|text| measure.push(row.flat, text));
                 cells.make(|text| measure.push(row.cum, text));
                 cells.make(|text| push_percent(row.cum, peek.header.total, text));
-                cells.extend(["", "", &name]);
+                cells.extend(["", "", name]);
                 each(&cells)?;
             }
             if row.flat != 0 {

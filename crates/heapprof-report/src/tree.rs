@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Tree, TreeRow};
+use heapprof_analysis::{Tree, TreeRow, cut};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, json};
 
@@ -11,12 +11,14 @@ use crate::fold::{Folds, Paths, names};
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{Names, label};
+use crate::names::{Names, short_labels};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
-/// How many steps a node is indented at most.
-const DEEPEST: usize = 100;
+/// What a row has for its indentation and its names, beside the numbers.
+const NAME: usize = 86;
+/// How many steps a node is indented at most: where paths are folded, so that names stay in sight; where they are not.
+const DEEPEST: [usize; 2] = [20, 100];
 
 /// Writes the report, node by node: it may be much longer than the profile. Text and Markdown show a path that does not branch
 /// as one row, unless `full`.
@@ -64,7 +66,9 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
         })?;
     }
     let folds = folds.finish();
-    let mut labels = Names::new(label(style));
+    let mut labels = Names::new(short_labels(tree.places.iter(), NAME, style));
+    let is_short = !split && !style.full_names;
+    let deepest = DEEPEST[usize::from(full || split)];
     let mut cells = Cells::default();
     table.stream(style, out, |pass, each| {
         let mut paths = Paths::new(&folds);
@@ -83,19 +87,23 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
                 cells.push("");
                 return each(&cells);
             }
+            let room = match is_short {
+                true => NAME - 2 * path.depth.min(deepest).min(NAME / 4),
+                false => usize::MAX,
+            };
             cells.make(|text| {
                 // Deeper than any screen is wide, the depth is a number.
-                text.extend(std::iter::repeat_n(step, path.depth.min(DEEPEST)));
-                if path.depth > DEEPEST && !split {
+                text.extend(std::iter::repeat_n(step, path.depth.min(deepest)));
+                if path.depth > deepest && !split {
                     text.push_str(&format!("({}) ", path.depth));
                 }
                 match path.places[..] {
-                    [place] => text.push_str(labels.of(&tree.places, place)),
+                    [place] => text.push_str(&cut(labels.of(&tree.places, place), room)),
                     ref places => {
                         let all = places
                             .iter()
                             .map(|&p| labels.of(&tree.places, p).to_string());
-                        text.push_str(&names(&all.collect::<Vec<_>>(), tree.reverse));
+                        text.push_str(&names(&all.collect::<Vec<_>>(), tree.reverse, room));
                     }
                 }
             });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Granularity, Query, Types, list};
+use heapprof_analysis::{Granularity, Query, Types, list, shown_match};
 
 use super::{Shared, regex, statements};
 use crate::args::ListArgs;
@@ -35,11 +35,18 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
         wanted.is_match(name)
     })?;
     if report.rows.is_empty() {
+        let whole = Query {
+            limit: None,
+            ..by_function
+        };
+        let all = list(&functions, &lines, &whole, |_| true)?;
+        let all = all.rows.iter().map(|row| &*row.function);
         bail!(
-            "{}: no function that has {} (after filters) matches {:?}",
+            "{}: no function that has {} (after filters) matches {:?}{}",
             names.join(" + "),
             report.header.sample_type.r#type,
-            args.regex
+            args.regex,
+            shown_match(&wanted, all)
         );
     }
     // Each file once, however many of its functions match.

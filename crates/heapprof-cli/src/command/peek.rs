@@ -1,7 +1,7 @@
 //! `heapprof peek REGEX`: callers and callees.
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Types, peek};
+use heapprof_analysis::{Query, Types, peek, shown_match};
 
 use super::{Shared, regex};
 use crate::args::MatchArgs;
@@ -21,10 +21,11 @@ pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
     let report = peek(&session, &query)?;
     if report.rows.is_empty() {
         bail!(
-            "{}: no function that has {} (after filters) matches {:?}",
+            "{}: no function that has {} (after filters) matches {:?}{}",
             names.join(" + "),
             report.header.sample_type.r#type,
-            args.regex
+            args.regex,
+            shown_match(&wanted, report.places.iter().map(|place| &*place.function))
         );
     }
     shared.finish_into(&args.report, &session, |style, out| {

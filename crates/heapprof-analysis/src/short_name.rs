@@ -9,6 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use regex::Regex;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// What stands in a template's arguments where nothing else was asked for: a class, and whether it must be of the first
@@ -47,8 +48,9 @@ const ALIASES: &[(&str, &str)] = &[
 /// Namespaces that a library's versions hide in.
 const VERSIONS: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
 
-/// The names, each in at most `width` columns; of different names no two are equal.
-pub(crate) fn shorten(names: &[&str], width: usize) -> Vec<String> {
+/// Names as people say them, each in at most `width` columns: no parameters, no template argument that is there by
+/// default. Of different names no two are equal.
+pub fn shorten(names: &[&str], width: usize) -> Vec<String> {
     let mut short: Vec<String> = names.iter().map(|name| shortened(name, width)).collect();
     for all in equal(names, &short) {
         let whole: Vec<&str> = all.iter().map(|&at| names[at]).collect();
@@ -136,8 +138,8 @@ fn differences(names: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// One name, with as many levels of its template's arguments as fit.
-pub(crate) fn shortened(name: &str, width: usize) -> String {
+/// One name as people say it, with as many levels of its template's arguments as fit `width` columns.
+pub fn shortened(name: &str, width: usize) -> String {
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
         return cut(name, width);
     }
@@ -166,6 +168,24 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
 }
 
+/// A name that is no match itself but is one as reports show it; in words, after a note that nothing matched.
+///
+/// Filters match whole names, as in pprof; so what is copied from a screen may match nothing.
+pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str>) -> String {
+    let is_shown = |name: &&str| {
+        let short = shortened(name, usize::MAX);
+        short != **name && regex.is_match(&short)
+    };
+    match names.find(is_shown) {
+        Some(name) => format!(
+            ": names are matched whole, and {:?} is short for {:?}",
+            shortened(name, 60),
+            cut(name, 200)
+        ),
+        None => String::new(),
+    }
+}
+
 /// A function's short name with its parameters, as short as its own template arguments are.
 fn with_parameters(name: &str, width: usize) -> String {
     let short = shortened(name, width);
@@ -190,8 +210,8 @@ fn with_parameters(name: &str, width: usize) -> String {
     whole
 }
 
-/// A text without its middle, where it is longer than `width`.
-fn cut(text: &str, width: usize) -> String {
+/// A text without its middle, where it is longer than `width` columns.
+pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_string();
     }
