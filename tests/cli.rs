@@ -465,11 +465,11 @@ fn deep_stacks_can_be_seen() {
     let rows: Vec<&str> = tree.lines().skip(3).collect();
     assert_eq!(rows.len(), 3, "{tree}");
     assert!(
-        rows[0].ends_with(" f199") && rows[0].contains("  f0 > f1 > "),
+        rows[0].ends_with(" f199") && rows[0].contains("  f0 → f1 → "),
         "{tree}"
     );
-    assert!(rows[0].contains(" more) > "), "{tree}");
-    assert!(rows[1].ends_with("  2.93KiB    b > c"), "{tree}");
+    assert!(rows[0].contains(" more) → "), "{tree}");
+    assert!(rows[1].ends_with("  2.93KiB    b → c"), "{tree}");
     assert!(rows[2].ends_with("  1000B    a"), "{tree}");
     assert_eq!(
         run(folder, &["tree", "--full", "deep.pb.gz"])

@@ -87,6 +87,39 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
     }
 }
 
+/// What `--own-code` goes by stands in SQL, the same over files and in a database.
+#[test]
+fn a_function_s_module_is_a_column() {
+    if !have(&["g++"]) {
+        return;
+    }
+    let built = build(LIBRARIES, "g++ -g -O0");
+    let folder = built.folder.path();
+    recorded(folder, &["-o", "p.pb.gz", "./program"]);
+    let loaded = run(
+        folder,
+        &["--db", "d.db", "load", "--as", "p.pb.gz", "p.pb.gz"],
+    );
+    assert_eq!(loaded.code, 0, "{}", loaded.err);
+    const SQL: &str = "SELECT function, module, is_library FROM function_report \
+        WHERE sample_type = 'alloc_space' AND flat <> 0 ORDER BY function";
+    let rows = run(folder, &["sql", "-f", "csv", "-p", "p.pb.gz", SQL]).out;
+    assert_eq!(
+        rows,
+        run(folder, &["--db", "d.db", "sql", "-f", "csv", SQL]).out
+    );
+    assert!(rows.contains(",shop,0\n"), "{rows}");
+    for row in rows.lines().filter(|row| row.contains("std::")) {
+        assert!(row.ends_with(",std,1"), "{row}");
+    }
+    let sum = "SELECT module FROM function_report WHERE sample_type = 'alloc_space' AND is_library = 0 \
+        GROUP BY module ORDER BY sum(flat) DESC LIMIT 1";
+    assert_eq!(
+        run(folder, &["--db", "d.db", "sql", "-f", "csv", sum]).out,
+        "module\nshop\n"
+    );
+}
+
 /// The options that say whose code counts are options of all reports, and of loaded profiles.
 #[test]
 fn whose_code_counts_is_asked_of_every_report() {

@@ -9,9 +9,14 @@
 //! | Perl | the package | files of perl and of packages |
 //! | Python | the file | files of python and of packages |
 
+use std::collections::HashSet;
+
 use heapprof_profile::{
-    Function, Location, Mapping, MappingIndex, Profile, StringId, is_rust_name,
+    Function, FunctionIndex, Location, Mapping, MappingIndex, Profile, StringId, is_rust_name,
 };
+
+use crate::entity::{EntityTable, Mapped};
+use crate::frames::FrameTable;
 
 /// A function's module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,6 +204,53 @@ impl<'p> Modules<'p> {
     }
 }
 
+/// The module of each row of a question's function table. A function that is in several places, such as an inline one of a
+/// header, is a library's if it is one in all of them; its module is that of the first which says the same.
+pub(crate) fn of_functions<'p>(
+    parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p Mapped)>,
+    table: &EntityTable,
+) -> Vec<Module> {
+    let mut found: Vec<Option<Module>> = vec![None; table.function.len()];
+    for (profile, frames, mapped) in parts {
+        let (modules, mut known) = (Modules::new(profile), HashSet::new());
+        let mut add = |row: u32, function: Option<FunctionIndex>, location: &Location| {
+            if !known.insert((row, location.mapping)) {
+                return;
+            }
+            let function = function.map(|function| &profile.function[function.index()]);
+            let mapping = location
+                .mapping
+                .map(|mapping| &profile.mapping[mapping.index()]);
+            let module = modules.of(function, mapping);
+            let before = &mut found[row as usize];
+            if before
+                .as_ref()
+                .is_none_or(|before| before.is_library && !module.is_library)
+            {
+                *before = Some(module);
+            }
+        };
+        for location in &profile.location {
+            for line in profile.lines(location) {
+                let row = mapped.function[line.function.index()];
+                add(row, Some(line.function), location);
+            }
+        }
+        // Code without names is called by its address.
+        for (frame, &entity) in frames.iter().zip(&mapped.entity) {
+            if let Some(location) = frame.location() {
+                let row = table.entity[entity as usize].function;
+                add(
+                    row,
+                    frame.function(profile),
+                    &profile.location[location.index()],
+                );
+            }
+        }
+    }
+    found.into_iter().map(Option::unwrap_or_default).collect()
+}
+
 /// The program's file: the one with its main function; where none is named, the first that is no shared library.
 fn program(profile: &Profile) -> Option<StringId> {
     let is_main = |location: &&Location| {
@@ -376,6 +428,70 @@ mod tests {
                 false => found.name,
             };
             assert_eq!(text, expected, "{asked}");
+        }
+    }
+
+    /// Once in the program, once in a library: it is the program's, whichever comes first.
+    #[test]
+    fn what_is_in_several_places_is_a_library_s_if_all_are() {
+        for [first, second] in [
+            ["/usr/lib/liba.so", "/home/me/app"],
+            ["/home/me/app", "/usr/lib/liba.so"],
+        ] {
+            let mut b = ProfileBuilder::new(&[("space", "bytes")]);
+            b.folded("main;both", &[1]);
+            b.folded("other;both", &[1]);
+            b.folded("main;library", &[1]);
+            let mut profile = b.finish();
+            for path in [first, second] {
+                let filename = profile.strings.intern(path);
+                profile.mapping.push(Mapping {
+                    filename,
+                    ..MAPPING
+                });
+            }
+            let named = |profile: &Profile, name: &str| {
+                let mut all = profile.function.iter();
+                all.position(|f| profile.text(f.name) == name).unwrap()
+            };
+            // `main` and `both` are at one place each so far.
+            let (main, both, library) = (
+                named(&profile, "main"),
+                named(&profile, "both"),
+                named(&profile, "library"),
+            );
+            let of_library = usize::from(first.starts_with("/home"));
+            for location in 0..profile.location.len() {
+                let lines = profile.location[location].line.clone();
+                let function = profile.line[lines.start as usize].function.index();
+                let at = if function == library {
+                    of_library
+                } else {
+                    1 - of_library
+                };
+                profile.location[location].mapping = Some(MappingIndex(at as u32));
+            }
+            let mut again = profile.location[profile.location.len() - 1].clone();
+            let lines = profile.location.iter().map(|l| l.line.clone());
+            let of_both = lines
+                .clone()
+                .find(|l| profile.line[l.start as usize].function.index() == both);
+            again.line = of_both.unwrap();
+            again.mapping = Some(MappingIndex(of_library as u32));
+            profile.location.push(again);
+            let frames = FrameTable::new(&profile, false);
+            let strings = profile.strings.clone();
+            let mut table = EntityTable::new(crate::Granularity::Functions, strings);
+            let mapped = table.add(&profile, &frames);
+            let modules = of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
+            let of = |function: usize| modules[mapped.function[function] as usize].clone();
+            let module = |name: &str, is_library| Module {
+                name: name.to_string(),
+                is_library,
+            };
+            assert_eq!(of(main), module("app", false));
+            assert_eq!(of(both), module("app", false));
+            assert_eq!(of(library), module("liba.so", true));
         }
     }
 

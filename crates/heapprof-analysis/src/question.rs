@@ -11,6 +11,7 @@ use crate::entity::{EntityTable, Mapped};
 use crate::error::Error;
 use crate::estimate::{Estimate, Spread, Step, period_in_bytes};
 use crate::filter::LabelKeys;
+use crate::module::{self, Module};
 use crate::neighbours::{self, Neighbours};
 use crate::query::Query;
 use crate::stack_table::StackTable;
@@ -129,6 +130,7 @@ pub struct Question {
     samples: OnceLock<SampleTable>,
     neighbours: OnceLock<Vec<Neighbours>>,
     labels: OnceLock<Vec<LabelRow>>,
+    modules: OnceLock<Vec<Module>>,
     wanted: Vec<bool>,
 }
 
@@ -293,6 +295,7 @@ impl Question {
             samples: OnceLock::new(),
             neighbours: OnceLock::new(),
             labels: OnceLock::new(),
+            modules: OnceLock::new(),
             wanted: Vec::new(),
         })
     }
@@ -498,6 +501,15 @@ impl Question {
                 blocks,
                 spread,
             }
+        })
+    }
+
+    /// The module of each function.
+    pub(crate) fn modules(&self) -> &[Module] {
+        self.modules.get_or_init(|| {
+            let parts = self.parts.iter();
+            let parts = parts.map(|part| (&*part.profile, &part.view.frames, &part.mapped));
+            module::of_functions(parts, &self.table)
         })
     }
 

@@ -140,6 +140,8 @@ const VIEWS: [Documented; 3] = [
             ("function TEXT", "function.name"),
             ("flat INTEGER", "as in function_total"),
             ("cum INTEGER", "as in function_total"),
+            ("module TEXT", "function.module"),
+            ("is_library INTEGER", "function.is_library"),
         ],
     ),
     (

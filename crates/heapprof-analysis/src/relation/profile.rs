@@ -302,6 +302,14 @@ pub(super) static FUNCTION: Relation = Relation {
         ("system_name TEXT", "for the linker"),
         ("filename TEXT", "source file"),
         ("start_line INTEGER", "first line; 0 unknown"),
+        (
+            "module TEXT",
+            "what it belongs to: a C++ namespace, a crate, a package, a file; may be empty",
+        ),
+        (
+            "is_library INTEGER",
+            "1 when that is a language's own runtime or installed on the system",
+        ),
     ],
     keys: 1,
     ordered: 0..0,
@@ -314,7 +322,9 @@ pub(super) static FUNCTION: Relation = Relation {
             1 => q.table.text(function.name).into(),
             2 => q.table.text(function.system_name).into(),
             3 => q.table.text(function.filename).into(),
-            _ => function.start_line.into(),
+            4 => function.start_line.into(),
+            5 => q.modules()[row].name.as_str().into(),
+            _ => q.modules()[row].is_library.into(),
         }
     },
 };

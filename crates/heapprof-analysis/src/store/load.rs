@@ -24,7 +24,7 @@ impl<K: Hash + Eq> Known<K> {
     fn read(
         transaction: &Transaction<'_>,
         sql: &str,
-        key: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<K>,
+        mut key: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<K>,
     ) -> Result<Self, Error> {
         let mut index = HashMap::new();
         let mut next = 1;
@@ -228,18 +228,26 @@ impl Loader<'_> {
     /// that stand for addresses without symbols. 0 for rows that nothing refers to.
     fn functions(&self) -> Result<Vec<i64>, Error> {
         type Key = (String, String, String, i64);
+        let mut is_library: HashMap<i64, Option<bool>> = HashMap::new();
         let mut known: Known<Key> = Known::read(
             self.transaction,
-            "SELECT id, name, system_name, filename, start_line FROM function",
-            |row| Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+            "SELECT id, name, system_name, filename, start_line, is_library FROM function",
+            |row| {
+                is_library.insert(row.get(0)?, row.get(5)?);
+                Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            },
         )?;
         let mut insert = self
             .transaction
-            .prepare("INSERT INTO function VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            .prepare("INSERT INTO function VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+        let mut update = self
+            .transaction
+            .prepare("UPDATE function SET module = ?2, is_library = ?3 WHERE id = ?1")?;
         let table = &self.question.table;
         let needed = self.needed_functions();
         let mut numbers = Vec::with_capacity(table.function.len());
-        for (function, needed) in table.function.iter().zip(needed) {
+        let rows = table.function.iter().zip(self.question.modules());
+        for ((function, module), needed) in rows.zip(needed) {
             if !needed {
                 numbers.push(0);
                 continue;
@@ -259,7 +267,15 @@ impl Loader<'_> {
                     table.text(function.system_name),
                     table.text(function.filename),
                     function.start_line,
+                    &module.name,
+                    module.is_library,
                 ))?;
+            } else {
+                // A library's if all profiles say so; an older heapprof did not ask.
+                let before = is_library.get(&id).copied().flatten();
+                if before.is_none_or(|before| before && !module.is_library) {
+                    update.execute((id, &module.name, module.is_library))?;
+                }
             }
             numbers.push(id);
         }

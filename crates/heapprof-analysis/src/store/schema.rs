@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("snapshot.sql"),
     include_str!("profile_part.sql"),
     include_str!("spread.sql"),
+    include_str!("module.sql"),
 ];
 
 /// The version from which on tables say how sure estimates are.
@@ -262,6 +263,16 @@ mod tests {
         let mut store = Store::open_or_create(&path).unwrap();
         store.load("new", &sampled(), &mut |_, _| {}).unwrap();
         is_7();
+        // Whose code it is, nobody had asked.
+        let module: (String, i64) = Connection::open(&path)
+            .unwrap()
+            .query_row(
+                "SELECT module, is_library FROM function WHERE name = 'main'",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .unwrap();
+        assert_eq!(module, (String::new(), 0));
         let estimate = ask(2).header.estimate.unwrap();
         assert_eq!((estimate.low, estimate.high), (22_249, 75_406));
         assert_eq!(ask(2).rows[0].estimates, [Some(estimate); 2]);
