@@ -393,6 +393,58 @@ fn code_without_names_is_called_the_same_in_each_run() {
     );
 }
 
+/// A wrapper without a name is proposed as well, and what makes objects of one type is not.
+#[test]
+fn a_wrapper_of_a_stripped_program_is_proposed() {
+    if !have(&["gcc", "strip"]) {
+        return;
+    }
+    let mut source = "#include <stdlib.h>\n#define APART __attribute__((noinline))\nstatic void *volatile kept[99];\n\
+         static APART void *any(size_t n) { void *p = malloc(n); if (!p) abort(); return p; }\n\
+         static APART void *item(void) { void *p = malloc(3000); if (!p) abort(); return p; }\n"
+        .to_string();
+    for i in 0..12 {
+        source += &format!(
+            "static APART void f{i}(void) {{ kept[{i}] = any(1000 + {i} * 100); kept[{i} + 20] = item(); }}\n"
+        );
+    }
+    let calls: String = (0..12).map(|i| format!("f{i}(); ")).collect();
+    source += &format!("int main(void) {{ {calls} return 0; }}\n");
+    let built = build(&source, "gcc -O1 -fno-optimize-sibling-calls");
+    let folder = built.folder.path();
+    built.run("strip program");
+    recorded(folder, &["-o", "p.pb.gz", "./program"]);
+    let top = run(folder, &["top", "p.pb.gz"]).out;
+    let proposed: Vec<&str> = top
+        .lines()
+        .filter(|line| line.contains("counts it for them"))
+        .collect();
+    assert!(
+        proposed.len() == 1 && proposed[0].contains("12 functions"),
+        "{top}"
+    );
+    let (_, pattern) = proposed[0].split_once("--wrappers '").unwrap();
+    let pattern = pattern.split('\'').next().unwrap();
+    assert!(pattern.starts_with("^program\\+0x"), "{pattern}");
+    let top = run(folder, &["top", "--wrappers", pattern, "p.pb.gz"]).out;
+    assert!(!top.contains("counts it for them"), "{top}");
+    // What makes items is first now, and then who asked for the most.
+    let csv = [
+        "top",
+        "-f",
+        "csv",
+        "-n",
+        "2",
+        "--wrappers",
+        pattern,
+        "p.pb.gz",
+    ];
+    let csv = run(folder, &csv).out;
+    let rows: Vec<&str> = csv.lines().skip(1).collect();
+    assert!(rows[0].starts_with("36000,36000,"), "{csv}");
+    assert!(rows[1].starts_with("2100,5100,"), "{csv}");
+}
+
 /// A private wrapper is proposed, with the flag that counts it for its callers; what makes objects of one type is not.
 #[test]
 fn a_wrapper_that_nobody_knows_is_proposed() {

@@ -378,9 +378,7 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
             break;
         }
     }
-    for (long, short) in VERSIONS {
-        name = name.replace(long, short);
-    }
+    let name = without_versions(name);
     match name.strip_suffix("::operator()") {
         Some(lambda) if lambda.ends_with('}') => lambda.to_string(),
         _ => name.trim().to_string(),
@@ -417,6 +415,15 @@ fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
         return &text[blank + 1..];
     }
     text
+}
+
+fn without_versions(name: String) -> String {
+    match name.contains("std::__") {
+        true => VERSIONS
+            .iter()
+            .fold(name, |name, (long, short)| name.replace(long, short)),
+        false => name,
+    }
 }
 
 fn is_anonymous(inner: &[Vec<Part<'_>>]) -> bool {
@@ -477,10 +484,7 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
         kept = &kept[..kept.len() - 1];
     }
     let plain = |arguments: &[String]| {
-        let text = format!("{}<{}>", &name[start..], arguments.join(", "));
-        VERSIONS
-            .iter()
-            .fold(text, |text, (long, short)| text.replace(long, short))
+        without_versions(format!("{}<{}>", &name[start..], arguments.join(", ")))
     };
     let whole = plain(kept);
     let text = match ALIASES.iter().find(|(long, _)| *long == whole) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heapprof_profile::{FunctionIndex, Profile};
+use heapprof_profile::{FunctionIndex, Profile, is_place_of_code};
 
 use crate::error::Error;
 use crate::filter::simple_name;
@@ -32,15 +32,15 @@ impl Wrapper {
 
 /// A wrapper gets at least this share of what is allocated below it from malloc itself.
 const HANDED_ON: f64 = 0.97;
-/// Fewer callers make no wrapper.
-const CALLERS: usize = 5;
+/// Fewer callers make no wrapper; of code without names more are needed, for there is no word that says so too.
+const CALLERS: [usize; 2] = [5, 8];
 /// Callers ask a wrapper for at least so many different sizes: what makes objects of one type is none.
-const SIZES: usize = 3;
+const SIZES: [usize; 2] = [3, 5];
 /// Sizes that differ by less are one.
 const SAME_SIZE: f64 = 0.02;
 /// A function with a smaller share of all bytes is not proposed.
-const SHARE: f64 = 0.01;
-/// A proposed function's name holds one of these words.
+const SHARE: [f64; 2] = [0.01, 0.05];
+/// A proposed function's name holds one of these words, if it has a name.
 const WORDS: &[&str] = &[
     "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
 ];
@@ -82,12 +82,16 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
         );
         Some([space.ok()?, objects.ok()?])
     });
-    let named: Vec<bool> = profile
+    // Whether each function may be one, and whether it has no name.
+    let may_be: Vec<Option<bool>> = profile
         .function
         .iter()
-        .map(|f| sounds_like_one(simple_name(profile.text(f.name))))
+        .map(|f| match simple_name(profile.text(f.name)) {
+            name if is_place_of_code(name) => Some(true),
+            name => sounds_like_one(name).then_some(false),
+        })
         .collect();
-    let (Some(columns), true) = (columns, named.contains(&true)) else {
+    let (Some(columns), true) = (columns, may_be.iter().any(Option::is_some)) else {
         return Ok(Vec::new());
     };
     let unfiltered = Query {
@@ -113,7 +117,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
             stack
                 .iter()
                 .filter_map(|&f| function(f))
-                .filter(|f| named[f.index()]),
+                .filter(|f| may_be[f.index()].is_some()),
         );
         once.sort_unstable();
         once.dedup();
@@ -123,7 +127,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
         let Some(leaf) = stack.first().and_then(|&f| function(f)) else {
             continue;
         };
-        if named[leaf.index()] {
+        if may_be[leaf.index()].is_some() {
             let caller = stack
                 .iter()
                 .map(|&f| function(f))
@@ -138,7 +142,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
     }
     let mut found: Vec<Wrapper> = seen
         .into_iter()
-        .filter(|(_, seen)| seen.is_wrapper(total))
+        .filter(|(f, seen)| seen.is_wrapper(total, may_be[f.index()] == Some(true)))
         .map(|(f, seen)| Wrapper {
             function: simple_name(profile.text(profile.function[f.index()].name)).to_string(),
             callers: seen.callers.len(),
@@ -151,7 +155,8 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
 }
 
 impl Seen {
-    fn is_wrapper(&self, total: i128) -> bool {
+    fn is_wrapper(&self, total: i128, is_nameless: bool) -> bool {
+        let by_name = usize::from(is_nameless);
         let mut sizes: Vec<f64> = self
             .callers
             .values()
@@ -160,10 +165,10 @@ impl Seen {
             .collect();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup_by(|next, size| *next <= *size * (1.0 + SAME_SIZE));
-        self.callers.len() >= CALLERS
-            && sizes.len() >= SIZES
+        self.callers.len() >= CALLERS[by_name]
+            && sizes.len() >= SIZES[by_name]
             && self.flat as f64 >= HANDED_ON * self.cum as f64
-            && self.flat as f64 >= SHARE * total as f64
+            && self.flat as f64 >= SHARE[by_name] * total as f64
     }
 }
 

@@ -2,8 +2,9 @@
 //! the rows add up to the total.
 
 use std::io::Write;
+use std::rc::Rc;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks, Place};
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
-use crate::names::{Names, places_of, printable_short_labels, root_first, short_labels};
+use crate::names::{Label, Names, places_of, printable_short_labels, root_first, short_labels};
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, markdown_cell, printable};
@@ -74,6 +75,8 @@ struct Shown<'a> {
     style: &'a Style,
     objects: Measure,
     space: Measure,
+    /// What frames are called.
+    label: Rc<Label>,
 }
 
 impl<'a> Shown<'a> {
@@ -84,9 +87,17 @@ impl<'a> Shown<'a> {
             Measure::new(&space.unit, style.unit.as_deref())?,
         );
         let raw = matches!(style.format, Format::Csv | Format::Json);
+        let stacks = leaks.rows.iter().map(|leak| &leak.stack[..]);
+        let places = places_of(&leaks.places, stacks);
+        // In text they also stand beneath the table's rows.
+        let label = match style.format {
+            Format::Text => printable_short_labels(places, NAME, style),
+            _ => short_labels(places, NAME, style),
+        };
         Ok(Self {
             leaks,
             style,
+            label: Rc::new(label),
             objects: if raw { Measure::raw() } else { objects },
             space: if raw { Measure::raw() } else { space },
         })
@@ -229,16 +240,15 @@ impl<'a> Shown<'a> {
         self.style.format != Format::Csv && self.leaks.estimates != [None; 2]
     }
 
-    /// The places of the stacks that are shown.
-    fn places(&self) -> impl Iterator<Item = &Place> {
-        let stacks = self.leaks.rows.iter().map(|leak| &leak.stack[..]);
-        places_of(&self.leaks.places, stacks)
+    fn names(&self) -> Names {
+        let label = Rc::clone(&self.label);
+        Names::new(move |place| label(place))
     }
 
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let leaks = self.leaks;
         let is_text = self.style.format == Format::Text;
-        let mut names = Names::new(short_labels(self.places(), NAME, self.style));
+        let mut names = self.names();
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
@@ -274,7 +284,7 @@ impl<'a> Shown<'a> {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         rows.for_each(|row| table.row(row));
-        let mut names = Names::new(printable_short_labels(self.places(), NAME, self.style));
+        let mut names = self.names();
         Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());
