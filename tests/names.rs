@@ -1,9 +1,10 @@
-//! What reports call functions: wrappers are left out, names fit a line, code without symbols has names.
+//! What reports call functions: wrappers are left out, names fit a line, code without symbols has
+//! names.
 
 use std::path::Path;
 
 use crate::built::{build, have};
-use crate::harness::{Run, run};
+use crate::harness::{Run, name, run, valid};
 
 pub(crate) fn recorded(folder: &Path, args: &[&str]) {
     let args = [&["record", "--exact"], args].concat();
@@ -149,7 +150,8 @@ fn wrappers_that_are_none_are_said() {
     }
 }
 
-/// What is cut with a wrapper is all that it called. So none of those that are known calls the program.
+/// What is cut with a wrapper is all that it called. So none of those that are known calls the
+/// program.
 const CALLED_BACK: &str = r#"
 #include <cstdlib>
 #include <map>
@@ -307,6 +309,11 @@ fn names_fit_a_line() {
         let args = [&[report][..], pattern, &["p.pb.gz", "--full-names"]].concat();
         assert!(run(folder, &args).out.contains("allocator"), "{report}");
     }
+    let literal = run(folder, &["peek", "parse(int)", "p.pb.gz"]).err;
+    assert!(
+        literal.contains("as a name, and no expression, it is \"parse\\\\(int\\\\)\""),
+        "{literal}"
+    );
     // What is copied from these screens is no whole name, and that is said.
     for args in [
         &["peek", "parse$", "p.pb.gz"][..],
@@ -315,8 +322,7 @@ fn names_fit_a_line() {
     ] {
         let said = run(folder, args).err;
         assert!(
-            said.contains("\": names are matched whole, and \"parse\" is short for \"parse(")
-                || said.contains("frame: names are matched whole, and \"parse\" is short for"),
+            said.contains(": it is looked for in whole names, and \"parse\" is short for \"parse("),
             "{args:?}: {said}"
         );
     }
@@ -335,7 +341,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A stripped program's functions have their places for names, which no run changes, and no debug file is kept out by.
+/// A stripped program's functions have their places for names, which no run changes, and no debug
+/// file is kept out by.
 #[test]
 fn code_without_names_is_called_the_same_in_each_run() {
     if !have(&["gcc", "objcopy", "strip"]) {
@@ -382,6 +389,23 @@ fn code_without_names_is_called_the_same_in_each_run() {
         "{changed}"
     );
     assert!(rows[0].contains(&a[1]), "{changed}");
+    // Another build, and names on one side only, are said to be why rows are new and gone.
+    let longer = NAMELESS.replace(
+        "one(100000);",
+        "one(100000); for (volatile int i = 0; i < argc * 3; i++) argc ^= i;",
+    );
+    let longer = longer.replace(
+        "kept[9];",
+        "kept[9];\n__attribute__((noinline)) int more(int n) { return n * n; }",
+    );
+    std::fs::write(folder.join("source.c"), longer).unwrap();
+    shell("gcc -g -O1 -fpie -pie -o program source.c && strip program");
+    recorded(folder, &["-o", "other.pb.gz", "./program"]);
+    let said = run(folder, &["diff", "a.pb.gz", "other.pb.gz"]).err;
+    assert!(
+        said.contains("may be new or gone only because it is another build there"),
+        "{said}"
+    );
     // pprof takes nothing for symbolized that is not, and info counts it.
     let info = run(folder, &["info", "a.pb.gz"]).out;
     assert!(info.contains("without symbols"), "{info}");
@@ -390,6 +414,11 @@ fn code_without_names_is_called_the_same_in_each_run() {
     assert_eq!(
         functions(folder, &["-n", "2", "a.pb.gz"])[..2],
         ["one", "two"]
+    );
+    let said = run(folder, &["diff", "a.pb.gz", "b.pb.gz"]).err;
+    assert!(
+        said.contains("of program may be new or gone only because its code has names on one side"),
+        "{said}"
     );
 }
 
@@ -445,7 +474,8 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     assert!(rows[1].starts_with("2100,5100,"), "{csv}");
 }
 
-/// A private wrapper is proposed, with the flag that counts it for its callers; what makes objects of one type is not.
+/// A private wrapper is proposed, with the flag that counts it for its callers; what makes objects
+/// of one type is not.
 #[test]
 fn a_wrapper_that_nobody_knows_is_proposed() {
     if !have(&["gcc"]) {
@@ -519,5 +549,24 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
             "{name}: {}",
             own.out
         );
+    }
+}
+
+/// Whatever a report is about, no row of it is wider than a screen, except what says how it was
+/// made.
+#[test]
+fn no_row_is_wider_than_120_columns() {
+    for file in valid() {
+        let path = file.to_str().unwrap();
+        for report in ["top", "tree", "peek", "traces", "leaks"] {
+            let pattern: &[&str] = if report == "peek" { &["."] } else { &[] };
+            let args = [&[report][..], pattern, &[path]].concat();
+            let ran = run(Path::new("."), &args);
+            let is_note = |line: &str| line.contains(&name(&file)) || line.contains(" --");
+            let table = ran.out.lines().filter(|line| !is_note(line));
+            for row in table {
+                assert!(row.chars().count() <= 120, "{report} {path}: {row}");
+            }
+        }
     }
 }

@@ -61,6 +61,10 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
             line.is_some_and(|line| line.contains("is counted for their nearest caller")),
             "{text}"
         );
+        let own = |args: &[&str]| run(folder, args).out.contains("Own code: ");
+        assert!(own(&["leaks", "--own-code", "p.pb.gz"]));
+        assert!(own(&["diff", "--own-code", "p.pb.gz", "p.pb.gz"]));
+        assert!(!own(&["leaks", "p.pb.gz"]) && !own(&["diff", "p.pb.gz", "p.pb.gz"]));
         // A note says that it is there, and what it would tell.
         let plain = run(folder, &["top", "-n", "5", "-t", "alloc_space", "p.pb.gz"]).out;
         if options == "-O0" {
@@ -172,7 +176,8 @@ fn whose_code_counts_is_asked_of_every_report() {
         run(folder, &args).code
     };
     assert_eq!((rule(&[]), rule(&own)), (0, 1));
-    // What is set in the environment comes into the file; what is no expression there switches nothing off.
+    // What is set in the environment comes into the file; what is no expression there switches
+    // nothing off.
     for (names, row) in [("our_.*", "by_ours"), ("(", "our_alloc")] {
         let mut program = std::process::Command::new("./program");
         let status = program

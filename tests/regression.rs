@@ -213,7 +213,7 @@ fn trees_are_cut_by_what_is_kept() {
         ),
     );
     let tree = run(folder, &["tree", "--focus", "small", "p.pb.gz"]);
-    assert!(tree.out.contains("  main > small\n"), "{}", tree.out);
+    assert!(tree.out.contains("  main → small\n"), "{}", tree.out);
 }
 
 /// Time and memory of deep stacks grew with the square of the depth; so did those of many labels.
@@ -384,7 +384,8 @@ fn output_files_stay_what_they_were() {
     );
 }
 
-/// What `diff -t` and `leaks --fail-if` called inuse_space, the rules of `diff --fail-if` did not know.
+/// What `diff -t` and `leaks --fail-if` called inuse_space, the rules of `diff --fail-if` did not
+/// know.
 #[test]
 fn rules_know_sample_types_by_the_names_that_options_know() {
     let folder = tempfile::tempdir().unwrap();

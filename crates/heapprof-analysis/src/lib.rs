@@ -1,10 +1,12 @@
 //! Questions about heap profiles, answered through SQLite.
 //!
 //! A [`Question`] joins profiles with a [`Query`]. Its [`Session`] is a SQLite connection in which
-//! virtual tables show what the kernels made of them (flat and cum, the call tree, stacks), and every
-//! report is a statement over these tables that gives plain rows. [`Store`] keeps profiles in a
-//! database with the same tables for real. Nothing here prints, formats units or opens other files.
+//! virtual tables show what the kernels made of them (flat and cum, the call tree, stacks), and
+//! every report is a statement over these tables that gives plain rows. [`Store`] keeps profiles in
+//! a database with the same tables for real. Nothing here prints, formats units or opens other
+//! files.
 
+mod builds;
 mod call_tree;
 mod comment;
 mod coverage;
@@ -48,6 +50,7 @@ mod view;
 mod wrapper;
 
 pub use crate::{
+    builds::{Incomparable, incomparable},
     comment::{Dumped, Process},
     coverage::{Resident, Runtime, resident, runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
@@ -69,7 +72,7 @@ pub use crate::{
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     session::Session,
-    short_name::{cut, shorten, shortened, shown_match},
+    short_name::{alike, cut, shorten, shortened, shown_match},
     statement::{ResultTable, Statement, Value, run as run_statement},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},

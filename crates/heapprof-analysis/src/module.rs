@@ -1,4 +1,5 @@
-//! Which module a function is of, and whether that is a library: defined once, for each language by what it calls a module.
+//! Which module a function is of, and whether that is a library: defined once, for each language by
+//! what it calls a module.
 //!
 //! | code | module | library |
 //! | :--- | :--- | :--- |
@@ -204,8 +205,9 @@ impl<'p> Modules<'p> {
     }
 }
 
-/// The module of each row of a question's function table. A function that is in several places, such as an inline one of a
-/// header, is a library's if it is one in all of them; its module is that of the first which says the same.
+/// The module of each row of a question's function table. A function that is in several places,
+/// such as an inline one of a header, is a library's if it is one in all of them; its module is
+/// that of the first which says the same.
 pub(crate) fn of_functions<'p>(
     parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p Mapped)>,
     table: &EntityTable,
@@ -238,7 +240,12 @@ pub(crate) fn of_functions<'p>(
         }
         // Code without names is called by its address.
         for (frame, &entity) in frames.iter().zip(&mapped.entity) {
-            if let Some(location) = frame.location() {
+            let named =
+                |function: FunctionIndex| !profile.function[function.index()].name.is_empty();
+            if let Some(location) = frame
+                .location()
+                .filter(|_| !frame.function(profile).is_some_and(named))
+            {
                 let row = table.entity[entity as usize].function;
                 add(
                     row,
@@ -251,7 +258,8 @@ pub(crate) fn of_functions<'p>(
     found.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// The program's file: the one with its main function; where none is named, the first that is no shared library.
+/// The program's file: the one with its main function; where none is named, the first that is no
+/// shared library.
 fn program(profile: &Profile) -> Option<StringId> {
     let is_main = |location: &&Location| {
         profile.lines(location).iter().any(|line| {
@@ -328,7 +336,8 @@ fn go_package(name: &str) -> &str {
 /// A C++ name's outermost namespace or class.
 fn namespace(name: &str) -> Option<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    // The name begins behind the last blank outside brackets: what stands before is the return type.
+    // The name begins behind the last blank outside brackets: what stands before is the return
+    // type.
     let (mut depth, mut start) = (0i32, 0);
     for (at, c) in name.char_indices() {
         if name[start..at].ends_with("operator") {
@@ -493,6 +502,39 @@ mod tests {
             assert_eq!(of(both), module("app", false));
             assert_eq!(of(library), module("liba.so", true));
         }
+    }
+
+    /// Of two functions of one name each is its own mapping's.
+    #[test]
+    fn functions_of_one_name_are_of_modules_of_their_own() {
+        let mut b = ProfileBuilder::new(&[("space", "bytes")]);
+        for file in ["/src/app.c", "/src/zlib.c"] {
+            b.frame(&[FrameText {
+                name: "init",
+                filename: file,
+                ..FrameText::default()
+            }]);
+        }
+        let mut profile = b.finish();
+        for (at, path) in ["/home/me/app", "/usr/lib/libz.so.1"]
+            .into_iter()
+            .enumerate()
+        {
+            let filename = profile.strings.intern(path);
+            profile.mapping.push(Mapping {
+                filename,
+                ..MAPPING
+            });
+            profile.location[at].mapping = Some(MappingIndex(at as u32));
+        }
+        let frames = FrameTable::new(&profile, false);
+        let mut table = EntityTable::new(crate::Granularity::Functions, profile.strings.clone());
+        let mapped = table.add(&profile, &frames);
+        let modules = of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
+        let of: Vec<bool> = (0..2)
+            .map(|f| modules[mapped.function[f] as usize].is_library)
+            .collect();
+        assert_eq!(of, [false, true]);
     }
 
     const MAPPING: Mapping = Mapping {

@@ -50,7 +50,8 @@ impl Place {
         label
     }
 
-    /// Whether it is code that nothing names: a row has its address, or its file and where its function begins in that.
+    /// Whether it is code that nothing names: a row has its address, or its file and where its
+    /// function begins in that.
     pub fn is_nameless(&self) -> bool {
         let is_bare = self.file.as_ref().is_none_or(String::is_empty);
         self.is_address() || is_bare && is_place_of_code(&self.function)
@@ -94,7 +95,8 @@ impl PlaceId {
     }
 }
 
-/// The places that the rows of a report speak of. Rows have numbers, for a place's texts lie all over memory.
+/// The places that the rows of a report speak of. Rows have numbers, for a place's texts lie all
+/// over memory.
 #[derive(Clone, Debug)]
 pub struct Places(Vec<Place>);
 
@@ -123,7 +125,7 @@ impl Places {
     }
 
     /// All of them, in the order of their numbers.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Place> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Place> + Clone {
         self.0.iter()
     }
 
@@ -148,8 +150,8 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// A stack of the session's, leaf first. The first by SQL, which thus tells what a report asks; the others from where
-    /// the table has them, for there may be millions.
+    /// A stack of the session's, leaf first. The first by SQL, which thus tells what a report asks;
+    /// the others from where the table has them, for there may be millions.
     pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, Error> {
         if let Some(question) = &self.session.question
             && self.asked.replace(true)

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::estimate::{Estimate, Spread};
 use crate::question::Question;
 use crate::relation;
+use crate::short_name::alike;
 
 /// Where a report's rows come from: a question's virtual tables, or a database's real ones.
 pub struct Session {
@@ -26,6 +27,18 @@ pub struct Session {
 }
 
 impl Session {
+    /// Functions of the profiles that may be as short as one that is shown once their names are
+    /// short.
+    pub(crate) fn alike<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
+        let Some(question) = &self.question else {
+            return Vec::new();
+        };
+        let all = question.table.function.iter();
+        let all = all.map(|function| question.table.text(function.name));
+        let found = alike(shown, all).into_iter();
+        found.map(str::to_string).collect()
+    }
+
     /// Over the virtual tables of a question.
     pub fn new(question: Question) -> Result<Self, Error> {
         let question = Arc::new(question);
@@ -61,7 +74,8 @@ impl Session {
         self.statements.borrow().clone()
     }
 
-    /// The columns of a table `t` that [`read_estimate`] reads, of the value whose columns begin with `prefix`.
+    /// The columns of a table `t` that [`read_estimate`] reads, of the value whose columns begin
+    /// with `prefix`.
     pub(crate) fn estimate_columns(&self, t: &str, prefix: &str) -> String {
         let columns = ["low", "high", "samples"];
         let columns = columns.map(|column| match self.knows_spread {
@@ -106,7 +120,8 @@ impl Session {
         Ok(found)
     }
 
-    /// Runs a statement whose rows may be more than memory should hold: `each` gets them one by one.
+    /// Runs a statement whose rows may be more than memory should hold: `each` gets them one by
+    /// one.
     pub(crate) fn each<E: From<Error>>(
         &self,
         sql: &str,

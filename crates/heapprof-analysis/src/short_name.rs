@@ -1,9 +1,10 @@
-//! Long names as people say them: no parameters, no return type, no template argument that is there by default, and of the
-//! others as many levels as fit a line.
+//! Long names as people say them: no parameters, no return type, no template argument that is there
+//! by default, and of the others as many levels as fit a line.
 //!
-//! Only what is for eyes is short: text and Markdown. Rows stay what they are, so names that are equal once they are short
-//! are told apart again by what is different in them.
+//! Only what is for eyes is short: text and Markdown. Rows stay what they are, so names that are
+//! equal once they are short are told apart again by what is different in them.
 
+mod apart;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,11 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// What stands in a template's arguments where nothing else was asked for: a class, and whether it must be of the first
-/// argument.
+pub use apart::alike;
+use apart::differences;
+
+/// What stands in a template's arguments where nothing else was asked for: a class, and whether it
+/// must be of the first argument.
 const DEFAULTS: &[(&str, bool)] = &[
     ("std::allocator<", false),
     ("std::less<", true),
@@ -48,29 +52,32 @@ const ALIASES: &[(&str, &str)] = &[
 /// Namespaces that a library's versions hide in.
 const VERSIONS: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
 
-/// Names as people say them, each in at most `width` columns: no parameters, no template argument that is there by
-/// default. Of different names no two are equal.
-pub fn shorten(names: &[&str], width: usize) -> Vec<String> {
-    let mut short: Vec<String> = names.iter().map(|name| shortened(name, width)).collect();
+/// Names as people say them, each in at most as many columns as `width` says of it: no parameters,
+/// no template argument that is there by default. Of different names no two are equal.
+pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
+    let both = names.iter().enumerate();
+    let mut short: Vec<String> = both.map(|(at, name)| shortened(name, width(at))).collect();
     for all in equal(names, &short) {
         let whole: Vec<&str> = all.iter().map(|&at| names[at]).collect();
-        let with: Vec<String> = whole
+        let with: Vec<String> = all
             .iter()
-            .map(|name| with_parameters(name, width))
+            .map(|&at| with_parameters(names[at], width(at)))
             .collect();
         let mut distinct = with.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        // Overloads are told by their parameters, instances of a template by what is different in them.
-        if distinct.len() == with.len() && with.iter().all(|name| name.width() <= width) {
+        let fits = |(at, name): (&usize, &String)| name.width() <= width(*at);
+        // Overloads are told by their parameters, instances of a template by what is different in
+        // them.
+        if distinct.len() == with.len() && all.iter().zip(&with).all(fits) {
             all.into_iter()
                 .zip(with)
                 .for_each(|(at, name)| short[at] = name);
             continue;
         }
-        for (at, difference) in all.into_iter().zip(differences(&whole)) {
-            let difference = cut(&difference, width / 2);
-            let room = width.saturating_sub(difference.width() + 3);
+        let least = all.iter().map(|&at| width(at)).min().unwrap_or(0);
+        for (at, difference) in all.into_iter().zip(differences(&whole, least / 2)) {
+            let room = width(at).saturating_sub(difference.width() + 3);
             short[at] = format!("{} [{difference}]", cut(&shortened(names[at], room), room));
         }
     }
@@ -84,7 +91,7 @@ pub fn shorten(names: &[&str], width: usize) -> Vec<String> {
         for at in equal.into_iter().flatten() {
             number += 1;
             let number = format!(" #{number}");
-            short[at] = cut(&short[at], width.saturating_sub(number.len())) + &number;
+            short[at] = cut(&short[at], width(at).saturating_sub(number.len())) + &number;
         }
     }
 }
@@ -99,46 +106,8 @@ fn equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     same.into_values().filter(differ).collect()
 }
 
-/// What names that begin and end the same have between: from a word's beginning to a word's end. Where these are
-/// equal once they are cut, they are numbered.
-fn differences(names: &[&str]) -> Vec<String> {
-    let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
-    let backwards = |a: &str, b: &str| {
-        let pairs = a.chars().rev().zip(b.chars().rev());
-        pairs.take_while(|(a, b)| a == b).count()
-    };
-    let others = || names[1..].iter().filter(|name| **name != names[0]);
-    let prefix = others()
-        .map(|name| common(names[0], name))
-        .min()
-        .unwrap_or(0);
-    let suffix = others()
-        .map(|name| backwards(names[0], name))
-        .min()
-        .unwrap_or(0);
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    names
-        .iter()
-        .map(|name| {
-            let all: Vec<char> = name.chars().collect();
-            let mut start = prefix.min(all.len());
-            while start > 0 && is_word(all[start - 1]) {
-                start -= 1;
-            }
-            let mut end = all.len().saturating_sub(suffix).max(start);
-            while end < all.len() && is_word(all[end]) {
-                end += 1;
-            }
-            all[start..end]
-                .iter()
-                .collect::<String>()
-                .trim()
-                .to_string()
-        })
-        .collect()
-}
-
-/// One name as people say it, with as many levels of its template's arguments as fit `width` columns.
+/// One name as people say it, with as many levels of its template's arguments as fit `width`
+/// columns.
 pub fn shortened(name: &str, width: usize) -> String {
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
         return cut(name, width);
@@ -151,14 +120,14 @@ pub fn shortened(name: &str, width: usize) -> String {
             return cut(name, width);
         }
         if short.width() <= width {
-            return short;
+            return cut(&short, width);
         }
     }
     cut(&short, width)
 }
 
-/// Whether brackets in a name are those of C++ or Rust: not those of Go's `main.(*T).Method` and `f[go.shape.int]`, nor of Python's
-/// `<module>`.
+/// Whether brackets in a name are those of C++ or Rust: not those of Go's `main.(*T).Method` and
+/// `f[go.shape.int]`, nor of Python's `<module>`.
 fn is_of_cpp_or_rust(name: &str) -> bool {
     let Some(bracket) = name.find(['<', '(', '{']) else {
         return false;
@@ -168,17 +137,27 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
 }
 
-/// A name that is no match itself but is one as reports show it; in words, after a note that nothing matched.
+/// A name that is no match itself but is one as reports show it; in words, after a note that
+/// nothing matched.
 ///
 /// Filters match whole names, as in pprof; so what is copied from a screen may match nothing.
-pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str>) -> String {
+pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str> + Clone) -> String {
     let is_shown = |name: &&str| {
         let short = shortened(name, usize::MAX);
-        short != **name && regex.is_match(&short)
+        short != **name && regex.is_match(&short) && !regex.is_match(name)
     };
+    let literal = regex.as_str();
+    let escaped = regex::escape(literal);
+    if escaped != literal && names.clone().any(|name| name.contains(literal)) {
+        return format!("; as a name, and no expression, it is {escaped:?}");
+    }
+    if literal.contains('…') {
+        return ": … stands for what a short name leaves out, and --full-names shows it"
+            .to_string();
+    }
     match names.find(is_shown) {
         Some(name) => format!(
-            ": names are matched whole, and {:?} is short for {:?}",
+            ": it is looked for in whole names, and {:?} is short for {:?}",
             shortened(name, 60),
             cut(name, 200)
         ),
@@ -210,31 +189,29 @@ fn with_parameters(name: &str, width: usize) -> String {
     whole
 }
 
-/// A text without its middle, where it is longer than `width` columns.
+/// A text without its middle, where it is longer than `width` columns. Marks without a width of
+/// their own have an end, too.
 pub fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
+    let most = width.saturating_mul(8).saturating_add(64);
+    if text.len() <= most && text.width() <= width {
         return text.to_string();
     }
     // The end says more: a path's last parts.
-    let (mut first, mut last) = (String::new(), Vec::new());
     let of_last = width.saturating_sub(1) * 2 / 3;
-    let mut left = of_last;
-    for c in text.chars().rev() {
-        let Some(rest) = left.checked_sub(c.width().unwrap_or(0)) else {
-            break;
+    let taken = |chars: &mut dyn Iterator<Item = char>, mut left: usize| -> Vec<char> {
+        let fits = |c: &char| match left.checked_sub(c.width().unwrap_or(1)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
         };
-        left = rest;
-        last.push(c);
-    }
-    left = width.saturating_sub(1 + of_last);
-    for c in text.chars() {
-        let Some(rest) = left.checked_sub(c.width().unwrap_or(0)) else {
-            break;
-        };
-        left = rest;
-        first.push(c);
-    }
-    first + "…" + &last.into_iter().rev().collect::<String>()
+        chars.take(most / 8).take_while(fits).collect()
+    };
+    let last = taken(&mut text.chars().rev(), of_last);
+    let first = taken(&mut text.chars(), width.saturating_sub(1 + of_last));
+    let both = [first, vec!['…'], last.into_iter().rev().collect()];
+    both.into_iter().flatten().collect()
 }
 
 /// A piece of a name.
@@ -468,7 +445,30 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
     let start = before
         .find(|&(_, c)| !is_word(c))
         .map_or(0, |(at, c)| at + c.len_utf8());
-    let template = name[start..].rsplit("::").next().unwrap_or_default();
+    let kept = kept_arguments(&name[start..], inner);
+    let plain = |arguments: &[String]| {
+        without_versions(format!("{}<{}>", &name[start..], arguments.join(", ")))
+    };
+    let kept = &inner[..kept];
+    let texts =
+        |levels: usize| -> Vec<String> { kept.iter().map(|one| argument(one, levels)).collect() };
+    let whole = plain(&texts(usize::MAX));
+    let text = match ALIASES.iter().find(|(long, _)| *long == whole) {
+        Some((_, alias)) => alias.to_string(),
+        // Made already: what is made twice at each level takes forever.
+        None if levels == usize::MAX => whole,
+        None if levels == 0 => format!("{}<…>", &name[start..]),
+        None => plain(&texts(levels - 1)),
+    };
+    name.truncate(start);
+    name.push_str(&text);
+}
+
+/// How many of a template's arguments are not there by default; `before` is what stands before
+/// them.
+fn kept_arguments(before: &str, inner: &[Vec<Part<'_>>]) -> usize {
+    let before = before.strip_suffix("::").unwrap_or(before);
+    let template = before.rsplit("::").next().unwrap_or_default();
     let is_default = |text: &str, first: &str| {
         DEFAULTS.iter().any(|&(default, of_first)| {
             let rest = text.strip_prefix(default);
@@ -483,23 +483,7 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
     {
         kept = &kept[..kept.len() - 1];
     }
-    let plain = |arguments: &[String]| {
-        without_versions(format!("{}<{}>", &name[start..], arguments.join(", ")))
-    };
-    let whole = plain(kept);
-    let text = match ALIASES.iter().find(|(long, _)| *long == whole) {
-        Some((_, alias)) => alias.to_string(),
-        // Made already: what is made twice at each level takes forever.
-        None if levels == usize::MAX => whole,
-        None if levels == 0 => format!("{}<…>", &name[start..]),
-        None => {
-            let arguments = inner[..kept.len()].iter();
-            let arguments: Vec<String> = arguments.map(|one| argument(one, levels - 1)).collect();
-            plain(&arguments)
-        }
-    };
-    name.truncate(start);
-    name.push_str(&text);
+    kept.len()
 }
 
 /// A type, or a value, among a template's arguments.

@@ -52,11 +52,16 @@ pub struct Top {
     pub rows: Vec<TopRow>,
     /// What the limit left out.
     pub other: Other,
+    /// Functions that may be as short as one of the rows' once their names are short; none of a
+    /// stored profile.
+    pub alike: Vec<String>,
     /// Functions among the rows that look like wrappers of malloc; nobody looked unless asked to.
     pub wrappers: Vec<Wrapper>,
-    /// Where most of the rows are code of libraries, what would be first without it; nobody looked unless asked to.
+    /// Where most of the rows are code of libraries, what would be first without it; nobody looked
+    /// unless asked to.
     pub own_code: Option<OwnCode>,
-    /// Every sample type with the position (among them) of the one that counts its objects; empty unless asked for all.
+    /// Every sample type with the position (among them) of the one that counts its objects; empty
+    /// unless asked for all.
     pub types: Vec<(SampleType, Option<usize>)>,
 }
 
@@ -154,6 +159,8 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         .iter()
         .map(|t| (t.clone(), matching_count(&names, t)))
         .collect();
+    let shown = top.rows.iter().map(|row| &*row.place.function);
+    top.alike = session.alike(shown);
     Ok(top)
 }
 
@@ -169,7 +176,8 @@ fn estimates(session: &Session, t: &str) -> String {
 /// The most sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
 const WIDEST: usize = 60;
 
-/// A statement with every sample type's flat and cum beside those of the one that rows are ordered by.
+/// A statement with every sample type's flat and cum beside those of the one that rows are ordered
+/// by.
 fn wide_sql(
     session: &Session,
     query: &Query,

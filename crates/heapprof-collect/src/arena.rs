@@ -1,7 +1,9 @@
-//! A global allocator on private mappings, for what the collector's cold parts allocate inside the program.
+//! A global allocator on private mappings, for what the collector's cold parts allocate inside the
+//! program.
 //!
-//! libheapprof.so uses it in place of malloc, which is the program's. Sizes are rounded up to powers of two
-//! with free lists; from 32 KiB on each block is a mapping of its own and goes back when freed.
+//! libheapprof.so uses it in place of malloc, which is the program's. Sizes are rounded up to
+//! powers of two with free lists; from 32 KiB on each block is a mapping of its own and goes back
+//! when freed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +84,8 @@ impl Lists {
             match self.mapped.iter_mut().find(|mapping| **mapping == wanted) {
                 Some(mapping) => *mapping = becomes,
                 None if wanted.1 == 0 => self.unlisted += bytes,
-                None => self.unlisted -= bytes,
+                // One of a reserve that was given up since is in no list.
+                None => self.unlisted = self.unlisted.saturating_sub(bytes),
             }
         }
     }
@@ -142,7 +145,8 @@ impl Lists {
     }
 }
 
-/// Sets memory aside, so that what follows can't fail for lack of it; false when there is not so much.
+/// Sets memory aside, so that what follows can't fail for lack of it; false when there is not so
+/// much.
 ///
 /// std aborts the process when an allocation fails, and the process is the program's.
 pub(crate) fn reserve(len: usize) -> bool {
@@ -181,7 +185,7 @@ pub(crate) fn reserve(len: usize) -> bool {
 /// How many bytes of it are in memory.
 pub(crate) fn resident() -> usize {
     let (cut, reserve, earlier, mapped) = LISTS.with(|lists| {
-        let cut = lists.chunks - lists.left + lists.unlisted;
+        let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
         let reserve = (lists.reserve.addr(), lists.reserve_len);
         (cut, reserve, lists.earlier, lists.mapped)
     });
@@ -192,8 +196,8 @@ pub(crate) fn resident() -> usize {
         .sum::<usize>()
 }
 
-/// Memory for an allocation of the collector's own that another allocator has none for: a piece of what was set aside. Null when
-/// that is used up.
+/// Memory for an allocation of the collector's own that another allocator has none for: a piece of
+/// what was set aside. Null when that is used up.
 #[cold]
 pub fn spare(layout: Layout) -> *mut u8 {
     if layout.align() > PAGE {
@@ -247,7 +251,8 @@ fn pages(size: usize) -> usize {
     size.next_multiple_of(PAGE)
 }
 
-// SAFETY: blocks are disjoint pieces of private mappings, as large and aligned as their power of two or a page.
+// SAFETY: blocks are disjoint pieces of private mappings, as large and aligned as their power of
+// two or a page.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {
@@ -271,7 +276,8 @@ unsafe impl GlobalAlloc for Arena {
                 return head;
             }
             let size = 1usize << (class as u32 + SMALLEST);
-            // Powers of two in a page-aligned chunk: aligned to themselves when cut at multiples of themselves.
+            // Powers of two in a page-aligned chunk: aligned to themselves when cut at multiples of
+            // themselves.
             let skip = lists.at.addr().next_multiple_of(size.min(PAGE)) - lists.at.addr();
             if lists.left < size + skip {
                 let chunk = lists.pages(CHUNK);
@@ -279,7 +285,8 @@ unsafe impl GlobalAlloc for Arena {
                     return chunk;
                 }
                 (lists.at, lists.left) = (chunk, CHUNK);
-                lists.chunks += CHUNK;
+                // The reserve is counted as a whole.
+                lists.chunks += if lists.is_reserve(chunk) { 0 } else { CHUNK };
             } else {
                 // SAFETY: `skip` is left.
                 lists.at = unsafe { lists.at.add(skip) };
@@ -408,7 +415,8 @@ mod tests {
         let layout = Layout::from_size_align(300 * PAGE, 8).unwrap();
         let larger = Layout::from_size_align(700 * PAGE, 8).unwrap();
         let count = |blocks: usize| {
-            // SAFETY: the layout is valid and not empty; blocks are as large as asked for, and freed once.
+            // SAFETY: the layout is valid and not empty; blocks are as large as asked for, and
+            // freed once.
             unsafe {
                 let all: Vec<*mut u8> = (0..blocks).map(|_| Arena.alloc_zeroed(layout)).collect();
                 let untouched = resident();

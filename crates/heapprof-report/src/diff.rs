@@ -1,6 +1,6 @@
 //! `diff`: before, after, delta, growth and status of each entity that changed.
 
-use heapprof_analysis::{Broken, Change, Diff, DiffRow, Estimate, Place, Status};
+use heapprof_analysis::{Broken, Change, Diff, DiffRow, Estimate, Place, Status, alike};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -61,7 +61,8 @@ pub fn broken_line(broken: &Broken) -> String {
     )
 }
 
-/// What follows the growth of a rule that broke: between what the estimate leaves that, or the value that the rule speaks of.
+/// What follows the growth of a rule that broke: between what the estimate leaves that, or the
+/// value that the rule speaks of.
 fn known_of_rule(broken: &Broken, measure: &Measure) -> String {
     match broken.estimate.as_ref().filter(|_| broken.of_value) {
         None => known(broken.estimate.as_ref(), measure),
@@ -151,6 +152,15 @@ fn lines(
             diff.after.filters.join(" "),
             measure.show(before),
             measure.show(after),
+        ));
+    }
+    if let (Some([before, _]), Some([after, _])) = (diff.before.folded, diff.after.folded) {
+        let show = |sum: i128| measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
+        lines.push(format!(
+            "Own code: {} before and {} after that libraries allocated is counted for their \
+             nearest caller of the program's own",
+            show(before),
+            show(after)
         ));
     }
     if changed.is_empty() {
@@ -286,7 +296,9 @@ fn table(
         status.word(),
     );
     if !split {
-        name_rows(&mut table, &places, style);
+        let shown = places.iter().map(|place| &*place.function);
+        let others = alike(shown, diff.rows.iter().map(|row| &*row.place.function));
+        name_rows(&mut table, &places, &others, style);
     }
     table
 }

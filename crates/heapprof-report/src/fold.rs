@@ -6,17 +6,14 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// What the number of names that are left out takes.
-const HIDDEN: usize = "(100 more)".len() + 3;
-
-/// Which rows of a tree, in pre-order, are shown together with the row that follows them: a bit a row, for there may be many
-/// more rows than memory should hold.
+/// Which rows of a tree, in pre-order, are shown together with the row that follows them: a bit a
+/// row, for there may be many more rows than memory should hold.
 #[derive(Default)]
 pub(crate) struct Folds {
     bits: Vec<u64>,
     rows: usize,
-    /// The path to the last row: where each row stands, how many children it has so far, and whether it has
-    /// nothing of its own.
+    /// The path to the last row: where each row stands, how many children it has so far, and
+    /// whether it has nothing of its own.
     open: Vec<(usize, usize, bool)>,
 }
 
@@ -105,8 +102,8 @@ impl<'f> Paths<'f> {
     }
 }
 
-/// The names of a path in `room` columns: all, or the first and the last ones and how many are between; where there is no
-/// room for even two, what fits of these.
+/// The names of a path in `room` columns: all, or the first and the last ones and how many are
+/// between; where there is no room for even two, what fits of these.
 pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let between = if reverse { " ← " } else { " → " };
     let width = |name: &String| printable(name).width() + 3;
@@ -115,14 +112,16 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     }
     // From both ends in turn, as long as they fit; the first and the last in any case.
     let (mut first, mut last) = (1, 1);
-    let mut taken = width(&names[0]) + width(&names[names.len() - 1]) + HIDDEN;
+    let more = format!("({} more)", names.len()).len() + 3;
+    let mut taken = width(&names[0]) + width(&names[names.len() - 1]) + more;
     while first + last < names.len() {
         let next = match last <= first {
             true => names.len() - 1 - last,
             false => first,
         };
         taken += width(&names[next]);
-        if taken > room {
+        // All but the last have an arrow behind them.
+        if taken > room.saturating_add(3) {
             break;
         }
         match last <= first {
@@ -147,7 +146,8 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Depth, own and total of each row, in pre-order; how many rows each path has, and how far it is indented.
+    /// Depth, own and total of each row, in pre-order; how many rows each path has, and how far it
+    /// is indented.
     fn shown(rows: &[(usize, i64)], fold: bool) -> Vec<(usize, usize)> {
         let row = |&(depth, own)| TreeRow {
             depth,
@@ -209,8 +209,8 @@ mod tests {
         );
         for (room, expected) in [
             (50, "function_number_0 → (1 more) → function_number_2"),
-            (40, "func…umber_0 → (1 more) → functi…ction_number_2"),
-            (24, "f…0 → (1 more) → f…er_2"),
+            (40, "fun…ber_0 → (1 more) → function_number_2"),
+            (24, "f…0 → (1 more) → fu…er_2"),
         ] {
             let shown = names(&long[..3], false, room);
             assert!(shown.width() <= room, "{shown}");

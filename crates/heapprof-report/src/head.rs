@@ -54,20 +54,7 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
             measure.show(header.left_out),
         ));
     }
-    if let Some([counted, left]) = header.folded {
-        let show = |sum: i128| {
-            let shown = measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
-            format!("{shown} ({})", percent(sum, header.total))
-        };
-        let mut line = format!(
-            "Own code: {} that libraries allocated is counted for their nearest caller of the program's own",
-            show(counted)
-        );
-        if left != 0 {
-            line.push_str(&format!("; {} has no such caller", show(left)));
-        }
-        lines.push(line);
-    }
+    lines.extend(own_code(header, measure));
     if header.is_sampled_peak() && header.total != 0 {
         lines.push(PEAK.to_string());
     }
@@ -75,6 +62,24 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
         lines.push(why);
     }
     lines
+}
+
+/// What `--own-code` folded, when it was asked for: the line says how much, and what has no caller
+/// of the program's own.
+pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
+    let [counted, left] = header.folded?;
+    let show = |sum: i128| {
+        let shown = measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
+        format!("{shown} ({})", percent(sum, header.total))
+    };
+    let mut line = format!(
+        "Own code: {} that libraries allocated is counted for their nearest caller of the program's own",
+        show(counted)
+    );
+    if left != 0 {
+        line.push_str(&format!("; {} has no such caller", show(left)));
+    }
+    Some(line)
 }
 
 /// Why a peak has no range.
@@ -126,7 +131,8 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
     ))
 }
 
-/// The sample type that says most where the one asked for says nothing: bytes at the peak, else all bytes.
+/// The sample type that says most where the one asked for says nothing: bytes at the peak, else all
+/// bytes.
 fn telling(header: &Header) -> &str {
     let names = || header.elsewhere.iter().map(|(name, _, _)| name.as_str());
     let known = ["peak_space", "alloc_space"];

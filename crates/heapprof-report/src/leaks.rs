@@ -1,5 +1,5 @@
-//! `leaks`: one row a stack that still holds memory, what was suppressed and left out beneath, so that
-//! the rows add up to the total.
+//! `leaks`: one row a stack that still holds memory, what was suppressed and left out beneath, so
+//! that the rows add up to the total.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -12,15 +12,17 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent, plural};
-use crate::names::{Label, Names, places_of, printable_short_labels, root_first, short_labels};
+use crate::names::{LEAST, Label, Names, printable_label, root_first, short_labels_of};
 use crate::range;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table, markdown_cell, printable};
+use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
 
-/// What the names of a stack may take, beside the numbers.
-const NAME: usize = 72;
+/// What numbers take beside the names while none has more than ten digits, and how sure they are.
+const NUMBERS: usize = 46;
+const HOW_SURE: usize = 14;
 
-/// Writes the report, and the rules of `--fail-if` that broke, stack by stack: it may be much longer than the profile.
+/// Writes the report, and the rules of `--fail-if` that broke, stack by stack: it may be much
+/// longer than the profile.
 pub fn leaks(
     leaks: &Leaks,
     broken: &[Broken],
@@ -88,11 +90,23 @@ impl<'a> Shown<'a> {
         );
         let raw = matches!(style.format, Format::Csv | Format::Json);
         let stacks = leaks.rows.iter().map(|leak| &leak.stack[..]);
-        let places = places_of(&leaks.places, stacks);
+        let how_sure = match leaks.estimates {
+            [None, None] => 0,
+            _ => HOW_SURE,
+        };
+        let widest = |value: i64, measure: &Measure| measure.show(value).len().saturating_sub(10);
+        let more = leaks.rows.iter().map(|leak| {
+            let mean = mean(leak.in_use).map_or(0, |mean| widest(mean, &space));
+            widest(leak.in_use.objects, &objects) + widest(leak.in_use.space, &space) + mean
+        });
+        let room = COLUMNS
+            .saturating_sub(NUMBERS + how_sure + more.max().unwrap_or(0))
+            .max(LEAST);
+        let label = short_labels_of(&leaks.places, stacks, room, style);
         // In text they also stand beneath the table's rows.
         let label = match style.format {
-            Format::Text => printable_short_labels(places, NAME, style),
-            _ => short_labels(places, NAME, style),
+            Format::Text => printable_label(label),
+            _ => label,
         };
         Ok(Self {
             leaks,
@@ -161,6 +175,7 @@ impl<'a> Shown<'a> {
                 self.amount(self.leaks.filtered_out)
             ));
         }
+        lines.extend(head::own_code(header, &self.space));
         if let Some(suppressed) = self.suppressed() {
             lines.push(suppressed);
         }

@@ -1,16 +1,19 @@
 //! Names of rows and labels as one cell shows them.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places, shorten};
+use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places, alike, shorten};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::fetch::fetch;
 use crate::measure::Measure;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::table::{Align, COLUMNS, Table, printable};
 
-/// A text for each place that many rows share, made once; one behind the other, for reading from one corner of memory
-/// after the other is what long reports spend their time on.
+/// A text for each place that many rows share, made once; one behind the other, for reading from
+/// one corner of memory after the other is what long reports spend their time on.
 pub(crate) struct Names {
     make: Label,
     text: String,
@@ -108,30 +111,46 @@ pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -
     cells
 }
 
-/// Columns of text that a row takes by default.
-pub(crate) const COLUMNS: usize = 120;
 /// What names get at least, however wide the numbers are.
 pub(crate) const LEAST: usize = 24;
 /// What a name may take where it has no column to itself.
 pub(crate) const ALONE: usize = 88;
 
 /// Gives the rows of a table for eyes their names: short ones, unless whole ones are wanted.
-pub(crate) fn name_rows(table: &mut Table, places: &[Place], style: &Style) {
+/// `others` are functions that may be as short as those of the rows.
+pub(crate) fn name_rows(
+    table: &mut Table,
+    places: &[Place],
+    others: &[impl AsRef<str>],
+    style: &Style,
+) {
     let left = COLUMNS.saturating_sub(table.width_of_others());
-    name_rows_within(table, places, left.max(LEAST), style);
+    name_rows_within(table, places, others, left.max(LEAST), style);
 }
 
 /// The same in a table that is wide anyway.
-pub(crate) fn name_wide_rows(table: &mut Table, places: &[Place], style: &Style) {
-    name_rows_within(table, places, ALONE, style);
+pub(crate) fn name_wide_rows(
+    table: &mut Table,
+    places: &[Place],
+    others: &[impl AsRef<str>],
+    style: &Style,
+) {
+    name_rows_within(table, places, others, ALONE, style);
 }
 
 /// The same with names in so many columns.
-pub(crate) fn name_rows_within(table: &mut Table, places: &[Place], left: usize, style: &Style) {
+pub(crate) fn name_rows_within(
+    table: &mut Table,
+    places: &[Place],
+    others: &[impl AsRef<str>],
+    left: usize,
+    style: &Style,
+) {
     if style.full_names {
         return table.set_last(places.iter().map(Place::label));
     }
-    let short = Short::new(places.iter(), left);
+    let others = others.iter().map(AsRef::as_ref);
+    let short = Short::new(places.iter(), others, left);
     table.set_last(places.iter().map(|place| short.label(place)));
 }
 
@@ -143,18 +162,27 @@ struct Short {
 }
 
 impl Short {
-    fn new<'p>(places: impl Iterator<Item = &'p Place>, width: usize) -> Self {
-        let mut beside = 0;
-        // The same function in two files is told apart by these.
-        let mut functions: Vec<&str> = Vec::new();
+    /// The places, and functions that are not shown but count for what tells them apart.
+    fn new<'p>(
+        places: impl Iterator<Item = &'p Place>,
+        others: impl Iterator<Item = &'p str>,
+        width: usize,
+    ) -> Self {
+        // What a function's file, line and address leave for its name. The same function in two
+        // files is told apart by these.
+        let mut room: BTreeMap<&str, usize> = others.map(|name| (name, width)).collect();
         for place in places {
             let file = short_file(place, width);
-            beside = beside.max(place.label_as("", file.as_deref()).chars().count());
-            functions.push(&place.function);
+            let beside = printable(&place.label_as("", file.as_deref())).width();
+            let left = width.saturating_sub(beside).max(LEAST);
+            let room = room.entry(&place.function).or_insert(width);
+            *room = left.min(*room);
         }
-        functions.sort_unstable();
-        functions.dedup();
-        let short = shorten(&functions, width.saturating_sub(beside).max(LEAST));
+        let (functions, room): (Vec<&str>, Vec<usize>) = room.into_iter().unzip();
+        // What escapes take is cut, too.
+        let shown: Vec<Cow<'_, str>> = functions.iter().map(|name| printable(name)).collect();
+        let shown: Vec<&str> = shown.iter().map(|name| &**name).collect();
+        let short = shorten(&shown, |at| room[at]);
         let both = functions.into_iter().zip(short);
         let changed = both.filter(|(name, short)| name != short);
         Self {
@@ -174,58 +202,64 @@ impl Short {
 
 /// A place's file, from the left of which so much is gone that half of `width` holds it.
 fn short_file(place: &Place, width: usize) -> Option<String> {
-    let file = place.file.as_deref()?;
-    let length = file.chars().count();
+    let file = printable(place.file.as_deref()?);
     let most = width / 2;
-    Some(match length > most {
-        false => file.to_string(),
-        true => format!(
-            "…{}",
-            file.chars().skip(length - most + 1).collect::<String>()
-        ),
-    })
+    if file.width() <= most {
+        return Some(file.into_owned());
+    }
+    let mut left = most.saturating_sub(1);
+    let from = file.char_indices().rev().take_while(|(_, c)| {
+        let width = c.width().unwrap_or(1);
+        let fits = width <= left;
+        left -= if fits { width } else { 0 };
+        fits
+    });
+    let start = from.last().map_or(file.len(), |(at, _)| at);
+    Some(format!("…{}", &file[start..]))
 }
 
 /// What makes a place's text.
 pub(crate) type Label = Box<dyn Fn(&Place) -> String>;
 
-/// The places that stacks consist of, each once.
-pub(crate) fn places_of<'p>(
-    places: &'p Places,
-    stacks: impl Iterator<Item = &'p [PlaceId]>,
-) -> impl Iterator<Item = &'p Place> {
-    let mut is_used = vec![false; places.iter().len()];
-    stacks.flatten().for_each(|id| is_used[id.index()] = true);
-    places
-        .iter()
-        .zip(is_used)
-        .filter(|(_, used)| *used)
-        .map(|(place, _)| place)
-}
-
-/// How places are called where their names have no column to themselves: in at most `width` columns where they are for eyes.
-pub(crate) fn short_labels<'p>(
-    places: impl Iterator<Item = &'p Place>,
-    width: usize,
-    style: &Style,
-) -> Label {
-    match style.format {
-        Format::Text | Format::Markdown if !style.full_names => {
-            let short = Short::new(places, width);
-            Box::new(move |place| short.label(place))
-        }
-        _ => Box::new(Place::label),
+/// How places are called where their names have no column to themselves: in at most `width` columns
+/// where they are for eyes.
+pub(crate) fn short_labels(places: &Places, width: usize, style: &Style) -> Label {
+    match is_short(style) {
+        true => short(Short::new(places.iter(), std::iter::empty(), width)),
+        false => Box::new(Place::label),
     }
 }
 
-/// The same, with nothing in it that a terminal would obey.
-pub(crate) fn printable_short_labels<'p>(
-    places: impl Iterator<Item = &'p Place>,
+/// The same, for the places of some stacks only.
+pub(crate) fn short_labels_of<'p>(
+    places: &'p Places,
+    stacks: impl Iterator<Item = &'p [PlaceId]>,
     width: usize,
     style: &Style,
 ) -> Label {
-    let labels = short_labels(places, width, style);
-    Box::new(move |place| printable(&labels(place)).into_owned())
+    if !is_short(style) {
+        return Box::new(Place::label);
+    }
+    let mut is_used = vec![false; places.iter().len()];
+    stacks.flatten().for_each(|id| is_used[id.index()] = true);
+    let used = places.iter().zip(is_used).filter(|(_, used)| *used);
+    let used: Vec<&Place> = used.map(|(place, _)| place).collect();
+    let name = |place: &'p Place| place.function.as_str();
+    let others = alike(used.iter().copied().map(name), places.iter().map(name));
+    short(Short::new(used.into_iter(), others.into_iter(), width))
+}
+
+/// Places' texts with nothing in them that a terminal would obey.
+pub(crate) fn printable_label(label: Label) -> Label {
+    Box::new(move |place| printable(&label(place)).into_owned())
+}
+
+fn is_short(style: &Style) -> bool {
+    matches!(style.format, Format::Text | Format::Markdown) && !style.full_names
+}
+
+fn short(short: Short) -> Label {
+    Box::new(move |place| short.label(place))
 }
 
 /// A label's value, a number in its own unit: 2 kilobytes and 2048 bytes are two labels.

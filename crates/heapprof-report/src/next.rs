@@ -1,4 +1,5 @@
-//! What to do next where a report's rows do not answer: a wrapper in front of all, code without names, too few samples.
+//! What to do next where a report's rows do not answer: a wrapper in front of all, code without
+//! names, too few samples.
 
 use heapprof_analysis::{Place, Top, TopRow, Wrapper, shortened};
 
@@ -50,7 +51,7 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
     if let Some(own) = &top.own_code {
         let [library, rows] = own.rows;
         lines.push(format!(
-            "{library} of these {} are library code. With --own-code{} the program's functions that called it \
+            "{library} of {} with a flat value are library code. With --own-code{} the program's functions that called it \
              are shown instead: first {} ({})",
             plural(&rows.to_string(), "row"),
             if any_wrapper { " and --wrappers" } else { "" },

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Neighbours, Peek, PeekRow, Place};
+use heapprof_analysis::{Neighbours, Peek, PeekRow, Place, cut};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Map;
 
@@ -47,12 +47,17 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
         lines.push(format!("{} more match; -n 0 shows all", peek.more));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
-    let label = short_labels(peek.places.iter(), NAME, style);
+    let is_cut = style.format == Format::Text && !style.full_names;
+    let label = short_labels(&peek.places, NAME, style);
     let names: Vec<String> = peek.rows.iter().map(|row| label(&row.place)).collect();
     let mut labels = Names::new(label);
     let mut cells = Cells::default();
     table.stream(style, out, |pass, each| {
         for (row, name) in peek.rows.iter().zip(&names) {
+            let room = match pass {
+                Pass::Rows(room) if is_cut => room,
+                _ => usize::MAX,
+            };
             let neighbour = |cells: &mut Cells, side: &str, label: &str, value: i64| {
                 cells.clear();
                 if split {
@@ -62,10 +67,13 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 cells.extend([""; 3]);
                 cells.make(|text| measure.push(value, text));
                 cells.make(|text| push_percent(value, row.cum, text));
-                cells.make(|text| text.extend(["  ", side, " ", label]));
+                cells.make(|text| {
+                    let label = cut(label, room.saturating_sub(side.len() + 3));
+                    text.extend(["  ", side, " ", &label]);
+                });
             };
             let Neighbours { callers, callees } = match pass {
-                Pass::Rows => peek.neighbours(row)?,
+                Pass::Rows(_) => peek.neighbours(row)?,
                 Pass::Widths => {
                     peek.values(row, |value| {
                         neighbour(&mut cells, "", "", value);
@@ -85,7 +93,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 cells.make(|text| measure.push(row.flat, text));
                 cells.make(|text| measure.push(row.cum, text));
                 cells.make(|text| push_percent(row.cum, peek.header.total, text));
-                cells.extend(["", "", name]);
+                cells.extend(["", "", &cut(name, room)]);
                 each(&cells)?;
             }
             if row.flat != 0 {

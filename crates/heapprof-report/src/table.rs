@@ -10,6 +10,9 @@ use crate::escape::{Escaping, Stead};
 use crate::style::{Format, Style};
 
 /// Where a column's cells stand.
+/// Columns of text that a row takes by default.
+pub(crate) const COLUMNS: usize = 120;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -86,8 +89,9 @@ impl Table {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Writes the table with other rows than its own, which need not be there all at once: `rows` gives them one by one, and is
-    /// asked twice where columns have widths. The first time the last column may stay empty, and the order is no matter.
+    /// Writes the table with other rows than its own, which need not be there all at once: `rows`
+    /// gives them one by one, and is asked twice where columns have widths. The first time the last
+    /// column may stay empty, and the order is no matter.
     pub(crate) fn stream(
         &self,
         style: &Style,
@@ -103,24 +107,30 @@ impl Table {
                 })?;
                 let mut line = Line::default();
                 self.names(&widths, style.color, &mut line, out)?;
-                rows(Pass::Rows, &mut |row| {
+                let (_, others) = widths.split_last().unwrap_or((&0, &[]));
+                let taken = others.iter().map(|width| width + 2).sum();
+                rows(Pass::Rows(COLUMNS.saturating_sub(taken)), &mut |row| {
                     Ok(line.write(row.iter(), &widths, &self.columns, "", out)?)
                 })
             }
             Format::Markdown => {
                 self.markdown_names(out)?;
-                rows(Pass::Rows, &mut |row| Ok(markdown_row(row.iter(), out)?))
+                rows(Pass::Rows(COLUMNS), &mut |row| {
+                    Ok(markdown_row(row.iter(), out)?)
+                })
             }
             _ => {
                 let mut writer = self.csv_names(out)?;
-                rows(Pass::Rows, &mut |row| Ok(writer.write_record(row.iter())?))?;
+                rows(Pass::Rows(COLUMNS), &mut |row| {
+                    Ok(writer.write_record(row.iter())?)
+                })?;
                 Ok(writer.flush()?)
             }
         }
     }
 
-    /// Writes the table with other rows than its own, as Markdown or CSV, whose columns have no widths: the rows need not be
-    /// there all at once.
+    /// Writes the table with other rows than its own, as Markdown or CSV, whose columns have no
+    /// widths: the rows need not be there all at once.
     pub(crate) fn write_rows(
         &self,
         format: Format,
@@ -145,8 +155,8 @@ impl Table {
         Ok(())
     }
 
-    /// The table as text, with more lines beneath a row in its last column: `beneath` gives those of a row by its number,
-    /// as [`printable`] makes them. They need not be there all at once.
+    /// The table as text, with more lines beneath a row in its last column: `beneath` gives those
+    /// of a row by its number, as [`printable`] makes them. They need not be there all at once.
     pub(crate) fn write_text(
         &self,
         color: bool,
@@ -286,11 +296,12 @@ impl Table {
 pub(crate) enum Pass {
     /// To find out how wide they are, but for the last column.
     Widths,
-    /// To be written.
-    Rows,
+    /// To be written: in text the last column has so much room.
+    Rows(usize),
 }
 
-/// The cells of a row, one text behind the other: a row that is written and forgotten costs no memory of its own.
+/// The cells of a row, one text behind the other: a row that is written and forgotten costs no
+/// memory of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
     text: String,

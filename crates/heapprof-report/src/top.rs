@@ -141,7 +141,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
         add(&place, flat, None, &[None; 2]);
     }
     if !split {
-        name_rows(&mut table, &places, style);
+        name_rows(&mut table, &places, &top.alike, style);
     }
     table
 }
@@ -188,7 +188,13 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
     table.keep_columns(&kept);
     match style.full_names {
         true => table.cut_last(left + names.min(NAMES)),
-        false => name_rows_within(table, &wide_places(top), left + names.min(NAMES), style),
+        false => name_rows_within(
+            table,
+            &wide_places(top),
+            &top.alike,
+            left + names.min(NAMES),
+            style,
+        ),
     }
     out.sort_unstable();
     let out: Vec<&str> = out
@@ -302,7 +308,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
         add(&named("(filtered out)"), &values, &[]);
     }
     if !split {
-        name_wide_rows(&mut table, &wide_places(top), style);
+        name_wide_rows(&mut table, &wide_places(top), &top.alike, style);
     }
     Ok(table)
 }

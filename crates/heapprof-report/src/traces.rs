@@ -9,9 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::names::{
-    ALONE, Names, label_value, places_of, printable_short_labels, root_first, short_labels,
-};
+use crate::names::{ALONE, Names, label_value, printable_label, root_first, short_labels_of};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
@@ -21,7 +19,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
     let lines = head::lines(&traces.header, &measure, style);
     let (rest, count) = traces.other;
     let stacks = traces.rows.iter().map(|trace| &trace.stack[..]);
-    let shown = places_of(&traces.places, stacks);
+    let label = || short_labels_of(&traces.places, stacks.clone(), ALONE, style);
     match style.format {
         Format::Json => {
             let mut made = Names::new(json::made_place);
@@ -43,7 +41,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 ("labels", Align::Left),
                 ("stack", Align::Left),
             ]);
-            let mut names = Names::new(short_labels(shown, ALONE, style));
+            let mut names = Names::new(label());
             let rows = traces.rows.iter().map(|trace| {
                 let stack = root_first(&traces.places, &trace.stack, &mut names);
                 vec![measure.show(trace.value), labels(trace), stack]
@@ -59,7 +57,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
             out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
             let mut line = String::new();
-            let mut names = Names::new(printable_short_labels(shown, ALONE, style));
+            let mut names = Names::new(printable_label(label()));
             for trace in &traces.rows {
                 writeln!(out, "{rule}")?;
                 let labels = labels(trace);

@@ -1,5 +1,6 @@
 //! `tree`: the call tree, indented.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use heapprof_analysis::{Tree, TreeRow, cut};
@@ -11,17 +12,18 @@ use crate::fold::{Folds, Paths, names};
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{Names, short_labels};
+use crate::names::{LEAST, Names, short_labels_of};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
-/// What a row has for its indentation and its names, beside the numbers.
+/// What a name has where no row is cut.
 const NAME: usize = 86;
-/// How many steps a node is indented at most: where paths are folded, so that names stay in sight; where they are not.
+/// How many steps a node is indented at most: where paths are folded, so that names stay in sight;
+/// where they are not.
 const DEEPEST: [usize; 2] = [20, 100];
 
-/// Writes the report, node by node: it may be much longer than the profile. Text and Markdown show a path that does not branch
-/// as one row, unless `full`.
+/// Writes the report, node by node: it may be much longer than the profile. Text and Markdown show
+/// a path that does not branch as one row, unless `full`.
 pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&tree.header, style)?;
     if style.format == Format::Json {
@@ -59,15 +61,26 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
         _ => "",
     };
     let mut folds = Folds::default();
-    if !full && !split {
+    let is_short = !split && !style.full_names;
+    let (mut shown, mut is_shown) = (Vec::new(), vec![false; tree.places.iter().len()]);
+    if is_short || !full && !split {
         tree.each(|row| {
-            folds.add(row);
+            if !full && !split {
+                folds.add(row);
+            }
+            if !std::mem::replace(&mut is_shown[row.place.index()], true) {
+                shown.push(row.place);
+            }
             Ok::<_, Error>(())
         })?;
     }
     let folds = folds.finish();
-    let mut labels = Names::new(short_labels(tree.places.iter(), NAME, style));
-    let is_short = !split && !style.full_names;
+    // Names as rows of each indentation have room for them.
+    let mut labels = BTreeMap::<usize, Names>::new();
+    let names_in = |width: usize| {
+        let shown = std::iter::once(&shown[..]);
+        Names::new(short_labels_of(&tree.places, shown, width, style))
+    };
     let deepest = DEEPEST[usize::from(full || split)];
     let mut cells = Cells::default();
     table.stream(style, out, |pass, each| {
@@ -83,20 +96,28 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
                 false => cells.make(|text| push_percent(row.total[0], tree.header.total, text)),
             }
             cells.make(|text| measure.push(row.own[0], text));
-            if pass == Pass::Widths {
+            let Pass::Rows(room) = pass else {
                 cells.push("");
                 return each(&cells);
-            }
-            let room = match is_short {
-                true => NAME - 2 * path.depth.min(deepest).min(NAME / 4),
-                false => usize::MAX,
             };
+            // Deeper than any screen is wide, the depth is a number.
+            let number = match path.depth > deepest && !split {
+                true => format!("({}) ", path.depth),
+                false => String::new(),
+            };
+            let indented = 2 * path.depth.min(deepest) + number.len();
+            let (room, width) = match is_short && !full {
+                true => (
+                    room.saturating_sub(indented).max(LEAST),
+                    room.saturating_sub(indented),
+                ),
+                false => (usize::MAX, NAME),
+            };
+            let labels = labels.entry((width / 10 * 10).max(LEAST));
+            let labels = labels.or_insert_with_key(|&width| names_in(width));
             cells.make(|text| {
-                // Deeper than any screen is wide, the depth is a number.
                 text.extend(std::iter::repeat_n(step, path.depth.min(deepest)));
-                if path.depth > deepest && !split {
-                    text.push_str(&format!("({}) ", path.depth));
-                }
+                text.push_str(&number);
                 match path.places[..] {
                     [place] => text.push_str(&cut(labels.of(&tree.places, place), room)),
                     ref places => {

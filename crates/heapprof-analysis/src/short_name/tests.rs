@@ -118,7 +118,7 @@ fn different_names_stay_different() {
         "std::vector<A>::at(int)",
         "std::vector<B>::at(int)",
     ];
-    let short = shorten(&names, 40);
+    let short = shorten(&names, |_| 40);
     assert_eq!(
         short,
         [
@@ -130,7 +130,7 @@ fn different_names_stay_different() {
         ]
     );
     let long = ["A", "B"].map(|end| format!("{}{end}{}", "x".repeat(80), "y".repeat(80)));
-    let short = shorten(&[&long[0], &long[1]], 30);
+    let short = shorten(&[&long[0], &long[1]], |_| 30);
     assert_ne!(short[0], short[1]);
 }
 
@@ -145,4 +145,49 @@ fn whatever_a_name_is_it_is_done_soon() {
         assert!(shortened(&name, 60).width() <= 60, "{text}");
         let _ = shortened(text, 1);
     }
+}
+
+/// What tells instances of one template apart are whole arguments, as short as elsewhere, and no
+/// default ones.
+#[test]
+fn instances_differ_by_whole_arguments() {
+    let node = |key: &str, value: &str| {
+        format!(
+            "std::_Rb_tree_node<std::pair<{key} const, {value}> >* std::_Rb_tree<{key}, std::pair<{key} const, {value}>, \
+             std::_Select1st<std::pair<{key} const, {value}> >, std::less<{key}>, \
+             std::allocator<std::pair<{key} const, {value}> > >::_M_create_node<{value}>({value}&&)"
+        )
+    };
+    let string = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+    let names = [
+        node(string, "int"),
+        node(string, "Edge*"),
+        node("Node*", "int"),
+    ];
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let short = shorten(&names, |_| 70);
+    assert_eq!(
+        short,
+        [
+            "std::_Rb_tree<…>::_M_create_node<…> [int, std::string]",
+            "std::_Rb_tree<…>::_M_create_node<…> [Edge*, std::string]",
+            "std::_Rb_tree<…>::_M_create_node<…> [int, Node*]",
+        ]
+    );
+}
+
+/// Names may be equal once they are short only if their own names are.
+#[test]
+fn names_that_may_be_confused_are_found() {
+    let all = [
+        "store::Catalog::load(int)",
+        "store::Catalog::load(char const*, int) const",
+        "void store::load<int>()",
+        "store::Catalog::unload()",
+        "load",
+        "main::{lambda(int)#1}::operator()(int) const",
+        "main",
+    ];
+    let found = alike(all[..1].iter().copied(), all.iter().copied());
+    assert_eq!(found, [all[0], all[1], all[2], all[4]]);
 }

@@ -24,7 +24,7 @@ impl<K: Hash + Eq> Known<K> {
     fn read(
         transaction: &Transaction<'_>,
         sql: &str,
-        mut key: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<K>,
+        key: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<K>,
     ) -> Result<Self, Error> {
         let mut index = HashMap::new();
         let mut next = 1;
@@ -227,22 +227,26 @@ impl Loader<'_> {
     /// The number of each row of the question's function table: the profile's functions, and those
     /// that stand for addresses without symbols. 0 for rows that nothing refers to.
     fn functions(&self) -> Result<Vec<i64>, Error> {
-        type Key = (String, String, String, i64);
-        let mut is_library: HashMap<i64, Option<bool>> = HashMap::new();
+        // Whose code it is belongs to it: the main of one program is not that of another.
+        type Key = (String, String, String, i64, Option<String>, Option<bool>);
         let mut known: Known<Key> = Known::read(
             self.transaction,
-            "SELECT id, name, system_name, filename, start_line, is_library FROM function",
+            "SELECT id, name, system_name, filename, start_line, module, is_library FROM function",
             |row| {
-                is_library.insert(row.get(0)?, row.get(5)?);
-                Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                let texts = (row.get(1)?, row.get(2)?, row.get(3)?);
+                Ok((
+                    texts.0,
+                    texts.1,
+                    texts.2,
+                    row.get(4)?,
+                    row.get(5)?,
+                    row.get(6)?,
+                ))
             },
         )?;
         let mut insert = self
             .transaction
             .prepare("INSERT INTO function VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-        let mut update = self
-            .transaction
-            .prepare("UPDATE function SET module = ?2, is_library = ?3 WHERE id = ?1")?;
         let table = &self.question.table;
         let needed = self.needed_functions();
         let mut numbers = Vec::with_capacity(table.function.len());
@@ -258,6 +262,8 @@ impl Loader<'_> {
                 text(function.system_name),
                 text(function.filename),
                 function.start_line,
+                Some(module.name.clone()),
+                Some(module.is_library),
             );
             let (id, new) = known.number(key);
             if new {
@@ -270,12 +276,6 @@ impl Loader<'_> {
                     &module.name,
                     module.is_library,
                 ))?;
-            } else {
-                // A library's if all profiles say so; an older heapprof did not ask.
-                let before = is_library.get(&id).copied().flatten();
-                if before.is_none_or(|before| before && !module.is_library) {
-                    update.execute((id, &module.name, module.is_library))?;
-                }
             }
             numbers.push(id);
         }

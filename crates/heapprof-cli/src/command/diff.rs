@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Error, Query, Session, Types, agree, diff};
+use heapprof_analysis::{Error, Query, Session, Types, agree, diff, incomparable};
 
 use super::Shared;
 use super::gate::Gate;
@@ -33,7 +33,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     };
     let (mut session, numbers) = sessions(shared, &before, &after, &query, &gate, true)?;
     let report = match diff(&session, numbers, &query, args.normalize) {
-        // Stored totals stay in their units and at their addresses; the profiles themselves can be brought to the same.
+        // Stored totals stay in their units and at their addresses; the profiles themselves can be
+        // brought to the same.
         Err(Error::Unlike(_)) if session.is_stored() => None,
         Ok(report) if session.is_stored() && report.has_addresses() => None,
         report => Some(shared.sources.told(&session, report)?),
@@ -57,6 +58,23 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             count(&before),
             count(&after)
         ));
+    }
+    for found in incomparable(&session, &report) {
+        let rows = match found.rows {
+            1 => "1 row".to_string(),
+            rows => format!("{rows} rows"),
+        };
+        let file = &found.file;
+        messages::note(&match found.is_rebuilt {
+            true => format!(
+                "{rows} of {file} may be new or gone only because it is another build there and its code has no names: \
+                 heapprof symbolize names both sides"
+            ),
+            false => format!(
+                "{rows} of {file} may be new or gone only because its code has names on one side: heapprof symbolize \
+                 names the other one"
+            ),
+        });
     }
     let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
     let of_peak = gate.rules().find(|(rule, _)| rule.is_of_peak(&report));

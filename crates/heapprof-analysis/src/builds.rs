@@ -1,0 +1,94 @@
+//! Files whose code without names is not to be compared: two builds of them, or names on one side only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use heapprof_profile::{Profile, is_place_of_code};
+
+use crate::diff::Diff;
+use crate::session::Session;
+
+/// A file of which rows of a diff are new or gone only because they are called otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incomparable {
+    /// The file's name, without its folders.
+    pub file: String,
+    /// How many rows.
+    pub rows: usize,
+    /// Whether both sides have code without names, of two builds; else one side has names and the other has none.
+    pub is_rebuilt: bool,
+}
+
+#[derive(Default)]
+struct Code {
+    build_ids: BTreeSet<String>,
+    named: usize,
+    nameless: usize,
+}
+
+/// The files of which that is so, between the first two profiles of the session; none where it reads a database.
+pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
+    let parts = session
+        .question
+        .as_ref()
+        .map(|question| &question.parts[..]);
+    let Some([before, after, ..]) = parts else {
+        return Vec::new();
+    };
+    let sides = [code(&before.profile), code(&after.profile)];
+    let mut rows = BTreeMap::<&str, usize>::new();
+    for row in diff.rows.iter().filter(|row| row.was != row.is) {
+        if let Some(file) = file_of(&row.place.function) {
+            *rows.entry(file).or_default() += 1;
+        }
+    }
+    let found = rows.into_iter().filter_map(|(file, rows)| {
+        let [before, after] = [sides[0].get(file)?, sides[1].get(file)?];
+        let have_ids = !before.build_ids.is_empty() && !after.build_ids.is_empty();
+        let is_rebuilt = have_ids && before.build_ids.is_disjoint(&after.build_ids);
+        let has_names = |code: &Code| code.named > 0 && code.nameless == 0;
+        let one_sided = has_names(before) != has_names(after);
+        (is_rebuilt || one_sided).then(|| Incomparable {
+            file: file.to_string(),
+            rows,
+            is_rebuilt: is_rebuilt && !one_sided,
+        })
+    });
+    found.collect()
+}
+
+/// The file in the name of code without a name.
+fn file_of(name: &str) -> Option<&str> {
+    let (file, _) = name.rsplit_once("+0x")?;
+    is_place_of_code(name).then_some(file)
+}
+
+/// What each mapped file has of names.
+fn code(profile: &Profile) -> BTreeMap<String, Code> {
+    let mut all = BTreeMap::<String, Code>::new();
+    for location in &profile.location {
+        let Some(mapping) = location.mapping else {
+            continue;
+        };
+        let mapping = &profile.mapping[mapping.index()];
+        let path = profile.text(mapping.filename);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if !all.contains_key(name) {
+            all.insert(name.to_string(), Code::default());
+        }
+        let Some(code) = all.get_mut(name) else {
+            continue;
+        };
+        let build_id = profile.text(mapping.build_id);
+        if !build_id.is_empty() && !code.build_ids.contains(build_id) {
+            code.build_ids.insert(build_id.to_string());
+        }
+        for line in profile.lines(location) {
+            let function = &profile.function[line.function.index()];
+            match is_place_of_code(profile.text(function.name)) {
+                true => code.nameless += 1,
+                false => code.named += 1,
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,173 @@
+//! What tells names apart that are equal once they are short.
+
+use std::collections::HashSet;
+
+use unicode_width::UnicodeWidthStr;
+
+use super::{
+    Part, argument, cut, is_anonymous, is_nested_well, is_of_cpp_or_rust, kept_arguments, parse,
+    without_versions,
+};
+
+/// As many types are looked at for what tells names apart.
+const TYPES: usize = 64;
+
+/// Those of `all` that may be as short as one of `shown`: whoever reads one row of two must see which it is.
+pub fn alike<'s, 'n>(
+    shown: impl Iterator<Item = &'s str>,
+    all: impl Iterator<Item = &'n str>,
+) -> Vec<&'n str> {
+    let words: HashSet<&str> = shown.map(last_word).collect();
+    all.filter(|name| words.contains(last_word(name))).collect()
+}
+
+/// A function's own name, about: names that are equal once they are short have it in common.
+fn last_word(name: &str) -> &str {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '~';
+    let (mut depth, mut start, mut last) = (0usize, None, "");
+    for (at, c) in name.char_indices() {
+        match c {
+            c if depth == 0 && is_word(c) => {
+                start.get_or_insert(at);
+                continue;
+            }
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if let Some(start) = start.take() {
+            match &name[start..at] {
+                "const" => {}
+                word => last = word,
+            }
+        }
+    }
+    match start.map(|start| &name[start..]) {
+        None | Some("const") => last,
+        Some(word) => word,
+    }
+}
+
+/// What is different in each of these names, in at most `width` columns: as few types of their arguments and parameters as
+/// tell them apart. Where these are equal once they are cut, they are numbered.
+pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
+    let cut_all = |texts: Vec<String>| texts.iter().map(|text| cut(text, width)).collect();
+    if !names
+        .iter()
+        .all(|name| is_of_cpp_or_rust(name) && is_nested_well(name))
+    {
+        return cut_all(between(names));
+    }
+    let all: Vec<Vec<String>> = names.iter().map(|name| types(name)).collect();
+    let text = |name: usize, at: usize| all[name].get(at).map_or("", String::as_str);
+    let texts_at = |at: usize| (0..all.len()).map(move |name| text(name, at));
+    let most = all.iter().map(Vec::len).max().unwrap_or(0);
+    // The shortest ones that tell all apart.
+    let mut order: Vec<usize> = (0..most.min(TYPES)).collect();
+    order.retain(|&at| texts_at(at).any(|other| other != text(0, at)));
+    order.sort_by_key(|&at| texts_at(at).map(str::width).max());
+    let mut chosen = Vec::<usize>::new();
+    let joined = |chosen: &[usize]| -> Vec<String> {
+        let of = |name: usize| {
+            let texts = chosen
+                .iter()
+                .map(|&at| text(name, at))
+                .filter(|text| !text.is_empty());
+            texts.collect::<Vec<_>>().join(", ")
+        };
+        (0..all.len()).map(of).collect()
+    };
+    let count = |texts: &[String]| texts.iter().collect::<HashSet<_>>().len();
+    let mut told = 1;
+    for at in order {
+        chosen.push(at);
+        chosen.sort_unstable();
+        match count(&joined(&chosen)) {
+            more if more > told => told = more,
+            _ => chosen.retain(|&other| other != at),
+        }
+        if told == all.len() {
+            break;
+        }
+    }
+    match chosen.is_empty() {
+        true => cut_all(between(names)),
+        false => cut_all(joined(&chosen)),
+    }
+}
+
+/// The types and values that a name's arguments and parameters are made of, from left to right, except what is there by
+/// default: `std::pair`, `int const` and `A` of `f<std::pair<int const, A>>()`.
+fn types(name: &str) -> Vec<String> {
+    let parts = parse(name);
+    let mut all = Vec::new();
+    for one in arguments(&parts) {
+        let text = without_versions(argument(one, usize::MAX));
+        let each = text
+            .split(['<', '>', '(', ')', '{', '}', ','])
+            .map(str::trim);
+        all.extend(each.filter(|text| !text.is_empty()).map(str::to_string));
+    }
+    all
+}
+
+/// A name's template arguments and parameters, one after the other, except what is there by default.
+fn arguments<'p, 'n>(parts: &'p [Part<'n>]) -> Vec<&'p [Part<'n>]> {
+    let mut all = Vec::new();
+    let mut before = "";
+    for part in parts {
+        match part {
+            Part::Text(text) => before = text,
+            Part::Group('(', inner) if is_anonymous(inner) => {}
+            Part::Group('{', inner) => {
+                all.extend(inner.iter().flat_map(|one| arguments(one)));
+            }
+            Part::Group(bracket, inner) => {
+                let kept = match bracket {
+                    '<' => kept_arguments(before, inner),
+                    _ => inner.len(),
+                };
+                all.extend(inner[..kept].iter().map(Vec::as_slice));
+            }
+        }
+    }
+    all
+}
+
+/// What names that begin and end the same have between: from a word's beginning to a word's end.
+fn between(names: &[&str]) -> Vec<String> {
+    let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let backwards = |a: &str, b: &str| {
+        let pairs = a.chars().rev().zip(b.chars().rev());
+        pairs.take_while(|(a, b)| a == b).count()
+    };
+    let others = || names[1..].iter().filter(|name| **name != names[0]);
+    let prefix = others()
+        .map(|name| common(names[0], name))
+        .min()
+        .unwrap_or(0);
+    let suffix = others()
+        .map(|name| backwards(names[0], name))
+        .min()
+        .unwrap_or(0);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    names
+        .iter()
+        .map(|name| {
+            let all: Vec<char> = name.chars().collect();
+            let mut start = prefix.min(all.len());
+            while start > 0 && is_word(all[start - 1]) {
+                start -= 1;
+            }
+            let mut end = all.len().saturating_sub(suffix).max(start);
+            while end < all.len() && is_word(all[end]) {
+                end += 1;
+            }
+            all[start..end]
+                .iter()
+                .collect::<String>()
+                .trim()
+                .to_string()
+        })
+        .collect()
+}
