@@ -1,7 +1,7 @@
-// Pairs of malloc and free below 20 calls, on many stacks and in several threads.
-// build: g++ -O2 -g -o churn churn.cpp -pthread        (without frame pointers, as distributions build)
-// usage: churn [PAIRS=10000000] [THREADS=1] [LIVE=2000] [BITS=10]
-// LIVE blocks are in use at a time, all threads together; there are 2^BITS stacks, for BITS 0 one.
+// Pairs of malloc and free below 20 calls, on many stacks and in several threads. build: g++ -O2 -g
+// -o churn churn.cpp -pthread (without frame pointers, as distributions build) usage: churn
+// [PAIRS=10000000] [THREADS=1] [LIVE=2000] [BITS=10] LIVE blocks are in use at a time, all threads
+// together; there are 2^BITS stacks, for BITS 0 one.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

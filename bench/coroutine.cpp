@@ -1,6 +1,8 @@
-// Pairs of malloc and free on a coroutine's stack, for scaling.py: what a stack costs that is not the thread's own.
+// Pairs of malloc and free on a coroutine's stack, for scaling.py: what a stack costs that is not
+// the thread's own.
 //
-// usage: coroutine PAIRS THREADS DEPTH [own]      DEPTH frames of 144 bytes; own: the same on the thread's own stack
+// usage: coroutine PAIRS THREADS DEPTH [own] DEPTH frames of 144 bytes; own: the same on the
+// thread's own stack
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-// What an allocation costs at a depth: on the way down, and at the bottom.
-// build: gcc -O1 -g -fno-optimize-sibling-calls -o depth depth.c
-// usage: for d in 1000 5000 20000 50000; do heapprof record --exact --no-symbolize -o out.pb.gz ./depth $d; done
+// What an allocation costs at a depth: on the way down, and at the bottom. build: gcc -O1 -g
+// -fno-optimize-sibling-calls -o depth depth.c usage: for d in 1000 5000 20000 50000; do heapprof
+// record --exact --no-symbolize -o out.pb.gz ./depth $d; done
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

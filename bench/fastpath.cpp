@@ -1,9 +1,8 @@
-// The cost of a malloc/free pair by itself and its growth with threads: nothing but pairs, at a depth of a few frames.
-// build: g++ -O2 -g -o fastpath fastpath.cpp -pthread
-// usage: fastpath [PAIRS=20000000] [THREADS=1] [KIND=tight] [LIVE=1000]
-//   tight    a block is freed at once
-//   kept     each thread keeps LIVE blocks and replaces them in turn
-//   crossed  threads replace the blocks of one shared array, so most are freed by another thread
+// The cost of a malloc/free pair by itself and its growth with threads: nothing but pairs, at a
+// depth of a few frames. build: g++ -O2 -g -o fastpath fastpath.cpp -pthread usage: fastpath
+// [PAIRS=20000000] [THREADS=1] [KIND=tight] [LIVE=1000] tight a block is freed at once kept each
+// thread keeps LIVE blocks and replaces them in turn crossed threads replace the blocks of one
+// shared array, so most are freed by another thread
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>

@@ -1,8 +1,8 @@
-// A program whose allocations are known: each function below allocates in one way only, and counts what it asks for,
-// so that a profiler's figures can be held against the truth, function by function.
-// build: g++ -std=c++17 -O2 -g -o known known.cpp -pthread
-// prints a line a function: name, objects and bytes allocated, objects and bytes still in use at the end.
-// A realloc counts as a free and a new allocation, in place or not.
+// A program whose allocations are known: each function below allocates in one way only, and counts
+// what it asks for, so that a profiler's figures can be held against the truth, function by
+// function. build: g++ -std=c++17 -O2 -g -o known known.cpp -pthread prints a line a function:
+// name, objects and bytes allocated, objects and bytes still in use at the end. A realloc counts as
+// a free and a new allocation, in place or not.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -169,7 +169,8 @@ KNOWN(handed_over)() {
   for (void *&block : handed) block = count_handed_over.allocated(malloc(128), 128);
 }
 
-// --- a stack of 100 frames: the leaf allocates, the root is what a profiler with a short stack loses ---
+// --- a stack of 100 frames: the leaf allocates, the root is what a profiler with a short stack
+// loses ---
 
 KNOWN(deep_leaf)() {
   for (int i = 0; i < 10; i++) {

@@ -1,8 +1,8 @@
-// Runs a command so many times and writes of each run, one a line: seconds of wall time, of CPU, and kilobytes of its
-// largest resident set.
-// Small on purpose: a process's resident maximum begins with that of the one it was forked from, 15 MB for a script.
-// usage: meter FILE TIMES [NAME=VALUE...] COMMAND [ARG...]       the variables are the command's alone
-// exit code: the command's of the first run that failed, 128+N after a signal
+// Runs a command so many times and writes of each run, one a line: seconds of wall time, of CPU,
+// and kilobytes of its largest resident set. Small on purpose: a process's resident maximum begins
+// with that of the one it was forked from, 15 MB for a script. usage: meter FILE TIMES
+// [NAME=VALUE...] COMMAND [ARG...] the variables are the command's alone exit code: the command's
+// of the first run that failed, 128+N after a signal
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

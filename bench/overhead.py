@@ -67,7 +67,8 @@ def workloads(folder):
         "sqlite": (["sqlite3", ":memory:", SQL], 0, {}),
         "node": (["node", "-e", NODE], 0, {}),
     }
-    # Perl and Python draw the order of their hashes anew in each run, which moves perl's CPU by a seventh.
+    # Perl and Python draw the order of their hashes anew in each run, which moves perl's CPU by a
+    # seventh.
     same = {"PERL_HASH_SEED": "0", "PYTHONHASHSEED": "0"}
     return {name: (command, pairs, same | env) for name, (command, pairs, env) in table.items()
             if shutil.which(command[0])}

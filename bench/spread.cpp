@@ -1,7 +1,7 @@
-// Programs whose heap is the same in each run, so that an exact recording says what many sampled ones should have said.
-// build: g++ -O2 -g -o spread spread.cpp -pthread
-// usage: spread small|mixed|large|growth|freed|threads|wide [PERCENT of the blocks]
-// With tcmalloc, DUMP=FILE writes its heap sample at the end.
+// Programs whose heap is the same in each run, so that an exact recording says what many sampled
+// ones should have said. build: g++ -O2 -g -o spread spread.cpp -pthread usage: spread
+// small|mixed|large|growth|freed|threads|wide [PERCENT of the blocks] With tcmalloc, DUMP=FILE
+// writes its heap sample at the end.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,7 +28,8 @@ template <int G> __attribute__((noinline)) void *group(int of_group, void *block
   asm volatile("# %1" : "+r"(block) : "i"(100 + G));
   return block;
 }
-// tcmalloc samples by the size that a block really has, and writes down what was asked for: here they are the same.
+// tcmalloc samples by the size that a block really has, and writes down what was asked for: here
+// they are the same.
 static size_t (*real_size)(size_t, int);
 static void *allocate(int site, void *block, size_t size) {
   if (real_size) size = real_size(size, 0);
@@ -123,7 +124,8 @@ int main(int argc, char **argv) {
   real_size = (size_t(*)(size_t, int))dlsym(RTLD_DEFAULT, "nallocx");
   for (auto &program : programs)
     if (argc > 1 && !strcmp(program.name, argv[1])) {
-      // gperftools reads TCMALLOC_SAMPLE_PARAMETER after its first block, and then samples nothing of a thread's first 16 MiB.
+      // gperftools reads TCMALLOC_SAMPLE_PARAMETER after its first block, and then samples nothing
+      // of a thread's first 16 MiB.
       if (void *volatile first = getenv("DUMP") ? malloc(17 << 20) : nullptr) free(first);
       program.run(program.blocks * (argc > 2 ? atol(argv[2]) : 100) / 100);
       if (const char *path = getenv("DUMP")) dump(path);

@@ -104,7 +104,8 @@ class Held:
             enough = "30 and more" if expected[key] >= 30 else "fewer"
             kind = "totals" if key[1] == "total" else "rows"
             for rows in recordings:
-                # What was not sampled has no row: its bytes are below 3.7 periods, of its objects nothing is said.
+                # What was not sampled has no row: its bytes are below 3.7 periods, of its objects
+                # nothing is said.
                 _, low, high, samples = rows.get(key, (0, 0, 0, 0))
                 if not samples and not never:
                     continue

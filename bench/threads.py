@@ -14,11 +14,11 @@ import subprocess
 import tempfile
 
 SOURCE = r"""
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+# include <pthread.h>
+# include <stdio.h>
+# include <stdlib.h>
+# include <string.h>
+# include <time.h>
 static pthread_barrier_t all;
 static void *live(void *x) {
     for (int i = 0; i < 10; i++) { void *volatile p = malloc(i + 1); (void)p; }

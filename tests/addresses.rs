@@ -28,7 +28,8 @@ fn mapping(
     })
 }
 
-/// A run of a stripped program: `shop`, loaded at `start`, which holds `bytes` and calls a library that has a name.
+/// A run of a stripped program: `shop`, loaded at `start`, which holds `bytes` and calls a library
+/// that has a name.
 fn stripped(start: u64, bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let mapping = mapping(&mut builder, start, "/usr/bin/shop", "c0ffee");
@@ -94,7 +95,8 @@ fn a_diff_knows_the_same_place_of_two_runs() {
     assert_eq!(folded.out, "0x55c47870e165 [shop] 100 300\n");
 }
 
-/// A file that is mapped twice, and memory that is no file's, stay where they are: nothing differs from itself.
+/// A file that is mapped twice, and memory that is no file's, stay where they are: nothing differs
+/// from itself.
 #[test]
 fn nothing_differs_from_itself() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! heapprof-alloc in programs that count themselves: over two allocators, by all roads to a profile, however they are built.
+//! heapprof-alloc in programs that count themselves: over two allocators, by all roads to a
+//! profile, however they are built.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +13,8 @@ use heapprof_profile::decode;
 use crate::expectations::check;
 use crate::harness::{command, heapprof, root};
 
-/// Builds an example of heapprof-alloc with `flags` of its own; where it lies, by `name`. `None`: it can't be built here.
+/// Builds an example of heapprof-alloc with `flags` of its own; where it lies, by `name`. `None`:
+/// it can't be built here.
 fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<PathBuf> {
     // Each build of an example takes the place of the one before it.
     static ONE: Mutex<()> = Mutex::new(());
@@ -48,7 +50,8 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     Some(own)
 }
 
-/// The collector's own allocations do not fail for want of the program's memory, and never end the program.
+/// The collector's own allocations do not fail for want of the program's memory, and never end the
+/// program.
 #[test]
 fn dumps_of_a_program_without_memory() {
     for (name, cargo) in [
@@ -77,7 +80,8 @@ fn dumps_of_a_program_without_memory() {
     }
 }
 
-/// libc takes fork handlers away at the end, perhaps between the one before a fork and the one after it.
+/// libc takes fork handlers away at the end, perhaps between the one before a fork and the one
+/// after it.
 #[test]
 fn a_program_that_ends_while_it_forks() {
     let program = build("alloc_ending", "alloc_ending", &[], &[]).expect("alloc_ending builds");

@@ -56,8 +56,9 @@ const OWNED: &[(&str, &str)] = &[
     ("gimli", "heapprof-symbolize heapprof-collect"),
 ];
 
-/// The only files that may hold unsafe code. In collect and preload they are most: what is listed there is
-/// what deals with raw memory, registers, the kernel or C; names, options, naming rules and text stay safe.
+/// The only files that may hold unsafe code. In collect and preload they are most: what is listed
+/// there is what deals with raw memory, registers, the kernel or C; names, options, naming rules
+/// and text stay safe.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-analysis/src/", &["relation/vtab"]),
     ("crates/heapprof-symbolize/src/", &["storage"]),
@@ -326,7 +327,8 @@ fn the_list_of_unsafe_files_is_current() {
     }
 }
 
-/// What runs inside the program prints one kind of line: what was asked for and can't be done, or was asked to be said.
+/// What runs inside the program prints one kind of line: what was asked for and can't be done, or
+/// was asked to be said.
 #[test]
 fn the_library_writes_to_stderr_in_one_place() {
     let writing = [

@@ -3,7 +3,8 @@
 use crate::harness::{heapprof, run};
 use crate::regression::{in_use, json};
 
-/// Rules about a share that a filter keeps were refused; relative percentages were taken and did nothing.
+/// Rules about a share that a filter keeps were refused; relative percentages were taken and did
+/// nothing.
 #[test]
 fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -36,7 +37,8 @@ fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     assert_eq!(relative.code, 2, "{}", relative.err);
 }
 
-/// Columns of one name lost all values but the last; an empty argument had an error without a subject.
+/// Columns of one name lost all values but the last; an empty argument had an error without a
+/// subject.
 #[test]
 fn columns_and_arguments_have_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -59,8 +61,8 @@ fn columns_and_arguments_have_names() {
     assert!(empty.err.contains("an empty PROFILE"), "{}", empty.err);
 }
 
-/// std opens a closed standard output as /dev/null: reports and merged profiles went nowhere without a word, and a recorded program
-/// had one that it was not given.
+/// std opens a closed standard output as /dev/null: reports and merged profiles went nowhere
+/// without a word, and a recorded program had one that it was not given.
 #[test]
 fn a_closed_standard_output_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +151,8 @@ fn near_misses_are_told_what_was_meant() {
     }
 }
 
-/// gperftools' dumps have types without a prefix: their objects were shown as bytes. And their values may be estimates.
+/// gperftools' dumps have types without a prefix: their objects were shown as bytes. And their
+/// values may be estimates.
 #[test]
 fn text_dumps_say_what_their_values_are() {
     let folder = tempfile::tempdir().unwrap();

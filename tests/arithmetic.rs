@@ -69,7 +69,8 @@ fn columns_tell_places_apart() {
     assert_eq!(shape(&sum).1, [[2, 20], [4, 40]]);
 }
 
-/// D8: the default sample type stays what the first profile says, and no type that only one has is made up.
+/// D8: the default sample type stays what the first profile says, and no type that only one has is
+/// made up.
 #[test]
 fn types_that_not_all_have_are_left_out_and_said() {
     let four = [

@@ -1,4 +1,5 @@
-//! The functions of include/heapprof.h, called by programs that link the library or look the functions up.
+//! The functions of include/heapprof.h, called by programs that link the library or look the
+//! functions up.
 
 use std::path::Path;
 use std::process::Command;
@@ -41,7 +42,8 @@ fn run(folder: &Path, name: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The library and its header beside each other, as -I and -L want them; the options to link with it.
+/// The library and its header beside each other, as -I and -L want them; the options to link with
+/// it.
 fn linked(folder: &Path) -> String {
     for option in [&["preload-path"][..], &["preload-path", "--header"]] {
         let path = ok(option);
@@ -185,7 +187,8 @@ fn a_program_links_the_library() {
     assert_eq!(total(&pprof, "temporary_objects"), 1);
 }
 
-/// A program, or a plugin of one, may look at the functions and close the library again; and no period is too long in silence.
+/// A program, or a plugin of one, may look at the functions and close the library again; and no
+/// period is too long in silence.
 #[test]
 fn the_library_may_be_opened_and_closed() {
     if !have(&["gcc"]) {
@@ -213,7 +216,8 @@ int main(int argc, char **argv) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 22 0 0\n");
 }
 
-/// Recordings of other periods begin while threads allocate: an event counts in one of them, or in none.
+/// Recordings of other periods begin while threads allocate: an event counts in one of them, or in
+/// none.
 #[test]
 fn recordings_begin_under_load() {
     if !have(&["gcc"]) {
@@ -334,7 +338,8 @@ int main(void) {
     read(&folder.path().join("out.pb.gz"), "dump: exit");
 }
 
-/// What a program dumps from another folder is named there, and a file of that name here is left as it is.
+/// What a program dumps from another folder is named there, and a file of that name here is left as
+/// it is.
 #[test]
 fn a_dump_from_another_folder() {
     if !have(&["gcc"]) {
@@ -368,7 +373,8 @@ int main(void) {
     assert!(names.any(|name| name == "keep_some"), "{}", found.err);
 }
 
-/// The clock of a recording ends with it; and a profile that is asked for by name is pprof's, whatever the recording's are.
+/// The clock of a recording ends with it; and a profile that is asked for by name is pprof's,
+/// whatever the recording's are.
 #[test]
 fn a_recording_without_an_interval_has_none() {
     if !have(&["gcc"]) {
@@ -442,7 +448,8 @@ int main(void) {
     }
 }
 
-/// What another library stands in front of is still its own: libjsig keeps a JVM's handlers by way of sigaction.
+/// What another library stands in front of is still its own: libjsig keeps a JVM's handlers by way
+/// of sigaction.
 #[test]
 fn libraries_between_are_called() {
     if !have(&["gcc"]) {
@@ -506,7 +513,8 @@ int main(void) {
     }
 }
 
-/// heapprof_start's path is a path, whatever setup the environment has, and no start takes away what this run has written.
+/// heapprof_start's path is a path, whatever setup the environment has, and no start takes away
+/// what this run has written.
 #[test]
 fn a_path_of_its_own_beside_gperftools_prefix() {
     if !have(&["gcc"]) {

@@ -1,4 +1,5 @@
-//! `convert --to callgrind`, read by callgrind_annotate: the same totals and the same flat and cum of every function.
+//! `convert --to callgrind`, read by callgrind_annotate: the same totals and the same flat and cum
+//! of every function.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,7 +15,8 @@ fn is_positive(profile: &Profile) -> bool {
     (0..samples.len()).all(|i| samples.values(i).iter().all(|&v| v >= 0))
 }
 
-/// What callgrind_annotate says of a file: `file:function` with flat or cum; None when it is not installed.
+/// What callgrind_annotate says of a file: `file:function` with flat or cum; None when it is not
+/// installed.
 fn annotated(file: &std::path::Path, event: &str, cum: bool) -> Option<BTreeMap<String, i64>> {
     if !have(&["callgrind_annotate"]) {
         return None;

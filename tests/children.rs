@@ -1,5 +1,5 @@
-//! Where the profiles of a program's children are, which of them are kept, and what `record` says of them and of what no heap
-//! accounts for.
+//! Where the profiles of a program's children are, which of them are kept, and what `record` says
+//! of them and of what no heap accounts for.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,8 @@ fn record(folder: &Path, options: &[&str], script: &str) -> Run {
     found
 }
 
-/// In a folder of their own, called by program and process; what held next to nothing is counted and left out.
+/// In a folder of their own, called by program and process; what held next to nothing is counted
+/// and left out.
 #[test]
 fn children_have_a_folder() {
     if !have(&["gcc"]) {
@@ -96,7 +97,8 @@ fn children_have_a_folder() {
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz", "c.pb.gz"]);
 }
 
-/// The folder is called as the program's profile, which only its end decides; a pattern of one's own names children, too.
+/// The folder is called as the program's profile, which only its end decides; a pattern of one's
+/// own names children, too.
 #[test]
 fn default_names_and_patterns() {
     if !have(&["gcc"]) {

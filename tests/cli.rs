@@ -1,4 +1,5 @@
-//! The command line's laws: exit codes, one-line errors, whole files or none, data on stdout and talk on stderr.
+//! The command line's laws: exit codes, one-line errors, whole files or none, data on stdout and
+//! talk on stderr.
 
 use std::io::Read;
 use std::process::Stdio;

@@ -1,4 +1,5 @@
-//! Debug files: found wherever tools put them, split, packed and shared; those of another build refused.
+//! Debug files: found wherever tools put them, split, packed and shared; those of another build
+//! refused.
 
 use heapprof_profile::{Profile, decode};
 use heapprof_symbolize::{Options, Source, Warning};
@@ -207,7 +208,8 @@ fn recorded(built: &Built) -> Profile {
     decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap()
 }
 
-/// However the linker lays segments out: code may begin at the mapping's first byte, in a page that the file shares, or with headers.
+/// However the linker lays segments out: code may begin at the mapping's first byte, in a page that
+/// the file shares, or with headers.
 #[test]
 fn a_debug_file_alone_names_any_layout() {
     if !have(&["gcc", "objcopy"]) {
@@ -249,7 +251,8 @@ fn a_debug_file_alone_names_any_layout() {
     }
 }
 
-/// Without a build id nothing tells that a file is not the one that ran, but that the kernel says so.
+/// Without a build id nothing tells that a file is not the one that ran, but that the kernel says
+/// so.
 #[test]
 fn a_program_that_was_replaced_while_it_ran_is_not_used() {
     if !have(&["gcc"]) {

@@ -1,9 +1,10 @@
 //! The docs can't rot: each example is run, and what it printed stands in the page.
 //!
-//! A block begins with ```` ```console ````, its first line with `$ heapprof`. `exit=N` behind `console`
-//! says how it ends, `stderr` that the text is what stderr said. `recorded` runs it in a folder of the page's own,
-//! with the programs of docs/examples, and leaves it out where no compiler is. `any` takes whatever it prints, for
-//! that is the machine's, as is the share of RSS in `record`'s line. HEAPPROF_BLESS=1 writes outputs anew.
+//! A block begins with ```` ```console ````, its first line with `$
+//! heapprof`. `exit=N` behind `console` says how it ends, `stderr` that the text is what stderr
+//! said. `recorded` runs it in a folder of the page's own, with the programs of docs/examples, and
+//! leaves it out where no compiler is. `any` takes whatever it prints, for that is the machine's,
+//! as is the share of RSS in `record`'s line. HEAPPROF_BLESS=1 writes outputs anew.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Every profile that is written on the way is whole, while threads allocate and free, and processes fork.
+//! Every profile that is written on the way is whole, while threads allocate and free, and
+//! processes fork.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -265,7 +266,8 @@ fn on_new_peaks() {
     }
 }
 
-/// Forks in the midst of it, each child with profiles of its own, and dumps that the program asks for.
+/// Forks in the midst of it, each child with profiles of its own, and dumps that the program asks
+/// for.
 #[test]
 fn with_forks_and_dumps_that_were_asked_for() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
@@ -283,7 +285,8 @@ fn of_many_threads() {
     }
 }
 
-/// A dump that the interval begins after an exec's must not take the exec for failed, and its profile away; nor be cut off.
+/// A dump that the interval begins after an exec's must not take the exec for failed, and its
+/// profile away; nor be cut off.
 #[test]
 fn the_profile_before_an_exec_stays() {
     let Some(binaries) = build("process_exec.c") else {
@@ -334,7 +337,8 @@ fn the_clock_keeps_no_program_alive() {
     }
 }
 
-/// A process with a thread of ours could not go into a namespace of its own, and libc ended one that gave up its rights.
+/// A process with a thread of ours could not go into a namespace of its own, and libc ended one
+/// that gave up its rights.
 #[test]
 fn the_clock_gives_way() {
     let unshare = ["unshare", "-U", "id", "-u"];
@@ -465,7 +469,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program of 1 MiB has up to 4 MiB of tables beside it, mostly large pages, which were counted as the program's.
+/// A program of 1 MiB has up to 4 MiB of tables beside it, mostly large pages, which were counted
+/// as the program's.
 #[test]
 fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
     if !have(&["gcc"]) {

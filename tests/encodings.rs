@@ -36,7 +36,8 @@ fn packed_unpacked_and_mixed() {
     }
 }
 
-/// Stacks in forms that no writer needs, with ids as few writers number: kept as they are written or not, they are the same.
+/// Stacks in forms that no writer needs, with ids as few writers number: kept as they are written
+/// or not, they are the same.
 #[test]
 fn stacks_in_odd_forms() {
     let huge = (1 << 63) + 5;
@@ -222,7 +223,8 @@ fn unknown_fields_are_skipped() {
     assert_eq!(read(&parts.bytes()), read(&p.bytes()));
 }
 
-/// What pprof does not know is not in what stands in for it, be it right or wrong; and is in what else writes a profile.
+/// What pprof does not know is not in what stands in for it, be it right or wrong; and is in what
+/// else writes a profile.
 #[test]
 fn what_samples_say_besides_is_dropped_where_pprof_drops_it() {
     let folder = tempfile::tempdir().unwrap();

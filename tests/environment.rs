@@ -1,4 +1,5 @@
-//! docs/environment.md holds the library's own table of variables, and the table holds what the library reads.
+//! docs/environment.md holds the library's own table of variables, and the table holds what the
+//! library reads.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -171,7 +172,8 @@ int main(void) {
     }
 }
 
-/// Why a profile is not there is told by errno: the text for it, in a locale, may need the program's malloc.
+/// Why a profile is not there is told by errno: the text for it, in a locale, may need the
+/// program's malloc.
 #[test]
 fn what_was_not_written_is_listed_by_errno() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +209,8 @@ fn what_was_not_written_is_listed_by_errno() {
     );
 }
 
-/// As gperftools does: the first process marks its environment, and only the others put their ids into their files' names.
+/// As gperftools does: the first process marks its environment, and only the others put their ids
+/// into their files' names.
 #[test]
 fn executed_children_of_a_gperftools_setup_have_names_of_their_own() {
     if !have(&["gcc"]) {

@@ -1,4 +1,5 @@
-//! What every input must survive: read, written again, asked. The mutation test and the fuzz target share it.
+//! What every input must survive: read, written again, asked. The mutation test and the fuzz target
+//! share it.
 
 use std::io::Write;
 
@@ -17,7 +18,8 @@ use heapprof_report::{jeprof, pprof};
 /// The most an input may inflate to.
 pub(crate) const LIMIT: usize = 1 << 20;
 
-/// Reads `bytes`, of whatever format, encodes what came out, and with `asked` asks for every report and every form. Whether it could be read.
+/// Reads `bytes`, of whatever format, encodes what came out, and with `asked` asks for every report
+/// and every form. Whether it could be read.
 pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let options = Options::default().max_inflated(LIMIT as u64);
     let kept = read(bytes, &options.clone().stacks_as_written(true));
@@ -130,7 +132,8 @@ fn fits<T>(result: Result<T, WriteError>) -> bool {
     }
 }
 
-/// What `heapprof pprof` and `heapprof jeprof` print: with every filter, at every granularity, in every format.
+/// What `heapprof pprof` and `heapprof jeprof` print: with every filter, at every granularity, in
+/// every format.
 fn print_all(mut profile: Profile) {
     // One that is no regular expression drops nothing.
     let _ = reshape::drop_uninteresting(&mut profile);

@@ -1,6 +1,7 @@
 //! What programs know of their own allocations, line by line, and whether the profiles agree.
 //!
-//! A program writes to the file `expect` beside the profile, its children to `expect.PID`; programs/README.md has the words.
+//! A program writes to the file `expect` beside the profile, its children to `expect.PID`;
+//! programs/README.md has the words.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -64,7 +65,8 @@ fn load(path: &Path) -> Result<Sums, String> {
     Ok(Sums::of(&profile))
 }
 
-/// Holds the profiles of a run to what its programs wrote of themselves; `needed`: there must be one of each process.
+/// Holds the profiles of a run to what its programs wrote of themselves; `needed`: there must be
+/// one of each process.
 pub(crate) fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
     let mut children: Vec<(String, String)> = Vec::new();
     let mut profiles: Vec<PathBuf> = Vec::new();

@@ -1,4 +1,5 @@
-//! Firefox Profiler's JSON, held against the types of version 60 of its format: tables, numbers that refer, sums per stack.
+//! Firefox Profiler's JSON, held against the types of version 60 of its format: tables, numbers
+//! that refer, sums per stack.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use serde_json::Value;
 use crate::harness::name;
 use crate::writers::{factor, profiles, sums, type_names};
 
-/// A table of the format: its columns are as long as it says, and each number is below what it refers to.
+/// A table of the format: its columns are as long as it says, and each number is below what it
+/// refers to.
 fn table<'j>(
     json: &'j Value,
     columns: &[(&str, Option<u64>)],

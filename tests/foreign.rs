@@ -1,7 +1,8 @@
-//! Tracers and their own printers: the sums of a file, per function, are those that its own tool prints.
+//! Tracers and their own printers: the sums of a file, per function, are those that its own tool
+//! prints.
 //!
-//! The tools' output stands in `tests/golden/foreign`; where a tool is installed it is run, and must print the same.
-//! `HEAPPROF_BLESS=1` writes it anew.
+//! The tools' output stands in `tests/golden/foreign`; where a tool is installed it is run, and
+//! must print the same. `HEAPPROF_BLESS=1` writes it anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -192,7 +193,8 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
             }
             (flats, total)
         });
-        // Exact counts of calls, rounded sizes at the peak and at the end; of each its sum and how far off it may be.
+        // Exact counts of calls, rounded sizes at the peak and at the end; of each its sum and how
+        // far off it may be.
         let mut expected: [BTreeMap<String, (f64, f64)>; 3] = Default::default();
         let mut add = |which: usize, function: &str, (size, rounding): (f64, f64)| {
             let sum = expected[which].entry(named(function)).or_insert((0.0, 0.0));

@@ -1,7 +1,8 @@
 //! Files of other tools: what is read is what the tool itself, or pprof, makes of the same file.
 //!
 //! The goldens in `tests/golden/formats` are what the real pprof makes of the samples:
-//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats` writes them anew.
+//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests
+//! formats` writes them anew.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

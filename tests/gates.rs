@@ -1,5 +1,5 @@
-//! What libheapprof.so promises of its code: how short the way of an allocation is that is not looked at, and what
-//! the library calls, exports and needs.
+//! What libheapprof.so promises of its code: how short the way of an allocation is that is not
+//! looked at, and what the library calls, exports and needs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

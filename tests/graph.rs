@@ -1,6 +1,7 @@
 //! The call graph: small cases as folded text in, nodes and calls out; laws on every sample.
 //!
-//! That pprof draws the same graphs is held by the goldens it wrote (pprof.rs); here is what they follow from.
+//! That pprof draws the same graphs is held by the goldens it wrote (pprof.rs); here is what they
+//! follow from.
 
 use std::collections::BTreeMap;
 
@@ -161,7 +162,8 @@ fn calls_go_over_nodes_that_were_dropped() {
     );
 }
 
-/// parse is reached over load, so a picture does without the call from main to it over serve, which was left out.
+/// parse is reached over load, so a picture does without the call from main to it over serve, which
+/// was left out.
 #[test]
 fn pictures_leave_redundant_calls_out() {
     let picture = Options {

@@ -1,8 +1,9 @@
 //! `heapprof jeprof` prints what the real jeprof prints, on the same dumps.
 //!
-//! jeprof and google-pprof are run beside it where they are installed (Debian's `libjemalloc-dev` and
-//! `google-perftools`). What stays different on purpose is in docs/commands/jeprof.md: fractions of bytes, symbol
-//! versions, discriminators. `live.rs` has dumps that are made in the test.
+//! jeprof and google-pprof are run beside it where they are installed (Debian's `libjemalloc-dev`
+//! and `google-perftools`). What stays different on purpose is in docs/commands/jeprof.md:
+//! fractions of bytes, symbol versions, discriminators. `live.rs` has dumps that are made in the
+//! test.
 
 mod live;
 
@@ -64,7 +65,8 @@ fn numbers(text: &str) -> BTreeMap<String, Vec<f64>> {
     numbers
 }
 
-/// The same rows with the same numbers, but for the fractions that are cut from whole numbers: less than one a stack.
+/// The same rows with the same numbers, but for the fractions that are cut from whole numbers: less
+/// than one a stack.
 fn assert_close(theirs: &str, ours: &str, stacks: usize, what: &str) {
     let (theirs, mut ours) = (numbers(theirs), numbers(ours));
     assert!(!theirs.is_empty(), "{what}: nothing to compare");
@@ -92,7 +94,8 @@ fn stacks(text: &str) -> BTreeMap<String, i64> {
     stacks
 }
 
-/// Compares a report of whole numbers with theirs as closely as `stacks` allow, any other to the byte.
+/// Compares a report of whole numbers with theirs as closely as `stacks` allow, any other to the
+/// byte.
 fn compare(tool: &str, folder: &Path, args: &[&str], stacks_of_dump: usize) {
     let (theirs, ours) = (theirs(tool, folder, args), ours(folder, args));
     let what = format!("{tool} {args:?}");
@@ -116,7 +119,8 @@ fn compare(tool: &str, folder: &Path, args: &[&str], stacks_of_dump: usize) {
     }
 }
 
-/// The sample with its libraries nowhere, so that no symbol of this machine is in it, and the number of its stacks.
+/// The sample with its libraries nowhere, so that no symbol of this machine is in it, and the
+/// number of its stacks.
 fn without_libraries(sample: &str, folder: &Path) -> usize {
     let path = sample_profiles().join("foreign").join(sample);
     let text = std::fs::read_to_string(path).unwrap();
@@ -216,7 +220,8 @@ fn symbolized_profiles() {
         let args = [args, &["shelf.google-pprof.raw"]].concat();
         let theirs = theirs("google-pprof", &folder, &args);
         let ours = ours(&folder, &args);
-        // It takes the bytes for samples of time, and tells functions of one short name apart by address.
+        // It takes the bytes for samples of time, and tells functions of one short name apart by
+        // address.
         let theirs = theirs.replace(" samples\n", " B\n");
         let is_one = |line: &&str| !line.contains('@');
         let of_one: Vec<&str> = theirs.lines().filter(is_one).collect();

@@ -171,7 +171,8 @@ fn cut_trees_keep_the_total() {
     }
 }
 
-/// The definition of cum: the sum of `total` over an entity's outermost nodes; of flat: that of `self` over all.
+/// The definition of cum: the sum of `total` over an entity's outermost nodes; of flat: that of
+/// `self` over all.
 #[test]
 fn totals_are_what_the_tree_says() {
     for (name, profile) in profiles() {

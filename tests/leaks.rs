@@ -1,4 +1,5 @@
-//! What is in use: small cases as folded text, rules as LeakSanitizer takes them, and that all adds up.
+//! What is in use: small cases as folded text, rules as LeakSanitizer takes them, and that all adds
+//! up.
 
 use std::path::Path;
 
@@ -196,7 +197,8 @@ fn filters_go_first_and_rules_see_what_they_hide() {
     );
 }
 
-/// Each line was tried with the LeakSanitizer that gcc 12 brings, on a function or module of that name.
+/// Each line was tried with the LeakSanitizer that gcc 12 brings, on a function or module of that
+/// name.
 #[test]
 fn patterns_match_as_leak_sanitizers_do() {
     let table = [

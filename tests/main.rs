@@ -88,7 +88,8 @@ mod children;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
-// What reports call functions: wrappers are left out, names are short, code without symbols has names.
+// What reports call functions: wrappers are left out, names are short, code without symbols has
+// names.
 mod names;
 mod own_code;
 // Runs of programs that may hang.

@@ -1,6 +1,7 @@
 //! What must be refused: each kind with one line that names the defect, and exit code 2.
 //!
-//! `HEAPPROF_BLESS=1` writes the files and docs/malformed-profiles.md anew; the texts below must still hold.
+//! `HEAPPROF_BLESS=1` writes the files and docs/malformed-profiles.md anew; the texts below must
+//! still hold.
 
 use crate::harness::{bless, expect_file, root, run, sample_profiles};
 use crate::wire::{Parts, gzip, len, num, packed, varint};

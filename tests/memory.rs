@@ -1,6 +1,8 @@
-//! No report holds its rows or its text: each is written within a small multiple of the memory of `top`.
+//! No report holds its rows or its text: each is written within a small multiple of the memory of
+//! `top`.
 //!
-//! A report is made in a process of its own, whose peak Linux knows; so what SQLite takes is counted too.
+//! A report is made in a process of its own, whose peak Linux knows; so what SQLite takes is
+//! counted too.
 
 use std::io::{Write, sink, stdout};
 use std::process::Command;
@@ -12,7 +14,8 @@ use heapprof_analysis::{
 use heapprof_profile::{FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder};
 use heapprof_report::{Folded, Format, Style, flame_folded, result_table};
 
-/// The most that any report may take, as a multiple of what `top` takes. Written from lists of rows they took 5 to 15.
+/// The most that any report may take, as a multiple of what `top` takes. Written from lists of rows
+/// they took 5 to 15.
 const MOST: u64 = 3;
 
 /// Which report the process is to make.

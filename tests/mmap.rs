@@ -1,4 +1,5 @@
-//! What a program maps itself, under `record --mmap`: cut, moved, refused, put over one another, by threads at once.
+//! What a program maps itself, under `record --mmap`: cut, moved, refused, put over one another, by
+//! threads at once.
 
 use crate::built::{build, have};
 use crate::expectations::Sums;

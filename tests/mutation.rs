@@ -1,7 +1,8 @@
 //! Damage at random, with a fixed seed: whatever bytes come in, out comes a profile or an error.
 //!
-//! Each mutant is decoded and encoded again; some are written in every form and asked for every report. No panic, no hang
-//! (the whole run has a time bound), and no more memory than [`BOUND`] on top of the mutant's own size times [`FACTOR`].
+//! Each mutant is decoded and encoded again; some are written in every form and asked for every
+//! report. No panic, no hang (the whole run has a time bound), and no more memory than [`BOUND`] on
+//! top of the mutant's own size times [`FACTOR`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,9 +20,11 @@ const BOUND: usize = 24 << 20;
 /// Memory for each byte of inflated profile.
 const FACTOR: usize = 200;
 const ROUNDS: usize = 100_000;
-/// Every so often a mutant that can be read is also asked questions through SQLite, printed and written, which costs more than decoding.
+/// Every so often a mutant that can be read is also asked questions through SQLite, printed and
+/// written, which costs more than decoding.
 const ASKED: usize = 72;
-/// A text is mutated from its first lines, which hold all kinds of them: long ones only take longer.
+/// A text is mutated from its first lines, which hold all kinds of them: long ones only take
+/// longer.
 const LONGEST: usize = 8 << 10;
 
 thread_local! {
@@ -116,7 +119,8 @@ fn mutate(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn damaged_profiles_do_no_harm() {
     let started = Instant::now();
-    // Others by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p heapprof-tests damaged_profiles
+    // Others by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p
+    // heapprof-tests damaged_profiles
     let set = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let mut random = Random(set("HEAPPROF_SEED").unwrap_or(0x6865_6170_7072_6f66));
     let rounds = set("HEAPPROF_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
@@ -171,7 +175,8 @@ fn damaged_profiles_do_no_harm() {
     );
 }
 
-/// A file of each format that describes stacks by their parents, whose calls are nested `depth` deep, each with a value.
+/// A file of each format that describes stacks by their parents, whose calls are nested `depth`
+/// deep, each with a value.
 fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
     let lines = |line: &dyn Fn(usize) -> String| (1..=depth).map(line).collect::<String>();
     let heaptrack = [

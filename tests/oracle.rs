@@ -1,7 +1,8 @@
-//! The real pprof as the judge: flat and cum of every function, for every sample type, byte for byte of value.
+//! The real pprof as the judge: flat and cum of every function, for every sample type, byte for
+//! byte of value.
 //!
-//! `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests oracle -- --ignored`; more profiles with
-//! HEAPPROF_ORACLE_PROFILES (paths separated by colons).
+//! `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests oracle --
+//! --ignored`; more profiles with HEAPPROF_ORACLE_PROFILES (paths separated by colons).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -66,8 +67,8 @@ fn pprof() -> PathBuf {
 /// Profiles where pprof shows each function in a row of its own, as we do.
 fn comparable() -> Vec<PathBuf> {
     let ours = valid().into_iter().filter(|f| {
-        // Kept out: frames without symbols and empty stacks, which pprof folds together or drops; names
-        // that its text can't show.
+        // Kept out: frames without symbols and empty stacks, which pprof folds together or drops;
+        // names that its text can't show.
         !["unsymbolized", "empty-stacks", "odd-names", "leaks"]
             .iter()
             .any(|n| name(f).contains(n))
@@ -125,7 +126,8 @@ fn filters_give_pprofs_numbers() {
     }
 }
 
-/// A few of each kind of flags; `../shared/oracle/compare.py` has more, and makes profiles of odd shapes.
+/// A few of each kind of flags; `../shared/oracle/compare.py` has more, and makes profiles of odd
+/// shapes.
 const FLAGS: [&str; 24] = [
     "-top",
     "-top -cum -nodecount=10",
@@ -153,7 +155,8 @@ const FLAGS: [&str; 24] = [
     "-top -sample_index=0 -trim=false",
 ];
 
-/// `heapprof pprof` prints what pprof prints, byte for byte. Left out is where pprof's own output changes from run to run.
+/// `heapprof pprof` prints what pprof prints, byte for byte. Left out is where pprof's own output
+/// changes from run to run.
 #[test]
 #[ignore = "needs the real pprof: HEAPPROF_PPROF"]
 fn the_drop_in_prints_what_pprof_prints() {

@@ -1,6 +1,8 @@
-//! All eight values of 50 sites equal a brute-force replay of the program's events, the peak among them.
+//! All eight values of 50 sites equal a brute-force replay of the program's events, the peak among
+//! them.
 //!
-//! programs/oracle_peak.c makes its events from a seed and logs nothing; the same generator here makes them again.
+//! programs/oracle_peak.c makes its events from a seed and logs nothing; the same generator here
+//! makes them again.
 
 use std::path::Path;
 
@@ -182,8 +184,8 @@ fn all_values_equal_a_replay() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Threads that hold a block each and rise and fall together, on many stacks: what is in use at the end is no more than the
-/// peak, and that no less than what the program itself saw.
+/// Threads that hold a block each and rise and fall together, on many stacks: what is in use at the
+/// end is no more than the peak, and that no less than what the program itself saw.
 #[test]
 fn threads_that_go_on_during_a_dump() {
     if !have(&["gcc"]) {

@@ -1,7 +1,9 @@
-//! jeprof and google-pprof, the perl pprof: their numbers per function or address are ours, on the same file.
+//! jeprof and google-pprof, the perl pprof: their numbers per function or address are ours, on the
+//! same file.
 //!
-//! What they print is kept in `tests/golden/formats`, and compared with the tools where they are installed; with
-//! `HEAPPROF_BLESS=1` it is written anew. `google-perftools` and `libjemalloc-dev` are Debian's packages of them.
+//! What they print is kept in `tests/golden/formats`, and compared with the tools where they are
+//! installed; with `HEAPPROF_BLESS=1` it is written anew. `google-perftools` and `libjemalloc-dev`
+//! are Debian's packages of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,8 @@ fn rows(text: &str) -> Rows {
     rows
 }
 
-/// What the tool printed of a sample, from the golden; where the tool is, that this is what it prints.
+/// What the tool printed of a sample, from the golden; where the tool is, that this is what it
+/// prints.
 fn printed(tool: &str, sample: &Path, file: &Path, args: &[&str]) -> Rows {
     let options: Vec<&str> = args.iter().filter_map(|a| a.strip_prefix("--")).collect();
     let golden = format!(
@@ -135,7 +138,8 @@ fn totals_by_address() {
         }
         let text = std::fs::read_to_string(&sample).unwrap();
         let stacks = text.matches('@').count();
-        // They leave the innermost address where the call returns to, we put all of them into their calls.
+        // They leave the innermost address where the call returns to, we put all of them into their
+        // calls.
         let mut moved: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
         for (address, rows) in &theirs {
             for (flat, cum) in rows {

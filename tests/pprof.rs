@@ -1,9 +1,12 @@
-//! `heapprof pprof` prints what the real pprof prints: golden cases of each report, and the command line around them.
+//! `heapprof pprof` prints what the real pprof prints: golden cases of each report, and the command
+//! line around them.
 //!
-//! The expected files were written by the real pprof; `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p
-//! heapprof-tests pprof` writes them, and the fixtures, anew. Each is what this prints, in sample-profiles/pprof:
-//! `TZ=UTC pprof -symbolize=none -trim=true -compact_labels -nodecount=20 -nodefraction=0.05 -edgefraction=0.01
-//! -divide_by=1 -unit=minimum FLAGS FIXTURE.pb.gz`. More profiles and flags are compared in `oracle.rs`.
+//! The expected files were written by the real pprof;
+//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests
+//! pprof` writes them, and the fixtures, anew. Each is what this prints, in sample-profiles/pprof:
+//! `TZ=UTC pprof -symbolize=none -trim=true -compact_labels -nodecount=20 -nodefraction=0.05
+//! -edgefraction=0.01 -divide_by=1 -unit=minimum FLAGS
+//! FIXTURE.pb.gz`. More profiles and flags are compared in `oracle.rs`.
 
 mod fixtures;
 

@@ -1,7 +1,9 @@
-//! Small hostile programs, run bare and under `heapprof record`: the same output, the same end, the right numbers.
+//! Small hostile programs, run bare and under `heapprof record`: the same output, the same end, the
+//! right numbers.
 //!
-//! Each program in `programs/` says in its first lines how it is built; programs/README.md has the list. What a program
-//! knows of its own allocations it writes to the file that HEAPPROF_TEST_EXPECT names, and the exact profile must agree.
+//! Each program in `programs/` says in its first lines how it is built; programs/README.md has the
+//! list. What a program knows of its own allocations it writes to the file that
+//! HEAPPROF_TEST_EXPECT names, and the exact profile must agree.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,7 +22,8 @@ use crate::watched::run;
 enum Left {
     /// A profile, with all numbers that the program knows.
     Profile,
-    /// Perhaps none, as the program took away what it needs; but a readable one if any, with the right numbers.
+    /// Perhaps none, as the program took away what it needs; but a readable one if any, with the
+    /// right numbers.
     Perhaps,
 }
 
@@ -303,7 +306,8 @@ fn every_program_is_run_and_described() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README: {name}");
         let is_run = || TABLES.iter().any(|t| t.iter().any(|c| c.program == name));
-        // Libraries are part of programs; stacks.rs, sampling.rs, peak.rs and dumps.rs run the oracles.
+        // Libraries are part of programs; stacks.rs, sampling.rs, peak.rs and dumps.rs run the
+        // oracles.
         let is_part = name.starts_with("lib_") || name.starts_with("oracle_");
         assert!(is_part || is_run(), "{name} is never run");
     }
@@ -451,7 +455,8 @@ pub(crate) fn compile(words: &[String], source: &Path, link: &[String], out: &Pa
     if written(out) > newest {
         return Some(());
     }
-    // Another run or thread of the tests may be at it: each writes its own file and puts it in its place whole.
+    // Another run or thread of the tests may be at it: each writes its own file and puts it in its
+    // place whole.
     let mut own = OsString::from(out);
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

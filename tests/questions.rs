@@ -121,7 +121,8 @@ fn hide_and_show_move_values_to_the_nearest_frame_kept() {
     );
 }
 
-/// Both cut each stack at its own match: frames that match elsewhere keep what is above or below them.
+/// Both cut each stack at its own match: frames that match elsewhere keep what is above or below
+/// them.
 #[test]
 fn show_from_and_prune_from() {
     check(

@@ -46,7 +46,8 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.display())
 }
 
-/// Waits for the counting program, does something to `record`, whose process is its parent; how many signals came.
+/// Waits for the counting program, does something to `record`, whose process is its parent; how
+/// many signals came.
 fn counted(mut command: Command, act: impl FnOnce(&mut dyn Write, &str)) -> String {
     let mut child = command
         .stdin(Stdio::piped())
@@ -78,7 +79,8 @@ fn kill(signal: &str, process: &str) {
     assert!(status.unwrap().success());
 }
 
-/// The terminal sends Ctrl-C to both, wherever stdin comes from; what is sent to `record` alone reaches the program too.
+/// The terminal sends Ctrl-C to both, wherever stdin comes from; what is sent to `record` alone
+/// reaches the program too.
 #[test]
 fn signals_reach_the_program_once() {
     if !have(&["gcc", "script"]) {
@@ -200,7 +202,8 @@ fn folders_may_have_percent_signs() {
     record("new%/", r"new%/heapprof\.true\.\d+\.pb\.gz");
 }
 
-/// A program is called as it was started; a script is its interpreter, and what starts itself anew the file that it is.
+/// A program is called as it was started; a script is its interpreter, and what starts itself anew
+/// the file that it is.
 #[test]
 fn programs_are_called_as_they_were_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -236,7 +239,8 @@ fn programs_are_called_as_they_were_started() {
     }
 }
 
-/// Only what stands for something makes a pattern: other names get the process id and the number put in.
+/// Only what stands for something makes a pattern: other names get the process id and the number
+/// put in.
 #[test]
 fn percent_signs_alone_make_no_pattern() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +273,8 @@ fn percent_signs_alone_make_no_pattern() {
     assert!(children.count() >= 1, "{names:?}");
 }
 
-/// `-#12` is a part of what comes on stdin; after `record` it is the program's own, wherever other options stand.
+/// `-#12` is a part of what comes on stdin; after `record` it is the program's own, wherever other
+/// options stand.
 #[test]
 fn the_program_gets_its_arguments_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
@@ -462,7 +467,8 @@ fn allocators_are_cut_from_reports() {
     }
 }
 
-/// Of a deep stack the ends are kept. They are taken from the last stack where that is remembered, else by unwinding: one stack either way.
+/// Of a deep stack the ends are kept. They are taken from the last stack where that is remembered,
+/// else by unwinding: one stack either way.
 #[test]
 fn deep_stacks_are_one_stack_however_they_are_found() {
     if !have(&["gcc"]) {
@@ -492,7 +498,8 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
     );
 }
 
-/// A stripped program's functions have addresses for names; where that is most of the profile, record says so.
+/// A stripped program's functions have addresses for names; where that is most of the profile,
+/// record says so.
 #[test]
 fn a_stripped_program_is_said() {
     if !have(&["gcc"]) {
@@ -522,7 +529,8 @@ int main(void) { return outer(100) == 103 && outer(7) == 10 ? 0 : 1; }
     }
 }
 
-/// An alarm that is set before the exec of record is the program's; a pipe is no program; a sanitizer's runtime is not put second.
+/// An alarm that is set before the exec of record is the program's; a pipe is no program; a
+/// sanitizer's runtime is not put second.
 #[test]
 fn what_comes_to_record_in_place_of_the_program() {
     let folder = tempfile::tempdir().unwrap();

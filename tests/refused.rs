@@ -1,6 +1,8 @@
-//! Damaged files of other tools: each is refused with one line that says where, what was expected and what was found.
+//! Damaged files of other tools: each is refused with one line that says where, what was expected
+//! and what was found.
 //!
-//! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below anew.
+//! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below
+//! anew.
 
 use heapprof_formats::{Options, read};
 
@@ -10,7 +12,8 @@ use crate::wire;
 /// What is replaced, and by what.
 type Changes = &'static [(&'static str, &'static str)];
 
-/// A whole file of each format, and what to change in it: the text on the left becomes the one on the right.
+/// A whole file of each format, and what to change in it: the text on the left becomes the one on
+/// the right.
 const CASES: &[(&str, &str, Changes)] = &[
     (
         "gperftools",
@@ -306,7 +309,8 @@ const CASES: &[(&str, &str, Changes)] = &[
     ),
 ];
 
-/// How files of other kinds begin, in the order of docs/formats/refused.md. The first words of each message are here.
+/// How files of other kinds begin, in the order of docs/formats/refused.md. The first words of each
+/// message are here.
 const OTHERS: &[(&str, &[u8], &str)] = &[
     ("perf.data", b"PERFILE2\x68\0\0\0", "is data of perf record"),
     (

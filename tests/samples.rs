@@ -119,8 +119,8 @@ pub(crate) fn drop_frames() -> Profile {
     b.finish()
 }
 
-/// What our own collector writes at exit: six types, comments, RSS; sites that were freed, blocks of no
-/// size, inlined frames, a library without symbols.
+/// What our own collector writes at exit: six types, comments, RSS; sites that were freed, blocks
+/// of no size, inlined frames, a library without symbols.
 pub(crate) fn leaks() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let peak = [("peak_objects", "count"), ("peak_space", "bytes")];
@@ -172,7 +172,8 @@ pub(crate) fn leaks() -> Profile {
     b.finish()
 }
 
-/// What our own collector writes when it samples: how many blocks it took for each value, and variances.
+/// What our own collector writes when it samples: how many blocks it took for each value, and
+/// variances.
 pub(crate) fn sampled() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let mut b = ProfileBuilder::new(&[

@@ -1,8 +1,10 @@
-//! Sampled profiles are right on average, and spread as theory says: 200 rounds of a known workload, stack by stack.
+//! Sampled profiles are right on average, and spread as theory says: 200 rounds of a known
+//! workload, stack by stack.
 //!
-//! An allocation of s bytes is sampled with p = 1 - e^(-(s+1)/T), independent of all others, and then counts 1/p
-//! objects of s bytes. So a stack's bytes are right on average with the variance Σ s² (1-p)/p, its objects with
-//! Σ (1-p)/p. The seeds come from the clock: what follows fails by chance less than once in a million runs.
+//! An allocation of s bytes is sampled with p = 1 - e^(-(s+1)/T), independent of all others, and
+//! then counts 1/p objects of s bytes. So a stack's bytes are right on average with the variance Σ
+//! s² (1-p)/p, its objects with Σ (1-p)/p. The seeds come from the clock: what follows fails by
+//! chance less than once in a million runs.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -15,8 +17,8 @@ use crate::programs::build;
 use crate::stacks::{preloaded, read};
 
 const ROUNDS: usize = 200;
-/// Standard errors that a mean may be off, and a variance: a chance below 1e-10 each, below 1e-7 where samples are
-/// so few that they are not normal; there are some 160 of them.
+/// Standard errors that a mean may be off, and a variance: a chance below 1e-10 each, below 1e-7
+/// where samples are so few that they are not normal; there are some 160 of them.
 const ERRORS: f64 = 6.5;
 
 /// Sites whose mean must be within 1 %, and can be: with kinds of value, as positions in `KINDS`.
@@ -96,8 +98,8 @@ impl Site {
 }
 
 impl Theory {
-    /// Between what the variance of so many rounds lies, over the true one: Wilson and Hilferty's quantiles of a chi²
-    /// with as many degrees of freedom as give the variance's own variance.
+    /// Between what the variance of so many rounds lies, over the true one: Wilson and Hilferty's
+    /// quantiles of a chi² with as many degrees of freedom as give the variance's own variance.
     fn band(&self) -> [f64; 2] {
         let n = ROUNDS as f64;
         let variance = 2.0 / (n - 1.0) + self.fourth / self.variance.powi(2) / n;
@@ -221,7 +223,8 @@ fn by_function<V: Copy + Default + AddAssign>(
     sums
 }
 
-/// Holds to theory what the rounds' profiles say of their own spread: it is right on average, and so is the number of samples.
+/// Holds to theory what the rounds' profiles say of their own spread: it is right on average, and
+/// so is the number of samples.
 fn judge_spread(binary: &Path, profiles: &[PathBuf], period: f64) {
     let functions = functions(binary);
     let (mut known, mut failures) = (BTreeMap::<String, Vec<f64>>::new(), Vec::new());

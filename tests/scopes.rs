@@ -3,8 +3,8 @@
 use crate::built::{build, have};
 use crate::harness;
 
-/// Lambdas and functions of one unit were all `operator()` and `h`: strangers added up. Inlined or not, in one file, split,
-/// shared by dwz or optimized at link time.
+/// Lambdas and functions of one unit were all `operator()` and `h`: strangers added up. Inlined or
+/// not, in one file, split, shared by dwz or optimized at link time.
 #[test]
 fn functions_without_linker_names_are_named_with_what_stands_around_them() {
     if !have(&["g++", "readelf", "nm", "dwz"]) {

@@ -1,4 +1,5 @@
-//! How sure estimates are, in every form of every report that says it; and gates that noise does not break.
+//! How sure estimates are, in every form of every report that says it; and gates that noise does
+//! not break.
 
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Stacks are those that an independent unwinder finds, for every allocation of many programs.
 //!
-//! Behind the hooks stands an allocator (programs/lib_unwinder.c) that asks libgcc's unwinder at each of its calls.
-//! Under exact recording the profile must have the same stacks, each with the same objects and bytes. A few programs
-//! are held to gdb too.
+//! Behind the hooks stands an allocator (programs/lib_unwinder.c) that asks libgcc's unwinder at
+//! each of its calls. Under exact recording the profile must have the same stacks, each with the
+//! same objects and bytes. A few programs are held to gdb too.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -367,7 +367,8 @@ fn which(program: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Each stack shares some frames with the one before, in frames of every kind: what is reused must be what is there.
+/// Each stack shares some frames with the one before, in frames of every kind: what is reused must
+/// be what is there.
 #[test]
 fn random_trees_of_calls() {
     let more = [
@@ -404,8 +405,8 @@ enum Seen {
     Signal,
 }
 
-/// gdb's stacks at calls of `function`, which allocates once a call, from its caller on. Not those of all calls, as
-/// gdb takes its time.
+/// gdb's stacks at calls of `function`, which allocates once a call, from its caller on. Not those
+/// of all calls, as gdb takes its time.
 fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     let script = format!(
         // From a library's debug information gdb makes up frames for jumps that left none.
@@ -454,7 +455,8 @@ fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     stacks
 }
 
-/// Where a stack of the profile is what gdb saw: the call of each return address, and an interrupted frame's own place.
+/// Where a stack of the profile is what gdb saw: the call of each return address, and an
+/// interrupted frame's own place.
 fn agrees(found: &[u64], seen: &[Seen]) -> bool {
     let holds = |(i, frame): (usize, &Seen)| match *frame {
         Seen::At(address) if i > 0 && seen[i - 1] == Seen::Signal => found[i] == address,

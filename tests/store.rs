@@ -1,4 +1,5 @@
-//! The database: what is loaded reads as the file does, is shared, survives interruption, and goes again.
+//! The database: what is loaded reads as the file does, is shared, survives interruption, and goes
+//! again.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Names for addresses: equal to binutils' for programs in C, C++ and Rust, from debug information and symbol
-//! tables; damaged files survived; the command.
+//! Names for addresses: equal to binutils' for programs in C, C++ and Rust, from debug information
+//! and symbol tables; damaged files survived; the command.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,8 @@ fn frames_equal_binutils() {
     }
 }
 
-/// What is mapped would end us when it is shortened, so that a file which others may write to is read.
+/// What is mapped would end us when it is shortened, so that a file which others may write to is
+/// read.
 #[test]
 fn files_that_others_may_write_to_have_names_too() {
     use std::os::unix::fs::PermissionsExt;
@@ -80,7 +81,8 @@ fn last_parts(frames: &str) -> String {
     lines.collect()
 }
 
-/// binutils gives an inlined function that has no linker name that of the function it was inlined into.
+/// binutils gives an inlined function that has no linker name that of the function it was inlined
+/// into.
 fn without_fault(expected: &str, found: &str) -> String {
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_string();
     let mut lines: Vec<String> = expected.lines().map(str::to_string).collect();
@@ -95,8 +97,8 @@ fn without_fault(expected: &str, found: &str) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A name without blanks, parameters and what stands in `<>`: cpp_demangle and binutils write empty parameter
-/// packs and numbers in them differently.
+/// A name without blanks, parameters and what stands in `<>`: cpp_demangle and binutils write empty
+/// parameter packs and numbers in them differently.
 fn skeleton(name: &str) -> String {
     let mut depth = 0;
     let mut kept = String::new();
@@ -201,7 +203,8 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     assert_eq!(source(&summary), Some(Source::MiniDebugInfo));
     assert_eq!(told(&found), names);
 
-    // Assembly: names without sizes reach to the next one or the end, names within names do not hide them.
+    // Assembly: names without sizes reach to the next one or the end, names within names do not
+    // hide them.
     let bare = r#"
 __asm__(".globl bare\nbare: nop\nnop\nnext: nop\nnop\n"
         ".type outer,@function\nouter: nop\ninner: nop\n.size inner,1\nnop\n.size outer,3\n");
@@ -257,7 +260,8 @@ name a folder with --debug-dir"
     );
 }
 
-/// What was learned for one profile answers for the next, without the file, wherever that was mapped.
+/// What was learned for one profile answers for the next, without the file, wherever that was
+/// mapped.
 #[test]
 fn a_second_profile_asks_no_file_again() {
     if !have(&["gcc", "readelf", "nm"]) {
@@ -431,7 +435,8 @@ fn damaged_files_are_warnings() {
     assert!(kinds["damaged"] > 60 && kinds["no ELF"] > 0, "{kinds:?}");
 }
 
-/// `programs/basket` as a collector would have seen it run: three calls, and one in a library that is gone.
+/// `programs/basket` as a collector would have seen it run: three calls, and one in a library that
+/// is gone.
 fn basket() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     let mut mapped = |start: u64, filename: &str, build_id: &str| {

@@ -2,7 +2,8 @@
 
 use crate::harness;
 
-/// What would be lost in place is not replaced: another tool's dump, all other parts of a file; and a pipe can't be.
+/// What would be lost in place is not replaced: another tool's dump, all other parts of a file; and
+/// a pipe can't be.
 #[test]
 fn only_pprof_profiles_are_replaced() {
     let folder = tempfile::tempdir().unwrap();

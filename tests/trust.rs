@@ -1,8 +1,10 @@
-//! What others may do with heapprof's files, and what heapprof does with theirs: the list of a recording, links and pipes that
-//! others planted, folders that others can change, rights of new files.
+//! What others may do with heapprof's files, and what heapprof does with theirs: the list of a
+//! recording, links and pipes that others planted, folders that others can change, rights of new
+//! files.
 //!
-//! What needs another user needs root, and says so where it is skipped. The race of a worker with root's `record` is run a few
-//! times; `HEAPPROF_ROUNDS=1000 cargo test -p heapprof-tests -- trust::a_worker` runs it a thousand times.
+//! What needs another user needs root, and says so where it is skipped. The race of a worker with
+//! root's `record` is run a few times;
+//! `HEAPPROF_ROUNDS=1000 cargo test -p heapprof-tests -- trust::a_worker` runs it a thousand times.
 
 use std::fs::Permissions;
 use std::io::Read;
@@ -197,7 +199,8 @@ fn the_library_is_unpacked_where_nobody_else_can_change_it() {
     assert!(path.is_file() && !path.starts_with(&link), "{path:?}");
 }
 
-/// As a shell's `>` does it: what others planted in a folder that everybody may write to is refused, one's own is followed.
+/// As a shell's `>` does it: what others planted in a folder that everybody may write to is
+/// refused, one's own is followed.
 #[test]
 fn reports_follow_no_links_of_others() {
     let place = open_folder();

@@ -1,4 +1,5 @@
-//! What a recorded program must not notice, each found by an attack: small programs, bare and recorded in both modes.
+//! What a recorded program must not notice, each found by an attack: small programs, bare and
+//! recorded in both modes.
 
 use std::path::Path;
 use std::process::Command;
@@ -110,7 +111,8 @@ int main(void) {
     );
 }
 
-/// The handler's thread may stand in malloc, whose lock the thread that forks waits for with ours in its hands.
+/// The handler's thread may stand in malloc, whose lock the thread that forks waits for with ours
+/// in its hands.
 #[test]
 fn signals_that_dump_or_end_beside_forks() {
     let source = r#"
@@ -172,7 +174,8 @@ int main(int argc, char **argv) {
     }
 }
 
-/// Sampling calculates; the program may trap what is not exact, round otherwise, or look at the flags.
+/// Sampling calculates; the program may trap what is not exact, round otherwise, or look at the
+/// flags.
 #[test]
 fn floating_point_is_the_program_s() {
     let source = r#"
@@ -193,7 +196,8 @@ int main(void) {
     check(source, "gcc -O1 -Wl,--no-as-needed -lm", &[], 1);
 }
 
-/// What `siginterrupt` says holds for `signal`; a thread of ours changes no exit code and no namespace.
+/// What `siginterrupt` says holds for `signal`; a thread of ours changes no exit code and no
+/// namespace.
 #[test]
 fn signals_codes_and_namespaces() {
     let source = r#"

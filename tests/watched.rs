@@ -1,4 +1,5 @@
-//! Runs of programs that may hang: each with its patience, and with what its threads were doing when that ended.
+//! Runs of programs that may hang: each with its patience, and with what its threads were doing
+//! when that ended.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Run;
 
-/// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, what nohup starts SIGHUP, and so
-/// would the program.
+/// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, what nohup
+/// starts SIGHUP, and so would the program.
 pub(crate) fn with_default_signals(command: &Command) -> Command {
     let mut whole = Command::new("env");
     whole.arg("--default-signal=INT,QUIT,HUP");
@@ -26,7 +27,8 @@ pub(crate) fn with_default_signals(command: &Command) -> Command {
     whole
 }
 
-/// What each thread of a process group does: one that waits for a lock (S, futex) is no one that gets no processor (R).
+/// What each thread of a process group does: one that waits for a lock (S, futex) is no one that
+/// gets no processor (R).
 fn states(group: u32) -> String {
     let mut told = String::new();
     let folders = |path: &Path| {

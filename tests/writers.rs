@@ -1,4 +1,5 @@
-//! Forms for other tools: what is written can be read again with the same sums per stack, and those tools read it.
+//! Forms for other tools: what is written can be read again with the same sums per stack, and those
+//! tools read it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -167,7 +168,8 @@ fn gperftools_text_comes_back() {
                 .iter()
                 .position(|(kind, _)| names.contains(&kind.as_str()))
         };
-        // Samples of nothing are left out. The others come in their order, each location at an address of its own.
+        // Samples of nothing are left out. The others come in their order, each location at an
+        // address of its own.
         let mut kinds = Vec::new();
         for names in [
             ["inuse_space", "space"],

@@ -1,4 +1,5 @@
-//! Builds libheapprof.so, which this binary carries: a nested cargo with a target folder of its own.
+//! Builds libheapprof.so, which this binary carries: a nested cargo with a target folder of its
+//! own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,8 @@ fn main() {
         .parent()
         .and_then(Path::parent)
         .expect("crates/heapprof-cli is two below the root");
-    // From here, not from the root: a target folder that another checkout used must not watch that one's files.
+    // From here, not from the root: a target folder that another checkout used must not watch that
+    // one's files.
     for part in [
         "../heapprof-preload",
         "../heapprof-collect",
@@ -54,7 +56,8 @@ fn main() {
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target);
-    // What the outer cargo says of this build script, of clippy or of coverage is not meant for the library.
+    // What the outer cargo says of this build script, of clippy or of coverage is not meant for the
+    // library.
     for (name, _) in std::env::vars() {
         let outer = [
             "CARGO_CFG_",
@@ -79,7 +82,8 @@ fn main() {
     name_folder(&library);
 }
 
-/// Names the folder that library and header are unpacked into after their content: here, and not at each start of `record`.
+/// Names the folder that library and header are unpacked into after their content: here, and not at
+/// each start of `record`.
 fn name_folder(library: &Path) {
     let content =
         [library, Path::new(HEADER)].map(|path| std::fs::read(path).expect("it is there"));

@@ -1,6 +1,8 @@
-//! Counts what its functions allocate, records itself with heapprof-alloc, and leaves a profile by the road that its first argument names.
+//! Counts what its functions allocate, records itself with heapprof-alloc, and leaves a profile by
+//! the road that its first argument names.
 //!
-//! `alloc_counted ROAD OUTPUT`; built as an example of heapprof-alloc, with `--cfg bump` over an allocator of its own.
+//! `alloc_counted ROAD OUTPUT`; built as an example of heapprof-alloc, with `--cfg bump` over an
+//! allocator of its own.
 #![allow(clippy::vec_box)] // Each block is counted for itself.
 #![allow(missing_docs, unexpected_cfgs)]
 #![cfg_attr(not(bump), allow(dead_code))]

@@ -1,4 +1,5 @@
-//! A program whose memory runs out, and that goes on: no dump may end it. Arguments: what dumps, and where the last one goes.
+//! A program whose memory runs out, and that goes on: no dump may end it. Arguments: what dumps,
+//! and where the last one goes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;

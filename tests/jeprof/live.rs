@@ -82,8 +82,8 @@ fn dumped(built: &Built, name: &str, options: &str) -> bool {
     true
 }
 
-/// Leaves a dump the program and jemalloc: what else of this machine has names depends on its debug packages, and
-/// jeprof takes its time to look for them.
+/// Leaves a dump the program and jemalloc: what else of this machine has names depends on its debug
+/// packages, and jeprof takes its time to look for them.
 fn without_system(dump: &Path) {
     let text = std::fs::read_to_string(dump).unwrap();
     let is_kept = |line: &str| line.contains("libjemalloc") || line.ends_with("/program");
@@ -141,7 +141,8 @@ fn a_live_dump() {
     assert_eq!(stacks(&ours(folder, &args)), them);
 }
 
-/// C++ has names that are cut, templates that the program exports beside its own `main`, and `operator new`.
+/// C++ has names that are cut, templates that the program exports beside its own `main`, and
+/// `operator new`.
 const LIVE_CXX: &str = r#"
 #include <map>
 #include <string>

@@ -1,5 +1,6 @@
-//! Small profiles of the shapes that pprof's own reports are tested with: recursion and inlined frames, labels with and
-//! without units, dropped frames, delays, frames without symbols, long names.
+//! Small profiles of the shapes that pprof's own reports are tested with: recursion and inlined
+//! frames, labels with and without units, dropped frames, delays, frames without symbols, long
+//! names.
 //!
 //! Functions are numbered by their place in the program: `step2001` is inlined into `step2000`.
 
@@ -69,7 +70,8 @@ impl Maker {
         self.b.location(Some(self.mapping), address, false, &lines)
     }
 
-    /// Five places: `step1000`; `step2001` in `step2000`; three of `step3000`, with two, one and another one inlined.
+    /// Five places: `step1000`; `step2001` in `step2000`; three of `step3000`, with two, one and
+    /// another one inlined.
     fn places(&mut self) -> [LocationIndex; 5] {
         [
             self.place(0x1000, &[(1000, 1)]),

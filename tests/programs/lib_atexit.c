@@ -1,4 +1,5 @@
-// A part of lifecycle_atexit_first.c: libc allocates for its list of exit functions, with that list's lock held.
+// A part of lifecycle_atexit_first.c: libc allocates for its list of exit functions, with that
+// list's lock held.
 #include "expect.h"
 
 static volatile int ended;

@@ -1,8 +1,10 @@
-// A worker of root's that gives up its rights and then turns against `record`: it says that a profile of its own was
-// written, and while `record` reads that it has the profile's name, or its folder's, lead to a file of root's.
+// A worker of root's that gives up its rights and then turns against `record`: it says that a
+// profile of its own was written, and while `record` reads that it has the profile's name, or its
+// folder's, lead to a file of root's.
 //
-// forger FOLDER VICTIM HOW: FOLDER holds d/p.pb.gz; HOW is name, folder or hard (as soon as record opens it), late (when it does so
-// again, to read it), swap or round (all the time), none, or list (nothing but the word that VICTIM was written).
+// forger FOLDER VICTIM HOW: FOLDER holds d/p.pb.gz; HOW is name, folder or hard (as soon as record
+// opens it), late (when it does so again, to read it), swap or round (all the time), none, or list
+// (nothing but the word that VICTIM was written).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <grp.h>

@@ -1,4 +1,5 @@
-//! The allocator itself: each call either goes straight to the one behind it, or is looked at on the way.
+//! The allocator itself: each call either goes straight to the one behind it, or is looked at on
+//! the way.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -26,7 +27,8 @@ impl HeapProf {
 }
 
 impl<A> HeapProf<A> {
-    /// In front of another allocator, which must not itself be a `HeapProf`: blocks would count twice.
+    /// In front of another allocator, which must not itself be a `HeapProf`: blocks would count
+    /// twice.
     #[must_use]
     pub const fn new(behind: A) -> Self {
         Self { behind }
@@ -40,8 +42,8 @@ impl<A> HeapProf<A> {
 
 /// Whether an allocation is looked at.
 ///
-/// Off comes first, so that the countdown waits for the start: it is a random one, and any of its moments
-/// is as good a beginning.
+/// Off comes first, so that the countdown waits for the start: it is a random one, and any of its
+/// moments is as good a beginning.
 #[inline(always)]
 fn chosen(size: usize) -> bool {
     match collect::mode() {
@@ -52,7 +54,8 @@ fn chosen(size: usize) -> bool {
     }
 }
 
-// What is looked at has functions of its own: inlined, they would take registers that every allocation saves.
+// What is looked at has functions of its own: inlined, they would take registers that every
+// allocation saves.
 
 #[cold]
 #[inline(never)]
@@ -80,7 +83,8 @@ fn released(block: *mut u8) {
     collect::release(block);
 }
 
-/// The collector's own allocations do not fail for want of the program's memory: std would abort the program.
+/// The collector's own allocations do not fail for want of the program's memory: std would abort
+/// the program.
 #[cold]
 #[inline(never)]
 fn missing(layout: Layout) -> *mut u8 {
@@ -101,9 +105,10 @@ fn given(block: *mut u8, layout: Layout) -> *mut u8 {
     }
 }
 
-// `Frame::caller` is the caller of the function that it stands in, so it stands in each of them, and none is inlined:
-// the compiler would put them into the program's functions, which would be missing in their own stacks.
-// SAFETY: every block is the allocator's behind, asked for and given back with the layouts that came.
+// `Frame::caller` is the caller of the function that it stands in, so it stands in each of them,
+// and none is inlined: the compiler would put them into the program's functions, which would be
+// missing in their own stacks. SAFETY: every block is the allocator's behind, asked for and given
+// back with the layouts that came.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use heapprof_collect::Options;
 use heapprof_collect::setting::{self, Misunderstood};
 
-/// The options that the variables give; `None` when they ask for nothing, or ask the preloaded library.
+/// The options that the variables give; `None` when they ask for nothing, or ask the preloaded
+/// library.
 pub(crate) fn read(
     get: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Options>, Misunderstood> {

@@ -1,7 +1,8 @@
-//! Heap profiles of a Rust program from inside it: an allocator to put in front of the program's own.
+//! Heap profiles of a Rust program from inside it: an allocator to put in front of the program's
+//! own.
 //!
-//! It is meant for what no library can be preloaded into (static executables, musl), and for programs that
-//! want to hand out their own profiles. Two lines record and dump on demand:
+//! It is meant for what no library can be preloaded into (static executables, musl), and for
+//! programs that want to hand out their own profiles. Two lines record and dump on demand:
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -16,15 +17,17 @@
 //! }
 //! ```
 //!
-//! `heapprof top heap.pb.gz` shows the file, as does any reader of pprof's format. `heapprof symbolize` names
-//! its addresses and needs the executable for it; the profile itself holds build ids and addresses only.
+//! `heapprof top heap.pb.gz` shows the file, as does any reader of pprof's format.
+//! `heapprof symbolize` names its addresses and needs the executable for it; the profile itself
+//! holds build ids and addresses only.
 //!
-//! Nothing is recorded before [`start`]: until then an allocation costs a load and a branch more. In sampled
-//! mode, the default, it then costs a few instructions more, and one allocation in about 512 KiB is looked
-//! at. [`Mode::Exact`] looks at all of them.
+//! Nothing is recorded before [`start`]: until then an allocation costs a load and a branch more.
+//! In sampled mode, the default, it then costs a few instructions more, and one allocation in about
+//! 512 KiB is looked at. [`Mode::Exact`] looks at all of them.
 //!
-//! The recording is the process's, so what controls it are functions of this crate and not of the allocator.
-//! `examples/pprof_endpoint.rs` serves profiles at `/debug/pprof/heap`, as Go programs do.
+//! The recording is the process's, so what controls it are functions of this crate and not of the
+//! allocator. `examples/pprof_endpoint.rs` serves profiles at `/debug/pprof/heap`, as Go programs
+//! do.
 
 mod allocator;
 mod environment;

@@ -13,7 +13,8 @@ pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if !register_for_good() {
-            // SAFETY: functions of the program, or of a library that takes them with it when it is closed.
+            // SAFETY: functions of the program, or of a library that takes them with it when it is
+            // closed.
             unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
             }
@@ -21,8 +22,9 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// glibc takes the handlers of each file away when it runs that file's destructors, the program's at its end. A thread that forks just
-/// then would not come to the second one, which gives back what the first one took. So the program's own are registered as nobody's.
+/// glibc takes the handlers of each file away when it runs that file's destructors, the program's
+/// at its end. A thread that forks just then would not come to the second one, which gives back
+/// what the first one took. So the program's own are registered as nobody's.
 #[cfg(target_env = "gnu")]
 fn register_for_good() -> bool {
     type Handler = Option<unsafe extern "C" fn()>;

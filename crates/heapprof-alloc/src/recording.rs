@@ -10,10 +10,12 @@ use heapprof_collect::{self as collect, Error, Mode, Options, Reason};
 use crate::environment;
 use crate::process;
 
-/// Begins to record what the allocator is asked for from now on. What an earlier recording found is forgotten.
+/// Begins to record what the allocator is asked for from now on. What an earlier recording found is
+/// forgotten.
 ///
-/// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found. False when there is no memory for it,
-/// a thread is held up in the middle of an allocation, the period is above 1 TiB, or the mode is off: nothing begins then.
+/// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found. False
+/// when there is no memory for it, a thread is held up in the middle of an allocation, the period
+/// is above 1 TiB, or the mode is off: nothing begins then.
 pub fn start(mut options: Options) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = collect::sys::parent_id();
@@ -21,11 +23,12 @@ pub fn start(mut options: Options) -> bool {
     begin(options)
 }
 
-/// Begins to record if the variable `HEAPPROF_OUTPUT` is set, as [`VARIABLES`](crate::VARIABLES) say; whether it did. A name
-/// without `%` gets the process's id, for other programs may have the same variable.
+/// Begins to record if the variable `HEAPPROF_OUTPUT` is set, as [`VARIABLES`](crate::VARIABLES)
+/// say; whether it did. A name without `%` gets the process's id, for other programs may have the
+/// same variable.
 ///
-/// Under `heapprof record`, or with `libheapprof.so` preloaded, it does not: that one records, and would be
-/// sent to the same files.
+/// Under `heapprof record`, or with `libheapprof.so` preloaded, it does not: that one records, and
+/// would be sent to the same files.
 ///
 /// # Errors
 /// A variable that is not understood. Nothing is recorded then.
@@ -39,8 +42,8 @@ fn begin(options: Options) -> bool {
     options.mode != Mode::Off && collect::start(options)
 }
 
-/// Ends the recording. Dumps still show what it found until then, and what is freed later counts as in use. No thread of this
-/// crate is left when it returns.
+/// Ends the recording. Dumps still show what it found until then, and what is freed later counts as
+/// in use. No thread of this crate is left when it returns.
 pub fn stop() {
     collect::stop();
     collect::end_clock();
@@ -55,8 +58,9 @@ pub fn is_running() -> bool {
 /// Writes a profile to where the recording's [`Output`](crate::Output) says; its path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread's dump takes longer than ten seconds more, the file can't be
-/// written, or there is no memory (for the path alone, perhaps: the file is there then).
+/// There is no recording, it has no output, another thread's dump takes longer than ten seconds
+/// more, the file can't be written, or there is no memory (for the path alone, perhaps: the file is
+/// there then).
 pub fn dump() -> Result<PathBuf, Error> {
     written(collect::request(None))
 }
@@ -70,8 +74,8 @@ pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
     written(collect::request(Some(path)))
 }
 
-/// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with. Empty
-/// when nothing was ever recorded, or there is no memory for it.
+/// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with.
+/// Empty when nothing was ever recorded, or there is no memory for it.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !collect::was_started() {
@@ -81,9 +85,9 @@ pub fn profile() -> Vec<u8> {
     handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
-/// Asks for a last dump when the process exits: by `exit`, which is also how `main` ends. Not when it aborts,
-/// calls `_exit`, or dies by a signal. It is as if [`dump`] were called then, but a plain output name
-/// gets no number.
+/// Asks for a last dump when the process exits: by `exit`, which is also how `main` ends. Not when
+/// it aborts, calls `_exit`, or dies by a signal. It is as if [`dump`] were called then, but a
+/// plain output name gets no number.
 pub fn dump_at_exit() {
     collect::apart(process::dump_at_exit);
 }
@@ -112,7 +116,8 @@ fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// What the collector made, as the program's own: it counts as allocated by the program, and its free is known.
+/// What the collector made, as the program's own: it counts as allocated by the program, and its
+/// free is known.
 fn handed_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
     let own = copy(&made);
     collect::apart(|| drop(made));

@@ -1,6 +1,7 @@
 //! The stages between a file and an answer, one by one.
 //!
-//! `cargo bench -p heapprof-analysis` uses a profile made here; HEAPPROF_BENCH_PROFILE names another.
+//! `cargo bench -p heapprof-analysis` uses a profile made here; HEAPPROF_BENCH_PROFILE names
+//! another.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Files whose code without names is not to be compared: two builds of them, or names on one side only.
+//! Files whose code without names is not to be compared: two builds of them, or names on one side
+//! only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ pub struct Incomparable {
     pub file: String,
     /// How many rows.
     pub rows: usize,
-    /// Whether both sides have code without names, of two builds; else one side has names and the other has none.
+    /// Whether both sides have code without names, of two builds; else one side has names and the
+    /// other has none.
     pub is_rebuilt: bool,
 }
 
@@ -25,7 +27,8 @@ struct Code {
     nameless: usize,
 }
 
-/// The files of which that is so, between the first two profiles of the session; none where it reads a database.
+/// The files of which that is so, between the first two profiles of the session; none where it
+/// reads a database.
 pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
     let parts = session
         .question

@@ -1,7 +1,8 @@
 //! The call tree in pre-order: a node is a path from the root, its subtree a range of ids.
 //!
-//! Made by splitting the samples frame by frame from the root (or the leaf, when reversed), heaviest
-//! child first, no deeper than a node's weight is worth looking at. Several profiles share one tree.
+//! Made by splitting the samples frame by frame from the root (or the leaf, when reversed),
+//! heaviest child first, no deeper than a node's weight is worth looking at. Several profiles share
+//! one tree.
 
 use crate::error::Error;
 
@@ -26,7 +27,8 @@ pub(crate) struct CallTree {
     pub(crate) width: usize,
     pub(crate) own: Vec<i64>,
     pub(crate) total: Vec<i64>,
-    /// Like `total`, regardless of sign: what cutting goes by. Empty where no value is negative and both are the same.
+    /// Like `total`, regardless of sign: what cutting goes by. Empty where no value is negative and
+    /// both are the same.
     pub(crate) weight: Vec<i64>,
 }
 
@@ -53,8 +55,8 @@ impl Stacks {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Equal stacks made one where values have both signs: they cancel before they weigh, however the
-    /// file spread them over samples. Values of one sign weigh the same either way.
+    /// Equal stacks made one where values have both signs: they cancel before they weigh, however
+    /// the file spread them over samples. Values of one sign weigh the same either way.
     pub(crate) fn settled(self) -> Self {
         if self.value.iter().all(|&v| v >= 0) {
             return self;
@@ -181,7 +183,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Puts the stacks of `order[start..end]` that have only `depth` frames first; where the others begin.
+    /// Puts the stacks of `order[start..end]` that have only `depth` frames first; where the others
+    /// begin.
     fn part_ended(&mut self, start: usize, end: usize, depth: u32) -> usize {
         let mut ended = start;
         for at in start..end {
@@ -193,7 +196,8 @@ impl Builder<'_> {
         ended
     }
 
-    /// Makes tasks of the runs of equal frames at `depth` among `order[start..end]`, the heaviest on top.
+    /// Makes tasks of the runs of equal frames at `depth` among `order[start..end]`, the heaviest
+    /// on top.
     fn push_children(&mut self, start: usize, end: usize, depth: u32, parent: u32) {
         let Self { stacks, shape, .. } = self;
         let width = stacks.width;

@@ -1,4 +1,5 @@
-//! How much of a process its heap is: what the kernel had in memory for it, less what the collector itself holds.
+//! How much of a process its heap is: what the kernel had in memory for it, less what the collector
+//! itself holds.
 
 use crate::comment;
 
@@ -25,7 +26,8 @@ impl Resident {
     }
 }
 
-/// What was resident when the profile was dumped, and at the most, as its comments say; `heap` is beside them.
+/// What was resident when the profile was dumped, and at the most, as its comments say; `heap` is
+/// beside them.
 pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident>; 2] {
     // Tables only grow, so the peak has as much of them.
     let own = comment::bytes(comments, "own tables").unwrap_or(0);

@@ -174,7 +174,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Whether a row that is new or gone is named by its address: another run has the same place elsewhere.
+    /// Whether a row that is new or gone is named by its address: another run has the same place
+    /// elsewhere.
     pub fn has_addresses(&self) -> bool {
         let mut rows = self.rows.iter();
         rows.any(|row| row.was != row.is && row.place.is_address())
@@ -371,8 +372,8 @@ impl Diff {
         }
     }
 
-    /// Scales the values after by what makes both totals, filters aside, equal. Flat values are rounded
-    /// as a running sum, so that they still add up exactly.
+    /// Scales the values after by what makes both totals, filters aside, equal. Flat values are
+    /// rounded as a running sum, so that they still add up exactly.
     fn normalize(&mut self) -> Result<(), Error> {
         let whole = |header: &Header| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));

@@ -11,7 +11,8 @@ use crate::query::Granularity;
 /// The name of the row that samples without any frame go to.
 pub const EMPTY_STACK: &str = "(empty stack)";
 
-/// A function by content. Addresses without symbols, labels shown as frames and the empty stack have one too.
+/// A function by content. Addresses without symbols, labels shown as frames and the empty stack
+/// have one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FunctionRow {
     pub(crate) name: StringId,

@@ -73,7 +73,8 @@ impl Confidence {
 
 /// The number below which a standard normal variable is with this probability, which is small.
 ///
-/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23; wrong by less than 0.00045.
+/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23; wrong by
+/// less than 0.00045.
 fn quantile(probability: f64) -> f64 {
     let t = (-2.0 * probability.max(f64::MIN_POSITIVE).ln()).sqrt();
     let above = 2.515517 + t * (0.802853 + t * 0.010328);
@@ -172,7 +173,8 @@ impl Spread {
         let (low, high) = self.of_samples(value, step, confidence);
         match confidence == Confidence::USUAL {
             true => (low, high),
-            // Among many sums one or the other misses a block that is nearly certain, of which its variance knows nothing.
+            // Among many sums one or the other misses a block that is nearly certain, of which its
+            // variance knows nothing.
             false => (low, high.max(value + confidence.never * step.each)),
         }
     }
@@ -190,7 +192,8 @@ impl Spread {
             return (value, value + hidden);
         }
         let deviation = self.variance.sqrt();
-        // As many samples of equal weight would have this value and variance; more than there were if some are certain.
+        // As many samples of equal weight would have this value and variance; more than there were
+        // if some are certain.
         let equal = value * value / self.variance;
         let n = equal.min(self.samples as f64);
         // Only what holds sums of both signs has a larger variance than one sample has.
@@ -290,7 +293,8 @@ impl Side {
     }
 }
 
-/// The range of `after - factor * before`, each of which may be an estimate, and neither knows of the other.
+/// The range of `after - factor * before`, each of which may be an estimate, and neither knows of
+/// the other.
 pub(crate) fn difference(
     before: Side,
     after: Side,
@@ -333,7 +337,8 @@ mod tests {
             (40_960, 10, 10.0 * 4096.0 * 4096.0, 22_249, 75_406),
             // One.
             (4096, 1, 4096.0 * 4096.0, 723, 23_204),
-            // Three of 4096 beside 10,000,000 that are certain: as if it were four of them below, and three above.
+            // Three of 4096 beside 10,000,000 that are certain: as if it were four of them below,
+            // and three above.
             (10_012_288, 4, 3.0 * 4096.0 * 4096.0, 10_003_616, 10_036_132),
             // A difference of sums: both signs.
             (0, 8, 8.0 * 4096.0 * 4096.0, -22_707, 22_707),
@@ -348,8 +353,8 @@ mod tests {
         assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
     }
 
-    /// Of objects nobody knows how many a sample may stand for. Where all stand for the same, many are as good as normal;
-    /// where one stands for half of all, there may be more like it.
+    /// Of objects nobody knows how many a sample may stand for. Where all stand for the same, many
+    /// are as good as normal; where one stands for half of all, there may be more like it.
     #[test]
     fn ranges_of_objects() {
         let low_and_high = |samples, variance| {

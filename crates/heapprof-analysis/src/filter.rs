@@ -1,4 +1,5 @@
-//! Filters compiled against one profile: each regular expression is tried once a function, then bits decide.
+//! Filters compiled against one profile: each regular expression is tried once a function, then
+//! bits decide.
 
 use heapprof_profile::{ALLOCATORS, LocationIndex, Profile};
 use regex::Regex;
@@ -38,7 +39,8 @@ pub(crate) struct Compiled {
     pub(crate) drop: Vec<u8>,
     /// Whether samples with this label set count; empty when all do.
     pub(crate) label_set: Vec<bool>,
-    /// Frames that labels add to each label set: at the root (outermost last), at the leaf (innermost first).
+    /// Frames that labels add to each label set: at the root (outermost last), at the leaf
+    /// (innermost first).
     pub(crate) label_frames: Vec<(Vec<u32>, Vec<u32>)>,
     pub(crate) focus: bool,
     pub(crate) ignore: bool,
@@ -133,7 +135,8 @@ impl Compiled {
         &mut self.frame
     }
 
-    /// Sets `bit` on frames that match; with `whole` on all frames of a location of which one matches.
+    /// Sets `bit` on frames that match; with `whole` on all frames of a location of which one
+    /// matches.
     fn mark(
         &mut self,
         profile: &Profile,
@@ -162,8 +165,8 @@ impl Compiled {
         }
     }
 
-    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what `names` match
-    /// anywhere is dropped as well.
+    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what
+    /// `names` match anywhere is dropped as well.
     fn compile_drop(
         &mut self,
         profile: &Profile,
@@ -385,7 +388,8 @@ fn function_name<'a>(profile: &'a Profile, frame: &'a Frame) -> &'a str {
     }
 }
 
-/// A name without a leading dot and without its parameters, the form that `drop_frames` is matched against.
+/// A name without a leading dot and without its parameters, the form that `drop_frames` is matched
+/// against.
 pub(crate) fn simple_name(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;

@@ -6,8 +6,8 @@ use crate::place::{PlaceId, Places, Stacks};
 use crate::query::Query;
 use crate::session::Session;
 
-/// Gives each distinct stack of the session's only profile with its sum, labels aside, in the order of
-/// the stacks' names. Stacks come leaf first.
+/// Gives each distinct stack of the session's only profile with its sum, labels aside, in the order
+/// of the stacks' names. Stacks come leaf first.
 pub fn folded(
     session: &Session,
     query: &Query,

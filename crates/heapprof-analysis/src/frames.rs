@@ -1,5 +1,5 @@
-//! Frames: what stacks are made of once inlining is spelled out. A location gives one frame a line, or
-//! one for its address; a label that `tag_root` or `tag_leaf` asks for gives one too.
+//! Frames: what stacks are made of once inlining is spelled out. A location gives one frame a line,
+//! or one for its address; a label that `tag_root` or `tag_leaf` asks for gives one too.
 
 use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 

@@ -1,11 +1,12 @@
 //! Rules of `--fail-if`: when a difference is too much.
 //!
 //! `TYPE > +10%` and `TYPE > +5MiB` speak of a total's growth, `TYPE > 1GiB` of the total after;
-//! `flat(REGEX)` and `cum(REGEX)` of each function that matches; `new > 1MiB` of functions that were
-//! not there. `>=` may stand for `>`. Of one profile (`leaks`, `top`, `info`) only rules on values can be judged.
+//! `flat(REGEX)` and `cum(REGEX)` of each function that matches; `new > 1MiB` of functions that
+//! were not there. `>=` may stand for `>`. Of one profile (`leaks`, `top`, `info`) only rules on
+//! values can be judged.
 //!
-//! What is an estimate breaks a rule only when it does so beyond its own spread; a rule that speaks of many functions
-//! shares the 5 % in which that goes wrong among them.
+//! What is an estimate breaks a rule only when it does so beyond its own spread; a rule that speaks
+//! of many functions shares the 5 % in which that goes wrong among them.
 
 use heapprof_profile::{Family, Unit, find_sample_type};
 use regex::Regex;
@@ -217,7 +218,8 @@ impl Rule {
         }
     }
 
-    /// Judges all that the rule speaks of, by name, change and what is known of it; they share what may go wrong.
+    /// Judges all that the rule speaks of, by name, change and what is known of it; they share what
+    /// may go wrong.
     fn judge(
         &self,
         unit: &str,
@@ -261,7 +263,8 @@ impl Rule {
         sides: &Sides,
         confidence: Confidence,
     ) -> Result<(bool, Estimate), String> {
-        // What must be beyond the bound is after - factor * before; what is shown, the growth or the value.
+        // What must be beyond the bound is after - factor * before; what is shown, the growth or
+        // the value.
         let (factor, shown, bound) = match self.bound {
             Bound::Percent(percent) if change.before < 0 => (1.0 - percent / 100.0, 1.0, 0.0),
             Bound::Percent(percent) => (1.0 + percent / 100.0, 1.0, 0.0),
@@ -303,8 +306,8 @@ impl Rule {
         }
     }
 
-    /// What of the blocks in use breaks it, suppressed ones aside; `None` where it speaks of nothing
-    /// that is there, or of what is not in use.
+    /// What of the blocks in use breaks it, suppressed ones aside; `None` where it speaks of
+    /// nothing that is there, or of what is not in use.
     pub fn broken_by(&self, session: &Session, leaks: &Leaks) -> Result<Option<Verdict>, Error> {
         self.of_one_profile()?;
         let (unit, values) = match &self.subject {

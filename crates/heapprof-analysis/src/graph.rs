@@ -1,7 +1,9 @@
-//! The weighted call graph of a profile as pprof draws it: nodes, the calls between them, and what is small cut away.
+//! The weighted call graph of a profile as pprof draws it: nodes, the calls between them, and what
+//! is small cut away.
 //!
-//! Follows google/pprof's internal/graph and the trimming of its internal/report, for output that is the same to
-//! the byte. The profile comes filtered and aggregated: nodes are told apart by what it still says of its frames.
+//! Follows google/pprof's internal/graph and the trimming of its internal/report, for output that
+//! is the same to the byte. The profile comes filtered and aggregated: nodes are told apart by what
+//! it still says of its frames.
 
 mod draft;
 mod edge;
@@ -75,19 +77,20 @@ pub enum Calls {
     None,
     /// Each once a sample, but calls of a node by itself.
     Each,
-    /// To each function in a sample the outermost one, so that the calls to a function add up to its cum. For
-    /// graphs in which nothing is trimmed.
+    /// To each function in a sample the outermost one, so that the calls to a function add up to
+    /// its cum. For graphs in which nothing is trimmed.
     Outermost,
 }
 
-/// For pictures: nodes are sorted by what they tell, redundant calls go, and labels stand beside their nodes.
+/// For pictures: nodes are sorted by what they tell, redundant calls go, and labels stand beside
+/// their nodes.
 pub struct Picture<'a> {
     /// How the value of a `bytes` label is shown; values that look the same are one tag.
     pub size_name: &'a dyn Fn(i64) -> String,
 }
 
-/// The graph. Nodes are numbers; those in [`shown`](Self::shown) are in the report, others may still be at the end
-/// of an edge, as in pprof.
+/// The graph. Nodes are numbers; those in [`shown`](Self::shown) are in the report, others may
+/// still be at the end of an edge, as in pprof.
 pub struct Graph<'a> {
     profile: &'a Profile,
     table: NodeTable,
@@ -236,7 +239,8 @@ impl<'a> Graph<'a> {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
     }
 
-    /// Sums over the samples whose stack begins with the node, in all columns; with [`Calls::Outermost`] only.
+    /// Sums over the samples whose stack begins with the node, in all columns; with
+    /// [`Calls::Outermost`] only.
     pub fn root_weights(&self, node: u32) -> &[i64] {
         let at = node as usize * self.sums.width;
         self.roots.get(at..at + self.sums.width).unwrap_or_default()
@@ -279,8 +283,8 @@ pub fn fits(profile: &Profile, column: usize) -> bool {
     whole(profile, &[column]).is_ok()
 }
 
-/// What pprof's percentages are of: the sum of a column regardless of sign, over the samples of the difference's
-/// base if there are any; divided by the sum of another column for means. It wraps.
+/// What pprof's percentages are of: the sum of a column regardless of sign, over the samples of the
+/// difference's base if there are any; divided by the sum of another column for means. It wraps.
 pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     let sets = &profile.label_sets;
     let of_base: Vec<bool> = (0..sets.len() as u32)

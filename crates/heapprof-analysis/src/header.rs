@@ -33,8 +33,8 @@ pub struct Header {
     pub left_out: i64,
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
-    /// With `own_code`: what libraries allocated and a caller is counted for, and what of it has no such caller; regardless of
-    /// sign.
+    /// With `own_code`: what libraries allocated and a caller is counted for, and what of it has no
+    /// such caller; regardless of sign.
     pub folded: Option<[i128; 2]>,
     /// What a row is.
     pub granularity: Granularity,
@@ -44,7 +44,8 @@ pub struct Header {
     pub elsewhere: Vec<(String, String, i64)>,
     /// Mean bytes between two samples, when the values are estimates.
     pub sampled: Option<i64>,
-    /// How sure the total is, where that is known: of the signed sum, as far as values have both signs.
+    /// How sure the total is, where that is known: of the signed sum, as far as values have both
+    /// signs.
     pub estimate: Option<Estimate>,
     /// How sure `net` is.
     pub net_estimate: Option<Estimate>,
@@ -53,8 +54,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether values are estimates of which nobody can say how sure they are: those of the moment at which the
-    /// estimate was largest.
+    /// Whether values are estimates of which nobody can say how sure they are: those of the moment
+    /// at which the estimate was largest.
     pub fn is_sampled_peak(&self) -> bool {
         self.sampled.is_some() && is_peak(&self.sample_type.r#type)
     }

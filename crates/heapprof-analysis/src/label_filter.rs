@@ -1,7 +1,9 @@
-//! Filters on labels: `[key=]value`, a range of numbers or regular expressions, as pprof reads them.
+//! Filters on labels: `[key=]value`, a range of numbers or regular expressions, as pprof reads
+//! them.
 //!
-//! Unlike pprof each label is compared in its own unit, and a number too large is an error, not a crash. For those who
-//! want pprof's comparison ([`LabelFilter::as_pprof`]) the caller makes it, and the rest is the same.
+//! Unlike pprof each label is compared in its own unit, and a number too large is an error, not a
+//! crash. For those who want pprof's comparison ([`LabelFilter::as_pprof`]) the caller makes it,
+//! and the rest is the same.
 
 use heapprof_profile::{Label, Profile, Unit};
 use regex::Regex;

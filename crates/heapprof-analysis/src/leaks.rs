@@ -1,4 +1,5 @@
-//! `leaks`: what is in use, by stack, the largest first; what rules suppress is counted, not listed.
+//! `leaks`: what is in use, by stack, the largest first; what rules suppress is counted, not
+//! listed.
 
 use std::collections::HashMap;
 
@@ -55,8 +56,8 @@ pub struct Leak {
 /// The report. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
 #[derive(Clone, Debug, Default)]
 pub struct Leaks {
-    /// What it is about; its sample type is the one that rows are ordered by. What is suppressed counts
-    /// as kept.
+    /// What it is about; its sample type is the one that rows are ordered by. What is suppressed
+    /// counts as kept.
     pub header: Header,
     /// Sample types of objects and of space.
     pub types: [SampleType; 2],
@@ -149,7 +150,8 @@ pub fn leaks(
     Ok(leaks)
 }
 
-/// A sample type's number and name, its net sums before and after filters, how sure the one is and what is known of the other.
+/// A sample type's number and name, its net sums before and after filters, how sure the one is and
+/// what is known of the other.
 type TypeSums = (
     i64,
     SampleType,
@@ -240,8 +242,8 @@ fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Er
     )
 }
 
-/// What each rule suppresses of the samples that the filters keep, and how much that is of the type rows
-/// are ordered by, regardless of sign.
+/// What each rule suppresses of the samples that the filters keep, and how much that is of the type
+/// rows are ordered by, regardless of sign.
 fn suppressed(
     question: &Question,
     suppressions: &Suppressions,
@@ -373,7 +375,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Adds what a stack, of which the place is a frame, holds: once for all of its frames of this name.
+    /// Adds what a stack, of which the place is a frame, holds: once for all of its frames of this
+    /// name.
     fn add(&mut self, place: PlaceId, stack: i64, known: Known) {
         let (_, sum, last) = &mut self.rows[self.of[place.index()] as usize];
         if std::mem::replace(last, stack) != stack {

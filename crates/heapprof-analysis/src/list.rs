@@ -1,7 +1,7 @@
 //! `list`: matching functions with the flat and cum of each of their lines.
 //!
-//! A function's own numbers come from a question by function and file, its lines' from one by line: in
-//! both a sample counts once, so recursion can't push a line or the head beyond the total.
+//! A function's own numbers come from a question by function and file, its lines' from one by line:
+//! in both a sample counts once, so recursion can't push a line or the head beyond the total.
 
 use crate::error::Error;
 use crate::header::{Header, header};
@@ -34,7 +34,8 @@ pub struct List {
     pub more: usize,
 }
 
-/// The functions whose name `wanted` accepts: `functions` by function and file, `lines` by line, of the same profile.
+/// The functions whose name `wanted` accepts: `functions` by function and file, `lines` by line, of
+/// the same profile.
 pub fn list(
     functions: &Session,
     lines: &Session,

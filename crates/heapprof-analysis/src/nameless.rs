@@ -19,7 +19,8 @@ pub struct Nameless {
     pub file: Option<MappingIndex>,
 }
 
-/// Adds up the values of sample type `column` whose stacks end in code without a name, once what `drop_frames` names is cut.
+/// Adds up the values of sample type `column` whose stacks end in code without a name, once what
+/// `drop_frames` names is cut.
 ///
 /// # Errors
 /// As for any question about the profile.

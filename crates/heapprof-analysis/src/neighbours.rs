@@ -1,11 +1,12 @@
 //! Who calls an entity and whom it calls.
 //!
-//! Each sample counts once an entity, as in `cum`: under recursion the caller is that of the outermost
-//! frame and the callee that of the innermost. So the callers' values add up to `cum`, and so do the
-//! callees' with `flat`.
+//! Each sample counts once an entity, as in `cum`: under recursion the caller is that of the
+//! outermost frame and the callee that of the innermost. So the callers' values add up to `cum`,
+//! and so do the callees' with `flat`.
 //!
-//! A large profile has millions of pairs. They are made for some entities at a time: all that the samples say of
-//! these is put side by side, then added up entity by entity. So memory stays small, and nothing is searched for.
+//! A large profile has millions of pairs. They are made for some entities at a time: all that the
+//! samples say of these is put side by side, then added up entity by entity. So memory stays small,
+//! and nothing is searched for.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -160,8 +161,8 @@ struct Walk<'a> {
     entity_of: &'a [u32],
     column: usize,
     stack: Vec<u32>,
-    /// The wanted entities of a stack, each with its innermost and its outermost frame; and for each
-    /// entity where in that list it is, valid when the entry names it.
+    /// The wanted entities of a stack, each with its innermost and its outermost frame; and for
+    /// each entity where in that list it is, valid when the entry names it.
     found: Vec<(u32, usize, usize)>,
     place: Vec<usize>,
 }

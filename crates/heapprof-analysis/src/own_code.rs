@@ -1,4 +1,5 @@
-//! Whether a report's rows are mostly code of libraries, and what of the program's own would stand first in its place.
+//! Whether a report's rows are mostly code of libraries, and what of the program's own would stand
+//! first in its place.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,8 +23,9 @@ pub struct OwnCode {
     pub rows: [usize; 2],
 }
 
-/// What `own_code` would put first, where more than half of `rows`, functions of the session's profile (from 1), are code of
-/// libraries; none where they are not, the query asks for it already, or the session has no profile's samples.
+/// What `own_code` would put first, where more than half of `rows`, functions of the session's
+/// profile (from 1), are code of libraries; none where they are not, the query asks for it already,
+/// or the session has no profile's samples.
 ///
 /// # Errors
 /// As for any question about the profile.

@@ -27,7 +27,8 @@ pub struct Neighbours {
     pub callees: Vec<(PlaceId, i64)>,
 }
 
-/// The report. Neighbours are read when they are asked for: they may be many more than memory should hold.
+/// The report. Neighbours are read when they are asked for: they may be many more than memory
+/// should hold.
 pub struct Peek<'s> {
     /// What it is about.
     pub header: Header,
@@ -118,8 +119,8 @@ impl Peek<'_> {
         Ok(found)
     }
 
-    /// The neighbours' values in no order, for who only wants to know how large they are: from where the tables have
-    /// them, for there may be millions.
+    /// The neighbours' values in no order, for who only wants to know how large they are: from
+    /// where the tables have them, for there may be millions.
     pub fn values<E: From<Error>>(
         &self,
         row: &PeekRow,

@@ -1,4 +1,5 @@
-//! What is asked of a profile: one struct for every command (and, later, every URL), plain text inside.
+//! What is asked of a profile: one struct for every command (and, later, every URL), plain text
+//! inside.
 
 use std::fmt;
 use std::str::FromStr;
@@ -128,9 +129,9 @@ impl Query {
 
 /// Filters as the user wrote them; regular expressions match anywhere and mind case.
 ///
-/// They match function names, file names and the names of mapped files. The tag filters match labels:
-/// `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`, `4mb:`, `1kb:2mb`) or regular
-/// expressions separated by commas.
+/// They match function names, file names and the names of mapped files. The tag filters match
+/// labels: `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`, `4mb:`, `1kb:2mb`) or
+/// regular expressions separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     /// Only samples with a matching frame.

@@ -1,6 +1,7 @@
 //! A question put to some profiles: what every report and every virtual table draws from.
 //!
-//! Kernels run when a table is first read, once, and their results are shared by all tables of the question.
+//! Kernels run when a table is first read, once, and their results are shared by all tables of the
+//! question.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +27,8 @@ pub struct Source {
     pub name: String,
     /// The profile.
     pub profile: Arc<Profile>,
-    /// Totals by sample type as they were before equal samples were merged; `None` when nothing was merged.
+    /// Totals by sample type as they were before equal samples were merged; `None` when nothing was
+    /// merged.
     pub totals: Option<Vec<Total>>,
 }
 
@@ -41,8 +43,8 @@ impl Source {
     }
 }
 
-/// Makes two profiles comparable: sample types that both have get one name and the finer of their units, files that both
-/// map the addresses of the first.
+/// Makes two profiles comparable: sample types that both have get one name and the finer of their
+/// units, files that both map the addresses of the first.
 pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
@@ -177,8 +179,8 @@ impl Part {
     }
 }
 
-/// What is known of the total of a column. Peaks are estimates of which no one can say how sure they are: their
-/// moment is where the estimate is largest.
+/// What is known of the total of a column. Peaks are estimates of which no one can say how sure
+/// they are: their moment is where the estimate is largest.
 fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> {
     let value_type = profile.sample_type[column];
     if is_peak(profile.text(value_type.r#type)) {
@@ -204,8 +206,8 @@ pub(crate) fn is_peak(sample_type: &str) -> bool {
 }
 
 impl Question {
-    /// Compiles the filters for each profile and finds out what the rows can be. No sums are made yet
-    /// but the totals, which bound all others.
+    /// Compiles the filters for each profile and finds out what the rows can be. No sums are made
+    /// yet but the totals, which bound all others.
     pub fn new(sources: Vec<Source>, query: &Query, types: Types) -> Result<Self, Error> {
         let texts = sources
             .first()
@@ -364,7 +366,8 @@ impl Question {
         })
     }
 
-    /// Blocks of rows: each computed sample type of each profile, as (part, its position in `columns`).
+    /// Blocks of rows: each computed sample type of each profile, as (part, its position in
+    /// `columns`).
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize)> {
         let parts = self.parts.iter().enumerate();
         parts.flat_map(|(p, part)| (0..part.columns.len()).map(move |c| (p, c)))
@@ -513,7 +516,8 @@ impl Question {
         })
     }
 
-    /// All labels of all parts; a part's label sets are numbered behind those of the parts before it.
+    /// All labels of all parts; a part's label sets are numbered behind those of the parts before
+    /// it.
     pub(crate) fn labels(&self) -> &[LabelRow] {
         self.labels.get_or_init(|| {
             let mut rows = Vec::new();

@@ -1,4 +1,5 @@
-//! The tables of a question, as SQLite sees them: read-only virtual tables over what the kernels made.
+//! The tables of a question, as SQLite sees them: read-only virtual tables over what the kernels
+//! made.
 //!
 //! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
 //! whole numbers by which rows can be found without reading all of them.
@@ -25,7 +26,8 @@ pub(crate) enum Cell<'a> {
     Text(&'a str),
 }
 
-/// How sure a value is: its samples, variance, least and most, in this order of columns. NULL where it is exact.
+/// How sure a value is: its samples, variance, least and most, in this order of columns. NULL where
+/// it is exact.
 fn estimate_cell(estimate: Option<Estimate>, spread: Spread, column: usize) -> Cell<'static> {
     let Some(estimate) = estimate else {
         return Cell::Null;
@@ -86,7 +88,8 @@ pub(crate) struct Relation {
     pub(crate) columns: &'static [Column],
     /// How many of the first columns rows can be found by.
     pub(crate) keys: usize,
-    /// The columns that rows ascend by once those before them are given, so that nobody needs to sort.
+    /// The columns that rows ascend by once those before them are given, so that nobody needs to
+    /// sort.
     pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&Question) -> Result<usize, Error>,
     /// Rows whose first columns equal the numbers given (at least one).

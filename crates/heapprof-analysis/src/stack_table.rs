@@ -1,6 +1,8 @@
-//! Distinct stacks and what samples are worth on each: the rows behind `sample`, `frame` and `stack_func`.
+//! Distinct stacks and what samples are worth on each: the rows behind `sample`, `frame` and
+//! `stack_func`.
 //!
-//! Stacks are numbered in the order of their texts, so that the numbers follow from the content alone.
+//! Stacks are numbered in the order of their texts, so that the numbers follow from the content
+//! alone.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;

@@ -40,7 +40,8 @@ impl<'s> Statement<'s> {
     /// Looks whether it can be run.
     pub fn new(session: &'s Session, sql: &str) -> Result<Self, Error> {
         if !session.is_stored() {
-            // A database has its views; over a question's tables they are made, for this is the only place that reads them.
+            // A database has its views; over a question's tables they are made, for this is the
+            // only place that reads them.
             for view in views()? {
                 let view = view.replacen("CREATE VIEW", "CREATE VIEW IF NOT EXISTS", 1);
                 session.connection.execute_batch(&view)?;

@@ -121,7 +121,8 @@ impl Store {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let (mut connection, budget) = connect(path, flags)?;
         guard::set_up_to_write(&connection)?;
-        // References are written right, and checked by tests; SQLite would look each row's up again.
+        // References are written right, and checked by tests; SQLite would look each row's up
+        // again.
         connection.pragma_update(None, "foreign_keys", false)?;
         schema::migrate(&mut connection)?;
         Ok(Self { connection, budget })

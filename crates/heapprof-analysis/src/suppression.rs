@@ -1,7 +1,7 @@
 //! Suppressions: stacks that `leaks` counts but does not list, in LeakSanitizer's words.
 //!
-//! Files are read and patterns matched as LeakSanitizer does it, odd corners included, so that one file
-//! serves both tools.
+//! Files are read and patterns matched as LeakSanitizer does it, odd corners included, so that one
+//! file serves both tools.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId};
@@ -60,8 +60,8 @@ impl Suppressions {
         &self.rules
     }
 
-    /// The rule that each location of a profile falls under: the first that matches the module, else the
-    /// function or the file of a line, the innermost first.
+    /// The rule that each location of a profile falls under: the first that matches the module,
+    /// else the function or the file of a line, the innermost first.
     pub(crate) fn of_locations(&self, profile: &Profile) -> Vec<Option<u32>> {
         // Few texts stand in many locations.
         let mut known: HashMap<StringId, Option<u32>> = HashMap::new();
@@ -97,8 +97,8 @@ impl Suppressions {
 }
 
 impl Suppression {
-    /// Whether the pattern matches. Each part between stars is taken where it first occurs, and is never
-    /// looked for again further on: `oo$` does not match `oodoo`.
+    /// Whether the pattern matches. Each part between stars is taken where it first occurs, and is
+    /// never looked for again further on: `oo$` does not match `oodoo`.
     pub fn matches(&self, text: &str) -> bool {
         // Nothing matches a name that is not known, not even a pattern of nothing.
         if text.is_empty() {

@@ -1,7 +1,8 @@
 //! Flat and cum, the one place where they are computed.
 //!
-//! `flat` (exclusive) of an entity is the sum over samples whose leaf frame it is; `cum` (inclusive)
-//! the sum over samples that hold it anywhere, each sample once however often it recurs.
+//! `flat` (exclusive) of an entity is the sum over samples whose leaf frame it is; `cum`
+//! (inclusive) the sum over samples that hold it anywhere, each sample once however often it
+//! recurs.
 
 use heapprof_profile::Profile;
 
@@ -50,7 +51,8 @@ pub(crate) trait Term: Copy + Default {
     /// The value.
     fn value(self) -> i64;
 
-    /// Those of sample `i` in the columns. False when all are nothing: such a sample counts nowhere.
+    /// Those of sample `i` in the columns. False when all are nothing: such a sample counts
+    /// nowhere.
     fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool;
 }
 
@@ -153,9 +155,9 @@ pub(crate) fn overflow(profile: &Profile, column: usize) -> Error {
 
 /// The kernel: flat and cum of entities, `width` sums each, sample by sample.
 ///
-/// Sums are bounded by the total of the values that are added ([`whole`]), once a sample and entity; so
-/// whoever made sure of that total needs no checks here. Who did not (pprof's face, which prints what pprof prints) has
-/// sums that wrap.
+/// Sums are bounded by the total of the values that are added ([`whole`]), once a sample and
+/// entity; so whoever made sure of that total needs no checks here. Who did not (pprof's face,
+/// which prints what pprof prints) has sums that wrap.
 #[derive(Debug, Default)]
 pub(crate) struct Sums<T = i64> {
     pub(crate) width: usize,
@@ -184,7 +186,8 @@ impl<T: Term> Sums<T> {
         self.seen.resize(entities, 0);
     }
 
-    /// Adds a sample: to the flat of `leaf`, if there is one, and to the cum of each of `entities` once.
+    /// Adds a sample: to the flat of `leaf`, if there is one, and to the cum of each of `entities`
+    /// once.
     #[inline]
     pub(crate) fn add(
         &mut self,

@@ -19,7 +19,8 @@ pub struct TreeRow {
     pub total: Vec<i64>,
 }
 
-/// The report. Its rows are read when they are asked for: uncut they are many more than memory should hold.
+/// The report. Its rows are read when they are asked for: uncut they are many more than memory
+/// should hold.
 pub struct Tree<'s> {
     /// What it is about; of the first profile.
     pub header: Header,
@@ -119,9 +120,11 @@ impl Tree<'_> {
     }
 }
 
-/// Makes an `(other)` child wherever a node's own value and its children do not add up to its total.
+/// Makes an `(other)` child wherever a node's own value and its children do not add up to its
+/// total.
 struct Others {
-    /// Of each node on the path to the next one, the root of all first, what is left of its total: a number a profile.
+    /// Of each node on the path to the next one, the root of all first, what is left of its total:
+    /// a number a profile.
     left: Vec<i64>,
     profiles: usize,
     row: TreeRow,

@@ -1,6 +1,8 @@
-//! A profile as a question sees it: each sample's frames after inlining is spelled out and filters are applied.
+//! A profile as a question sees it: each sample's frames after inlining is spelled out and filters
+//! are applied.
 //!
-//! Nothing is copied: a stack is worked out when a kernel asks for it, into a buffer of the kernel's.
+//! Nothing is copied: a stack is worked out when a kernel asks for it, into a buffer of the
+//! kernel's.
 
 use std::ops::Range;
 
@@ -98,8 +100,9 @@ impl View {
         self.rule(samples, i).is_none() && self.visible(samples, i, stack)
     }
 
-    /// Which frames at the leaf are a library's, of a stack that has others: their value is the nearest other's. A stack
-    /// without any stays as it is, and so do the frames of labels around it.
+    /// Which frames at the leaf are a library's, of a stack that has others: their value is the
+    /// nearest other's. A stack without any stays as it is, and so do the frames of labels around
+    /// it.
     fn folded(&self, stack: &[u32]) -> Range<usize> {
         if self.library.is_empty() {
             return 0..0;
@@ -143,8 +146,8 @@ impl View {
         is_kept
     }
 
-    /// What of a column's values is counted for a caller of what allocated it, and what a library's still, for nobody else
-    /// is in the stack; regardless of sign.
+    /// What of a column's values is counted for a caller of what allocated it, and what a library's
+    /// still, for nobody else is in the stack; regardless of sign.
     pub(crate) fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
         let (mut sums, mut stack) = ([0; 2], Vec::new());
         for i in 0..samples.len() {
@@ -192,8 +195,8 @@ impl View {
         looks_at_none || self.frame_filters(stack)
     }
 
-    /// How many locations at the leaf side the profile's `drop_frames` cuts. Frames before the first
-    /// one that does not match, seen from the root, are not cut, or nothing would be left.
+    /// How many locations at the leaf side the profile's `drop_frames` cuts. Frames before the
+    /// first one that does not match, seen from the root, are not cut, or nothing would be left.
     fn dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
         let mut found_user = false;
         for (at, location) in locations.iter().enumerate().rev() {

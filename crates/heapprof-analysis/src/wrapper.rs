@@ -32,9 +32,11 @@ impl Wrapper {
 
 /// A wrapper gets at least this share of what is allocated below it from malloc itself.
 const HANDED_ON: f64 = 0.97;
-/// Fewer callers make no wrapper; of code without names more are needed, for there is no word that says so too.
+/// Fewer callers make no wrapper; of code without names more are needed, for there is no word that
+/// says so too.
 const CALLERS: [usize; 2] = [5, 8];
-/// Callers ask a wrapper for at least so many different sizes: what makes objects of one type is none.
+/// Callers ask a wrapper for at least so many different sizes: what makes objects of one type is
+/// none.
 const SIZES: [usize; 2] = [3, 5];
 /// Sizes that differ by less are one.
 const SAME_SIZE: f64 = 0.02;
@@ -55,8 +57,8 @@ struct Seen {
     callers: BTreeMap<Option<FunctionIndex>, [i128; 2]>,
 }
 
-/// Wrappers in the session's profile (from 1), the one that got most first, besides those that the query drops; none where it
-/// wants all frames, or the session has no profile's samples.
+/// Wrappers in the session's profile (from 1), the one that got most first, besides those that the
+/// query drops; none where it wants all frames, or the session has no profile's samples.
 ///
 /// # Errors
 /// As for any question about the profile.

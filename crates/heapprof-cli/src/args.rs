@@ -65,7 +65,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
-    /// The database that load fills and profile names are looked up in [env: HEAPPROF_DB] [default: heapprof.db]
+    /// The database that load fills and profile names are looked up in [env: HEAPPROF_DB] [default:
+    /// heapprof.db]
     #[arg(
         long,
         global = true,
@@ -87,7 +88,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) max_inflated: u64,
 
-    /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks, bpftrace, dtrace, perf script, google-pprof --raw)
+    /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks,
+    /// bpftrace, dtrace, perf script, google-pprof --raw)
     #[arg(
         long,
         global = true,
@@ -106,7 +108,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The database: as typed, else as the environment says (an empty variable says nothing), else here.
+    /// The database: as typed, else as the environment says (an empty variable says nothing), else
+    /// here.
     pub(crate) fn db(&self) -> PathBuf {
         let set = || std::env::var_os("HEAPPROF_DB").filter(|db| !db.is_empty());
         let db = self.db.clone().or_else(|| Some(set()?.into()));

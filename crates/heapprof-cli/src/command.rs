@@ -145,7 +145,8 @@ impl Shared {
         })
     }
 
-    /// As [`finish`](Self::finish), for a report that is written bit by bit as it is too long to be held.
+    /// As [`finish`](Self::finish), for a report that is written bit by bit as it is too long to be
+    /// held.
     pub(crate) fn finish_into(
         &self,
         report: &ReportArgs,

@@ -20,7 +20,8 @@ const ALL: u64 = 1 << 30;
 /// How a comment of our collector begins.
 const OURS: &[u8] = b"collector: heapprof ";
 
-/// The first byte of a sample type, and of a text of the string table, whose second byte is its length.
+/// The first byte of a sample type, and of a text of the string table, whose second byte is its
+/// length.
 const SAMPLE_TYPE: u8 = 1 << 3 | 2;
 const TEXT: u8 = 6 << 3 | 2;
 
@@ -83,8 +84,8 @@ fn is_gzip(path: &Path) -> bool {
     read.is_ok() && magic == [0x1f, 0x8b]
 }
 
-/// Whether a gzipped file is a profile with our collector's comment. Texts come last in a profile, so much of it has to be
-/// inflated.
+/// Whether a gzipped file is a profile with our collector's comment. Texts come last in a profile,
+/// so much of it has to be inflated.
 fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
     let file = open(path)?;
     let far = FAR.min(*left);

@@ -10,7 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 /// How to fetch.
 #[derive(Debug, Default)]
 pub(crate) struct Transfer {
-    /// How long an answer may take to begin; a minute, or more when the URL asks for seconds of profiling.
+    /// How long an answer may take to begin; a minute, or more when the URL asks for seconds of
+    /// profiling.
     pub(crate) patience: Option<Duration>,
     /// Whom the server knows us as: a certificate and its private key.
     pub(crate) client: Option<(PathBuf, PathBuf)>,

@@ -1,6 +1,7 @@
-//! What heapprof itself was started with and the program is to find unchanged, though std changes it on the way: before
-//! main SIGPIPE is ignored, and a child gets it at its default, with no signal blocked; and a standard stream that is closed is
-//! opened as /dev/null, where what is written is lost without an error.
+//! What heapprof itself was started with and the program is to find unchanged, though std changes
+//! it on the way: before main SIGPIPE is ignored, and a child gets it at its default, with no
+//! signal blocked; and a standard stream that is closed is opened as /dev/null, where what is
+//! written is lost without an error.
 #![allow(unsafe_code)] // Nothing of std tells or passes on either.
 
 use std::os::unix::process::CommandExt;
@@ -80,8 +81,9 @@ pub(crate) fn pass_on(command: &mut Command) {
         // std starts it as it was, and in a quicker way.
         return;
     }
-    // SAFETY: signal, close and pthread_sigmask are async-signal-safe, so they may be called between fork and exec; `mask` is
-    // a copy of the closure's own. What is closed there is std's /dev/null.
+    // SAFETY: signal, close and pthread_sigmask are async-signal-safe, so they may be called
+    // between fork and exec; `mask` is a copy of the closure's own. What is closed there is std's
+    // /dev/null.
     unsafe {
         command.pre_exec(move || {
             for (signal, _) in CHANGED.into_iter().zip(ignored).filter(|(_, is)| *is) {

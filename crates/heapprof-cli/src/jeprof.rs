@@ -1,7 +1,7 @@
 //! `heapprof jeprof`: jeprof's options, its numbers and its text.
 //!
-//! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are those of `heapprof
-//! pprof`. Source: jemalloc's bin/jeprof.
+//! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are
+//! those of `heapprof pprof`. Source: jemalloc's bin/jeprof.
 
 mod names;
 mod options;

@@ -1,6 +1,7 @@
 //! heapprof: where is the memory? Reads heap profiles and says.
 //!
-//! `main` decides the exit code, once: 0 done, 1 a rule of `--fail-if` broke, 2 it could not be done.
+//! `main` decides the exit code, once: 0 done, 1 a rule of `--fail-if` broke, 2 it could not be
+//! done.
 #![deny(unsafe_code)]
 
 mod args;
@@ -40,7 +41,8 @@ fn command_line() -> Vec<OsString> {
     args
 }
 
-/// Reads the command line. `-#12` is a part of what comes on stdin, but for `record`, whose arguments are the program's.
+/// Reads the command line. `-#12` is a part of what comes on stdin, but for `record`, whose
+/// arguments are the program's.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let mut args = typed.to_vec();
     for arg in args.iter_mut().skip(1).take_while(|arg| *arg != "--") {
@@ -56,7 +58,8 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
 }
 
 fn main() -> ExitCode {
-    // A closed pipe is an error to writers, not a silent death: output files must not be left half-written.
+    // A closed pipe is an error to writers, not a silent death: output files must not be left
+    // half-written.
     let typed = command_line();
     let cli = match parse(&typed) {
         Ok(cli) => cli,

@@ -14,7 +14,8 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(&format!("{error:#}"));
 }
 
-/// A command line that can't be read: clap's words about what was typed, in one line. Without any arguments the whole help.
+/// A command line that can't be read: clap's words about what was typed, in one line. Without any
+/// arguments the whole help.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();

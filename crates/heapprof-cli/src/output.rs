@@ -1,4 +1,5 @@
-//! Where reports go: stdout (through a pager on a terminal) or a file that appears whole or not at all.
+//! Where reports go: stdout (through a pager on a terminal) or a file that appears whole or not at
+//! all.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -23,8 +24,8 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
-/// Writes whatever `body` writes: a report, which others may read as the umask has it. A file gets its name only when all of
-/// it is there.
+/// Writes whatever `body` writes: a report, which others may read as the umask has it. A file gets
+/// its name only when all of it is there.
 pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -32,7 +33,8 @@ pub(crate) fn write(
     write_for(Access::Umask, file, body)
 }
 
-/// As [`write()`], for a profile, which shows what a program did: others read it where its user says so.
+/// As [`write()`], for a profile, which shows what a program did: others read it where its user
+/// says so.
 pub(crate) fn profile(
     mode: FileMode,
     file: Option<&Path>,
@@ -56,7 +58,8 @@ fn write_for(
     match typed(path, Trust::Any)? {
         Typed::Open(file) => into(&shown, file, body),
         Typed::Place(place, found) => {
-            // A report that is written over keeps its rights; those of another user's file are not ours.
+            // A report that is written over keeps its rights; those of another user's file are not
+            // ours.
             let kept = found.filter(|found| access == Access::Umask && Owner::of(found).is_us());
             let access = kept.map_or(access, |found| Access::Exactly(found.st_mode & 0o777));
             replace(&place, &shown, access, body)
@@ -147,7 +150,8 @@ impl<W: Write> Write for Watched<W> {
     }
 }
 
-/// Shows `text` in a pager when it is longer than the screen. False when it is not, or none can be started.
+/// Shows `text` in a pager when it is longer than the screen. False when it is not, or none can be
+/// started.
 fn paged(text: &str) -> Result<bool> {
     let rows = console_rows();
     if text.lines().count() < rows {

@@ -1,5 +1,5 @@
-//! Where files are written: a folder that was opened once, and a name in it. Whoever renames folders or plants links
-//! afterwards changes nothing about where a file goes.
+//! Where files are written: a folder that was opened once, and a name in it. Whoever renames
+//! folders or plants links afterwards changes nothing about where a file goes.
 
 mod draft;
 mod owner;
@@ -63,7 +63,8 @@ impl Place {
         }
     }
 
-    /// Opens a plain file with this one name to read it. A link, a pipe and a file with a second name are none.
+    /// Opens a plain file with this one name to read it. A link, a pipe and a file with a second
+    /// name are none.
     pub(crate) fn open(&self) -> io::Result<Opened> {
         // A pipe would be waited for.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -108,8 +109,9 @@ impl Place {
     }
 }
 
-/// Whether a file in a folder where everybody may put some was put there by somebody else: fs.protected_symlinks' rule, and
-/// fs.protected_fifos', which hold here wherever the kernel's are switched off.
+/// Whether a file in a folder where everybody may put some was put there by somebody else:
+/// fs.protected_symlinks' rule, and fs.protected_fifos', which hold here wherever the kernel's are
+/// switched off.
 fn is_planted(folder: &Stat, found: &Stat) -> bool {
     const STICKY_AND_OPEN: u32 = 0o1002;
     let own = rustix::process::geteuid().as_raw();

@@ -1,8 +1,9 @@
 //! `heapprof pprof`: pprof's command line and its output, byte for byte, on heapprof's engine.
 //!
-//! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge, subtract a base,
-//! symbolize, drop uninteresting frames; then frames of labels, filters, aggregation, report. What it prints wrong is
-//! printed so here too; docs/commands/pprof.md lists where heapprof's own commands differ.
+//! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge,
+//! subtract a base, symbolize, drop uninteresting frames; then frames of labels, filters,
+//! aggregation, report. What it prints wrong is printed so here too; docs/commands/pprof.md lists
+//! where heapprof's own commands differ.
 
 mod binaries;
 mod config;
@@ -64,7 +65,8 @@ pub(crate) struct Loaded {
     pub(crate) column: usize,
 }
 
-/// The profile that pprof's flags ask for as another tool reads it, with no frame dropped and whole names, before filters.
+/// The profile that pprof's flags ask for as another tool reads it, with no frame dropped and whole
+/// names, before filters.
 pub(crate) fn load_all_frames(
     sources: &Sources,
     flags: &[String],

@@ -1,4 +1,5 @@
-//! `libheapprof.so` and its header, carried in this binary and unpacked where programs can load them.
+//! `libheapprof.so` and its header, carried in this binary and unpacked where programs can load
+//! them.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ to one whose path has no space or colon and only folders of this user's or root'
 
 /// Has `folder` hold `content` under `name`. False where the loader may not map code from there.
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
-    // What lies there is loaded into programs: nobody else may put it there, or another folder in its place.
+    // What lies there is loaded into programs: nobody else may put it there, or another folder in
+    // its place.
     let folder = make_folder(folder, Trust::Own)?;
     if rustix::fs::fstatvfs(&folder)?
         .f_flag
@@ -79,8 +81,8 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Folders of this user's, the preferred one first. Programs of root may become another user, who must still be able to read the
-/// library.
+/// Folders of this user's, the preferred one first. Programs of root may become another user, who
+/// must still be able to read the library.
 fn caches() -> Vec<PathBuf> {
     let user = rustix::process::getuid();
     let set = |name| {
@@ -103,7 +105,8 @@ fn caches() -> Vec<PathBuf> {
     caches
 }
 
-/// Whether a file is `content` to the byte and nobody else can write to it, read in pieces: `record` asks at each start.
+/// Whether a file is `content` to the byte and nobody else can write to it, read in pieces:
+/// `record` asks at each start.
 fn holds(mut there: Opened, content: &[u8]) -> io::Result<bool> {
     let (mode, owner) = (there.stat.st_mode, Owner::of(&there.stat));
     let is_ours = (owner.is_us() || owner.user == 0) && mode & 0o022 == 0 && mode & 0o555 == 0o555;

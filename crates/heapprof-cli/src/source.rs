@@ -101,7 +101,8 @@ impl Sources {
         self.with(self.options.clone().stacks_as_written(true))
     }
 
-    /// The same, but threads with the numbers that their file has for them, though these do not add up to its totals.
+    /// The same, but threads with the numbers that their file has for them, though these do not add
+    /// up to its totals.
     pub(crate) fn threads_as_counted(&self) -> Self {
         self.with(self.options.clone().threads_as_counted(true))
     }
@@ -197,7 +198,8 @@ impl Sources {
         Ok(Some(store))
     }
 
-    /// A session over the database and the numbers of these profiles in it, when all of them are names there.
+    /// A session over the database and the numbers of these profiles in it, when all of them are
+    /// names there.
     pub(crate) fn stored_session(&self, names: &[&String]) -> Result<Option<(Session, Vec<i64>)>> {
         let mut found = None;
         let mut numbers = Vec::new();
@@ -254,7 +256,8 @@ pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
         .filter(|part| Part::parse(part).is_some())
 }
 
-/// A source and the part of it that `SOURCE#12`, `#peak` or `#last` asks for. A file whose own name ends so comes first.
+/// A source and the part of it that `SOURCE#12`, `#peak` or `#last` asks for. A file whose own name
+/// ends so comes first.
 pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;

@@ -1,15 +1,17 @@
 //! How a thread has the books open: for itself, or with others.
 //!
-//! The process's only thread needs no locked instruction: glibc says when it is alone, and stops saying so in that
-//! thread, before a second one starts.
+//! The process's only thread needs no locked instruction: glibc says when it is alone, and stops
+//! saying so in that thread, before a second one starts.
 //!
-//! Shared, the heap's size in use would be one cache line that every event of every core writes. So threads take
-//! bytes in advance, a budget, as long as all budgets together stay below the known peak: then no event can
-//! be a new one. When one might be, the thread that sees it has the kernel run a barrier on every core
-//! (membarrier), waits until nobody is in the middle of an event, and takes all budgets back: the size is exact again.
+//! Shared, the heap's size in use would be one cache line that every event of every core writes. So
+//! threads take bytes in advance, a budget, as long as all budgets together stay below the known
+//! peak: then no event can be a new one. When one might be, the thread that sees it has the kernel
+//! run a barrier on every core (membarrier), waits until nobody is in the middle of an event, and
+//! takes all budgets back: the size is exact again.
 //!
-//! Parts of the live table have owners ([`Owner`]), who look whether they still are with plain loads. A thread that takes
-//! a part from its owner has that barrier run too, and waits until the owner is not in the middle of an event.
+//! Parts of the live table have owners ([`Owner`]), who look whether they still are with plain
+//! loads. A thread that takes a part from its owner has that barrier run too, and waits until the
+//! owner is not in the middle of an event.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
@@ -36,9 +38,11 @@ pub(crate) fn lock() -> &'static Lock {
     &CHANGING
 }
 
-/// Opens the books for one event of the thread's recording; not if another recording has begun since.
+/// Opens the books for one event of the thread's recording; not if another recording has begun
+/// since.
 ///
-/// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks only.
+/// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks
+/// only.
 #[inline(always)]
 pub(crate) fn open(state: &ThreadState) -> Option<Access> {
     loop {
@@ -113,7 +117,8 @@ fn reopen(state: &ThreadState) -> Access {
     open(state).unwrap_or(Access::Overtaken)
 }
 
-/// From now on what is in use is counted event by event, and known exactly. The caller has the books open.
+/// From now on what is in use is counted event by event, and known exactly. The caller has the
+/// books open.
 #[cold]
 fn be_strict(state: &ThreadState) -> Access {
     close(state);
@@ -162,15 +167,18 @@ pub(crate) fn collect_budgets() {
     PROCESS.budgets_are_in();
 }
 
-/// Makes what this thread stored visible to all others, and what they stored to it, in the order of their programs.
+/// Makes what this thread stored visible to all others, and what they stored to it, in the order of
+/// their programs.
 fn barrier() {
     if !sys::barrier() {
-        // A filter of system calls denies it now. Stores reach the other cores much sooner than this ends.
+        // A filter of system calls denies it now. Stores reach the other cores much sooner than
+        // this ends.
         (0..20).for_each(|_| sys::nap());
     }
 }
 
-/// Whose own something is that threads would otherwise lock: nobody's, a thread's (by its state), or everybody's.
+/// Whose own something is that threads would otherwise lock: nobody's, a thread's (by its state),
+/// or everybody's.
 pub(crate) struct Owner(AtomicPtr<ThreadState>);
 
 const NOBODY: *mut ThreadState = std::ptr::null_mut();
@@ -185,7 +193,8 @@ pub(crate) enum Claim {
     Own,
     /// It was changing hands: look again.
     Changed,
-    /// Its owner keeps it: a signal handler that interrupted its event waits for something, perhaps for this thread.
+    /// Its owner keeps it: a signal handler that interrupted its event waits for something, perhaps
+    /// for this thread.
     Refused,
     /// The books are another recording's by now.
     Overtaken,
@@ -208,8 +217,8 @@ impl Owner {
         self.0.load(Ordering::Acquire) == EVERYBODY
     }
 
-    /// Makes it the thread's own if it is nobody's, and otherwise everybody's. The books are open, and may be closed
-    /// meanwhile.
+    /// Makes it the thread's own if it is nobody's, and otherwise everybody's. The books are open,
+    /// and may be closed meanwhile.
     #[cold]
     pub(crate) fn claim(&self, state: &ThreadState, access: &mut Access) -> Claim {
         let now = self.0.load(Ordering::Acquire);
@@ -256,8 +265,8 @@ impl Owner {
             .is_ok()
     }
 
-    /// Takes it from the thread whose own it is, if any, which may still be using it. Only with [`CHANGING`] held, so
-    /// nobody else takes it meanwhile.
+    /// Takes it from the thread whose own it is, if any, which may still be using it. Only with
+    /// [`CHANGING`] held, so nobody else takes it meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
         let is_state = now != NOBODY && now != EVERYBODY && now.addr() & MOVING == 0;
@@ -284,8 +293,8 @@ impl Owner {
     }
 }
 
-/// Makes things everybody's, whosever they are; false when an owner keeps what it has. The caller holds [`lock()`], and has
-/// no books open.
+/// Makes things everybody's, whosever they are; false when an owner keeps what it has. The caller
+/// holds [`lock()`], and has no books open.
 pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool {
     let mut moving = 0;
     for owner in owners.clone() {
@@ -313,7 +322,8 @@ pub(crate) fn wait_for_all() -> bool {
     thread::all().filter(|state| !wait_for(state)).count() == 0
 }
 
-/// Waits until a thread has no books open; false when that takes so long that it must be held up by something else.
+/// Waits until a thread has no books open; false when that takes so long that it must be held up by
+/// something else.
 fn wait_for(state: &ThreadState) -> bool {
     if std::ptr::eq(state, thread::own()) {
         // This thread is here, not inside: a signal handler jumped out of its event.

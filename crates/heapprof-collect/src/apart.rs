@@ -24,8 +24,8 @@ pub fn apart<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// As [`apart`], for what takes locks that a dump needs too: no signal handler, which may end the process and so dump,
-/// comes in between.
+/// As [`apart`], for what takes locks that a dump needs too: no signal handler, which may end the
+/// process and so dump, comes in between.
 pub fn guarded<R>(work: impl FnOnce() -> R) -> R {
     let mask = sys::block_signals();
     let result = apart(work);

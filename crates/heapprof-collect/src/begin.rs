@@ -19,8 +19,8 @@ pub(crate) fn lock() -> &'static Lock {
     &STARTING
 }
 
-/// Begins to record. What an earlier start recorded is forgotten. False when that can't be, as a thread is held up in the
-/// middle of an event.
+/// Begins to record. What an earlier start recorded is forgotten. False when that can't be, as a
+/// thread is held up in the middle of an event.
 pub(crate) fn begin(mode: Mode, period: u64) -> bool {
     // One in every byte is every allocation.
     let exact = mode == Mode::Exact || period <= 1;
@@ -30,7 +30,8 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
         (mode, period)
     };
     let _starting = STARTING.lock();
-    // Before the books are waited for: who finds the number unchanged with the books open is in time for the old ones.
+    // Before the books are waited for: who finds the number unchanged with the books open is in
+    // time for the old ones.
     mode::next();
     regions::clear();
     {
@@ -76,7 +77,8 @@ fn reset_cells(keeps_in_use: bool) {
     }
 }
 
-/// In a forked child: what is in use was inherited, and counts as allocated by it; the peak starts there.
+/// In a forked child: what is in use was inherited, and counts as allocated by it; the peak starts
+/// there.
 pub(crate) fn rebase() {
     DROPPED.clear();
     reset_cells(true);

@@ -64,8 +64,9 @@ impl Books<'_> {
         counted.is_counted().then_some(stack)
     }
 
-    /// Counts the end of `bytes` of such allocations, and of `objects` of them (fewer than none, if one fell in two).
-    /// The caller holds the lock of what knows of them, which a new recording takes before it starts its sums.
+    /// Counts the end of `bytes` of such allocations, and of `objects` of them (fewer than none, if
+    /// one fell in two). The caller holds the lock of what knows of them, which a new recording
+    /// takes before it starts its sums.
     pub(crate) fn freed(&mut self, stack: u32, objects: i64, bytes: u64) {
         // SAFETY: as in `record`.
         if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {

@@ -1,15 +1,17 @@
 //! The stack of an allocation, and how to get it again for less.
 //!
-//! A thread's next stack mostly shares its outer frames with the last one. So the last stack is kept, with the
-//! address of each return address. When unwinding reaches a frame that lies where one lay before, the older
-//! frames are compared with memory in place of being unwound: if every return address on the way (and every
-//! saved rbp that a frame address hangs on) is what it was, unwinding would read the same and end the same.
-//! A return address that differs, but whose rule is the same, is patched in place.
+//! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
+//! kept, with the address of each return address. When unwinding reaches a frame that lies where
+//! one lay before, the older frames are compared with memory in place of being unwound: if every
+//! return address on the way (and every saved rbp that a frame address hangs on) is what it was,
+//! unwinding would read the same and end the same. A return address that differs, but whose rule is
+//! the same, is patched in place.
 //!
-//! The stack's identity is a sum of mixed (return address, distance from the root), so that a change costs
-//! as many terms as frames changed.
+//! The stack's identity is a sum of mixed (return address, distance from the root), so that a
+//! change costs as many terms as frames changed.
 //!
-//! Of a deep stack only both ends are kept, so only they need be proved: between them the record holds marks (`deep`).
+//! Of a deep stack only both ends are kept, so only they need be proved: between them the record
+//! holds marks (`deep`).
 
 mod deep;
 #[cfg(test)]
@@ -30,8 +32,8 @@ use whole::Mixed;
 pub(crate) const KEPT: usize = 256;
 /// Stands for the frames that were left out.
 pub(crate) const CUT: u64 = 1;
-/// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's stacks are deep. No power of two: the
-/// arrays below would begin in the same sets of the caches.
+/// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's
+/// stacks are deep. No power of two: the arrays below would begin in the same sets of the caches.
 const REMEMBERED: usize = 1280 + 8;
 /// Frames after which unwinding gives up, in case that a stack loops.
 const ENDLESS: usize = 1 << 20;
@@ -43,8 +45,8 @@ pub(crate) struct Record {
     pub(crate) bounds: Bounds,
     epoch: u32,
     len: usize,
-    /// Where the newest frames begin that are each other's callers: 0 where all are. Below that one of a deep stack there
-    /// are marks, and then the oldest frames.
+    /// Where the newest frames begin that are each other's callers: 0 where all are. Below that one
+    /// of a deep stack there are marks, and then the oldest frames.
     dense: usize,
     /// Number of entries of `check`.
     checks: usize,
@@ -55,7 +57,8 @@ pub(crate) struct Record {
     tidy: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<u32>,
-    /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was told of.
+    /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was
+    /// told of.
     shared: usize,
     /// Return addresses, by frame.
     pc: [u64; REMEMBERED],
@@ -114,7 +117,8 @@ fn term(pc: u64, index: usize) -> u64 {
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 32;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    // Last, for a multiplication would distribute over the sum, and two stacks that swap frames could be one.
+    // Last, for a multiplication would distribute over the sum, and two stacks that swap frames
+    // could be one.
     x ^ x >> 29
 }
 
@@ -201,9 +205,10 @@ impl Record {
         true
     }
 
-    /// Unwinds until it meets a recorded frame under which nothing changed; none where a stack is not the thread's own,
-    /// leads through a frame without a simple rule, or to memory that is not its. Unless `DEEP`, the record has no marks, and
-    /// a walk that would need some stops. `before` is the hash of the last stack.
+    /// Unwinds until it meets a recorded frame under which nothing changed; none where a stack is
+    /// not the thread's own, leads through a frame without a simple rule, or to memory that is not
+    /// its. Unless `DEEP`, the record has no marks, and a walk that would need some stops. `before`
+    /// is the hash of the last stack.
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
@@ -283,7 +288,8 @@ impl Record {
             self.replace_all(keep, fresh, end);
         } else {
             if DEEP && self.dense >= keep {
-                // What is kept are marks, of which the newest has its caller now; or the oldest frames alone.
+                // What is kept are marks, of which the newest has its caller now; or the oldest
+                // frames alone.
                 self.dense = if keep > KEPT { keep - 1 } else { 0 };
             }
             self.replace::<false>(keep, fresh, end);
@@ -291,7 +297,8 @@ impl Record {
         Ok(Captured::Recorded)
     }
 
-    /// Takes over the recorded frames above a broken one, for they hold; the broken one as it is now. `bp` is the newest one's.
+    /// Takes over the recorded frames above a broken one, for they hold; the broken one as it is
+    /// now. `bp` is the newest one's.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,
@@ -333,8 +340,8 @@ impl Record {
         !self.needs_bp[i] || self.bp[i] == cursor.bp
     }
 
-    /// Compares the oldest `keep` frames with memory; patches what may be, and tells the newest frame that
-    /// is no longer what it was.
+    /// Compares the oldest `keep` frames with memory; patches what may be, and tells the newest
+    /// frame that is no longer what it was.
     #[inline]
     fn verify(&mut self, keep: usize) -> Option<usize> {
         let check = self.broken_check(keep);
@@ -352,15 +359,18 @@ impl Record {
             return None;
         }
         let mut all = 0u64;
-        // Older than a frame that is broken in another way none is of interest, and may not be there.
+        // Older than a frame that is broken in another way none is of interest, and may not be
+        // there.
         let last = check.map_or(0, |broken| broken + 1);
         while newest > last {
             let oldest = newest.saturating_sub(64).max(last);
-            // Without branches, for where differences are can't be predicted: the newest frame's bit is the lowest.
+            // Without branches, for where differences are can't be predicted: the newest frame's
+            // bit is the lowest.
             let mut differing = 0u64;
             let (slots, pcs) = (&self.slot[oldest..newest], &self.pc[oldest..newest]);
             let mut compare = |slot: usize, pc: u64| {
-                // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
+                // SAFETY: recorded slots lie between a newer frame and the end of this thread's
+                // stack.
                 let now = unsafe { (slot as *const u64).read() };
                 differing = differing << 1 | u64::from(now != pc);
             };
@@ -386,13 +396,15 @@ impl Record {
         check
     }
 
-    /// Whether any of the oldest `keep` return addresses is not what it was: the shortest way to say so, and no more.
+    /// Whether any of the oldest `keep` return addresses is not what it was: the shortest way to
+    /// say so, and no more.
     #[inline(always)]
     fn any_changed(&self, keep: usize) -> bool {
         let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
         let (pcs_by_8, pcs_left) = self.pc[..keep].as_chunks::<8>();
         let changed = |slot: usize, pc: u64| {
-            // SAFETY: recorded slots lie between a newer frame, which is where it was, and the end of this thread's stack.
+            // SAFETY: recorded slots lie between a newer frame, which is where it was, and the end
+            // of this thread's stack.
             unsafe { (slot as *const u64).read() ^ pc }
         };
         let mut any = 0;
@@ -419,7 +431,8 @@ impl Record {
         if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
             return false;
         }
-        // In this order: where a saved rbp tells that the callers lie elsewhere, their old place may be gone.
+        // In this order: where a saved rbp tells that the callers lie elsewhere, their old place
+        // may be gone.
         self.broken_check(len).is_none() && !self.any_changed(len)
     }
 
@@ -436,7 +449,8 @@ impl Record {
         let end = self.check_end[keep - 1] as usize;
         let broken = self.check[..end].iter().rev().find(|check| {
             let Word { at, expected } = check.word;
-            // SAFETY: checked words lie in this thread's stack above the current frame, as slots do.
+            // SAFETY: checked words lie in this thread's stack above the current frame, as slots
+            // do.
             at < self.bounds.end && unsafe { (at as *const usize).read() } != expected
         });
         broken.map(|check| check.frame as usize)
@@ -466,8 +480,9 @@ impl Record {
         true
     }
 
-    /// The record becomes its oldest `keep` frames and the `fresh` ones. Without any that are kept, `end` is the word that
-    /// must stay zero. Unless `MARKED`, each of the fresh ones is the caller of the one before it.
+    /// The record becomes its oldest `keep` frames and the `fresh` ones. Without any that are kept,
+    /// `end` is the word that must stay zero. Unless `MARKED`, each of the fresh ones is the caller
+    /// of the one before it.
     #[inline(always)]
     fn replace<const MARKED: bool>(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {

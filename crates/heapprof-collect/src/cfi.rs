@@ -1,7 +1,9 @@
-//! Reads .eh_frame of the running program: the rule at an address, and full evaluation where a rule is not enough.
+//! Reads .eh_frame of the running program: the rule at an address, and full evaluation where a rule
+//! is not enough.
 //!
-//! gimli parses; which row of a call frame table applies, and its few registers of interest, is worked out
-//! here, because gimli's own context is kilobytes and would have to live on the profiled program's stack.
+//! gimli parses; which row of a call frame table applies, and its few registers of interest, is
+//! worked out here, because gimli's own context is kilobytes and would have to live on the profiled
+//! program's stack.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
@@ -65,8 +67,8 @@ pub(crate) struct Registers {
 pub(crate) fn rule(module: &Module, pc: usize) -> Rule {
     match find(module, pc) {
         Some(found) => compact(&found),
-        // No call leads back to where a function begins: makecontext put the address there, at a stack's end.
-        // rbp is then still that of whoever made the context.
+        // No call leads back to where a function begins: makecontext put the address there, at a
+        // stack's end. rbp is then still that of whoever made the context.
         None if begins(module, pc + 1) => Rule::END,
         None => Rule::FRAME_POINTER,
     }
@@ -224,7 +226,8 @@ fn fde_offset(
     if hdr_at == 0 || hdr_at >= module.end {
         return None;
     }
-    // SAFETY: the loader mapped the module from here to its end; gimli reads only what the header refers to.
+    // SAFETY: the loader mapped the module from here to its end; gimli reads only what the header
+    // refers to.
     let hdr_bytes = unsafe { slice(hdr_at, module.end) };
     let bases = BaseAddresses::default().set_eh_frame_hdr(hdr_at as u64);
     let hdr = EhFrameHdr::new(hdr_bytes, LittleEndian)

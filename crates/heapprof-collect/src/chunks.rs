@@ -98,7 +98,8 @@ impl<T> Chunks<T> {
         each.sum()
     }
 
-    /// Whether the chunk before was filled, so that chunk `k` will be too: of some threads few elements are ever touched.
+    /// Whether the chunk before was filled, so that chunk `k` will be too: of some threads few
+    /// elements are ever touched.
     fn is_dense(&self, k: usize) -> bool {
         let bytes = (FIRST << k) * size_of::<T>();
         k > 0 && bytes >= sys::LARGE && {

@@ -1,7 +1,8 @@
-//! The sums: per thread and stack, and of the whole process, with the exact peak in constant time an event.
+//! The sums: per thread and stack, and of the whole process, with the exact peak in constant time
+//! an event.
 //!
-//! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when it is
-//! touched for the first time after the heap began to fall from a new maximum, and only then.
+//! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when
+//! it is touched for the first time after the heap began to fall from a new maximum, and only then.
 
 use std::cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -28,7 +29,8 @@ pub(crate) enum Access {
     Relaxed,
     /// With others, near the peak: what is in use is counted event by event.
     Strict,
-    /// Not any more: another recording began while they were closed in the middle of the event, which is of neither then.
+    /// Not any more: another recording began while they were closed in the middle of the event,
+    /// which is of neither then.
     Overtaken,
 }
 
@@ -113,7 +115,8 @@ impl Cell {
         ]
     }
 
-    /// Before a change: keeps the value of the last peak, if the heap has fallen from one since the last change.
+    /// Before a change: keeps the value of the last peak, if the heap has fallen from one since the
+    /// last change.
     #[inline(always)]
     fn settle(&self, fall: u64) {
         if self.fall.load(Ordering::Relaxed) != fall {
@@ -219,7 +222,8 @@ impl Process {
         }
     }
 
-    /// Takes `bytes` from the thread's budget, a new one if it must; false when that might be a new peak.
+    /// Takes `bytes` from the thread's budget, a new one if it must; false when that might be a new
+    /// peak.
     #[inline]
     fn spend(&self, kept: &Budget, bytes: i64) -> bool {
         let budget = kept.get();

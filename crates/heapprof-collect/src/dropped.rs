@@ -17,7 +17,8 @@ pub(crate) struct Dropped {
     pub(crate) nested: AtomicU64,
     /// Allocations without memory for our tables.
     pub(crate) no_memory: AtomicU64,
-    /// Events for which a part of the tables was not to be had: a signal handler that interrupted another event waits.
+    /// Events for which a part of the tables was not to be had: a signal handler that interrupted
+    /// another event waits.
     pub(crate) held_up: AtomicU64,
     /// Frees of blocks that were not known (allocated before the start).
     pub(crate) unknown: AtomicU64,
@@ -33,7 +34,8 @@ impl Dropped {
         self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
     }
 
-    /// Nothing was dropped yet, of a recording that begins. What became of children is the process's own.
+    /// Nothing was dropped yet, of a recording that begins. What became of children is the
+    /// process's own.
     pub(crate) fn clear(&self) {
         let of_recording = [
             &self.nested,

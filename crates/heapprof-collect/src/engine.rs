@@ -24,8 +24,8 @@ pub(crate) fn hold_apart() {
     }
 }
 
-/// In a forked child, between [`hold_apart`] and [`end_apart`]: what is drawn from here on is not what its parent and its brothers
-/// draw, whose errors would add up.
+/// In a forked child, between [`hold_apart`] and [`end_apart`]: what is drawn from here on is not
+/// what its parent and its brothers draw, whose errors would add up.
 pub(crate) fn draw_anew() {
     // SAFETY: the block is this thread's own, and in no event.
     unsafe {
@@ -34,7 +34,8 @@ pub(crate) fn draw_anew() {
             let random = &mut state.own().random;
             random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
             if mode::now() == Mode::Sampled {
-                // As good as what was left of the last one: it does not depend on how much has passed.
+                // As good as what was left of the last one: it does not depend on how much has
+                // passed.
                 (*block).held = random.interval(mode::period());
             }
         }
@@ -61,7 +62,8 @@ pub(crate) fn end_apart() {
     }
 }
 
-/// Takes `size` bytes off the countdown; whether it ran out, so that [`allocate`](crate::event::allocate) must be told.
+/// Takes `size` bytes off the countdown; whether it ran out, so that
+/// [`allocate`](crate::event::allocate) must be told.
 #[inline(always)]
 pub fn charge(size: usize) -> bool {
     let block = tls::current();
@@ -87,8 +89,8 @@ pub(crate) unsafe fn state_of(block: *mut Block) -> *const ThreadState {
     }
 }
 
-/// The same for a free, for which a thread without tables borrows some: it need not have another event, nor will its end be
-/// announced if it is over.
+/// The same for a free, for which a thread without tables borrows some: it need not have another
+/// event, nor will its end be announced if it is over.
 #[inline]
 pub(crate) unsafe fn state_to_free(block: *mut Block) -> *const ThreadState {
     const MOST_BORROWED: u16 = 1000;
@@ -134,7 +136,8 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: the block is this thread's own.
     unsafe {
-        // Still busy: a handler that comes in between must find no state that is another thread's by then.
+        // Still busy: a handler that comes in between must find no state that is another thread's
+        // by then.
         if (*block).lent != 0 {
             release_late(block);
         }
@@ -162,7 +165,8 @@ pub(crate) unsafe fn release_late(block: *mut Block) {
     }
 }
 
-/// Whether this is the thread's first countdown of this recording: it ran out for no allocation's sake.
+/// Whether this is the thread's first countdown of this recording: it ran out for no allocation's
+/// sake.
 pub(crate) fn begins(block: *mut Block) -> bool {
     let recording = mode::recording();
     // SAFETY: the block is this thread's own.

@@ -42,13 +42,15 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                     return real();
                 };
                 state.recording.set(recording);
-                // What the real one does meanwhile hides the wait for the stack's place in the tables.
+                // What the real one does meanwhile hides the wait for the stack's place in the
+                // tables.
                 let own = state.own();
                 let captured = own.record.capture(frame);
                 foresee(state, own, captured);
                 let address = real();
                 LIVE.prefetch(address as usize);
-                // Even if there is no block: the record is of this stack now, and the next one may be the same.
+                // Even if there is no block: the record is of this stack now, and the next one may
+                // be the same.
                 let stack = number(own, frame, captured);
                 if !address.is_null() {
                     record::<true>(state, own, address, stack, size);
@@ -330,7 +332,8 @@ fn settle_open<const EXACT: bool>(
     }
 }
 
-/// Notes what a sample says of how sure the sums of its stack are. Without memory the sums are as right, and said to be surer.
+/// Notes what a sample says of how sure the sums of its stack are. Without memory the sums are as
+/// right, and said to be surer.
 #[inline(always)]
 fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
     // SAFETY: as in `record`.
@@ -368,7 +371,8 @@ fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
     block
 }
 
-/// A free that the filter chose; before the real one, after which another thread may get the address.
+/// A free that the filter chose; before the real one, after which another thread may get the
+/// address.
 #[inline]
 pub fn release(address: *mut u8) {
     let block = tls::current();
@@ -426,8 +430,8 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
 
 /// A reallocation: the end of `old` and a new allocation, in place or not.
 ///
-/// The old block leaves the table before `real`, which may give its address to another thread, and comes
-/// back if `real` fails.
+/// The old block leaves the table before `real`, which may give its address to another thread, and
+/// comes back if `real` fails.
 #[inline]
 pub fn reallocate(
     old: *mut u8,

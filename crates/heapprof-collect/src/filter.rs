@@ -1,6 +1,8 @@
-//! Which addresses may be of sampled blocks: a byte for each of 65,536 slots, so that other frees cost one load.
+//! Which addresses may be of sampled blocks: a byte for each of 65,536 slots, so that other frees
+//! cost one load.
 //!
-//! The hooks read it from assembly. A slot counts its sampled blocks and sticks at 255; in exact mode all do.
+//! The hooks read it from assembly. A slot counts its sampled blocks and sticks at 255; in exact
+//! mode all do.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

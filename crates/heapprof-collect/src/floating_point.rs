@@ -1,12 +1,13 @@
 //! The program's floating point environment: what we calculate neither goes by it nor changes it.
 
-/// Calculates by the rules that every program starts with, and leaves the program's own: it may round otherwise, trap what is not exact,
-/// or look afterwards whether something was not.
+/// Calculates by the rules that every program starts with, and leaves the program's own: it may
+/// round otherwise, trap what is not exact, or look afterwards whether something was not.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     let (mut kept, usual) = (0u32, 0x1f80u32);
-    // SAFETY: the register is read, set to what it is at a program's start, and set back; what is calculated is behind a call.
+    // SAFETY: the register is read, set to what it is at a program's start, and set back; what is
+    // calculated is behind a call.
     unsafe {
         std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut kept, options(nostack));
         std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const usual, options(nostack));

@@ -1,4 +1,5 @@
-//! Where an allocation is called from, for callers that are Rust functions and not hooks in assembly.
+//! Where an allocation is called from, for callers that are Rust functions and not hooks in
+//! assembly.
 
 use crate::apart;
 use crate::walk::{self, Bounds, Checked, Cursor, Direct};
@@ -47,7 +48,8 @@ impl Frame {
             start: sp,
             end: (sp | 4095).wrapping_add(1),
         });
-        // A rule that is not known yet may take memory: from the allocator that asks for this frame.
+        // A rule that is not known yet may take memory: from the allocator that asks for this
+        // frame.
         let caller = apart::apart(|| {
             let rule = walk::rule(cursor.pc);
             walk::step(&mut page, cursor, rule).or_else(|| walk::step(&mut Checked, cursor, rule))

@@ -1,4 +1,5 @@
-//! The ELF image that a mapping is of: where it begins, and its build id, read without trusting that anything is there.
+//! The ELF image that a mapping is of: where it begins, and its build id, read without trusting
+//! that anything is there.
 
 use crate::sys::{self, PAGE};
 
@@ -37,8 +38,9 @@ impl Image {
 
     fn find(start: usize, offset: u64) -> Option<Self> {
         let direct = start.checked_sub(offset as usize)?;
-        // The image's first page lies as far in front as the code in the file, if it was mapped in one piece. Linkers may
-        // leave gaps of pages between file and memory: look a little further.
+        // The image's first page lies as far in front as the code in the file, if it was mapped in
+        // one piece. Linkers may leave gaps of pages between file and memory: look a little
+        // further.
         let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE));
         let headers =
             starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
@@ -118,8 +120,8 @@ impl Headers {
         })
     }
 
-    /// Whether one of the pieces has the file's `offset` at `start`. Another library's header may lie below a mapping of
-    /// something else.
+    /// Whether one of the pieces has the file's `offset` at `start`. Another library's header may
+    /// lie below a mapping of something else.
     fn place(&self, start: usize, offset: u64) -> bool {
         let offset = offset as usize;
         self.all().any(|piece| {

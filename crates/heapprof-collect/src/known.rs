@@ -1,7 +1,9 @@
-//! A thread's last few stacks, whole and with their numbers: a loop that allocates here and there comes back to them.
+//! A thread's last few stacks, whole and with their numbers: a loop that allocates here and there
+//! comes back to them.
 //!
-//! Sorting a table allocates on two stacks in turn, and [`Record`](crate::capture::Record) holds one. Comparing a stack of
-//! known frames with memory takes no unwinding, no hash and no search in the table of stacks.
+//! Sorting a table allocates on two stacks in turn, and [`Record`](crate::capture::Record) holds
+//! one. Comparing a stack of known frames with memory takes no unwinding, no hash and no search in
+//! the table of stacks.
 
 use crate::frame::Frame;
 
@@ -11,10 +13,12 @@ const WAYS: usize = 8;
 const FRAMES: usize = 64;
 /// Words besides return addresses that a kept stack may hang on.
 const CHECKS: usize = 16;
-/// What finding a stack earns, in stacks that may be kept for it: that takes a quarter of the time that finding saves.
+/// What finding a stack earns, in stacks that may be kept for it: that takes a quarter of the time
+/// that finding saves.
 const EARNED: u32 = 4;
 const MOST_CREDIT: u32 = 256;
-/// When all was spent, so many stacks are not looked for; then a few are tried, lest a loop go unnoticed.
+/// When all was spent, so many stacks are not looked for; then a few are tried, lest a loop go
+/// unnoticed.
 const PAUSE: u32 = 992;
 const TRIAL: u32 = 32;
 
@@ -25,7 +29,8 @@ pub(crate) struct Known {
     way: [Way; WAYS],
     /// Which way the next stack from a new place takes.
     next: u32,
-    /// How many more stacks may be kept before the next pause; a program that comes back to none does not pay for them.
+    /// How many more stacks may be kept before the next pause; a program that comes back to none
+    /// does not pay for them.
     credit: u32,
     /// How many stacks are not looked for.
     pause: u32,
@@ -81,7 +86,8 @@ unsafe fn differ(words: &[Word]) -> bool {
         || rest.iter().fold(0, |any, word| any | changed(word)) != 0
 }
 
-/// A return address and where it lies, in a word that is not zero. Other places may have the same one.
+/// A return address and where it lies, in a word that is not zero. Other places may have the same
+/// one.
 #[inline(always)]
 fn place(slot: usize, pc: usize) -> u64 {
     (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
@@ -96,7 +102,8 @@ impl Way {
             && newest.expected == pc
             && self.bp.is_none_or(|bp| bp == frame.bp)
             && self.age == age
-            // SAFETY: they lie between the frame, which is where it was, and the end of this thread's stack.
+            // SAFETY: they lie between the frame, which is where it was, and the end of this
+            // thread's stack.
             && !unsafe {
                 differ(&self.check[..self.checks as usize])
                     || differ(&self.frame[1..self.len as usize])
@@ -127,7 +134,8 @@ impl Known {
         self.pause == 0
     }
 
-    /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's own stack.
+    /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's
+    /// own stack.
     #[inline(always)]
     pub(crate) fn find(&mut self, frame: Frame, age: Age) -> Option<u32> {
         // SAFETY: a hook's own return address.
@@ -200,7 +208,8 @@ mod tests {
         known
     }
 
-    /// Keeps the stack that `memory` is, newest frame first, but for its last word, which its walk hung on.
+    /// Keeps the stack that `memory` is, newest frame first, but for its last word, which its walk
+    /// hung on.
     fn keep(known: &mut Known, memory: &[usize], bp: Option<usize>) {
         let (check, frames) = memory.split_last().unwrap();
         let slots: Vec<usize> = frames

@@ -1,9 +1,11 @@
-//! The engine inside the profiled process: chooses allocations, gets their stacks, keeps the books, writes the profile.
+//! The engine inside the profiled process: chooses allocations, gets their stacks, keeps the books,
+//! writes the profile.
 //!
-//! It knows nothing of which functions were hooked, nor of symbols. Whoever hooks (heapprof-preload,
-//! heapprof-alloc) calls [`charge`] for each allocation and [`allocate`] for those it chooses, and [`release`]
-//! before each free that [`may_hold`] lets through. Nothing here calls the program's allocator, takes the
-//! loader's lock on the way of an allocation, or touches errno.
+//! It knows nothing of which functions were hooked, nor of symbols. Whoever hooks
+//! (heapprof-preload, heapprof-alloc) calls [`charge`] for each allocation and [`allocate`] for
+//! those it chooses, and [`release`] before each free that [`may_hold`] lets through. Nothing here
+//! calls the program's allocator, takes the loader's lock on the way of an allocation, or touches
+//! errno.
 
 mod access;
 mod apart;

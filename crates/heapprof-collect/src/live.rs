@@ -1,9 +1,10 @@
 //! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts.
 //!
-//! A part holds regions of 64 KiB, not scattered addresses: threads with heaps of their own touch parts of their own.
-//! So a part belongs to the first thread that touches it, and that one needs no locked instruction; when another thread
-//! comes, the part is everybody's from then on, behind a lock (`access.rs` has the way of an owner). 16 bytes an entry, at
-//! most two thirds full (large parts), so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
+//! A part holds regions of 64 KiB, not scattered addresses: threads with heaps of their own touch
+//! parts of their own. So a part belongs to the first thread that touches it, and that one needs no
+//! locked instruction; when another thread comes, the part is everybody's from then on, behind a
+//! lock (`access.rs` has the way of an owner). 16 bytes an entry, at most two thirds full (large
+//! parts), so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
 //! every 32 of heap.
 
 use std::cell::UnsafeCell;
@@ -33,7 +34,8 @@ pub(crate) struct Block {
     pub(crate) size: u64,
 }
 
-/// Address / 8 (every malloc's blocks are at least that far apart) and the size's upper bits; the size's lower bits and the stack.
+/// Address / 8 (every malloc's blocks are at least that far apart) and the size's upper bits; the
+/// size's lower bits and the stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Entry(u64, u64);
@@ -56,7 +58,8 @@ struct Table {
 /// All blocks in use that are known of.
 pub(crate) struct LiveTable {
     part: [Part; PARTS],
-    /// For each power of two, room for all parts' tables of that size side by side, where large pages may back them.
+    /// For each power of two, room for all parts' tables of that size side by side, where large
+    /// pages may back them.
     region: [AtomicPtr<u8>; 40],
 }
 
@@ -93,8 +96,8 @@ impl LiveTable {
         }
     }
 
-    /// Does `work` on the table of an address, unless its part is not to be had. The caller has the books open, as
-    /// `access` says, and perhaps otherwise afterwards.
+    /// Does `work` on the table of an address, unless its part is not to be had. The caller has the
+    /// books open, as `access` says, and perhaps otherwise afterwards.
     #[inline(always)]
     fn with<R>(
         &self,
@@ -126,7 +129,8 @@ impl LiveTable {
         &self.part[self.index(address)]
     }
 
-    /// Remembers a block; what was known of that address before, if anything (its free was not seen).
+    /// Remembers a block; what was known of that address before, if anything (its free was not
+    /// seen).
     #[inline]
     pub(crate) fn insert(
         &self,
@@ -172,7 +176,8 @@ impl LiveTable {
         self.part.iter().map(len).sum()
     }
 
-    /// Gives a part a table of twice the size; false when it is all but full and there is no memory.
+    /// Gives a part a table of twice the size; false when it is all but full and there is no
+    /// memory.
     #[cold]
     fn grow(&self, table: &mut Table, address: usize) -> bool {
         let old_len = if table.entry.is_null() {
@@ -187,7 +192,8 @@ impl LiveTable {
             // One slot stays empty, or searches would not end.
             return table.len + 1 < old_len;
         }
-        // SAFETY: the region has room for a table of this size for each part, used by this part only.
+        // SAFETY: the region has room for a table of this size for each part, used by this part
+        // only.
         let entry = unsafe { region.add(self.index(address) * bytes) }.cast::<Entry>();
         let old = std::mem::replace(
             table,
@@ -235,7 +241,8 @@ impl LiveTable {
         }
     }
 
-    /// How many bytes of the tables are in memory: what large pages bring along for tables that nobody has yet too.
+    /// How many bytes of the tables are in memory: what large pages bring along for tables that
+    /// nobody has yet too.
     pub(crate) fn resident(&self) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
             let at = region.load(Ordering::Acquire);
@@ -280,7 +287,8 @@ impl LiveTable {
     #[inline(always)]
     pub(crate) fn prefetch(&self, address: usize) {
         let part = self.part(address);
-        // SAFETY: the table's words are read as they may be; a stale pointer is only a useless hint.
+        // SAFETY: the table's words are read as they may be; a stale pointer is only a useless
+        // hint.
         unsafe {
             let table = part.table.get();
             let (entry, mask) = (
@@ -300,7 +308,8 @@ impl LiveTable {
         self.owners().for_each(Owner::disown);
     }
 
-    /// Holds all parts, for fork; false when some are not to be had: whoever is in the middle of them is held up.
+    /// Holds all parts, for fork; false when some are not to be had: whoever is in the middle of
+    /// them is held up.
     pub(crate) fn acquire_all(&self) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -322,8 +331,8 @@ impl LiveTable {
 }
 
 impl Part {
-    /// Makes way for a thread that is not known to own the part; whether it holds the lock then, or `None` when the part
-    /// is not to be had.
+    /// Makes way for a thread that is not known to own the part; whether it holds the lock then, or
+    /// `None` when the part is not to be had.
     fn enter(&self, state: &ThreadState, access: &mut Access) -> Option<bool> {
         loop {
             if self.owner.is_everybody() {
@@ -374,7 +383,8 @@ impl Entry {
 }
 
 impl Table {
-    /// Whether it is time for a larger one: small ones may be emptier, for that keeps searches short.
+    /// Whether it is time for a larger one: small ones may be emptier, for that keeps searches
+    /// short.
     #[inline(always)]
     fn is_filled(&self) -> bool {
         let most = if self.mask < SMALL { 3 } else { 4 };
@@ -432,7 +442,8 @@ impl Table {
         }
     }
 
-    /// Moves later entries of the run forward, so that no search stops short (Knuth 6.4, algorithm R).
+    /// Moves later entries of the run forward, so that no search stops short (Knuth 6.4, algorithm
+    /// R).
     #[inline]
     fn close_gap(&mut self, mut gap: usize) {
         let mut i = gap;
@@ -535,7 +546,8 @@ mod tests {
         assert_eq!(table.put(state(), 4096, huge), Err(Full));
     }
 
-    /// Threads with addresses of their own in parts that they share, which change hands all the while.
+    /// Threads with addresses of their own in parts that they share, which change hands all the
+    /// while.
     #[test]
     fn parts_change_hands() {
         access::prepare();

@@ -1,7 +1,8 @@
 //! A lock that allocates nothing and calls nothing of libc: waiting is a futex.
 //!
-//! What an event of the program needs is waited for a while only: its holder may have been interrupted by a signal
-//! handler that waits in turn, perhaps for this thread. Once somebody gave up, all wait less.
+//! What an event of the program needs is waited for a while only: its holder may have been
+//! interrupted by a signal handler that waits in turn, perhaps for this thread. Once somebody gave
+//! up, all wait less.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +18,8 @@ const AWAITED: u32 = 2;
 
 /// While a thread forks it holds all locks, for as long as the kernel takes to copy the process.
 static FORKING: AtomicBool = AtomicBool::new(false);
-/// Whether this process was forked where locks may be held by threads that it does not have. It records no more.
+/// Whether this process was forked where locks may be held by threads that it does not have. It
+/// records no more.
 static ABANDONED: AtomicBool = AtomicBool::new(false);
 
 /// Says that the locks are held by fork, or no longer.
@@ -35,7 +37,8 @@ pub(crate) fn abandon() {
     ABANDONED.store(true, Ordering::SeqCst);
 }
 
-/// Whether [`abandon`] was called, or should have been: a child that was made without fork's handlers.
+/// Whether [`abandon`] was called, or should have been: a child that was made without fork's
+/// handlers.
 pub(crate) fn is_abandoned() -> bool {
     if orphan::is() && !ABANDONED.load(Ordering::Relaxed) {
         mode::stop();
@@ -47,7 +50,8 @@ pub(crate) fn is_abandoned() -> bool {
 /// How often somebody waited in vain.
 static IN_VAIN: AtomicU32 = AtomicU32::new(0);
 
-/// How long an event may wait for another one, in nanoseconds: a program that held one up will do it again.
+/// How long an event may wait for another one, in nanoseconds: a program that held one up will do
+/// it again.
 pub(crate) fn patience() -> i64 {
     const FIRST: i64 = 2_000_000_000;
     const LAST: i64 = 20_000_000;
@@ -118,8 +122,8 @@ impl Lock {
         (take(&self.0) || wait_a_while(&self.0)).then(|| Guard(self))
     }
 
-    /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds): that one may wait for malloc's own
-    /// lock, and this thread hold it, in whose midst a signal came.
+    /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds): that
+    /// one may wait for malloc's own lock, and this thread hold it, in whose midst a signal came.
     pub(crate) fn lock_past_fork(&self, patience: i64) -> Option<Guard<'_>> {
         let mut since = None;
         while !take_if_free(&self.0) && !is_abandoned() {
@@ -166,7 +170,8 @@ fn wait_a_while(word: &AtomicU32) -> bool {
     wait_for(word, || !FORKING.load(Ordering::Relaxed))
 }
 
-/// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other priorities).
+/// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other
+/// priorities).
 fn wait_for(word: &AtomicU32, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
@@ -225,7 +230,8 @@ mod orphan {
 
     static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// Says that this process is known of. Before the first event, and in each child that fork's handlers run in.
+    /// Says that this process is known of. Before the first event, and in each child that fork's
+    /// handlers run in.
     pub(crate) fn is_not() {
         let mut page = MARK.load(Ordering::Acquire);
         if page.is_null() {

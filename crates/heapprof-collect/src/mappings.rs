@@ -1,4 +1,5 @@
-//! What is mapped where: the stack around an address, the code of the process and its images, also of what was closed.
+//! What is mapped where: the stack around an address, the code of the process and its images, also
+//! of what was closed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,7 +44,8 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Called when unwinding meets a module at an address without rules: it may lie where a closed one lay.
+/// Called when unwinding meets a module at an address without rules: it may lie where a closed one
+/// lay.
 pub(crate) fn touched(module: &Module) {
     if modules::unload_epoch() == 0 {
         return;
@@ -55,7 +57,8 @@ pub(crate) fn touched(module: &Module) {
         if !closed.iter().any(here) {
             return;
         }
-        // A plugin that comes and goes mostly comes back to its place: its stacks are the same then.
+        // A plugin that comes and goes mostly comes back to its place: its stacks are the same
+        // then.
         let now = Image::of(module.start, 0);
         let is_back = |c: &Closed| now.has_build_id() && c.image == now;
         let other = closed.iter().any(|c| here(c) && !is_back(c));
@@ -170,7 +173,8 @@ fn code() -> Vec<Mapping> {
     all
 }
 
-/// Adds the executable mapping of a file that a line of /proc/thread-self/maps tells of, if it does.
+/// Adds the executable mapping of a file that a line of /proc/thread-self/maps tells of, if it
+/// does.
 fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
     let Some((start, end, rest)) = maps::range(line) else {
         return;

@@ -1,9 +1,10 @@
-//! The kernel's text of what is mapped where, /proc/thread-self/maps: its lines and what begins them.
+//! The kernel's text of what is mapped where, /proc/thread-self/maps: its lines and what begins
+//! them.
 
 use crate::sys::File;
 
-/// Gives each line, of which there may be a hundred thousand, with a buffer of `N` bytes on the stack and without allocating.
-/// Of a longer line `each` gets the parts.
+/// Gives each line, of which there may be a hundred thousand, with a buffer of `N` bytes on the
+/// stack and without allocating. Of a longer line `each` gets the parts.
 pub(crate) fn lines<const N: usize>(mut each: impl FnMut(&[u8])) {
     let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
         return;

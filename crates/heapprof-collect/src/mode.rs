@@ -49,15 +49,16 @@ pub(crate) fn recording() -> u64 {
     RECORDING.load(Ordering::Acquire)
 }
 
-/// Another recording: whoever has the books of the last one open finds its number changed. Nothing is recorded until
-/// [`begin`].
+/// Another recording: whoever has the books of the last one open finds its number changed. Nothing
+/// is recorded until [`begin`].
 pub(crate) fn next() {
     stop();
     let next = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
     GATE.store(next, Ordering::SeqCst);
 }
 
-/// Which recording's books may be opened; another number than any recording's while they are to stay closed.
+/// Which recording's books may be opened; another number than any recording's while they are to
+/// stay closed.
 #[inline]
 pub(crate) fn gate() -> u64 {
     GATE.load(Ordering::Acquire)

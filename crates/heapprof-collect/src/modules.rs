@@ -1,4 +1,5 @@
-//! Which loaded object holds an address: glibc's lock-free answer, or a snapshot where libc has none.
+//! Which loaded object holds an address: glibc's lock-free answer, or a snapshot where libc has
+//! none.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -70,7 +71,8 @@ pub(crate) fn lock() -> &'static crate::lock::Lock {
     &SNAPSHOT.lock
 }
 
-/// For libc without `_dl_find_object` (glibc before 2.35, musl) and static executables: taken under the loader's lock, when an address is new.
+/// For libc without `_dl_find_object` (glibc before 2.35, musl) and static executables: taken under
+/// the loader's lock, when an address is new.
 struct Snapshot {
     module: [Module; CAPACITY],
     len: usize,

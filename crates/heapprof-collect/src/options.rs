@@ -23,7 +23,8 @@ pub struct Triggers {
     pub growth: Option<u64>,
     /// Each time the heap is at a new peak, a tenth (and 64 KiB) above the last one dumped.
     pub peak: bool,
-    /// Each time the heap's peak is this much above that of the last dump (gperftools' inuse interval).
+    /// Each time the heap's peak is this much above that of the last dump (gperftools' inuse
+    /// interval).
     pub peak_growth: Option<u64>,
     /// Each time this much was allocated.
     pub allocated: Option<u64>,
@@ -34,18 +35,21 @@ pub struct Triggers {
 /// Where dumps go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Path, with `%p` for the process, `%e` for the name that the program was started by and `%n` for the number of the dump. Without any
-    /// of them the process that `parent` started writes its last dump there, all others beside it.
-    /// Empty: nowhere.
+    /// Path, with `%p` for the process, `%e` for the name that the program was started by and `%n`
+    /// for the number of the dump. Without any of them the process that `parent` started writes its
+    /// last dump there, all others beside it. Empty: nowhere.
     pub pattern: Vec<u8>,
-    /// The pattern of all other processes, absolute and with a `%p`; empty: the same. Its folder is made when one of them dumps.
+    /// The pattern of all other processes, absolute and with a `%p`; empty: the same. Its folder is
+    /// made when one of them dumps.
     pub children: Vec<u8>,
-    /// Where a relative pattern begins, if not in the folder that the process is in when the recording starts.
+    /// Where a relative pattern begins, if not in the folder that the process is in when the
+    /// recording starts.
     pub folder: Option<Vec<u8>>,
     /// Process that started the recording; its child is the main process.
     pub parent: Option<i32>,
-    /// Folder with a file of each user's, to which each dump adds an entry, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether
-    /// it is exact, bytes in use, peak bytes, stacks, events lost, path; or `!`, errno and path, or `!` and a text.
+    /// Folder with a file of each user's, to which each dump adds an entry, ended by a NUL:
+    /// process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in
+    /// use, peak bytes, stacks, events lost, path; or `!`, errno and path, or `!` and a text.
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,
@@ -70,8 +74,8 @@ pub struct Options {
     pub output: Output,
     /// The rights of new files, whatever the umask is.
     pub file_mode: u32,
-    /// A regular expression for functions that reports leave out, as they do malloc: it becomes part of `drop_frames`.
-    /// Empty: none besides those that are known.
+    /// A regular expression for functions that reports leave out, as they do malloc: it becomes
+    /// part of `drop_frames`. Empty: none besides those that are known.
     pub wrappers: String,
     /// Whether forked children go on recording, each for itself.
     pub follow_children: bool,

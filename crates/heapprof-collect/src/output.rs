@@ -42,7 +42,8 @@ pub(crate) struct Naming {
     folder: Vec<u8>,
     /// Dumps so far.
     count: u32,
-    /// A dump made for an exec. If another dump follows, the exec failed, and this file should not be.
+    /// A dump made for an exec. If another dump follows, the exec failed, and this file should not
+    /// be.
     exec: Option<(CString, Option<Identity>)>,
 }
 
@@ -176,8 +177,8 @@ impl Naming {
         }
     }
 
-    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had one of the first three, and a number. A
-    /// percent sign in front of anything else is itself.
+    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had one of the first
+    /// three, and a number. A percent sign in front of anything else is itself.
     fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> (bool, bool) {
         let (mut patterned, mut numbered, mut bytes) = (false, false, pattern.iter());
         while let Some(&byte) = bytes.next() {
@@ -226,8 +227,8 @@ pub fn working_folder() -> Vec<u8> {
     }
 }
 
-/// Writes a file beside its place and moves it there when it is whole; which file it is, if it is a plain one. The error is an
-/// errno.
+/// Writes a file beside its place and moves it there when it is whole; which file it is, if it is a
+/// plain one. The error is an errno.
 pub(crate) fn write(
     path: &CStr,
     options: &Options,
@@ -259,8 +260,9 @@ impl Output {
     }
 }
 
-/// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors try, when they are dropped.
-/// A reader that takes a little now and then holds the program no longer than one that takes nothing.
+/// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors
+/// try, when they are dropped. A reader that takes a little now and then holds the program no
+/// longer than one that takes nothing.
 struct Target {
     file: File,
     patience: Patience,
@@ -299,8 +301,9 @@ fn fill_up(
     filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold anything else. The list is a folder
-/// with a file of each user's, so that nobody's entries are taken for another's.
+/// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold
+/// anything else. The list is a folder with a file of each user's, so that nobody's entries are
+/// taken for another's.
 pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     if list.is_empty() {
         return;

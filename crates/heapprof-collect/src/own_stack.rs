@@ -6,21 +6,23 @@ use crate::{maps, sys};
 
 /// This thread's own stack, empty when it can't be found. Allocates nothing.
 ///
-/// What else it may be running on (a coroutine's stack, a signal's) can be unmapped at any time, and must not be read
-/// as if it were there. `slot` is where it is now; `local` is in its static thread-local storage, which libc puts above the
-/// stack of every thread but the main one.
+/// What else it may be running on (a coroutine's stack, a signal's) can be unmapped at any time,
+/// and must not be read as if it were there. `slot` is where it is now; `local` is in its static
+/// thread-local storage, which libc puts above the stack of every thread but the main one.
 pub(crate) fn find(slot: usize, local: usize) -> Bounds {
     described(local).unwrap_or_else(|| mapped(slot, local))
 }
 
 /// The stack that libc made for this thread, or was given for it, below `local`.
 ///
-/// Reading the mappings takes time for each of them, which threads that start together would pay for each other. glibc keeps the
-/// beginning, the length and the guard of a thread's stack side by side in its `struct pthread`, which lies at the end of that
-/// stack; its layout is not public, so it is the three words that say so which are looked for. The main thread has none.
+/// Reading the mappings takes time for each of them, which threads that start together would pay
+/// for each other. glibc keeps the beginning, the length and the guard of a thread's stack side by
+/// side in its `struct pthread`, which lies at the end of that stack; its layout is not public, so
+/// it is the three words that say so which are looked for. The main thread has none.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn described(local: usize) -> Option<Bounds> {
-    /// What every `struct pthread` has at least: 2304 bytes since glibc 2.17. The first word is its own address.
+    /// What every `struct pthread` has at least: 2304 bytes since glibc 2.17. The first word is its
+    /// own address.
     const WORDS: usize = 2048 / 8;
     /// How far its beginning is from the end of the stack at most.
     const ABOVE: usize = 16 << 10;
@@ -29,7 +31,8 @@ fn described(local: usize) -> Option<Bounds> {
     // SAFETY: always succeeds.
     let this = unsafe { libc::pthread_self() } as usize;
     let header = this as *const usize;
-    // SAFETY: the thread pointer leads to the header that the ABI of thread-local storage asks for; glibc's says twice where it is.
+    // SAFETY: the thread pointer leads to the header that the ABI of thread-local storage asks for;
+    // glibc's says twice where it is.
     if unsafe { [header.read(), header.add(2).read()] } != [this; 2] {
         return None;
     }
@@ -53,7 +56,8 @@ fn described(_local: usize) -> Option<Bounds> {
 /// The stack as the kernel's mappings show it.
 fn mapped(slot: usize, local: usize) -> Bounds {
     let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
-    // A small buffer: this is on the way of a thread's first allocation, on whatever stack that comes.
+    // A small buffer: this is on the way of a thread's first allocation, on whatever stack that
+    // comes.
     maps::lines::<512>(|line| {
         let Some((start, end, _)) = maps::range(line) else {
             return;

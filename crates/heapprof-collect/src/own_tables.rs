@@ -1,10 +1,11 @@
-//! What the collector itself takes of the process's memory, so that nobody takes it for the program's.
+//! What the collector itself takes of the process's memory, so that nobody takes it for the
+//! program's.
 
 use crate::engine::{LIVE, STACKS};
 use crate::{arena, filter, thread, walk};
 
-/// Bytes in memory of all tables: those of the threads, stacks, blocks in use and rules of unwinding, and of what the
-/// collector allocates for a dump.
+/// Bytes in memory of all tables: those of the threads, stacks, blocks in use and rules of
+/// unwinding, and of what the collector allocates for a dump.
 pub(crate) fn resident() -> usize {
     let threads = thread::all().map(|state| state.resident());
     threads.sum::<usize>()

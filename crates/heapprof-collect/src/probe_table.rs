@@ -1,7 +1,9 @@
-//! A growing map from u64 to u64 that is read without locks: unwind rules by address, stacks by hash.
+//! A growing map from u64 to u64 that is read without locks: unwind rules by address, stacks by
+//! hash.
 //!
-//! Open addressing, 16 bytes an entry, from 32 KiB on: large sparse tables cost a TLB miss a lookup.
-//! A full table is copied into one twice its size; the old one stays mapped for readers still in it.
+//! Open addressing, 16 bytes an entry, from 32 KiB on: large sparse tables cost a TLB miss a
+//! lookup. A full table is copied into one twice its size; the old one stays mapped for readers
+//! still in it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -39,7 +41,8 @@ impl Header {
     }
 
     fn entry(&self, i: usize) -> &Entry {
-        // SAFETY: tables are mapped with `len()` entries behind the header, and `i` is masked to them.
+        // SAFETY: tables are mapped with `len()` entries behind the header, and `i` is masked to
+        // them.
         unsafe { &*self.entry.as_ptr().add(i & (self.len() - 1)) }
     }
 
@@ -100,8 +103,8 @@ impl ProbeTable {
         }
     }
 
-    /// The value of `key`, made by `make` under the lock when there is none; `None` without memory, or when another
-    /// thread is held up in here.
+    /// The value of `key`, made by `make` under the lock when there is none; `None` without memory,
+    /// or when another thread is held up in here.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,

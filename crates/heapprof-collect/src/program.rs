@@ -7,13 +7,14 @@ use crate::sys;
 
 static NAME: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// The name, as it was when somebody asked first: at the start, before the program changes its folder.
+/// The name, as it was when somebody asked first: at the start, before the program changes its
+/// folder.
 pub(crate) fn name() -> &'static [u8] {
     NAME.get_or_init(look)
 }
 
-/// Name of the running program: the one that it was started by, if that leads to the file that runs (a script's does not). One
-/// file may be many programs, and `vim` be a link to `vim.basic`.
+/// Name of the running program: the one that it was started by, if that leads to the file that runs
+/// (a script's does not). One file may be many programs, and `vim` be a link to `vim.basic`.
 fn look() -> Vec<u8> {
     const RUNNING: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
@@ -40,7 +41,8 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or_default()
 }
 
-/// The path that was executed. A program that executes its own file anew, or an open one, says nothing by it.
+/// The path that was executed. A program that executes its own file anew, or an open one, says
+/// nothing by it.
 fn started_by() -> Option<&'static CStr> {
     sys::executed().filter(|path| {
         let path = path.to_bytes();

@@ -1,4 +1,5 @@
-//! A recording from start to stop: where its dumps go, why they are made, what execs do to it; in [`fork`] what forks do.
+//! A recording from start to stop: where its dumps go, why they are made, what execs do to it; in
+//! [`fork`] what forks do.
 
 mod clock;
 mod fork;
@@ -29,8 +30,8 @@ use crate::{
 pub enum Error {
     /// Nothing was recorded since the program began.
     NotStarted,
-    /// Not now: another thread dumps, forks or becomes another program, the program has ended, or this is a child that shares
-    /// its parent's memory.
+    /// Not now: another thread dumps, forks or becomes another program, the program has ended, or
+    /// this is a child that shares its parent's memory.
     Busy,
     /// The recording writes no files.
     NoOutput,
@@ -71,13 +72,15 @@ static EXEC: AtomicI64 = AtomicI64::new(i64::MIN);
 static EXEC_THREAD: AtomicI32 = AtomicI32::new(0);
 /// How long an exec may take. Within this time it is not taken for one that failed.
 const EXEC_TAKES: i64 = 500_000_000;
-/// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0 before.
+/// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0
+/// before.
 static RAISED: AtomicI64 = AtomicI64::new(0);
 /// Signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
-/// Begins a recording. An earlier one is forgotten. False when there is no memory for it, when a thread is held up in
-/// the middle of an event, or when the period is longer than [`LONGEST_PERIOD`].
+/// Begins a recording. An earlier one is forgotten. False when there is no memory for it, when a
+/// thread is held up in the middle of an event, or when the period is longer than
+/// [`LONGEST_PERIOD`].
 pub fn start(mut options: Options) -> bool {
     if options.period > LONGEST_PERIOD {
         return false;
@@ -145,11 +148,12 @@ pub fn is_own_process() -> bool {
     PROCESS_ID.load(Ordering::Relaxed) == sys::process_id()
 }
 
-/// Writes the dump that the program asks for, once no other thread dumps: in pprof's format to `path`, or in the recording's to where its
-/// pattern says; its path.
+/// Writes the dump that the program asks for, once no other thread dumps: in pprof's format to
+/// `path`, or in the recording's to where its pattern says; its path.
 ///
 /// # Errors
-/// See [`Error`]. Another thread's dump is waited for ten seconds, and not at all in the middle of an event, in a signal's handler.
+/// See [`Error`]. Another thread's dump is waited for ten seconds, and not at all in the middle of
+/// an event, in a signal's handler.
 pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
     let made = turn::wait(|has_waited| {
         let result = dump(Reason::Request, path, has_waited);
@@ -161,7 +165,8 @@ pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
     made.unwrap_or(Err(Error::Busy))
 }
 
-/// Writes a dump whose path somebody wants to know; where it has waited for its turn, only if the program goes on.
+/// Writes a dump whose path somebody wants to know; where it has waited for its turn, only if the
+/// program goes on.
 fn dump(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString, Error> {
     // A vfork child shares this memory; what it writes would be taken for the parent's.
     if !is_own_process() {
@@ -178,7 +183,8 @@ fn dump(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString
     })
 }
 
-/// Does `work` in this thread's turn, or without one where it is not to be had; then makes the dump that a signal asked for meanwhile.
+/// Does `work` in this thread's turn, or without one where it is not to be had; then makes the dump
+/// that a signal asked for meanwhile.
 fn in_turn<R>(reason: Reason, patience: i64, work: impl FnOnce(Option<Guard<'static>>) -> R) -> R {
     // A handler that ended or left the dump half-way would leave its locks behind.
     guarded(|| {
@@ -202,8 +208,8 @@ enum Dumped {
     Later,
 }
 
-/// Writes a dump for its own sake, also from a signal's handler. A thread that forks is waited for as long as `patience` says, in
-/// nanoseconds.
+/// Writes a dump for its own sake, also from a signal's handler. A thread that forks is waited for
+/// as long as `patience` says, in nanoseconds.
 fn dump_only(reason: Reason, patience: i64) -> Dumped {
     if !is_own_process() {
         return Dumped::Failed;
@@ -293,12 +299,13 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
 /// More files than a dump has open at a time.
 const FILES: u32 = 8;
 
-/// Does `work` on a stack of our own. Where it says that the program has used up the numbers for its files, once more in a child that
-/// has some.
+/// Does `work` on a stack of our own. Where it says that the program has used up the numbers for
+/// its files, once more in a child that has some.
 fn in_own_place(work: &mut dyn FnMut() -> bool) {
     let mut lacks_files = false;
     stack_switch::on_own_stack(|| lacks_files = work());
-    // A filter may end the program for a child, and the first one of a new namespace would be its init.
+    // A filter may end the program for a child, and the first one of a new namespace would be its
+    // init.
     if lacks_files && !sys::is_filtered() && !trial::makes_first_process() {
         let process = sys::process_id();
         stack_switch::in_child(&mut || {
@@ -381,7 +388,8 @@ fn unwritten(error: &Error) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// The profile as it is now, gzipped; empty when nothing was started, without memory, or where [`request`] can't dump now.
+/// The profile as it is now, gzipped; empty when nothing was started, without memory, or where
+/// [`request`] can't dump now.
 pub fn profile(reason: Reason) -> Vec<u8> {
     let wrappers = OPTIONS.with(|o| o.as_ref().map(|o| o.wrappers.clone()));
     let wrappers = wrappers.unwrap_or_default();
@@ -443,7 +451,8 @@ fn end_by(signal: i32) {
     raise_default(signal);
 }
 
-/// Dumps at once, or has it done just after what is under way: an event of this thread, another one's fork or dump. For handlers.
+/// Dumps at once, or has it done just after what is under way: an event of this thread, another
+/// one's fork or dump. For handlers.
 fn dump_or_ask(reason: Reason) -> bool {
     let later = apart::is_apart() || dump_only(reason, 0) == Dumped::Later;
     if later {
@@ -452,7 +461,8 @@ fn dump_or_ask(reason: Reason) -> bool {
     !later
 }
 
-/// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock of the program's.
+/// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock
+/// of the program's.
 pub fn dump_from_signal() {
     let mask = sys::block_signals();
     if is_own_process() && is_running() {
@@ -461,7 +471,8 @@ pub fn dump_from_signal() {
     sys::restore_signals(mask);
 }
 
-/// For the handler of a signal that ends the program: dumps, then lets the signal do what it does by default.
+/// For the handler of a signal that ends the program: dumps, then lets the signal do what it does
+/// by default.
 pub fn end_from_signal(signal: i32) {
     let _ = sys::block_signals();
     if !is_own_process() || !is_running() {
@@ -485,7 +496,8 @@ pub fn end_from_signal(signal: i32) {
 
 /// Lets a signal do what it does by default: mostly, end the process.
 pub fn raise_default(signal: i32) {
-    // The kernel's structure: handler, flags, restorer, mask; all zero is the default. libc's way may be the program's.
+    // The kernel's structure: handler, flags, restorer, mask; all zero is the default. libc's way
+    // may be the program's.
     let default = [0usize; 4];
     let args = [signal as usize, default.as_ptr() as usize, 0, 8, 0, 0];
     // SAFETY: a valid structure of the kernel's size, then plain libc calls.

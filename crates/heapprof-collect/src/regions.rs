@@ -1,4 +1,5 @@
-//! What the program mapped itself, counted like allocations; unmapped piece by piece, as mmap allows.
+//! What the program mapped itself, counted like allocations; unmapped piece by piece, as mmap
+//! allows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -59,10 +60,11 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     });
 }
 
-/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that; what the kernel said. Where it
-/// refused (below zero), nothing has ended.
+/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that; what
+/// the kernel said. Where it refused (below zero), nothing has ended.
 ///
-/// What is mapped there next, by another thread perhaps, is counted afterwards: the map is held meanwhile.
+/// What is mapped there next, by another thread perhaps, is counted afterwards: the map is held
+/// meanwhile.
 pub fn unmap(address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
     let len = len.checked_next_multiple_of(PAGE).unwrap_or(0);
     if mode::now() == Mode::Off || len == 0 {

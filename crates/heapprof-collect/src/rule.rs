@@ -1,4 +1,5 @@
-//! How to get from one frame to its caller, packed in 8 bytes: the part of a CFI row that compilers use.
+//! How to get from one frame to its caller, packed in 8 bytes: the part of a CFI row that compilers
+//! use.
 
 /// A rule of unwinding at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,16 @@
 //! Which allocations are sampled, and what each stands for.
 //!
-//! Bytes until the next sample follow an exponential distribution, so an allocation of s bytes is sampled with
-//! p = 1 - e^(-(s+1)/T); it then counts 1/p objects of s bytes. Weighting each sample before summing is
-//! what keeps stacks of mixed sizes unbiased (jemalloc, doc_internal/PROFILING_INTERNALS.md).
+//! Bytes until the next sample follow an exponential distribution, so an allocation of s bytes is
+//! sampled with p = 1 - e^(-(s+1)/T); it then counts 1/p objects of s bytes. Weighting each sample
+//! before summing is what keeps stacks of mixed sizes unbiased (jemalloc,
+//! doc_internal/PROFILING_INTERNALS.md).
 
 use crate::counters::Weight;
 use crate::floating_point::undisturbed;
 use crate::{mode, sys};
 
-/// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to the bit.
+/// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to
+/// the bit.
 pub(crate) const OBJECT_BITS: u32 = 16;
 pub(crate) const BYTE_BITS: u32 = 8;
 

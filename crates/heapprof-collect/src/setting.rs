@@ -70,7 +70,8 @@ pub const FILE_MODE: Form<u32> = Form {
     },
 };
 
-/// A regular expression. What is wrong with one is said by whoever reads the profile: it is not matched here.
+/// A regular expression. What is wrong with one is said by whoever reads the profile: it is not
+/// matched here.
 pub const REGEX: Form<String> = Form {
     expected: "a regular expression",
     read: |text| (!text.is_empty()).then(|| text.to_string()),
@@ -118,7 +119,8 @@ macro_rules! variable {
     };
 }
 
-/// The variables besides `HEAPPROF_OUTPUT`, which is a path pattern and must be set for the others to matter.
+/// The variables besides `HEAPPROF_OUTPUT`, which is a path pattern and must be set for the others
+/// to matter.
 pub const VARIABLES: &[Variable] = &[
     variable!("HEAPPROF_MODE", MODE, |to, mode| to.mode = mode),
     variable!("HEAPPROF_PERIOD", PERIOD, |to, period| to.period = period),

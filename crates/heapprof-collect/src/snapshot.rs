@@ -65,7 +65,8 @@ pub(crate) struct Sums {
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
-    /// How sure the sums of what was allocated and of what is in use are; nothing is known of exact ones.
+    /// How sure the sums of what was allocated and of what is in use are; nothing is known of exact
+    /// ones.
     pub(crate) spread: [Known; 2],
 }
 
@@ -289,8 +290,8 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
     })
 }
 
-/// The mapping that held `address` in `generation`: of those that ever did, the first one that was still there then. What
-/// came to its place later came in a later generation.
+/// The mapping that held `address` in `generation`: of those that ever did, the first one that was
+/// still there then. What came to its place later came in a later generation.
 fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     let holds = |m: &Mapping| m.start <= address && address < m.end;
     let then = known.iter().position(|m| holds(m) && generation <= m.last);

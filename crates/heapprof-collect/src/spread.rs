@@ -1,9 +1,10 @@
 //! How far the sums of a sampled stack may be from the truth, beside the sums.
 //!
-//! An allocation that is sampled with probability p counts 1/p objects. The variance of such a sum is estimated by the sum of (1 - p)/p²
-//! over the samples, that of their bytes by the sum of size²·(1 - p)/p²: D. G. Horvitz and D. J. Thompson, "A generalization of
-//! sampling without replacement from a finite universe" (1952). A block that is freed takes its part of what is in use with it. The
-//! peak has no such sum: its moment is chosen by the estimate itself.
+//! An allocation that is sampled with probability p counts 1/p objects. The variance of such a sum
+//! is estimated by the sum of (1 - p)/p² over the samples, that of their bytes by the sum of
+//! size²·(1 - p)/p²: D. G. Horvitz and D. J. Thompson, "A generalization of sampling without
+//! replacement from a finite universe" (1952). A block that is freed takes its part of what is in
+//! use with it. The peak has no such sum: its moment is chosen by the estimate itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,8 @@ use crate::floating_point::undisturbed;
 use crate::mode;
 use crate::sampler;
 
-/// What one stack in one thread knows of its samples. Written by that thread, read by whoever dumps. All zero, there are none.
+/// What one stack in one thread knows of its samples. Written by that thread, read by whoever
+/// dumps. All zero, there are none.
 #[derive(Default)]
 pub(crate) struct Spread {
     allocated: Part,

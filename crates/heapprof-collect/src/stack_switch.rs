@@ -1,5 +1,5 @@
-//! Dumps run on a stack of their own: the program's may be small, or a signal's. And with files of their own, where the
-//! program has used up all numbers for them.
+//! Dumps run on a stack of their own: the program's may be small, or a signal's. And with files of
+//! their own, where the program has used up all numbers for them.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{in_child, on_own_stack};
@@ -12,7 +12,8 @@ mod x86_64 {
 
     const SIZE: usize = 1 << 20;
 
-    /// The end of the dump stack; 0 without memory. One user at a time: whoever dumps holds the lock of dumps.
+    /// The end of the dump stack; 0 without memory. One user at a time: whoever dumps holds the
+    /// lock of dumps.
     fn end() -> usize {
         static STACK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
         let mut stack = STACK.load(Ordering::Relaxed);
@@ -39,7 +40,8 @@ mod x86_64 {
             }
         }
         let mut work = Some(work);
-        // SAFETY: the new stack is ours and large; r12 keeps the old one across the call, by the C convention.
+        // SAFETY: the new stack is ours and large; r12 keeps the old one across the call, by the C
+        // convention.
         unsafe {
             std::arch::asm!(
                 "mov r12, rsp",
@@ -55,8 +57,8 @@ mod x86_64 {
         }
     }
 
-    /// Runs `work` on the dump stack in a child that shares this process's memory and has a copy of its files, while this thread
-    /// waits; whether there could be such a child.
+    /// Runs `work` on the dump stack in a child that shares this process's memory and has a copy of
+    /// its files, while this thread waits; whether there could be such a child.
     pub(crate) fn in_child(mut work: &mut dyn FnMut()) -> bool {
         unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
             // SAFETY: the pointer is to the argument above, whose owner sleeps.
@@ -69,8 +71,8 @@ mod x86_64 {
             return false;
         }
         let child: isize;
-        // SAFETY: the child runs on a stack that nobody else uses, with the storage of this thread, which sleeps until it ends. It
-        // returns to nothing: it ends in the second system call.
+        // SAFETY: the child runs on a stack that nobody else uses, with the storage of this thread,
+        // which sleeps until it ends. It returns to nothing: it ends in the second system call.
         unsafe {
             std::arch::asm!(
                 "syscall",

@@ -1,7 +1,8 @@
 //! Every distinct stack once: its number by its hash, its frames by its number.
 //!
-//! A stack is kept as an earlier one and the frames that it has above it, for most stacks of a program differ in
-//! their newest few frames: a recursive parser's 60 frames take 100 bytes in place of 500.
+//! A stack is kept as an earlier one and the frames that it has above it, for most stacks of a
+//! program differ in their newest few frames: a recursive parser's 60 frames take 100 bytes in
+//! place of 500.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -66,7 +67,8 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// A stack of which the oldest so many frames are those of a numbered stack; oldest frame first.
+    /// A stack of which the oldest so many frames are those of a numbered stack; oldest frame
+    /// first.
     pub(crate) fn on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
@@ -129,7 +131,8 @@ impl Stacks {
             let (base, shared) = self.nearest(stack.base);
             let own = stack.frames.len() - shared;
             let at = self.arena.with(|arena| arena.take(RECORD + own))?;
-            // SAFETY: `at` has room for the record and its frames; `place` is mapped and nobody reads it yet.
+            // SAFETY: `at` has room for the record and its frames; `place` is mapped and nobody
+            // reads it yet.
             unsafe {
                 at.cast::<Record>().write(Record {
                     generation,
@@ -156,8 +159,9 @@ impl Stacks {
         id.map(|id| id as u32)
     }
 
-    /// The stack to build on: of those that have the shared frames, the one that has some of them itself. So every
-    /// step from a stack to its base comes nearer to the root, and reading a stack takes no more steps than it has frames.
+    /// The stack to build on: of those that have the shared frames, the one that has some of them
+    /// itself. So every step from a stack to its base comes nearer to the root, and reading a stack
+    /// takes no more steps than it has frames.
     fn nearest(&self, base: Option<(u32, usize)>) -> (u32, usize) {
         let Some((mut id, shared)) = base else {
             return (0, 0);

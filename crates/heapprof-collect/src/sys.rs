@@ -172,7 +172,8 @@ fn kernels_process_id() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// Whether the program installed a filter of system calls: what is not among those that were tried may be its end.
+/// Whether the program installed a filter of system calls: what is not among those that were tried
+/// may be its end.
 static FILTERED: AtomicBool = AtomicBool::new(false);
 
 /// Says that there is a filter.
@@ -249,12 +250,14 @@ pub fn is_shut_in() -> bool {
 /// No mask of a thread's: two signals can't be blocked.
 const NOT_BLOCKED: u64 = u64::MAX;
 
-/// Blocks all signals of this thread, unless the program is shut in; what was blocked before, for [`restore_signals`].
+/// Blocks all signals of this thread, unless the program is shut in; what was blocked before, for
+/// [`restore_signals`].
 pub fn block_signals() -> u64 {
     if is_shut_in() {
         return NOT_BLOCKED;
     }
-    // Not libc's own for new identities: the thread that changes them waits for all others to take it.
+    // Not libc's own for new identities: the thread that changes them waits for all others to take
+    // it.
     const SETXID: u64 = 1 << 32;
     let (all, mut before) = (!SETXID, 0u64);
     let args = [

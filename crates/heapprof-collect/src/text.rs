@@ -1,9 +1,11 @@
 //! gperftools' text form of a heap profile: one line a stack, then the mappings.
 //!
-//! A line `# …` says what the form has no place for: that values are estimates, that a stack was cut.
+//! A line `# …` says what the form has no place for: that values are estimates, that a stack was
+//! cut.
 //!
-//! Format from gperftools, heap-profile-table.cc: `objects: bytes [allocated objects: bytes] @ addresses`, leaf
-//! first, return addresses as they are.
+//! Format from gperftools, heap-profile-table.cc:
+//! `objects: bytes [allocated objects: bytes] @ addresses`, leaf first, return addresses as they
+//! are.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! What a thread owns while it lives: counters, its last stack, its random numbers.
 //!
-//! States are never freed. When a thread ends, the next new one takes over its state with the counters in
-//! it, which are sums and belong to no thread in particular.
+//! States are never freed. When a thread ends, the next new one takes over its state with the
+//! counters in it, which are sums and belong to no thread in particular.
 
 mod free;
 
@@ -18,7 +18,8 @@ use crate::sys;
 use crate::tls::{self, Block};
 use free::Free;
 
-/// Tables of one thread at a time. Others look at them, so that there is never a `&mut` to all of it.
+/// Tables of one thread at a time. Others look at them, so that there is never a `&mut` to all of
+/// it.
 pub(crate) struct ThreadState {
     /// The next in the list of all; set once.
     next: *mut ThreadState,
@@ -164,14 +165,16 @@ pub(crate) fn know(block: *mut Block) {
     unsafe { (*of(block)).block.store(block, Ordering::Release) };
 }
 
-/// Makes every thread's next allocation look what is recorded now: countdowns of an earlier recording end.
+/// Makes every thread's next allocation look what is recorded now: countdowns of an earlier
+/// recording end.
 pub(crate) fn rewind_all() {
     let _blocks = BLOCKS.lock();
     // A thread's own subtraction may overwrite one store, hardly three with a barrier between them.
     for _ in 0..3 {
         for state in all() {
             let block = state.block.load(Ordering::Acquire);
-            // SAFETY: the lock keeps the thread from ending; a thread inside the collector sets the countdown itself.
+            // SAFETY: the lock keeps the thread from ending; a thread inside the collector sets the
+            // countdown itself.
             unsafe {
                 if !block.is_null() && (&raw const (*block).busy).read_volatile() == 0 {
                     (&raw mut (*block).countdown).write_volatile(0);
@@ -182,7 +185,8 @@ pub(crate) fn rewind_all() {
     }
 }
 
-/// Arranges for `block`'s state to be given back when its thread ends; false where libc will not tell of that.
+/// Arranges for `block`'s state to be given back when its thread ends; false where libc will not
+/// tell of that.
 pub(crate) fn watch_end(block: *mut Block) -> bool {
     // SAFETY: the key exists. Keys made early are stored without allocating.
     let watched = |key| unsafe { libc::pthread_setspecific(key, block.cast()) } == 0;
@@ -209,7 +213,8 @@ impl Key {
         if self.get().is_some() {
             return;
         }
-        // SAFETY: `key` receives the new key; the destructor is a function of this library, which is never unloaded.
+        // SAFETY: `key` receives the new key; the destructor is a function of this library, which
+        // is never unloaded.
         let made = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
         if made == 0 {
             self.0.store(key, Ordering::Release);
@@ -217,13 +222,14 @@ impl Key {
     }
 }
 
-/// Called by libc when a thread ends. There may be no other call, so nothing is kept from here on: what destructors that
-/// come later allocate and free has a state for one event at a time.
+/// Called by libc when a thread ends. There may be no other call, so nothing is kept from here on:
+/// what destructors that come later allocate and free has a state for one event at a time.
 unsafe extern "C" fn ended(block: *mut libc::c_void) {
     let block = block.cast::<Block>();
     // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
     unsafe {
-        // A handler that forks here would wait for its own thread; one that allocates must not find a state that is given away.
+        // A handler that forks here would wait for its own thread; one that allocates must not find
+        // a state that is given away.
         let mask = sys::block_signals();
         (*block).lent |= tls::ENDED;
         let state = of(block);

@@ -1,4 +1,5 @@
-//! This thread's block, in initial-exec storage: reading it calls nothing, so it can't recurse into malloc.
+//! This thread's block, in initial-exec storage: reading it calls nothing, so it can't recurse into
+//! malloc.
 //!
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
@@ -28,8 +29,8 @@ pub(crate) struct Block {
 
 /// The thread's end was announced.
 pub(crate) const ENDED: u8 = 1;
-/// A thread whose first event is a free, which may be its last: libc frees what belongs to ended threads when their end is
-/// announced no more.
+/// A thread whose first event is a free, which may be its last: libc frees what belongs to ended
+/// threads when their end is announced no more.
 pub(crate) const BORROWED: u8 = 2;
 
 /// A countdown that is not reached while the thread is busy.
@@ -94,8 +95,8 @@ mod place {
 
 pub(crate) use place::current;
 
-/// Puts this thread's countdown at its end, for a caller that must have the next event looked at: in exact mode
-/// an earlier sampled recording may have left something on it.
+/// Puts this thread's countdown at its end, for a caller that must have the next event looked at:
+/// in exact mode an earlier sampled recording may have left something on it.
 #[inline]
 pub fn rewind() {
     let block = current();

@@ -1,4 +1,5 @@
-//! Whether a filter of system calls that the program is about to install would kill it for a dump: a child tries.
+//! Whether a filter of system calls that the program is about to install would kill it for a dump:
+//! a child tries.
 
 use std::sync::atomic::AtomicU32;
 
@@ -7,8 +8,8 @@ use crate::sys::{self, File, call};
 /// How long the child may take, in naps of a millisecond.
 const PATIENCE: u32 = 2_000;
 
-/// Installs a filter in a child of this process by the system call `n` with `args`, and tries what dumps and events call.
-/// True where the child lived, or the filter can't be installed at all.
+/// Installs a filter in a child of this process by the system call `n` with `args`, and tries what
+/// dumps and events call. True where the child lived, or the filter can't be installed at all.
 ///
 /// The child is a copy, runs nothing of the program's, and sends it no signal.
 pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
@@ -23,10 +24,12 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
         return false;
     }
     let lived = page as *mut u32;
-    // SAFETY: without flags a copy of this process, of this thread alone, that ends without a signal to its parent.
+    // SAFETY: without flags a copy of this process, of this thread alone, that ends without a
+    // signal to its parent.
     let child = unsafe { call(libc::SYS_clone, [0; 6]) };
     if child == 0 {
-        // SAFETY: the child's own copy of everything; the page is shared with the parent, which waits.
+        // SAFETY: the child's own copy of everything; the page is shared with the parent, which
+        // waits.
         unsafe {
             // It dies without a core: it is no crash of the program's.
             call(
@@ -52,15 +55,16 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     }
 }
 
-/// Whether the next child is the first process of a namespace of its own, which ends with that process.
+/// Whether the next child is the first process of a namespace of its own, which ends with that
+/// process.
 pub(crate) fn makes_first_process() -> bool {
     let (mut own, mut children) = ([0; 64], [0; 64]);
     sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
 }
 
-/// Makes the calls of dumps and events, by the functions that make them there, where they do nothing here. What is opened,
-/// mapped and blocked is the child's, which ends next.
+/// Makes the calls of dumps and events, by the functions that make them there, where they do
+/// nothing here. What is opened, mapped and blocked is the child's, which ends next.
 fn try_all() {
     let none = c"/nonexistent/heapprof";
     let mut buffer = [0; 64];
@@ -107,7 +111,8 @@ fn try_all() {
     sys::barrier();
     sys::yield_now();
     sys::nap();
-    // SAFETY: valid arguments; the limit, the action and the time are only read. libc may ask the clock without the kernel.
+    // SAFETY: valid arguments; the limit, the action and the time are only read. libc may ask the
+    // clock without the kernel.
     unsafe {
         const RLIMIT_STACK: usize = libc::RLIMIT_STACK as usize;
         call(libc::SYS_prlimit64, [0, RLIMIT_STACK, 0, place, 0, 0]);
@@ -121,7 +126,8 @@ fn try_all() {
     }
 }
 
-/// Waits for the child to end; kills it when that takes too long (a filter may hand calls to somebody who does not answer).
+/// Waits for the child to end; kills it when that takes too long (a filter may hand calls to
+/// somebody who does not answer).
 fn wait(child: usize) -> bool {
     for _ in 0..PATIENCE {
         // Ended; or the program's own wait has seen it.

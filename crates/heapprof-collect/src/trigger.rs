@@ -9,7 +9,8 @@ use crate::options::Triggers;
 use crate::reason::Reason;
 use crate::{sampler, sys};
 
-/// Threads report what they allocated and freed each time it is this much: little, where little makes a dump.
+/// Threads report what they allocated and freed each time it is this much: little, where little
+/// makes a dump.
 static REPORT: AtomicU64 = AtomicU64::new(MOST_UNREPORTED);
 const MOST_UNREPORTED: u64 = 1 << 20;
 
@@ -118,9 +119,11 @@ fn now() -> i64 {
     sys::nanoseconds(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
-/// Asks for a dump: it is made when this thread leaves the collector, or another one that comes first.
+/// Asks for a dump: it is made when this thread leaves the collector, or another one that comes
+/// first.
 pub(crate) fn ask(reason: Reason) {
-    // The end is not put off for anything else, nor what somebody asked for given up for what nobody did.
+    // The end is not put off for anything else, nor what somebody asked for given up for what
+    // nobody did.
     let stays = |pending| {
         pending == TERMINATED || pending == Reason::Signal as u8 + 1 && reason.is_automatic()
     };

@@ -1,4 +1,5 @@
-//! From a frame to its caller, one step at a time: rules from the cache, memory that is known to be readable.
+//! From a frame to its caller, one step at a time: rules from the cache, memory that is known to be
+//! readable.
 
 use crate::cfi::{self, Registers};
 use crate::modules;
@@ -67,7 +68,8 @@ pub(crate) struct Cursor {
     pub(crate) slot: usize,
     /// rbp as it was in it.
     pub(crate) bp: usize,
-    /// The return address into it; for an interrupted frame the interrupted pc + 1, which is not in `slot`.
+    /// The return address into it; for an interrupted frame the interrupted pc + 1, which is not in
+    /// `slot`.
     pub(crate) pc: usize,
 }
 
@@ -93,10 +95,11 @@ impl Memory for Direct {
     }
 }
 
-/// A stack of unknown extent (coroutine, signal stack): the page that it is on is there, the others are copied by the
-/// kernel, which checks. All zero is a new one.
+/// A stack of unknown extent (coroutine, signal stack): the page that it is on is there, the others
+/// are copied by the kernel, which checks. All zero is a new one.
 ///
-/// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk looked at.
+/// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk
+/// looked at.
 pub(crate) struct Foreign {
     page: Direct,
     at: usize,
@@ -196,7 +199,8 @@ fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
     (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
 }
 
-/// Where a zero lies in place of the return address of a frame without a caller: how a stack that was made by hand ends.
+/// Where a zero lies in place of the return address of a frame without a caller: how a stack that
+/// was made by hand ends.
 #[cold]
 pub(crate) fn end_word(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
     let slot = cfa(memory, cursor, rule)?.wrapping_sub(8);

@@ -59,14 +59,16 @@ pub(crate) fn has_dl_find_object() -> bool {
 /// The loaded object that holds `pc`, by `_dl_find_object`.
 pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
     let mut found = std::mem::MaybeUninit::<FoundObject>::zeroed();
-    // SAFETY: the result is plain data, zeroed and large enough; the function reads only `pc`'s value.
+    // SAFETY: the result is plain data, zeroed and large enough; the function reads only `pc`'s
+    // value.
     unsafe {
         let find = WEAK.dl_find_object?;
         (find(pc as *const c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init())
     }
 }
 
-/// The lock of libc's list of streams, which fork takes after its handlers ran. It counts its owner's acquisitions.
+/// The lock of libc's list of streams, which fork takes after its handlers ran. It counts its
+/// owner's acquisitions.
 pub(crate) enum Streams {
     Lock,
     Unlock,
@@ -94,7 +96,8 @@ pub(crate) fn streams(what: Streams) {
 /// It becomes false in the one thread before a second one starts, never in the middle of our work.
 #[inline(always)]
 pub(crate) fn single_threaded() -> bool {
-    // SAFETY: glibc's variable lives as long as the process; it is a byte, read volatile for others write it.
+    // SAFETY: glibc's variable lives as long as the process; it is a byte, read volatile for others
+    // write it.
     unsafe {
         let byte = WEAK.single_threaded;
         !byte.is_null() && byte.read_volatile() != 0

@@ -1,8 +1,9 @@
 //! Which mapping holds an address, decided as pprof decides it, for locations in their order.
 //!
-//! pprof searches its mappings from the first to the last for each location; where none holds the address, one that
-//! seems to have lost its beginning is extended, or a fake one over all addresses joins. Each step sees what the ones
-//! before it changed. Here a search costs the logarithm of the number of mappings.
+//! pprof searches its mappings from the first to the last for each location; where none holds the
+//! address, one that seems to have lost its beginning is extended, or a fake one over all addresses
+//! joins. Each step sees what the ones before it changed. Here a search costs the logarithm of the
+//! number of mappings.
 
 use crate::mapped_files::MappedFile;
 

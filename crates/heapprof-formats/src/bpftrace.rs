@@ -1,8 +1,10 @@
-//! Maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as bpftrace prints them.
+//! Maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as bpftrace
+//! prints them.
 //!
-//! Each map is a sample type, and values of several maps for one stack are one sample. A map that is printed again,
-//! every few seconds say, is a part of the file; the last one is read unless another is asked for. bpftrace prints
-//! a map from its smallest value to its largest, so it begins anew where a value is smaller or a key comes again.
+//! Each map is a sample type, and values of several maps for one stack are one sample. A map that
+//! is printed again, every few seconds say, is a part of the file; the last one is read unless
+//! another is asked for. bpftrace prints a map from its smallest value to its largest, so it begins
+//! anew where a value is smaller or a key comes again.
 
 mod maps;
 
@@ -67,8 +69,9 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 struct File {
-    /// Tells keys apart, by the numbers of frames in place of locations: frames that differ in their offsets only
-    /// become one location, but are different keys. The values are the maps' own.
+    /// Tells keys apart, by the numbers of frames in place of locations: frames that differ in
+    /// their offsets only become one location, but are different keys. The values are the maps'
+    /// own.
     tally: Tally,
     frames: Texts,
     maps: Maps,

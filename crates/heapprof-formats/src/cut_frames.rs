@@ -1,6 +1,8 @@
-//! The functions of allocators, whose frames a heap profile without names for them has on top of every stack.
+//! The functions of allocators, whose frames a heap profile without names for them has on top of
+//! every stack.
 //!
-//! Regular expressions for `drop_frames` and `keep_frames`, matched against whole function names. The lists of pprof, jeprof and Go.
+//! Regular expressions for `drop_frames` and `keep_frames`, matched against whole function names.
+//! The lists of pprof, jeprof and Go.
 
 use heapprof_profile::{ALLOCATORS, Profile};
 

@@ -1,8 +1,9 @@
-//! JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. Its author describes it in `dhat/dh_main.c`.
+//! JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. Its author describes
+//! it in `dhat/dh_main.c`.
 //!
-//! A program point is a stack with what was allocated there in all, what was in use when the heap was largest
-//! (t-gmax) and at the end. Its own maximum (`mb`, `mbk`) is left aside, as maxima of different moments can't be
-//! added, and so are the accesses by offset (`acc`).
+//! A program point is a stack with what was allocated there in all, what was in use when the heap
+//! was largest (t-gmax) and at the end. Its own maximum (`mb`, `mbk`) is left aside, as maxima of
+//! different moments can't be added, and so are the accesses by offset (`acc`).
 
 use std::fmt;
 
@@ -39,7 +40,8 @@ enum Needs {
     Accesses,
 }
 
-/// A number per program point, by the names of the format: key, sample type, unit, and when it is there.
+/// A number per program point, by the names of the format: key, sample type, unit, and when it is
+/// there.
 const VALUES: [(&str, &str, &str, Needs); 9] = [
     ("tbk", "alloc_objects", "count", Needs::Nothing),
     ("tb", "alloc_space", "bytes", Needs::Nothing),

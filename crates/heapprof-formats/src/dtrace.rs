@@ -1,7 +1,9 @@
-//! Aggregations of dtrace whose keys are stacks: ``@[ustack()] = count()`` and the like, as dtrace prints them at its end.
+//! Aggregations of dtrace whose keys are stacks: ``@[ustack()] = count()`` and the like, as dtrace
+//! prints them at its end.
 //!
-//! A record is its keys, its frames, and an indented number before an empty line. Which function aggregated is
-//! not said, so the values are samples unless `--values` knows better. Equal stacks are added up.
+//! A record is its keys, its frames, and an indented number before an empty line. Which function
+//! aggregated is not said, so the values are samples unless `--values` knows better. Equal stacks
+//! are added up.
 
 use heapprof_profile::{Label, LocationIndex};
 

@@ -81,7 +81,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What is more than 64 bits hold, with the line where that shows; other errors know their place.
+    /// What is more than 64 bits hold, with the line where that shows; other errors know their
+    /// place.
     pub(crate) fn at_line(self, line: u64) -> Self {
         match self {
             Error::Profile(defect @ ProfileError::Overflow { .. }) => Error::Contradiction {

@@ -1,8 +1,8 @@
 //! Folded stacks, the form that flame graph tools exchange: `main;parse;alloc 96`, root first.
 //!
-//! What the number counts is not said: samples, unless `--values` knows better. Files of `difffolded.pl` and
-//! `inferno-diff-folded` have two numbers, before and after; each is a sample type, and as `FILE#1` and `FILE#2` a
-//! profile of its own.
+//! What the number counts is not said: samples, unless `--values` knows better. Files of
+//! `difffolded.pl` and `inferno-diff-folded` have two numbers, before and after; each is a sample
+//! type, and as `FILE#1` and `FILE#2` a profile of its own.
 
 use heapprof_profile::LocationIndex;
 

@@ -1,6 +1,8 @@
-//! Go's heap profile as text, `/debug/pprof/heap?debug=1`, with the names that stand behind each stack as comments.
+//! Go's heap profile as text, `/debug/pprof/heap?debug=1`, with the names that stand behind each
+//! stack as comments.
 //!
-//! Values are as pprof reads them. pprof passes the names over; here they are matched with the addresses before them.
+//! Values are as pprof reads them. pprof passes the names over; here they are matched with the
+//! addresses before them.
 
 use heapprof_profile::{Line, LocationIndex, ProfileBuilder};
 
@@ -94,7 +96,8 @@ impl Records {
         Ok(())
     }
 
-    /// `#  0x57f970  go/ast.NewScope+0x50  go/ast/scope.go:28`, with tabs between them, or `# MaxRSS = 18370560` at the end of the file.
+    /// `# 0x57f970 go/ast.NewScope+0x50 go/ast/scope.go:28`, with tabs between them, or
+    /// `# MaxRSS = 18370560` at the end of the file.
     fn comment(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let text = String::from_utf8_lossy(&lines.trimmed()[1..]);
         let mut fields = text.split('\t').map(str::trim).filter(|f| !f.is_empty());
@@ -159,9 +162,10 @@ impl Records {
 
 /// The addresses of a stack with their lines, innermost first.
 ///
-/// Go writes a comment a frame, in order, at the address of the call. Frames inlined into one call share its address. It
-/// leaves out its runtime's functions at the leaf (how the allocation was made) and the outermost one, `runtime.goexit`: so
-/// do its protobuf profiles, and so do we. A frame that it does not know stays an address.
+/// Go writes a comment a frame, in order, at the address of the call. Frames inlined into one call
+/// share its address. It leaves out its runtime's functions at the leaf (how the allocation was
+/// made) and the outermost one, `runtime.goexit`: so do its protobuf profiles, and so do we. A
+/// frame that it does not know stays an address.
 fn frames(addresses: &[u64], named: &[Named]) -> Vec<(u64, Vec<Line>)> {
     if named.is_empty() {
         return addresses.iter().map(|&a| (a, Vec::new())).collect();

@@ -1,6 +1,8 @@
-//! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and fragmentation.
+//! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and
+//! fragmentation.
 //!
-//! Read as pprof reads it, number for number where it is asked to: `heapprof pprof` prints the same bytes for such a file.
+//! Read as pprof reads it, number for number where it is asked to: `heapprof pprof` prints the same
+//! bytes for such a file.
 
 use heapprof_profile::Profile;
 

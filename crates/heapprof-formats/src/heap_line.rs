@@ -1,7 +1,9 @@
-//! The two lines that gperftools, tcmalloc, Go and old jemalloc share: `heap profile: … @ type/N` and `n: bytes [n: bytes] @ addresses`.
+//! The two lines that gperftools, tcmalloc, Go and old jemalloc share: `heap profile: … @ type/N`
+//! and `n: bytes [n: bytes] @ addresses`.
 //!
-//! What is accepted is what pprof's `profile/legacy_profile.go` accepts, so that the same files are read: both
-//! patterns may stand anywhere in their line, and blanks are optional in the same places.
+//! What is accepted is what pprof's `profile/legacy_profile.go` accepts, so that the same files are
+//! read: both patterns may stand anywhere in their line, and blanks are optional in the same
+//! places.
 
 use memchr::memmem;
 
@@ -29,7 +31,8 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Whether allocations beside those in use are told apart: the totals say something else of them.
+    /// Whether allocations beside those in use are told apart: the totals say something else of
+    /// them.
     pub(crate) fn has_allocations(&self) -> bool {
         let [count, bytes, all_count, all_bytes] = self.totals;
         (all_count != count && all_count != b"0") || (all_bytes != bytes && all_bytes != b"0")
@@ -137,7 +140,8 @@ fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
 
 /// The addresses in a text: each `0x` with the lower-case hexadecimal digits behind it.
 ///
-/// Whatever stands between them is passed over. An address of more than 64 bits ends the iteration with its text.
+/// Whatever stands between them is passed over. An address of more than 64 bits ends the iteration
+/// with its text.
 pub(crate) struct Addresses<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Addresses<'a> {

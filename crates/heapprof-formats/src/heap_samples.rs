@@ -110,7 +110,8 @@ impl Kind {
         builder.finish()
     }
 
-    /// The sample on the current line: its values, as many as the profile has types, and its addresses.
+    /// The sample on the current line: its values, as many as the profile has types, and its
+    /// addresses.
     pub(crate) fn sample<'a>(
         &mut self,
         lines: &'a Lines<'_>,

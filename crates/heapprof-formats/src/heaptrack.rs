@@ -1,9 +1,10 @@
 //! Data of heaptrack, as `heaptrack_interpret` leaves it in `heaptrack.*.zst` or `.gz`.
 //!
-//! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event; numbers are
-//! hexadecimal, entries count from 1, allocations from 0. heaptrack's `accumulatedtracedata.cpp` is the description.
-//! The sums are those of `heaptrack_print`. It goes through the file twice for the heap's largest moment; here each
-//! trace keeps what it held when the last maximum was reached, until a later one takes its place.
+//! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event;
+//! numbers are hexadecimal, entries count from 1, allocations from 0. heaptrack's
+//! `accumulatedtracedata.cpp` is the description. The sums are those of `heaptrack_print`. It goes
+//! through the file twice for the heap's largest moment; here each trace keeps what it held when
+//! the last maximum was reached, until a later one takes its place.
 
 mod sites;
 
@@ -164,7 +165,8 @@ impl File {
                 self.is_attached = true;
                 Ok(())
             }
-            // A suppression that the program brought along; heaptrack applies it only to what it prints.
+            // A suppression that the program brought along; heaptrack applies it only to what it
+            // prints.
             Some(b'S') => Ok(()),
             Some(b'x' | b'm') => {
                 Err(lines.wrong(

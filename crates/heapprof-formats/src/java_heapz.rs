@@ -1,6 +1,8 @@
-//! Heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered frames, and their names.
+//! Heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered frames,
+//! and their names.
 //!
-//! Read as pprof reads them: the numbers are no addresses and are left out, and a name is one function whatever its file.
+//! Read as pprof reads them: the numbers are no addresses and are left out, and a name is one
+//! function whatever its file.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
@@ -163,7 +165,8 @@ fn names(
     Ok(())
 }
 
-/// Function, file and line: `java.lang.Thread.run (Thread.java:744)`, `name (/path/lib.so)`, a stub, or a name alone.
+/// Function, file and line: `java.lang.Thread.run (Thread.java:744)`, `name (/path/lib.so)`, a
+/// stub, or a name alone.
 fn frame_parts(frame: &str) -> (&str, &str, i64) {
     if let Some((function, place)) = frame.strip_suffix(')').and_then(in_parentheses) {
         if let Some((file, line)) = place.rsplit_once(':')

@@ -1,8 +1,9 @@
-//! jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`) and those of its threads.
+//! jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`) and
+//! those of its threads.
 //!
-//! The other header that jemalloc has had, `heap profile: … @ heap_v2/PERIOD`, is tcmalloc's and read there. What
-//! lines mean and how they are unsampled is jeprof's knowledge; a dump of jemalloc 5.3 already holds counts that are
-//! bent so that this rule gives unbiased values.
+//! The other header that jemalloc has had, `heap profile: … @ heap_v2/PERIOD`, is tcmalloc's and
+//! read there. What lines mean and how they are unsampled is jeprof's knowledge; a dump of jemalloc
+//! 5.3 already holds counts that are bent so that this rule gives unbiased values.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, StringId};
@@ -81,8 +82,8 @@ struct Dump {
     period: i64,
     /// Whether threads keep their own numbers.
     as_counted: bool,
-    /// Of all, and with `as_counted` of each thread: of what is in use and of what was allocated. pprof does not read
-    /// jemalloc's dumps, so nothing is cut as it would.
+    /// Of all, and with `as_counted` of each thread: of what is in use and of what was allocated.
+    /// pprof does not read jemalloc's dumps, so nothing is cut as it would.
     unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
     /// Of two values, or of four since allocations were met.
@@ -121,7 +122,8 @@ impl Dump {
         }
     }
 
-    /// Without `prof_accum` jemalloc counts only what is in use; the head tells, or else the first stack that has more.
+    /// Without `prof_accum` jemalloc counts only what is in use; the head tells, or else the first
+    /// stack that has more.
     fn allocations_too(&mut self) {
         if self.has_allocations {
             return;
@@ -167,7 +169,8 @@ impl Dump {
         Ok(())
     }
 
-    /// `t*: 1147: 1650727 [1335: 1752220]`, or of a thread; behind those in the head stand their names.
+    /// `t*: 1147: 1650727 [1335: 1752220]`, or of a thread; behind those in the head stand their
+    /// names.
     fn counts(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let mut rest = &lines.trimmed()[1..];
         let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(COUNTS))?;
@@ -264,7 +267,8 @@ impl Dump {
         }
         let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
         let weights = [weight(0), weight(1), weight(2), weight(3)];
-        // Threads that say nothing of what the stack has can't share it, nor those whose numbers are beyond all reckoning.
+        // Threads that say nothing of what the stack has can't share it, nor those whose numbers
+        // are beyond all reckoning.
         let shared = (0..4).all(|c| {
             let product = i128::from(total[c]).checked_mul(weights[c]);
             product.is_some() && (weights[c] > 0 || total[c] == 0)

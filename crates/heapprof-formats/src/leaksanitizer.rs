@@ -1,9 +1,10 @@
-//! Leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: what was in use and could not be reached.
+//! Leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: what was in use and
+//! could not be reached.
 //!
-//! Other output of the program and of the sanitizer may stand around them. A report ends with a SUMMARY line,
-//! whose sums must be those of its leaks.
+//! Other output of the program and of the sanitizer may stand around them. A report ends with a
+//! SUMMARY line, whose sums must be those of its leaks.
 //!
-//! Frames are read in the form that they have unless `stack_trace_format` is set: `    #%n %p %F %L`.
+//! Frames are read in the form that they have unless `stack_trace_format` is set: ` #%n %p %F %L`.
 
 use std::borrow::Cow;
 
@@ -215,7 +216,8 @@ fn frame_text(line: &[u8]) -> Option<&[u8]> {
     Some(&rest[space + 1..])
 }
 
-/// `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId: 0a1b)`, `0x55c  (module+0x12)`.
+/// `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId: 0a1b)`,
+/// `0x55c (module+0x12)`.
 fn frame(text: &str) -> Option<Frame<'_>> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut frame = Frame {
@@ -262,8 +264,9 @@ fn frame(text: &str) -> Option<Frame<'_>> {
     Some(frame)
 }
 
-/// Parts `operator new(unsigned long) ../a b.cpp:95`: the file begins at the first ` /`, else behind the last space, that is not
-/// within parentheses or angle brackets and leaves something like a file.
+/// Parts `operator new(unsigned long) ../a b.cpp:95`: the file begins at the first ` /`, else
+/// behind the last space, that is not within parentheses or angle brackets and leaves something
+/// like a file.
 fn function_and_file(text: &str) -> (&str, &str) {
     let mut depth = 0i64;
     let mut last = None;

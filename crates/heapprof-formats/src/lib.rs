@@ -1,9 +1,9 @@
 //! Heap profiles as other tools write them: recognized by content, read into the model.
 //!
-//! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, everything else is
-//! tried against the table in `readers.rs`. A format is a module with two functions, `sniff` and `read`,
-//! one row in that table and one variant of [`Format`]. What a file says becomes a `Profile` whose values
-//! are unsampled by its producer's rule, once; [`Reading`] says by which.
+//! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, everything else
+//! is tried against the table in `readers.rs`. A format is a module with two functions, `sniff` and
+//! `read`, one row in that table and one variant of [`Format`]. What a file says becomes a
+//! `Profile` whose values are unsampled by its producer's rule, once; [`Reading`] says by which.
 //!
 //! ```
 //! # use heapprof_formats::{Format, Options, read};

@@ -1,4 +1,5 @@
-//! Lines of a stream: one at a time, of bounded length, counted. Text is bytes, as file names need not be UTF-8.
+//! Lines of a stream: one at a time, of bounded length, counted. Text is bytes, as file names need
+//! not be UTF-8.
 
 use std::borrow::Cow;
 use std::io::{BufRead, ErrorKind};
@@ -8,7 +9,8 @@ use crate::error::{Error, shortened};
 /// The longest line. A stack of 100,000 frames stays below it.
 pub(crate) const LONGEST: usize = 16 << 20;
 
-/// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then shows.
+/// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then
+/// shows.
 pub(crate) struct Lines<'a> {
     inner: &'a mut dyn BufRead,
     line: Vec<u8>,

@@ -1,7 +1,9 @@
-//! The memory map at the end of a text profile: which lines are mappings, and which of them are one.
+//! The memory map at the end of a text profile: which lines are mappings, and which of them are
+//! one.
 //!
-//! Two shapes of lines, as pprof reads them: `/proc/PID/maps`, and the brief `start-end [perm] file [(@offset)] [build id]`.
-//! Lines of the form `name=value` define `$name` for those that follow; prefixes of glog are cut; anything else is passed over.
+//! Two shapes of lines, as pprof reads them: `/proc/PID/maps`, and the brief
+//! `start-end [perm] file [(@offset)] [build id]`. Lines of the form `name=value` define `$name`
+//! for those that follow; prefixes of glog are cut; anything else is passed over.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -48,8 +50,8 @@ pub(crate) fn begins(line: &[u8]) -> bool {
             .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
-/// Reads a map to the end of the file: the executable mappings, in order, those that belong together as one,
-/// and what looks like the program itself first.
+/// Reads a map to the end of the file: the executable mappings, in order, those that belong
+/// together as one, and what looks like the program itself first.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Vec<MappedFile>, Error> {
     read_until(lines, |_| false)
 }
@@ -146,7 +148,8 @@ fn without_log_prefix(line: &[u8]) -> &[u8] {
     }
 }
 
-/// `name=value` lines: `$name` in later lines stands for the value. The first definition of a name counts.
+/// `name=value` lines: `$name` in later lines stands for the value. The first definition of a name
+/// counts.
 #[derive(Default)]
 struct Definitions {
     known: Vec<(Vec<u8>, Vec<u8>)>,

@@ -1,8 +1,10 @@
-//! Snapshots of Valgrind's Massif: each is a profile, the peak the one that is read unless another is asked for.
+//! Snapshots of Valgrind's Massif: each is a profile, the peak the one that is read unless another
+//! is asked for.
 //!
-//! The format is what Massif's own `ms_print` reads. A tree goes from the functions that allocate to their
-//! callers; a node holds the bytes of all its callers, so what they do not account for is its own.
-//! Valgrind's `--xtree-memory` writes the same format, with a measure in place of a moment as snapshot.
+//! The format is what Massif's own `ms_print` reads. A tree goes from the functions that allocate
+//! to their callers; a node holds the bytes of all its callers, so what they do not account for is
+//! its own. Valgrind's `--xtree-memory` writes the same format, with a measure in place of a moment
+//! as snapshot.
 
 mod snapshot;
 
@@ -29,7 +31,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     }
 }
 
-/// Empty lines and comments, which `ms_print` passes over wherever they stand. The lines around `snapshot=` are such.
+/// Empty lines and comments, which `ms_print` passes over wherever they stand. The lines around
+/// `snapshot=` are such.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty() || line.starts_with(b"#")

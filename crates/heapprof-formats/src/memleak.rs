@@ -1,7 +1,8 @@
-//! Reports of memleak, a tool of bcc: what was allocated while it watched and not freed yet, every few seconds.
+//! Reports of memleak, a tool of bcc: what was allocated while it watched and not freed yet, every
+//! few seconds.
 //!
-//! Each report is a profile, the last one the one that is read unless another is asked for. Both versions of the
-//! tool are read, the one in Python and the one in C.
+//! Each report is a profile, the last one the one that is read unless another is asked for. Both
+//! versions of the tool are read, the one in Python and the one in C.
 
 use heapprof_profile::{LocationIndex, Profile};
 
@@ -147,7 +148,8 @@ impl Report {
         }
     }
 
-    /// Whether a line belongs to the open stack although it does not begin with a tab, as in pasted reports.
+    /// Whether a line belongs to the open stack although it does not begin with a tab, as in pasted
+    /// reports.
     fn is_frame(&self, line: &[u8]) -> bool {
         self.values.is_some() && line.starts_with(b"    ") && !line.trim_ascii().is_empty()
     }

@@ -1,14 +1,16 @@
 //! Lines of Devel::MProf, which profiles Perl: `function:before:after` at the end of each call.
 //!
-//! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and after it. A call
-//! within another ends first, and its line comes first. Whose call it was is not said, but where the process grew it
-//! can be told: a caller began when there were no more pages than before what it called. So each call's own growth is
-//! what the calls within it do not account for, and those of all calls add up to the process's. Of calls that
-//! changed nothing it can't be told; they count as made by the next caller that did.
+//! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and
+//! after it. A call within another ends first, and its line comes first. Whose call it was is not
+//! said, but where the process grew it can be told: a caller began when there were no more pages
+//! than before what it called. So each call's own growth is what the calls within it do not account
+//! for, and those of all calls add up to the process's. Of calls that changed nothing it can't be
+//! told; they count as made by the next caller that did.
 //!
-//! A function that begins where it has begun already, after the process came back to that size, may have been called again
-//! (a loop that takes memory and gives it back) or be what called itself. Both are counted at the place of the first call:
-//! otherwise a loop would look like a recursion as deep as it ran.
+//! A function that begins where it has begun already, after the process came back to that size, may
+//! have been called again (a loop that takes memory and gives it back) or be what called itself.
+//! Both are counted at the place of the first call: otherwise a loop would look like a recursion as
+//! deep as it ran.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
@@ -87,7 +89,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         let growth = after - before;
         let mut own = growth;
         let mut same = None;
-        // Of calls that changed nothing, one can be within the other or behind it; deep stacks of them help nobody.
+        // Of calls that changed nothing, one can be within the other or behind it; deep stacks of
+        // them help nobody.
         while growth != 0
             && let Some(&(within, grown)) = waiting.last()
         {
@@ -239,7 +242,8 @@ mod tests {
             pages("f:12:13\nf:11:13\nf:10:13\n"),
             ["f;f;f 1 1", "f;f 1 1", "f 1 1"]
         );
-        // A loop that gives back what it took, of one function, of one with another in it, and of two; other sizes too.
+        // A loop that gives back what it took, of one function, of one with another in it, and of
+        // two; other sizes too.
         assert_eq!(pages("f:10:40\nf:10:40\nf:10:40\n"), ["f 3 30"]);
         assert_eq!(
             pages("f:10:40\nf:10:90\nf:10:20\nx:9:21\n"),

@@ -15,7 +15,8 @@ use crate::spread;
 use crate::unpack::{self, Counted, Limited};
 use crate::utf16::{self, Order, Utf16};
 
-/// How much of a packed file is read on, for its checksum, once its content turned out to be damaged.
+/// How much of a packed file is read on, for its checksum, once its content turned out to be
+/// damaged.
 const DRAINED: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip or zstd.
@@ -36,7 +37,8 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD, &mut head)?;
     if unpack::is_zstd(&head) {
-        // zstd gives nothing of a part: what is looked at has to come from the stream that is read on.
+        // zstd gives nothing of a part: what is looked at has to come from the stream that is read
+        // on.
         let mut stream = unpack::plain_stream(head, input)?;
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD, &mut plain)?;

@@ -1,7 +1,8 @@
-//! What a file is that is no profile, and what to do with it: known by its first bytes, for the error that says so.
+//! What a file is that is no profile, and what to do with it: known by its first bytes, for the
+//! error that says so.
 //!
-//! No profile of protobuf begins like any of these: the bytes that they begin with are numbers of fields that profiles
-//! do not have, or have in another form.
+//! No profile of protobuf begins like any of these: the bytes that they begin with are numbers of
+//! fields that profiles do not have, or have in another form.
 
 mod json;
 
@@ -242,8 +243,8 @@ fn elf(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The header of gperftools' CPU profiles: words 0, 3 (so many follow), 0 (version), period in microseconds, 0. Words are of the
-/// program's size and byte order.
+/// The header of gperftools' CPU profiles: words 0, 3 (so many follow), 0 (version), period in
+/// microseconds, 0. Words are of the program's size and byte order.
 fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     fn words<const SIZE: usize>(head: &[u8], of: fn([u8; SIZE]) -> u64) -> Option<[u64; 5]> {
         let (words, _) = head.get(..5 * SIZE)?.as_chunks();

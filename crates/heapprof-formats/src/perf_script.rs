@@ -1,9 +1,11 @@
-//! Events with their stacks as `perf script` prints them: probes of malloc, page faults, any others.
+//! Events with their stacks as `perf script` prints them: probes of malloc, page faults, any
+//! others.
 //!
-//! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and an empty line. Old
-//! versions leave the time out where nothing asks for it; without `-g` the only frame stands on the event's line. If
-//! the probe recorded how many bytes were asked for (`perf probe -x libc.so.6 'malloc bytes=%di'`), they are the
-//! values; else each event counts once. Equal stacks are added up.
+//! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and
+//! an empty line. Old versions leave the time out where nothing asks for it; without `-g` the only
+//! frame stands on the event's line. If the probe recorded how many bytes were asked for
+//! (`perf probe -x libc.so.6 'malloc bytes=%di'`), they are the values; else each event counts
+//! once. Equal stacks are added up.
 
 mod event;
 
@@ -33,7 +35,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         || is_column(below) && bare(first).is_some()
 }
 
-/// Empty lines, the comments of `--header`, and what `--show-mmap-events` and the like put between events.
+/// Empty lines, the comments of `--header`, and what `--show-mmap-events` and the like put between
+/// events.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty()
@@ -44,7 +47,8 @@ fn is_aside(line: &[u8]) -> bool {
 /// How a block begins, for people.
 const FORM: &str = "COMMAND PID [CPU] TIME: EVENT:";
 
-/// Bytes that were asked for, if the probe recorded them: `bytes`, `bytes_alloc` or `size`, times `n` or `nmemb`.
+/// Bytes that were asked for, if the probe recorded them: `bytes`, `bytes_alloc` or `size`, times
+/// `n` or `nmemb`.
 fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
     let mut size = None;
     let mut count = 1;
@@ -197,7 +201,8 @@ impl File {
         Ok(())
     }
 
-    /// The end of the frames from `from` on that are one location: inlined ones and the function around them.
+    /// The end of the frames from `from` on that are one location: inlined ones and the function
+    /// around them.
     fn group(&self, lines: &Lines<'_>, from: usize) -> Result<usize, Error> {
         let mut here = None;
         for i in from..self.ends.len() {

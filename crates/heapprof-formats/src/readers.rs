@@ -118,15 +118,16 @@ const AMONG_OUTPUT: &[(Format, Begins)] = &[
 /// UTF-8 that says it is; no format has it.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours, or pprof's.
+/// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours,
+/// or pprof's.
 pub fn sniff(head: &[u8]) -> Option<Format> {
     reader(head).map(|reader| reader.format)
 }
 
 pub(crate) fn reader(head: &[u8]) -> Option<&'static Reader> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
-    // All of them are text, and no protobuf profile is: its tags and lengths are control characters.
-    // The words behind a table of symbols are the exception.
+    // All of them are text, and no protobuf profile is: its tags and lengths are control
+    // characters. The words behind a table of symbols are the exception.
     if !is_text(head) && !symbolized::sniff(head) {
         return None;
     }

@@ -20,11 +20,14 @@ pub struct Options {
     pub part: Option<Part>,
     /// What the numbers of a file mean that does not say it.
     pub values: Option<Values>,
-    /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Else their sums are right.
+    /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Else their
+    /// sums are right.
     pub as_pprof: bool,
-    /// Give threads the numbers that the file has for them, not their part of the total. They need not add up to it.
+    /// Give threads the numbers that the file has for them, not their part of the total. They need
+    /// not add up to it.
     pub threads_as_counted: bool,
-    /// Keep the stacks of a pprof profile as they are written until somebody asks: for who passes it on.
+    /// Keep the stacks of a pprof profile as they are written until somebody asks: for who passes
+    /// it on.
     pub stacks_as_written: bool,
 }
 
@@ -123,7 +126,8 @@ impl Options {
         self
     }
 
-    /// About the most bytes of memory that reading may take: as many as may come out of a file, but enough for any small one.
+    /// About the most bytes of memory that reading may take: as many as may come out of a file, but
+    /// enough for any small one.
     pub(crate) fn max_memory(&self) -> u64 {
         self.max_inflated.max(64 << 20)
     }
@@ -166,7 +170,8 @@ pub struct Reading {
     pub profile: Profile,
     /// What the file was.
     pub format: Format,
-    /// How the file's values became the profile's, for people; empty for pprof, whose values are taken as they are.
+    /// How the file's values became the profile's, for people; empty for pprof, whose values are
+    /// taken as they are.
     pub unsampling: Cow<'static, str>,
 }
 
@@ -184,8 +189,9 @@ impl Reading {
         }
     }
 
-    /// The profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`, which `heapprof info`
-    /// shows and which stay when the profile is stored or converted. A pprof file stays as it is.
+    /// The profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`, which
+    /// `heapprof info` shows and which stay when the profile is stored or converted. A pprof file
+    /// stays as it is.
     pub fn commented(self) -> Profile {
         let mut profile = self.profile;
         if self.format != Format::Pprof {

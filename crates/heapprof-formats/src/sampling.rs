@@ -1,13 +1,15 @@
-//! From what a sampler counted to what was there: the rule of tcmalloc, jemalloc, Go and Java's agent.
+//! From what a sampler counted to what was there: the rule of tcmalloc, jemalloc, Go and Java's
+//! agent.
 //!
-//! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. All that is known of a stack
-//! is its count and bytes, so its mean size stands for the sizes.
+//! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. All that is
+//! known of a stack is its count and bytes, so its mean size stands for the sizes.
 
 /// Unsamples one stack after the other, so that the sums of what comes out are right.
 ///
-/// A stack of a few small blocks stands for a fraction of a block, and cutting it off stack by stack takes up to half of a
-/// program's blocks away. So the fraction of a count goes on to the next stack. Bytes are so many a sample that rounding
-/// is enough, and the bytes of a stack that did not change stay the same from dump to dump.
+/// A stack of a few small blocks stands for a fraction of a block, and cutting it off stack by
+/// stack takes up to half of a program's blocks away. So the fraction of a count goes on to the
+/// next stack. Bytes are so many a sample that rounding is enough, and the bytes of a stack that
+/// did not change stay the same from dump to dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsampler {
     period: i64,
@@ -31,8 +33,9 @@ impl Unsampler {
         self.next_beside(count, bytes, None)
     }
 
-    /// As [`next`](Self::next), of what a stack allocated, beside what it has in use of that: both have fractions of their
-    /// own, but the same counts become the same, and more allocated never becomes less.
+    /// As [`next`](Self::next), of what a stack allocated, beside what it has in use of that: both
+    /// have fractions of their own, but the same counts become the same, and more allocated never
+    /// becomes less.
     pub(crate) fn next_beside(
         &mut self,
         count: i64,
@@ -66,7 +69,8 @@ pub(crate) struct InUse {
     pub(crate) objects: i64,
 }
 
-/// Count and bytes that were there, about, where `count` and `bytes` were sampled every `period` bytes.
+/// Count and bytes that were there, about, where `count` and `bytes` were sampled every `period`
+/// bytes.
 ///
 /// Cut to whole numbers, as pprof does. None when they do not fit: no program had such values.
 pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64)> {
@@ -99,12 +103,14 @@ fn whole(number: f64) -> Option<i64> {
     (number > -LIMIT && number < LIMIT).then_some(number as i64)
 }
 
-/// `e^x`, to the bit what Go's `math.Exp` computes on x86-64 (with fused multiply-add, as any such CPU since 2013 has).
+/// `e^x`, to the bit what Go's `math.Exp` computes on x86-64 (with fused multiply-add, as any such
+/// CPU since 2013 has).
 ///
-/// glibc's differs in the last bit for some x. Where sizes are small against the period, `1 - exp(x)` makes that bit a
-/// different count or byte now and then, and our numbers would not be pprof's. The method is N. Shibata's, "Efficient
-/// evaluation methods of elementary functions suitable for SIMD computation" (2010): with k the whole number nearest to
-/// x/ln 2 and r = (x - k·ln 2)/16, a Taylor series for e^r - 1, squared four times as (1+s)² - 1 = s·(s+2).
+/// glibc's differs in the last bit for some x. Where sizes are small against the period,
+/// `1 - exp(x)` makes that bit a different count or byte now and then, and our numbers would not be
+/// pprof's. The method is N. Shibata's, "Efficient evaluation methods of elementary functions
+/// suitable for SIMD computation" (2010): with k the whole number nearest to x/ln 2 and r = (x -
+/// k·ln 2)/16, a Taylor series for e^r - 1, squared four times as (1+s)² - 1 = s·(s+2).
 fn exp(x: f64) -> f64 {
     // Together ln 2, to more bits than one number holds.
     const LN_2_HIGH: f64 = 0.693147180559663;
@@ -158,7 +164,8 @@ mod tests {
             (0, 7, 524_288, Some((0, 0))),
             (7, 0, 524_288, Some((0, 0))),
             (-1, -1024, 524_288, Some((-512, -524_800))),
-            // The mean says 1 byte each, the count that there would be more of them than 64 bits hold.
+            // The mean says 1 byte each, the count that there would be more of them than 64 bits
+            // hold.
             (1 << 60, 1 << 60, 1 << 20, None),
             (i64::MAX, 1, 524_288, None),
         ];

@@ -1,8 +1,9 @@
-//! JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that open and close.
+//! JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that open
+//! and close.
 //!
-//! The format is `file-format-spec.ts` of speedscope. What heapprof wrote becomes what it was, a sample type from
-//! each profile. Of any other file all profiles are taken, each with its name as label, unless one is asked for;
-//! there is a sample type for each unit, and times are nanoseconds.
+//! The format is `file-format-spec.ts` of speedscope. What heapprof wrote becomes what it was, a
+//! sample type from each profile. Of any other file all profiles are taken, each with its name as
+//! label, unless one is asked for; there is a sample type for each unit, and times are nanoseconds.
 
 mod file;
 mod timeline;

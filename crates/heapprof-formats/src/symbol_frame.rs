@@ -1,7 +1,9 @@
-//! Frames as tracing tools print them: an address, a symbol with an offset, a file, each of which may be missing.
+//! Frames as tracing tools print them: an address, a symbol with an offset, a file, each of which
+//! may be missing.
 //!
-//! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and perf's. bcc: `main+0x6d [app]`,
-//! `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`. dtrace: ``libc.so.1`malloc+0x15``.
+//! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and perf's. bcc:
+//! `main+0x6d [app]`, `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`. dtrace:
+//! ``libc.so.1`malloc+0x15``.
 
 use heapprof_profile::LocationIndex;
 

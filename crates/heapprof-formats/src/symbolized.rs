@@ -1,6 +1,7 @@
-//! Profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a table of names by
-//! address, `---`, and the profile itself, `--- heap` and the like, as text or in the words of google-pprof's CPU
-//! profiles. The tools read one without its table too, and so do we; its places have no names.
+//! Profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a
+//! table of names by address, `---`, and the profile itself, `--- heap` and the like, as text or in
+//! the words of google-pprof's CPU profiles. The tools read one without its table too, and so do
+//! we; its places have no names.
 
 mod names;
 mod words;
@@ -55,7 +56,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     ))
 }
 
-/// Goes to the next line that says something: `%` begins a command between server and tool, such as a warning.
+/// Goes to the next line that says something: `%` begins a command between server and tool, such as
+/// a warning.
 fn next_line(lines: &mut Lines<'_>) -> Result<(), Error> {
     while lines.advance()? {
         let line = lines.trimmed();

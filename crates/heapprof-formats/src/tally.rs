@@ -13,11 +13,12 @@ use heapprof_profile::{
 use crate::error::Error;
 use crate::reading::Options;
 
-/// The most frames of all stacks together, where a file describes stacks by their parents, a line a frame: its text grows
-/// with the depth, its stacks with its square. Memory must stay in proportion to the text.
+/// The most frames of all stacks together, where a file describes stacks by their parents, a line a
+/// frame: its text grows with the depth, its stacks with its square. Memory must stay in proportion
+/// to the text.
 ///
-/// heaptrack cuts stacks at 64 frames, and a stack takes two lines of six bytes at least: no file of its has six
-/// frames a byte.
+/// heaptrack cuts stacks at 64 frames, and a stack takes two lines of six bytes at least: no file
+/// of its has six frames a byte.
 const FRAMES_A_BYTE: u64 = 16;
 /// This many are allowed to any file, for deep recursions in small ones.
 const FRAMES_AT_LEAST: u64 = 1 << 20;
@@ -123,7 +124,8 @@ impl Tally {
         Ok(location)
     }
 
-    /// A location with a function for each frame, innermost first. All are at the first one's address and module.
+    /// A location with a function for each frame, innermost first. All are at the first one's
+    /// address and module.
     pub(crate) fn location(&mut self, frames: &[Frame<'_>]) -> LocationIndex {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
@@ -177,7 +179,8 @@ impl Tally {
         self.builder.label_set(&mut [label])
     }
 
-    /// Adds `values` to the sample with this stack, leaf first, and these labels. Its number is answered.
+    /// Adds `values` to the sample with this stack, leaf first, and these labels. Its number is
+    /// answered.
     pub(crate) fn add(
         &mut self,
         stack: &[LocationIndex],
@@ -251,7 +254,8 @@ impl Tally {
         self
     }
 
-    /// The same with other locations: of each, the one at its number. Stacks that become equal are added up.
+    /// The same with other locations: of each, the one at its number. Stacks that become equal are
+    /// added up.
     pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, Error> {
         let mut tally = Self::new(&[]);
         std::mem::swap(&mut tally.builder, &mut self.builder);
@@ -294,8 +298,9 @@ impl Tally {
     }
 }
 
-/// Says in each mapping how far its known addresses go, and which names are known. One whose first address nobody knows
-/// begins at 0: the addresses of `perf script` are offsets in the file, and others must not be taken for such.
+/// Says in each mapping how far its known addresses go, and which names are known. One whose first
+/// address nobody knows begins at 0: the addresses of `perf script` are offsets in the file, and
+/// others must not be taken for such.
 fn describe_mappings(profile: &mut Profile) {
     /// Mappings are made of pages.
     const PAGE: u64 = 4096;

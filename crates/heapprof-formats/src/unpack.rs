@@ -17,7 +17,8 @@ pub(crate) fn read_head(reader: &mut impl Read, most: usize, head: &mut Vec<u8>)
     reader.take(most as u64).read_to_end(head).map(|_| ())
 }
 
-/// The plain bytes at the beginning of a file that begins with `head`; nothing when it is damaged there.
+/// The plain bytes at the beginning of a file that begins with `head`; nothing when it is damaged
+/// there.
 pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
     let mut plain = Vec::new();
     // The head is cut off, so an error at its end says nothing.
@@ -71,7 +72,8 @@ impl<R: Read> Zstd<R> {
     /// Begins the next frame; false at the end of the file.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !retry(|| self.file.fill_buf().map(|rest| rest.is_empty()))? {
-            // A new one each time: its buffers grow with the data, while a used one takes what the header claims.
+            // A new one each time: its buffers grow with the data, while a used one takes what the
+            // header claims.
             let mut decoder = FrameDecoder::new();
             match decoder.init(&mut self.file) {
                 Ok(()) => {
@@ -146,11 +148,12 @@ impl<R: Read> Read for Counted<'_, R> {
 
 /// So much of the limit a packed text may be, however small its file is: one part in so many.
 const PART_FOR_ANY: u64 = 16;
-/// Beyond that it may be so many times its file. Texts of tracers are packed to a tenth or a hundredth; what repeats one
-/// line for ever, to one part in twenty thousand.
+/// Beyond that it may be so many times its file. Texts of tracers are packed to a tenth or a
+/// hundredth; what repeats one line for ever, to one part in twenty thousand.
 const TIMES_ITS_FILE: u64 = 1000;
 
-/// Ends a stream with an error where it is longer than `limit`, or far longer than the file that it comes from.
+/// Ends a stream with an error where it is longer than `limit`, or far longer than the file that it
+/// comes from.
 pub(crate) struct Limited<'a, R> {
     inner: R,
     limit: u64,
@@ -210,7 +213,8 @@ mod tests {
     use super::*;
     use crate::{Options, read};
 
-    /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines, four bytes each.
+    /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines, four bytes
+    /// each.
     fn empty_lines(text: &[u8], blocks: usize) -> Vec<u8> {
         let header = |kind: u32, size: usize, last: bool| {
             let header = u32::from(last) | kind << 1 | (size as u32) << 3;

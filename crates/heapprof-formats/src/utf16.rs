@@ -1,6 +1,7 @@
 //! UTF-16, as tools of Windows write text, becomes UTF-8 while it is read.
 //!
-//! The standard library has all of it but the stream, so that no table of other encodings is carried along.
+//! The standard library has all of it but the stream, so that no table of other encodings is
+//! carried along.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -23,8 +24,8 @@ impl Order {
     }
 }
 
-/// The order of a text that begins with `head`; none where it is no UTF-16. A byte order mark says so; without one most
-/// of the text has to be ASCII, with nothing in it that text has not.
+/// The order of a text that begins with `head`; none where it is no UTF-16. A byte order mark says
+/// so; without one most of the text has to be ASCII, with nothing in it that text has not.
 pub(crate) fn order(head: &[u8]) -> Option<Order> {
     /// So much shows what it is.
     const ENOUGH: usize = 2048;
@@ -55,7 +56,8 @@ pub(crate) fn order(head: &[u8]) -> Option<Order> {
     orders.into_iter().find(is_text)
 }
 
-/// The UTF-8 of a stream of UTF-16. What is no character becomes U+FFFD; a byte order mark stays as one.
+/// The UTF-8 of a stream of UTF-16. What is no character becomes U+FFFD; a byte order mark stays as
+/// one.
 pub(crate) struct Utf16<R> {
     inner: R,
     order: Order,

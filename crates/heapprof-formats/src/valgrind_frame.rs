@@ -1,7 +1,8 @@
-//! Frames as Valgrind's tools write them: `0x1091BC: label (pantry.c:15)`, `0x48417B4: malloc (in /usr/lib/x.so)`.
+//! Frames as Valgrind's tools write them: `0x1091BC: label (pantry.c:15)`,
+//! `0x48417B4: malloc (in /usr/lib/x.so)`.
 //!
-//! Inlined functions are frames of their own at the same address, innermost first. A frame that comes
-//! again at its address is a recursion instead.
+//! Inlined functions are frames of their own at the same address, innermost first. A frame that
+//! comes again at its address is a recursion instead.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;

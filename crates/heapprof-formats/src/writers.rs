@@ -1,7 +1,7 @@
 //! Forms that other tools read: for `heapprof convert --to`.
 //!
-//! Values are written with all their digits, and stacks as they are: what the profile's `drop_frames` cuts from
-//! reports is there.
+//! Values are written with all their digits, and stacks as they are: what the profile's
+//! `drop_frames` cuts from reports is there.
 
 mod addresses;
 mod firefox;

@@ -1,4 +1,5 @@
-//! The functions that a program may call: gperftools' by their names, and ours. Declared in include/heapprof.h.
+//! The functions that a program may call: gperftools' by their names, and ours. Declared in
+//! include/heapprof.h.
 
 use std::ffi::{c_char, c_int, c_ulong};
 
@@ -9,8 +10,9 @@ use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
 use crate::{end, environment, mapped};
 
-/// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation when
-/// `period` is 0, else one in so many bytes. What was recorded before is forgotten. 0, or an errno.
+/// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation
+/// when `period` is 0, else one in so many bytes. What was recorded before is forgotten. 0, or an
+/// errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) -> c_int {
     let mode = if period == 0 {
@@ -44,7 +46,8 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// Where a recording of this process's own goes; `record`, if the list is its, is told of its dumps, too.
+/// Where a recording of this process's own goes; `record`, if the list is its, is told of its
+/// dumps, too.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> Output {
     Output {
         pattern: pattern.to_vec(),
@@ -78,7 +81,8 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     collect::guarded(|| status(result))
 }
 
-/// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null without memory.
+/// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null
+/// without memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
     give(len, || collect::profile(Reason::Request))
@@ -91,7 +95,8 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     let bytes = make();
     collect::guarded(|| {
         let bytes = bytes;
-        // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final zero.
+        // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final
+        // zero.
         unsafe {
             let block = (real().malloc)(bytes.len() + 1);
             if !block.is_null() {
@@ -106,7 +111,8 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     })
 }
 
-/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals of its variables.
+/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals of its
+/// variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     if collect::is_running() || is_shut_in() {

@@ -8,8 +8,9 @@ static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
 
 type Handler = unsafe extern "C" fn();
 
-/// Registers handlers of ours for good. libc takes those of a library away when it is closed, and of all at the program's end, when a thread
-/// may be in between: it would not come to the second handler, which gives back what the first one took.
+/// Registers handlers of ours for good. libc takes those of a library away when it is closed, and
+/// of all at the program's end, when a thread may be in between: it would not come to the second
+/// handler, which gives back what the first one took.
 pub fn register(prepare: Handler, parent: Handler, child: Handler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);
     // SAFETY: functions of this library, which is never unloaded.

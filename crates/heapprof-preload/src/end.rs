@@ -1,4 +1,5 @@
-//! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort, exec, signals.
+//! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort,
+//! exec, signals.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -27,8 +28,9 @@ pub fn has_ended() -> bool {
     ENDED.load(Ordering::Acquire) != NOT
 }
 
-/// Makes the last dump by `dump`, which says how far it got; or waits until whoever makes it is done, for the process must
-/// not end before. Whether it made it. Signals are blocked, or a handler on this thread would wait for its own thread.
+/// Makes the last dump by `dump`, which says how far it got; or waits until whoever makes it is
+/// done, for the process must not end before. Whether it made it. Signals are blocked, or a handler
+/// on this thread would wait for its own thread.
 fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
@@ -64,7 +66,8 @@ fn wait() {
     }
 }
 
-/// Whether `record` waits for a profile at the end, even of a recording that the program stopped itself.
+/// Whether `record` waits for a profile at the end, even of a recording that the program stopped
+/// itself.
 static RECORDED: AtomicBool = AtomicBool::new(false);
 /// Whether the program stopped it.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -119,8 +122,8 @@ pub fn by_signal(signal: c_int) {
     }
     let own = once(|| {
         collect::end_from_signal(signal);
-        // Still here: this thread is in the middle of an event, at whose end it dumps and ends; or the kernel spares this
-        // process (the first one of a container).
+        // Still here: this thread is in the middle of an event, at whose end it dumps and ends; or
+        // the kernel spares this process (the first one of a container).
         NOT
     });
     if !own {
@@ -150,8 +153,9 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 /// Whether the abort that follows was announced, and its dump made.
 static ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// The program's end by an abort of this thread, perhaps libc's own (a damaged heap, a smashed stack), which calls no abort
-/// of ours. It may stand in the middle of an event, in the allocator behind us, where nothing of ours is held.
+/// The program's end by an abort of this thread, perhaps libc's own (a damaged heap, a smashed
+/// stack), which calls no abort of ours. It may stand in the middle of an event, in the allocator
+/// behind us, where nothing of ours is held.
 pub fn by_abort(signal: c_int) {
     if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
         once(|| {
@@ -216,11 +220,13 @@ extern "C" fn at_exit(_: *mut c_void) {
     last_dump();
 }
 
-/// Threads that may call exit at once: each takes a function off libc's list, and who finds none ends the process.
+/// Threads that may call exit at once: each takes a function off libc's list, and who finds none
+/// ends the process.
 const AT_ONCE: usize = 4;
 
-/// Looks up what stands behind the functions of this file. [`register`] is for the ends that are announced: as early as can be, so that
-/// ours runs after the program's and after the destructors of all libraries, which the loader registers later.
+/// Looks up what stands behind the functions of this file. [`register`] is for the ends that are
+/// announced: as early as can be, so that ours runs after the program's and after the destructors
+/// of all libraries, which the loader registers later.
 pub fn prepare() {
     let others = [
         &ABORT,
@@ -235,7 +241,8 @@ pub fn prepare() {
     }
 }
 
-/// Registers, once. Not where libc allocates: it may do so for a list of such functions, whose lock it holds then.
+/// Registers, once. Not where libc allocates: it may do so for a list of such functions, whose lock
+/// it holds then.
 pub fn register() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Ordering::AcqRel) {
@@ -270,7 +277,8 @@ unsafe extern "C" fn in_child() {
     collect::after_fork_in_child();
 }
 
-/// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away again.
+/// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away
+/// again.
 unsafe extern "C" fn before_exec() {
     if is_due() {
         dump(Reason::Exec);

@@ -59,8 +59,8 @@ pub fn is_there() -> bool {
 fn value_of(name: &str) -> Option<*mut u8> {
     let mut at = variables();
     loop {
-        // SAFETY: the block is an array of strings that ends with null; the program does not change it while the
-        // library starts.
+        // SAFETY: the block is an array of strings that ends with null; the program does not change
+        // it while the library starts.
         let variable = unsafe { at.as_ref() }.filter(|text| !text.is_null())?;
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(*variable) }.to_bytes();
@@ -201,13 +201,14 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     }))
 }
 
-/// Whether a recorded process handed the variable on to this one. As gperftools does: the first character's upper bit
-/// tells children that they are not the first process.
+/// Whether a recorded process handed the variable on to this one. As gperftools does: the first
+/// character's upper bit tells children that they are not the first process.
 fn inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
     };
-    // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The end of an empty string stays.
+    // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The end
+    // of an empty string stays.
     unsafe {
         let byte = first.read();
         if byte != 0 {
@@ -219,8 +220,8 @@ fn inherited(name: &str) -> bool {
 
 const RECORD: &str = "HEAPPROF_RECORD";
 
-/// The parent of the program that `record` started, which is this process's if it is that program: the first to come here, and
-/// what it becomes by exec. An orphan may have the same parent.
+/// The parent of the program that `record` started, which is this process's if it is that program:
+/// the first to come here, and what it becomes by exec. An orphan may have the same parent.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NOBODY: i32 = -1;
     let own = heapprof_collect::sys::process_id();
@@ -261,7 +262,8 @@ fn be_program(own: i32) {
         return;
     };
     if let Some(value) = value_of(RECORD) {
-        // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The value keeps its length.
+        // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The
+        // value keeps its length.
         unsafe {
             value
                 .add(at)
@@ -272,7 +274,8 @@ fn be_program(own: i32) {
 
 const FOLLOW: &str = "HEAPPROF_FOLLOW";
 
-/// Whether children are recorded. Where they are not, the output learns whether this is the first process.
+/// Whether children are recorded. Where they are not, the output learns whether this is the first
+/// process.
 fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
     if get(FOLLOW).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);

@@ -54,7 +54,8 @@ unsafe extern "C" fn chosen_calloc(n: usize, each: usize, slot: usize, bp: usize
 hook!(realloc(old: *mut u8, size: usize) -> *mut u8, "rdx", "rcx" => chosen_realloc);
 unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: usize) -> *mut u8 {
     if old.is_null() {
-        // SAFETY: realloc's contract, passed on; of nothing it is malloc, of another allocator's choice.
+        // SAFETY: realloc's contract, passed on; of nothing it is malloc, of another allocator's
+        // choice.
         return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
     // SAFETY: as above.
@@ -132,7 +133,8 @@ unsafe extern "C" fn chosen_posix_memalign(
                 std::ptr::null_mut()
             }
         }
-        // SAFETY: memalign takes any power of two. It sets errno where it fails, as glibc's posix_memalign does too.
+        // SAFETY: memalign takes any power of two. It sets errno where it fails, as glibc's
+        // posix_memalign does too.
         None => unsafe {
             let block = (real.memalign)(align, size);
             if block.is_null() {

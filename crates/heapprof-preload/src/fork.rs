@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use crate::atfork;
 use crate::start;
 
-/// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait for the library's locks there,
-/// with ours not taken yet.
+/// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait
+/// for the library's locks there, with ours not taken yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __register_atfork(
     prepare: *const c_void,

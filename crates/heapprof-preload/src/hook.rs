@@ -1,4 +1,5 @@
-//! Hooks with ordinary functions behind them: told where they were called from, or called before the real function.
+//! Hooks with ordinary functions behind them: told where they were called from, or called before
+//! the real function.
 
 /// Defines an exported hook that passes its arguments on with the place of the call behind them.
 macro_rules! hook {
@@ -19,9 +20,9 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// The way of a hook that calls `before`, with the program's arguments in their registers, and then goes on to the real function.
-/// The arguments, which may be variadic, are where they were again. `index` is the function's in `table`, an array of
-/// [`Behind`](crate::real::Behind).
+/// The way of a hook that calls `before`, with the program's arguments in their registers, and then
+/// goes on to the real function. The arguments, which may be variadic, are where they were again.
+/// `index` is the function's in `table`, an array of [`Behind`](crate::real::Behind).
 macro_rules! announce {
     () => {
         "push rdi

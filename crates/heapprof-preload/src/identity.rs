@@ -1,7 +1,8 @@
-//! What a process does to all of its threads, or only while it has one: new identities and namespaces.
+//! What a process does to all of its threads, or only while it has one: new identities and
+//! namespaces.
 //!
-//! libc gives each thread the new identity, and ends the program where one thread may not have it; the kernel denies some
-//! namespaces to a process with two. So our own thread is gone before.
+//! libc gives each thread the new identity, and ends the program where one thread may not have it;
+//! the kernel denies some namespaces to a process with two. So our own thread is gone before.
 
 use heapprof_collect as collect;
 

@@ -1,7 +1,8 @@
-//! `libheapprof.so`: stands in front of malloc and its family in any program, by `LD_PRELOAD` or by linking.
+//! `libheapprof.so`: stands in front of malloc and its family in any program, by `LD_PRELOAD` or by
+//! linking.
 //!
-//! The hooks decide in a handful of instructions whether an allocation is looked at; everything else is
-//! heapprof-collect's. Nothing here prints, and nothing changes what the program does.
+//! The hooks decide in a handful of instructions whether an allocation is looked at; everything
+//! else is heapprof-collect's. Nothing here prints, and nothing changes what the program does.
 
 // Exported functions are C's, documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]

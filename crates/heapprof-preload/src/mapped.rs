@@ -1,4 +1,5 @@
-//! mmap and its family, counted as allocations when asked for. libc's own mappings do not come this way.
+//! mmap and its family, counted as allocations when asked for. libc's own mappings do not come this
+//! way.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,12 +31,13 @@ pub fn prepare() {
     }
 }
 
-/// The program's own call: passed on to another library's function that stands between ours and libc's, else to the kernel as
-/// libc would. What the kernel says, or the same of the other's -1 and errno.
+/// The program's own call: passed on to another library's function that stands between ours and
+/// libc's, else to the kernel as libc would. What the kernel says, or the same of the other's -1
+/// and errno.
 unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
     type AnyCall = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
-    // SAFETY: the caller's: the arguments are those of the function, of which there may be fewer; of munmap's result the lower
-    // half counts.
+    // SAFETY: the caller's: the arguments are those of the function, of which there may be fewer;
+    // of munmap's result the lower half counts.
     unsafe {
         let Some(other) = behind.between() else {
             return collect::sys::call(n, args);
@@ -59,8 +61,8 @@ fn answered(result: isize) -> *mut c_void {
     result as *mut c_void
 }
 
-/// Defines mmap by one of its names. Its arguments fill all six registers, so the place of the call is found from
-/// the frame, of which there must be one only.
+/// Defines mmap by one of its names. Its arguments fill all six registers, so the place of the call
+/// is found from the frame, of which there must be one only.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]
@@ -96,7 +98,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     }) as isize as c_int
 }
 
-/// Unmaps and counts that, with the map of regions held for the kernel only: another library may wait for a lock of its own.
+/// Unmaps and counts that, with the map of regions held for the kernel only: another library may
+/// wait for a lock of its own.
 fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
     if behind.between().is_none() {
         return collect::unmap(at, len, kernel);
@@ -108,7 +111,8 @@ fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> i
     said
 }
 
-/// The fifth argument, where to move to, is variadic in C, and comes in the fifth register all the same.
+/// The fifth argument, where to move to, is variadic in C, and comes in the fifth register all the
+/// same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     at: *mut c_void,

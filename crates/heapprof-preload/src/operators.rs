@@ -1,8 +1,10 @@
-//! C++'s operators new and delete. Mostly they come down to malloc and free, and are passed on untouched; where the
-//! allocator behind us brings its own, which don't, they are looked at like malloc and free.
+//! C++'s operators new and delete. Mostly they come down to malloc and free, and are passed on
+//! untouched; where the allocator behind us brings its own, which don't, they are looked at like
+//! malloc and free.
 //!
-//! Operators that throw are called in their form that doesn't, so that no exception crosses Rust; when that fails, the
-//! throwing form is jumped to, with the program's arguments and nothing of ours on the stack.
+//! Operators that throw are called in their form that doesn't, so that no exception crosses Rust;
+//! when that fails, the throwing form is jumped to, with the program's arguments and nothing of
+//! ours on the stack.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -12,8 +14,8 @@ use heapprof_collect::{self as collect, Frame};
 use crate::family;
 use crate::real::{self, next, object, real as allocator};
 
-/// All of them, by the Itanium ABI's names: new and new[], then delete and delete[]. Each throwing new stands
-/// before the form of it that doesn't throw.
+/// All of them, by the Itanium ABI's names: new and new[], then delete and delete[]. Each throwing
+/// new stands before the form of it that doesn't throw.
 const NAMES: [&CStr; COUNT] = [
     c"_Znwm",
     c"_ZnwmRKSt9nothrow_t",
@@ -46,7 +48,8 @@ static TARGET: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 /// The real ones.
 static REAL: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// The real operator: the next one after us, or that of a C++ library that was loaded for a plugin only.
+/// The real operator: the next one after us, or that of a C++ library that was loaded for a plugin
+/// only.
 fn find(name: &CStr) -> *mut c_void {
     if let Some(found) = next(name) {
         return found.cast_mut();
@@ -74,13 +77,15 @@ extern "C" fn resolve(index: usize) -> *mut c_void {
         let all = NAMES.map(find);
         for (i, found) in all.into_iter().enumerate() {
             let is_delete = i >= FIRST_DELETE;
-            // One that throws is called by the form that doesn't, which must not lead back: where that is the C++ library's, it
-            // calls the one that throws. Such an allocator's operators are passed on, and come down to its malloc.
+            // One that throws is called by the form that doesn't, which must not lead back: where
+            // that is the C++ library's, it calls the one that throws. Such an allocator's
+            // operators are passed on, and come down to its malloc.
             let called = if is_delete { found } else { all[i | 1] };
             let is_its_own = |function| foreign && object(function) == malloc;
             let target = match found.is_null() {
                 true if is_delete => crate::fast_path::free as *mut c_void,
-                // No C++ library at all: the plugin has one linked in, and its throwing form is out of reach.
+                // No C++ library at all: the plugin has one linked in, and its throwing form is out
+                // of reach.
                 true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
                 true => aligned as *mut c_void,
                 false if is_its_own(found) && is_its_own(called) => OURS[i] as *mut c_void,

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Where each hook goes on. Written before the first allocation passes, read by the hooks' assembly.
+/// Where each hook goes on. Written before the first allocation passes, read by the hooks'
+/// assembly.
 #[repr(C)]
 pub struct Real {
     pub malloc: unsafe extern "C" fn(usize) -> *mut u8,
@@ -17,8 +18,8 @@ pub struct Real {
     pub aligned_alloc: Option<unsafe extern "C" fn(usize, usize) -> *mut u8>,
 }
 
-// glibc's allocator by the names it has beside the ones we take (GLIBC_2.2.5), so that no lookup is needed
-// before the first allocation. The table lies in the assembly's reach.
+// glibc's allocator by the names it has beside the ones we take (GLIBC_2.2.5), so that no lookup is
+// needed before the first allocation. The table lies in the assembly's reach.
 std::arch::global_asm!(
     ".pushsection .data.heapprof_real,\"aw\",@progbits",
     ".balign 64",
@@ -58,7 +59,8 @@ static FOUND: AtomicBool = AtomicBool::new(false);
 
 /// Looks whether another allocator stands behind us, and goes on to it.
 ///
-/// Called at the first allocation of the process, before it is passed on: memory of one allocator must not be freed by another.
+/// Called at the first allocation of the process, before it is passed on: memory of one allocator
+/// must not be freed by another.
 pub fn find() {
     if FOUND.swap(true, Ordering::AcqRel) {
         return;
@@ -83,12 +85,14 @@ pub fn find() {
     type OfSize = unsafe extern "C" fn(usize) -> *mut u8;
     type OfTwo = unsafe extern "C" fn(usize, usize) -> *mut u8;
     let real = &raw mut REAL;
-    // SAFETY: each symbol has the type of the function it is named after; nobody else uses the table yet.
+    // SAFETY: each symbol has the type of the function it is named after; nobody else uses the
+    // table yet.
     unsafe {
         set!(real, malloc: OfSize, free: unsafe extern "C" fn(*mut u8), calloc: OfTwo,
             realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo, valloc: OfSize, pvalloc: OfSize);
     }
-    // These two are the other allocator's only if they come from the same place; glibc's call glibc's malloc.
+    // These two are the other allocator's only if they come from the same place; glibc's call
+    // glibc's malloc.
     let same = |name: &CStr| next_of_family(name).filter(|f| object(*f) == object(malloc));
     // SAFETY: as above.
     unsafe {
@@ -104,8 +108,8 @@ pub fn find() {
     }
 }
 
-/// The next definition of one of malloc's family. glibc's malloc debugging (libc_malloc_debug.so) defines them by their version
-/// only, by which other libraries' are not found.
+/// The next definition of one of malloc's family. glibc's malloc debugging (libc_malloc_debug.so)
+/// defines them by their version only, by which other libraries' are not found.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
@@ -194,8 +198,8 @@ unsafe extern "C" fn missing() -> c_int {
     -1
 }
 
-/// Where the object that holds `address` is loaded; 0 of none. (dladdr looks for the nearest symbol too, which takes a hundred times
-/// as long.)
+/// Where the object that holds `address` is loaded; 0 of none. (dladdr looks for the nearest symbol
+/// too, which takes a hundred times as long.)
 pub fn object(address: *const c_void) -> usize {
     heapprof_collect::object_at(address as usize).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! seccomp: a program that is about to be killed for what a dump calls leaves its profile before, and is recorded no more.
+//! seccomp: a program that is about to be killed for what a dump calls leaves its profile before,
+//! and is recorded no more.
 
 use std::ffi::c_int;
 
@@ -30,7 +31,8 @@ unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     }
 }
 
-/// Before syscall, for the numbers that may install a filter, and those that a process with two threads may be denied.
+/// Before syscall, for the numbers that may install a filter, and those that a process with two
+/// threads may be denied.
 unsafe extern "C" fn before_syscall(
     number: libc::c_long,
     first: usize,

@@ -1,4 +1,5 @@
-//! What the library says, in a line on stderr, where it was asked to or can't do what it was asked for; and to C, by errno.
+//! What the library says, in a line on stderr, where it was asked to or can't do what it was asked
+//! for; and to C, by errno.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 

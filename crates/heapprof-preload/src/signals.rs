@@ -1,8 +1,9 @@
-//! Signals that make a dump, and those that end the program under `record`: caught where the program left them at
-//! their default, and still at their default for all that the program can see.
+//! Signals that make a dump, and those that end the program under `record`: caught where the
+//! program left them at their default, and still at their default for all that the program can see.
 //!
-//! An interpreter asks whether SIGINT is at its default before it installs its own handler. So sigaction and
-//! signal answer for ours as if it were not there, and give way to what the program sets.
+//! An interpreter asks whether SIGINT is at its default before it installs its own handler. So
+//! sigaction and signal answer for ours as if it were not there, and give way to what the program
+//! sets.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,7 +130,8 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches the signals that end a program from a terminal or a service manager, where it left them, and that of aborts.
+/// Catches the signals that end a program from a terminal or a service manager, where it left them,
+/// and that of aborts.
 pub fn catch_ends() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
         take(signal);
@@ -151,8 +153,8 @@ pub fn give_back() {
     }
 }
 
-/// Whether the signal is ours where the program leaves it at its default. A vfork child has handlers of its own, and this memory
-/// with its parent.
+/// Whether the signal is ours where the program leaves it at its default. A vfork child has
+/// handlers of its own, and this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
     WANTED.load(Ordering::Acquire) & bit(signal) != 0 && collect::is_own_process()
 }

@@ -1,4 +1,5 @@
-//! The library's beginning: at the process's first allocation or its constructor, whichever comes first.
+//! The library's beginning: at the process's first allocation or its constructor, whichever comes
+//! first.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};

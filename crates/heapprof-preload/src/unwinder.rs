@@ -1,4 +1,5 @@
-//! The unwinder's functions that std refers to, for this library alone: panics abort here, so none is called.
+//! The unwinder's functions that std refers to, for this library alone: panics abort here, so none
+//! is called.
 //!
 //! Without them the library would pull libgcc_s into every program.
 

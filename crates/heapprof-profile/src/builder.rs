@@ -1,4 +1,5 @@
-//! Makes profiles piece by piece, each mapping, function and location stored once. Importers, merging and tests use it.
+//! Makes profiles piece by piece, each mapping, function and location stored once. Importers,
+//! merging and tests use it.
 
 use foldhash::{HashMap, HashMapExt};
 

@@ -32,9 +32,11 @@ const MOST_TYPES: usize = 1024;
 pub struct ReadOptions {
     /// The most bytes a file may inflate to. A gzip bomb ends here.
     pub max_inflated: u64,
-    /// About the most bytes of memory that reading it may take. Of some files a byte becomes sixteen.
+    /// About the most bytes of memory that reading it may take. Of some files a byte becomes
+    /// sixteen.
     pub max_memory: u64,
-    /// Keep stacks as they are written until somebody asks: for who only passes the profile on. Who asks pays for both.
+    /// Keep stacks as they are written until somebody asks: for who only passes the profile on. Who
+    /// asks pays for both.
     pub stacks_as_written: bool,
     /// Leave what samples say beside pprof's fields, as pprof does.
     pub without_spread: bool,
@@ -132,7 +134,8 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
             }
             decoder.finish()
         }
-        // Damage to the gzip layer shows as nonsense inside; the checksum at its end tells which it was.
+        // Damage to the gzip layer shows as nonsense inside; the checksum at its end tells which it
+        // was.
         Err(error @ (Error::Wire { .. } | Error::Invalid { .. })) => match stream.drain() {
             Err(gzip @ Error::Gzip { .. }) => Err(gzip),
             _ => Err(decoder.explain(error, stream.heads())),
@@ -178,7 +181,8 @@ impl Decoder {
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Whether a long value fits in memory once it is read, whatever it holds, beside the buffer that it is in.
+    /// Whether a long value fits in memory once it is read, whatever it holds, beside the buffer
+    /// that it is in.
     #[inline]
     fn fits(&self, field: u32, value: Value<'_>, limit: u64) -> Result<(), Error> {
         match value {
@@ -348,7 +352,8 @@ fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
         Err(_) => return None,
     };
     let plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    // A protobuf message that holds only text by chance begins with a tag and a length; prose does not begin with a line end.
+    // A protobuf message that holds only text by chance begins with a tag and a length; prose does
+    // not begin with a line end.
     if text.is_empty() || !text.chars().all(plain) || text.starts_with('\n') {
         return None;
     }

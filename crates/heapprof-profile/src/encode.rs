@@ -1,5 +1,5 @@
-//! From a [`Profile`] to a file, field by field: equal profiles give equal bytes. Samples and locations, which are nearly all of
-//! it, are written by hand, the rest through prost.
+//! From a [`Profile`] to a file, field by field: equal profiles give equal bytes. Samples and
+//! locations, which are nearly all of it, are written by hand, the rest through prost.
 //!
 //! Messages, text and packing come in the order pprof writes them (facts from google/pprof's
 //! profile/encode.go), so that its output and ours can be compared.
@@ -40,11 +40,12 @@ pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error
     finished.map_err(Error::Write)
 }
 
-/// As [`encode`], but with samples that are made one by one and not kept, and gzipped as quickly as may be: for writers
-/// inside a program that has other things to do.
+/// As [`encode`], but with samples that are made one by one and not kept, and gzipped as quickly as
+/// may be: for writers inside a program that has other things to do.
 ///
-/// `next` tells how many of the last sample's oldest frames the next one goes on from, and fills in the rest of it, with what
-/// locations it needs in the builder; `None` when there is none left. Samples have no labels.
+/// `next` tells how many of the last sample's oldest frames the next one goes on from, and fills in
+/// the rest of it, with what locations it needs in the builder; `None` when there is none left.
+/// Samples have no labels.
 pub fn encode_samples_quickly(
     mut builder: ProfileBuilder,
     mut next: impl FnMut(&mut ProfileBuilder, &mut QuickSample) -> Option<usize>,
@@ -68,7 +69,8 @@ pub fn encode_samples_quickly(
     write().map_err(Error::Write)
 }
 
-/// A sample of [`encode_samples_quickly`]. Each one begins without frames, and with values and a spread of 0.
+/// A sample of [`encode_samples_quickly`]. Each one begins without frames, and with values and a
+/// spread of 0.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct QuickSample {
@@ -350,7 +352,8 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Everything after the functions, the string table first though its last texts come from what follows it.
+    /// Everything after the functions, the string table first though its last texts come from what
+    /// follows it.
     fn header(mut self, profile: &Profile) -> io::Result<W> {
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);

@@ -1,4 +1,5 @@
-//! What can be wrong with a profile: each defect by name, with the object and, where known, the byte.
+//! What can be wrong with a profile: each defect by name, with the object and, where known, the
+//! byte.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! From a file's ids (any 64-bit number but 0) to positions; dense ids, the usual case, cost an array read.
+//! From a file's ids (any 64-bit number but 0) to positions; dense ids, the usual case, cost an
+//! array read.
 
 use foldhash::HashMap;
 use foldhash::HashMapExt;

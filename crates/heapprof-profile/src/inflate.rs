@@ -1,4 +1,5 @@
-//! From a file to its plain bytes as a stream: all gzip members one after the other, or no gzip at all.
+//! From a file to its plain bytes as a stream: all gzip members one after the other, or no gzip at
+//! all.
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
@@ -39,7 +40,8 @@ enum State<R: Read> {
     Done,
 }
 
-/// The plain bytes of a gzipped or plain file, as a stream. Errors of gzip come as an [`Error`] inside one of `io`.
+/// The plain bytes of a gzipped or plain file, as a stream. Errors of gzip come as an [`Error`]
+/// inside one of `io`.
 pub struct Inflate<R: Read> {
     state: State<R>,
     /// The first bytes of the file, to tell what it is when it is no profile.

@@ -10,7 +10,8 @@ pub fn is_rust_name(symbol: &str) -> bool {
         || is_legacy_rust_name(symbol)
 }
 
-/// Whether a linker's name is of Rust's older scheme, which is C++'s but for the hash at the end: `17h` and 16 digits.
+/// Whether a linker's name is of Rust's older scheme, which is C++'s but for the hash at the end:
+/// `17h` and 16 digits.
 pub fn is_legacy_rust_name(symbol: &str) -> bool {
     let hash = |at: usize| {
         let digits = symbol.as_bytes().get(at + 3..at + 19);

@@ -33,7 +33,8 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 /// Adds profiles up as they arrive; only one beside the sum is in memory at a time.
 ///
 /// Only sample types that all profiles have are kept (a [`Warning`] names the others); values come
-/// in the finer of two units. Samples whose values are all 0 are left out, unless they are estimates.
+/// in the finer of two units. Samples whose values are all 0 are left out, unless they are
+/// estimates.
 pub fn merge_all<E: From<Error>>(
     profiles: impl IntoIterator<Item = Result<Profile, E>>,
 ) -> Result<Profile, E> {
@@ -154,7 +155,8 @@ impl Merger {
             Rules::Pprof => as_pprof::header(&mut self.builder.profile, profile, !self.begun),
         }
         self.begun = true;
-        // Everything is moved when a sample first needs it: merging leaves the unused behind. But for the main binary.
+        // Everything is moved when a sample first needs it: merging leaves the unused behind. But
+        // for the main binary.
         let mut moved = Moved::new(profile);
         if self.builder.profile.mapping.is_empty() && !profile.mapping.is_empty() {
             self.move_mapping(&mut moved, MappingIndex(0));
@@ -430,8 +432,8 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Moves the files that both profiles map, and the addresses in them, to where the first has them: the same place of two runs
-/// has one address then, and a frame without symbols one name.
+/// Moves the files that both profiles map, and the addresses in them, to where the first has them:
+/// the same place of two runs has one address then, and a frame without symbols one name.
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     // A file may be mapped more than once; what is mapped as often in both comes in the same order.
     let mut places: HashMap<(u64, u64, &str), VecDeque<u64>> = HashMap::new();
@@ -480,7 +482,8 @@ fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
 }
 
-/// Whether a mapping's name, or its build id, is a file's: other memory is not the same memory in two runs.
+/// Whether a mapping's name, or its build id, is a file's: other memory is not the same memory in
+/// two runs.
 fn is_file(name: &str) -> bool {
     let other = [
         "//",
@@ -494,7 +497,8 @@ fn is_file(name: &str) -> bool {
     !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
 }
 
-/// Brings sample types that both profiles have to one name and the finer of their units, so that they can be compared.
+/// Brings sample types that both profiles have to one name and the finer of their units, so that
+/// they can be compared.
 pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     agree_names(a, b);
     for i in 0..a.sample_type.len() {
@@ -508,7 +512,8 @@ pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Converts whichever of two sample types has the coarser unit; whether both have the same unit now.
+/// Converts whichever of two sample types has the coarser unit; whether both have the same unit
+/// now.
 fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
     let ours = a.text(a.sample_type[i].unit).to_string();
     let theirs = b.text(b.sample_type[j].unit).to_string();

@@ -228,8 +228,9 @@ impl Samples {
 
     /// The stacks as a tree from the root: the number of each sample's stack, 0 for the empty one.
     ///
-    /// `number` gives a node its number: it is told that of its parent, what `locations` has for its location (equal ones
-    /// are one place), and how many frames of samples the node stands for. Parents come first, and each node once.
+    /// `number` gives a node its number: it is told that of its parent, what `locations` has for
+    /// its location (equal ones are one place), and how many frames of samples the node stands for.
+    /// Parents come first, and each node once.
     pub fn number_stacks<E>(
         &self,
         locations: &[i64],
@@ -264,7 +265,8 @@ impl Samples {
         &mut self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Gives all samples other values, `width` each, in their order. What was known beside the old ones is forgotten.
+    /// Gives all samples other values, `width` each, in their order. What was known beside the old
+    /// ones is forgotten.
     ///
     /// # Panics
     /// When they are not as many as the samples take.
@@ -275,7 +277,8 @@ impl Samples {
         self.spread = None;
     }
 
-    /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied elsewhere.
+    /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied
+    /// elsewhere.
     pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
         let samples = self.len();
         let (location, end) = self.stacks.edit();
@@ -307,8 +310,9 @@ impl Samples {
         self.label_set.truncate(kept);
     }
 
-    /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a sample for which it
-    /// returns false goes. `change` is told the stack, the values and the labels.
+    /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a
+    /// sample for which it returns false goes. `change` is told the stack, the values and the
+    /// labels.
     pub fn rewrite(
         &mut self,
         mut change: impl FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
@@ -355,7 +359,8 @@ impl Samples {
         }
     }
 
-    /// Changes every value; `change` is told the position of its sample type. What was known beside them is forgotten.
+    /// Changes every value; `change` is told the position of its sample type. What was known beside
+    /// them is forgotten.
     pub fn change_values(&mut self, mut change: impl FnMut(usize, i64) -> i64) {
         self.spread = None;
         for values in self.value.chunks_mut(self.width.max(1)) {
@@ -467,19 +472,22 @@ impl Profile {
         }
     }
 
-    /// Whether a function's name stands for code that has none: `libfoo.so+0x1234`, its file and where it begins in that.
+    /// Whether a function's name stands for code that has none: `libfoo.so+0x1234`, its file and
+    /// where it begins in that.
     pub fn is_nameless(&self, function: &Function) -> bool {
         let named = !function.system_name.is_empty() || !function.filename.is_empty();
         !named && is_place_of_code(self.text(function.name))
     }
 
-    /// Whether nothing is known of a location but its address: it has no lines, or those of code without a name.
+    /// Whether nothing is known of a location but its address: it has no lines, or those of code
+    /// without a name.
     pub fn is_unnamed(&self, location: &Location) -> bool {
         let mut lines = self.lines(location).iter();
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Says in the mappings that `which` chooses what is known of their locations: functions, files, lines.
+    /// Says in the mappings that `which` chooses what is known of their locations: functions,
+    /// files, lines.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {
@@ -502,7 +510,8 @@ impl Profile {
     }
 }
 
-/// Whether a name is a file's and a position in it, `libfoo.so+0x1234`: what code without a name is called by.
+/// Whether a name is a file's and a position in it, `libfoo.so+0x1234`: what code without a name is
+/// called by.
 pub fn is_place_of_code(name: &str) -> bool {
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     name.split_once("+0x")

@@ -1,8 +1,8 @@
 //! gzip for writers in a hurry: what packs well is packed quickly, the rest is stored as it is.
 //!
-//! Stacks of a large program are almost random numbers; packing them takes longer than everything else that is done
-//! to a profile, and saves little. So a block is tried by its beginning, and after many in vain not even that.
-//! Source of the format: RFC 1951, RFC 1952.
+//! Stacks of a large program are almost random numbers; packing them takes longer than everything
+//! else that is done to a profile, and saves little. So a block is tried by its beginning, and
+//! after many in vain not even that. Source of the format: RFC 1951, RFC 1952.
 
 use std::io::{self, Write};
 
@@ -28,7 +28,8 @@ pub(crate) struct Packer<W> {
     untried: usize,
 }
 
-/// So many blocks tried in vain, and as many more are not tried: what follows them is like them, or small beside them.
+/// So many blocks tried in vain, and as many more are not tried: what follows them is like them, or
+/// small beside them.
 const PATIENCE: usize = 16;
 
 impl<W: Write> Packer<W> {

@@ -12,11 +12,13 @@ pub struct SampleTypeError {
     pub present: Vec<String>,
 }
 
-/// What gperftools calls what is in use in a dump that tells nothing else, and in others. A program's first dumps, before
-/// anything is freed, are of the one kind and its later ones of the other.
+/// What gperftools calls what is in use in a dump that tells nothing else, and in others. A
+/// program's first dumps, before anything is freed, are of the one kind and its later ones of the
+/// other.
 const IN_USE: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
 
-/// Gives what both profiles count of what is in use one name, where one of them has the short names and the other the long ones.
+/// Gives what both profiles count of what is in use one name, where one of them has the short names
+/// and the other the long ones.
 pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
     let has = |p: &Profile, name: &str| p.sample_type.iter().any(|t| p.text(t.r#type) == name);
     let is_short = |p: &Profile| IN_USE.iter().all(|n| has(p, n.0) && !has(p, n.1));
@@ -29,8 +31,9 @@ pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
 }
 
 impl Profile {
-    /// Calls `objects` and `space` `inuse_objects` and `inuse_space`, and makes the sample type that is shown by default
-    /// the profile's own choice, so that it stays the same when types around it are left out.
+    /// Calls `objects` and `space` `inuse_objects` and `inuse_space`, and makes the sample type
+    /// that is shown by default the profile's own choice, so that it stays the same when types
+    /// around it are left out.
     ///
     /// For tools that add profiles up by the rules of pprof, to which these are different types.
     pub fn name_in_use(&mut self) {
@@ -62,10 +65,11 @@ impl Profile {
     }
 }
 
-/// Position of the sample type `asked` among the types of these names: a type's name or a number from 0.
+/// Position of the sample type `asked` among the types of these names: a type's name or a number
+/// from 0.
 ///
-/// `inuse_space` also finds `space`, the name that profiles without allocation counts use (and so on); `peak` finds
-/// `peak_space` (and so on).
+/// `inuse_space` also finds `space`, the name that profiles without allocation counts use (and so
+/// on); `peak` finds `peak_space` (and so on).
 pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleTypeError> {
     let position = |name: &str| names.iter().position(|n| *n == name);
     position(asked)
@@ -78,7 +82,8 @@ pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleType
         })
 }
 
-/// Position of the sample type to show first: the profile's own choice (empty for none), else `inuse_space`, else the last.
+/// Position of the sample type to show first: the profile's own choice (empty for none), else
+/// `inuse_space`, else the last.
 pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
     let position = |name: &str| names.iter().position(|n| *n == name);
     Some(chosen)

@@ -1,4 +1,5 @@
-//! Arithmetic on a profile's values: negate, scale, convert units. A result beyond 64 bits is an error.
+//! Arithmetic on a profile's values: negate, scale, convert units. A result beyond 64 bits is an
+//! error.
 
 use crate::error::Error;
 use crate::model::Profile;
@@ -19,7 +20,8 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the spread of the values of a sample type as their own multiplication by `ratio` does.
+    /// Multiplies the spread of the values of a sample type as their own multiplication by `ratio`
+    /// does.
     fn scale_spread(&mut self, sample_type: usize, ratio: f64) {
         let width = self.sample_type.len().max(1);
         let Some(spread) = self.samples.spread.as_mut().filter(|_| ratio != 1.0) else {

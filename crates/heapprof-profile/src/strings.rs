@@ -7,7 +7,8 @@ use hashbrown::HashTable;
 
 use crate::parts::{hashed, range};
 
-/// A text of one [`StringTable`]. Equal ids of the same table mean equal texts, and the other way round.
+/// A text of one [`StringTable`]. Equal ids of the same table mean equal texts, and the other way
+/// round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StringId(pub(crate) u32);
 

@@ -1,6 +1,7 @@
 //! Units of values: which can be added up, and what a larger one is worth in its base unit.
 //!
-//! Families and names follow pprof (1024-based bytes, time from nanoseconds); IEC names are read too.
+//! Families and names follow pprof (1024-based bytes, time from nanoseconds); IEC names are read
+//! too.
 
 /// Units of one family convert into each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +22,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything else (`count`, say).
+    /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything else
+    /// (`count`, say).
     pub fn parse(name: &str) -> Option<Unit> {
         let mut name = name.to_ascii_lowercase();
         if name.len() > 2 && name.ends_with('s') && name != "hrs" {

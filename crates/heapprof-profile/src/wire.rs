@@ -1,6 +1,8 @@
-//! Protobuf's wire format: fields from a stream ([`Stream`]) and from one message in memory ([`Fields`]).
+//! Protobuf's wire format: fields from a stream ([`Stream`]) and from one message in memory
+//! ([`Fields`]).
 //!
-//! Source: protobuf.dev, "Encoding". Bits of a varint beyond the 64th are discarded, as protobuf says.
+//! Source: protobuf.dev, "Encoding". Bits of a varint beyond the 64th are discarded, as protobuf
+//! says.
 
 use std::io::Read;
 
@@ -62,8 +64,9 @@ fn long_varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
     }
 }
 
-/// The varint that eight bytes begin with, and its length; `None` where fewer are left or it is longer. No branch depends
-/// on its length, which in numbers that do not say how many or where is as good as random.
+/// The varint that eight bytes begin with, and its length; `None` where fewer are left or it is
+/// longer. No branch depends on its length, which in numbers that do not say how many or where is
+/// as good as random.
 #[inline]
 fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(*bytes.first_chunk()?);
@@ -80,7 +83,8 @@ fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number, ends.trailing_zeros() as usize / 8 + 1))
 }
 
-/// The varint that bytes begin with, and its length, where that is quick to say: of one byte, or with enough behind it.
+/// The varint that bytes begin with, and its length, where that is quick to say: of one byte, or
+/// with enough behind it.
 #[inline]
 fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match bytes {
@@ -149,7 +153,8 @@ impl<'a> Fields<'a> {
     /// The next field; `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
-        // Nearly all fields are numbers or few bytes, with one byte before them: those are read where they are needed.
+        // Nearly all fields are numbers or few bytes, with one byte before them: those are read
+        // where they are needed.
         match self.data.get(self.pos..).unwrap_or_default() {
             [] => Ok(None),
             [tag @ 8..0x80, length @ 0..0x80, rest @ ..]
@@ -310,7 +315,8 @@ pub(crate) struct Stream<R: Read> {
     base: u64,
     limit: u64,
     max_memory: u64,
-    /// How much of that is left beside what was read. Half of it is for this buffer, as what is in it will be kept.
+    /// How much of that is left beside what was read. Half of it is for this buffer, as what is in
+    /// it will be kept.
     pub(crate) room: u64,
     head: Vec<u8>,
 }

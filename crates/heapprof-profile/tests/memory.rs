@@ -1,4 +1,5 @@
-//! Files that take far more memory than their own size: each ends at the limit, and by then takes no more than that.
+//! Files that take far more memory than their own size: each ends at the limit, and by then takes
+//! no more than that.
 //!
 //! One test has the process for itself, as the most that it ever held is what is looked at.
 
@@ -112,7 +113,8 @@ fn memory_stays_below_the_limit() {
         ends(&format!("a long field {field}"), long(field, byte), &none);
     }
     let most = most_held() - before;
-    // An allocator copies lists of this size as they grow, and longer ones not: so they are there twice for a moment.
+    // An allocator copies lists of this size as they grow, and longer ones not: so they are there
+    // twice for a moment.
     assert!(most <= 2 * LIMIT + (8 << 20), "{} MiB", most >> 20);
 }
 

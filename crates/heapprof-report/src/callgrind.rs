@@ -1,10 +1,12 @@
 //! `convert --to callgrind`: the call graph for KCachegrind, QCachegrind and callgrind_annotate.
 //!
-//! Costs are in the profile's own units, an event a sample type. Positions are absolute and callees bear their
-//! binary, so that a reader finds what is meant. Format: Valgrind's manual, "Callgrind Format Specification".
+//! Costs are in the profile's own units, an event a sample type. Positions are absolute and callees
+//! bear their binary, so that a reader finds what is meant. Format: Valgrind's manual, "Callgrind
+//! Format Specification".
 //!
-//! Readers take the sum of the calls to a function for its inclusive cost (KCachegrind's tracedata.cpp, `if there are
-//! callers`). So each sample has one call to each of its functions, and the stacks hang below one root.
+//! Readers take the sum of the calls to a function for its inclusive cost (KCachegrind's
+//! tracedata.cpp, `if there are callers`). So each sample has one call to each of its functions,
+//! and the stacks hang below one root.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -25,7 +27,8 @@ const UNKNOWN: &str = "???";
 /// What all stacks hang below.
 const ROOT: &str = "(root)";
 
-/// Writes a record for each function, line and address, with its calls. Errors for negative values: the format has none.
+/// Writes a record for each function, line and address, with its calls. Errors for negative values:
+/// the format has none.
 pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
     let width = profile.sample_type.len();
     let samples = &profile.samples;
@@ -93,7 +96,8 @@ struct Records {
     objects: Numbered,
     files: Numbered,
     functions: Numbered,
-    /// The lines of a call to each node that was called, one after the other: the next call has the same.
+    /// The lines of a call to each node that was called, one after the other: the next call has the
+    /// same.
     again: String,
     /// Where those of a node begin and end there.
     at: Vec<(usize, usize)>,

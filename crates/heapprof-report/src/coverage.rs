@@ -4,7 +4,8 @@ use heapprof_analysis::{Resident, Runtime};
 
 use crate::measure::{Measure, percent};
 
-/// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. What is in use may never have been touched.
+/// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. What is in use may never have
+/// been touched.
 pub fn coverage(resident: Resident, name: &str) -> Option<String> {
     let share = percent(resident.heap?, resident.of_program());
     let shown = Measure::new("bytes", None)

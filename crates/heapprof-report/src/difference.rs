@@ -1,9 +1,9 @@
 //! Differences in a flame graph: inferno draws the frames, here they get their colours and titles.
 //!
-//! inferno paints a frame by the difference of its own value, red and blue. What people look for is the
-//! difference of all that a frame holds, so frames are found again in the picture by where they begin
-//! and how deep they are, and painted by their total: orange grew, blue shrank, which people who do not
-//! tell red from green can read too.
+//! inferno paints a frame by the difference of its own value, red and blue. What people look for is
+//! the difference of all that a frame holds, so frames are found again in the picture by where they
+//! begin and how deep they are, and painted by their total: orange grew, blue shrank, which people
+//! who do not tell red from green can read too.
 
 use std::collections::HashMap;
 

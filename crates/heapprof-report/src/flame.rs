@@ -1,7 +1,7 @@
 //! `flame`: the call tree as a picture, drawn by inferno; one file that needs nothing else.
 //!
-//! Of one profile the widths are its values. Of two the widths are the larger of both sides, so that
-//! what vanished is there too; orange grew, blue shrank.
+//! Of one profile the widths are its values. Of two the widths are the larger of both sides, so
+//! that what vanished is there too; orange grew, blue shrank.
 
 use std::io::Write;
 
@@ -39,7 +39,8 @@ pub enum Root {
 /// How many frames a screen shows one above the other.
 const SCREEN: usize = 50;
 
-/// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile each line has both values.
+/// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile each line has
+/// both values.
 pub fn flame_folded(tree: &Tree<'_>, mut writer: impl Write) -> Result<(), Error> {
     let mut path = Path::default();
     let mut values = String::new();
@@ -174,8 +175,9 @@ pub fn flame_svg(
     svg.name_type = "Function:".to_string();
     svg.factor = divisor as f64;
     svg.deterministic = true;
-    // Keeps the order of lines, the last one first: the tree's, in which equal prefixes are neighbours
-    // (in that of texts they need not be, for a blank sorts before `;`), and which differences go by.
+    // Keeps the order of lines, the last one first: the tree's, in which equal prefixes are
+    // neighbours (in that of texts they need not be, for a blank sorts before `;`), and which
+    // differences go by.
     svg.flame_chart = true;
     svg.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Orange);
     svg.bgcolors = "#ffffff".parse().ok();

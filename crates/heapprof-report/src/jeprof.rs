@@ -1,7 +1,7 @@
 //! What jeprof prints: rows of functions, collapsed stacks.
 //!
-//! The profile comes as jeprof sees it: allocator frames cut, filtered, for [`text`] with a function for each row.
-//! Source: jemalloc's bin/jeprof.
+//! The profile comes as jeprof sees it: allocator frames cut, filtered, for [`text`] with a
+//! function for each row. Source: jemalloc's bin/jeprof.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -50,8 +50,9 @@ impl Measure {
     }
 }
 
-/// Prints `head` and a row for each function that has a value: the largest first, increases before decreases, those of
-/// one value in the order of their linker names. Nothing is printed before it is sure that all can be.
+/// Prints `head` and a row for each function that has a value: the largest first, increases before
+/// decreases, those of one value in the order of their linker names. Nothing is printed before it
+/// is sure that all can be.
 pub fn text(
     profile: &Profile,
     column: usize,
@@ -207,8 +208,9 @@ impl Frames {
         &self.text[start..end]
     }
 
-    /// The place of each location's text in the order of all, with the `;` that comes behind; equal texts have one place.
-    /// None where a text has a `;` itself, for then it may begin as another one does, and go on.
+    /// The place of each location's text in the order of all, with the `;` that comes behind; equal
+    /// texts have one place. None where a text has a `;` itself, for then it may begin as another
+    /// one does, and go on.
     fn ranks(&self) -> Option<Vec<u32>> {
         if self.text.contains(';') {
             return None;
@@ -241,8 +243,8 @@ impl Frames {
     }
 }
 
-/// The ranks of a stack's first four frames, which mostly tell it apart and lie beside each other. None where they are all
-/// that there are: the last frame has no `;` behind it.
+/// The ranks of a stack's first four frames, which mostly tell it apart and lie beside each other.
+/// None where they are all that there are: the last frame has no `;` behind it.
 fn begin(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     let (oldest, newer) = stack
         .split_last_chunk::<4>()
@@ -267,7 +269,8 @@ fn by_text(frames: &Frames, a: &[LocationIndex], b: &[LocationIndex]) -> Orderin
     {
         return x.cmp(y);
     }
-    // One may go on where the other ends. What is equal above them has a `;` behind it where there is more.
+    // One may go on where the other ends. What is equal above them has a `;` behind it where there
+    // is more.
     fn rest<'a>(
         stack: &'a [LocationIndex],
         text: impl Fn(&LocationIndex) -> &'a [u8] + 'a,

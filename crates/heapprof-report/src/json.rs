@@ -1,4 +1,5 @@
-//! JSON parts that several reports share. Their shapes are promised: add to them, never change them.
+//! JSON parts that several reports share. Their shapes are promised: add to them, never change
+//! them.
 
 use std::io::Write;
 
@@ -46,7 +47,8 @@ pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Resu
     Ok(())
 }
 
-/// `sample_type`, `total`, `net`, where these are estimates `estimate`, and with filters `left_out` and `net_estimate`.
+/// `sample_type`, `total`, `net`, where these are estimates `estimate`, and with filters `left_out`
+/// and `net_estimate`.
 pub(crate) fn head(header: &Header) -> Map<String, Value> {
     let mut head = Map::new();
     head.insert("sample_type".into(), sample_type(&header.sample_type));
@@ -78,7 +80,8 @@ pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Writes a document of `head`, `rows` and `tail` row by row: it may be much longer than the profile.
+/// Writes a document of `head`, `rows` and `tail` row by row: it may be much longer than the
+/// profile.
 pub(crate) fn write_each(
     head: &Map<String, Value>,
     tail: &Map<String, Value>,
@@ -123,7 +126,8 @@ impl RowWriter<'_> {
 }
 
 impl RowWriter<'_> {
-    /// Writes one row, an object, with a `stack` behind what else it has; `names` are [`made_place`]'s.
+    /// Writes one row, an object, with a `stack` behind what else it has; `names` are
+    /// [`made_place`]'s.
     pub(crate) fn row_with_stack(
         &mut self,
         row: &impl Serialize,

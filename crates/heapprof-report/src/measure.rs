@@ -155,7 +155,8 @@ pub(crate) fn push_whole(value: impl Into<i128>, text: &mut String) {
 fn push_two_places(value: f64, text: &mut String) {
     let hundreds = value.abs() * 100.0;
     let whole = hundreds.floor();
-    // The product is off by less than this; near a half only the exact value says which way to round.
+    // The product is off by less than this; near a half only the exact value says which way to
+    // round.
     let is_clear = hundreds < 1e12 && (hundreds - whole - 0.5).abs() > 1e-3;
     if !is_clear {
         return text.push_str(&format!("{value:.2}"));

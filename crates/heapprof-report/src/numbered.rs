@@ -1,4 +1,5 @@
-//! Names by number, as callgrind's format compresses them: a name itself comes with its first use only.
+//! Names by number, as callgrind's format compresses them: a name itself comes with its first use
+//! only.
 
 use std::collections::HashMap;
 

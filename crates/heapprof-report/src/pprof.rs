@@ -1,7 +1,7 @@
 //! What pprof prints, byte for byte: for those who type `pprof` and for scripts that read it.
 //!
-//! Everything here follows google/pprof's internal/report, internal/measurement and internal/graph, its
-//! mistakes included; our own reports are the modules beside this one. The callers filter and
+//! Everything here follows google/pprof's internal/report, internal/measurement and internal/graph,
+//! its mistakes included; our own reports are the modules beside this one. The callers filter and
 //! aggregate the profile, as pprof does, before a printer gets it.
 
 mod callgrind;

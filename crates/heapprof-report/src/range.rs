@@ -45,8 +45,8 @@ pub(crate) fn samples(estimate: &Estimate) -> String {
     plural(&estimate.samples.to_string(), "sample")
 }
 
-/// A cell that says how sure the value beside it is, as a share of it: `±33%`, or `-43/+73%` where few samples make it
-/// uneven. Empty where it is exact.
+/// A cell that says how sure the value beside it is, as a share of it: `±33%`, or `-43/+73%` where
+/// few samples make it uneven. Empty where it is exact.
 pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
     let Some(estimate) = estimate.filter(|_| value != 0) else {
         return String::new();

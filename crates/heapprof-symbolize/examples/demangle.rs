@@ -1,4 +1,5 @@
-//! Linker names on standard input, one a line, as heapprof shows them: `bench/names.py` compares them with c++filt's.
+//! Linker names on standard input, one a line, as heapprof shows them: `bench/names.py` compares
+//! them with c++filt's.
 
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
 

@@ -54,8 +54,8 @@ impl Answers {
         }
     }
 
-    /// Takes the frames of a location, innermost first. What has no name is kept only as the outermost one,
-    /// whose name the symbol table may have.
+    /// Takes the frames of a location, innermost first. What has no name is kept only as the
+    /// outermost one, whose name the symbol table may have.
     pub(crate) fn frames(
         &mut self,
         profile: &mut Profile,
@@ -117,7 +117,8 @@ impl Answers {
             .is_some_and(|line| !line.name.is_empty() && !line.is_short)
     }
 
-    /// Names a location's outermost function as a symbol table does. A short name only gives way to a longer one.
+    /// Names a location's outermost function as a symbol table does. A short name only gives way to
+    /// a longer one.
     pub(crate) fn name(&mut self, profile: &mut Profile, location: u32, name: &str) {
         let lines = &mut self.lines[location as usize];
         if let Some(line) = lines.as_mut().and_then(|lines| lines.last_mut()) {
@@ -223,8 +224,8 @@ impl Functions {
     }
 }
 
-/// Functions that only replaced lines (of `old`) referred to would stay in the file for nothing. What nothing ever
-/// referred to stays.
+/// Functions that only replaced lines (of `old`) referred to would stay in the file for nothing.
+/// What nothing ever referred to stays.
 fn drop_replaced(profile: &mut Profile, old: &[Line]) {
     let mut used = vec![true; profile.function.len()];
     for line in old {

@@ -1,4 +1,5 @@
-//! From linker names to what people wrote: C++ (Itanium), Rust (legacy and v0). C names are as they are.
+//! From linker names to what people wrote: C++ (Itanium), Rust (legacy and v0). C names are as they
+//! are.
 
 use heapprof_profile::is_rust_name;
 

@@ -1,4 +1,5 @@
-//! Debug information: functions, lines and inlined frames through addr2line, with split and shared DWARF files.
+//! Debug information: functions, lines and inlined frames through addr2line, with split and shared
+//! DWARF files.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -36,8 +37,9 @@ pub(crate) struct Dwarf<'a> {
 pub(crate) struct Frame<'f> {
     /// Linker name; empty when it is not told.
     pub(crate) name: &'f str,
-    /// C++ and Rust functions have linker names, but of those that only their unit can call debug information
-    /// tells just the last part of the name; the parts before it are those of the entries around.
+    /// C++ and Rust functions have linker names, but of those that only their unit can call debug
+    /// information tells just the last part of the name; the parts before it are those of the
+    /// entries around.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,
@@ -222,8 +224,8 @@ fn load<'a>(
 ) -> Result<Reader<'a>, Damage> {
     use SectionId::{DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames, DebugTypes};
     let empty = EndianSlice::new(&[][..], endian(elf));
-    // Variables, macros and types say nothing of addresses; inflating them would take memory. In a package they
-    // have to be there, for its index counts on them.
+    // Variables, macros and types say nothing of addresses; inflating them would take memory. In a
+    // package they have to be there, for its index counts on them.
     let is_split = name != Some(id.name());
     let aside = !is_split
         && matches!(

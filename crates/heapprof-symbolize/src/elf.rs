@@ -1,4 +1,5 @@
-//! An ELF file: its build id, its links to debug files, and how a mapping of it becomes virtual addresses.
+//! An ELF file: its build id, its links to debug files, and how a mapping of it becomes virtual
+//! addresses.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ pub(crate) struct Elf<'a> {
     pub(crate) object: object::File<'a>,
 }
 
-/// zlib can't pack tighter than this, and nobody's debug information does. Memory is taken as claimed.
+/// zlib can't pack tighter than this, and nobody's debug information does. Memory is taken as
+/// claimed.
 const MOST_PACKED: u64 = 1032;
 
 /// zstd packs a few repeated bytes tighter; so much is no harm.
@@ -70,7 +72,8 @@ impl<'a> Elf<'a> {
         self.object.build_id().ok().flatten()
     }
 
-    /// A section's content, inflated if need be; empty when it is not there or has no bytes in this file.
+    /// A section's content, inflated if need be; empty when it is not there or has no bytes in this
+    /// file.
     pub(crate) fn section(&self, name: &str, storage: &'a Storage) -> Result<&'a [u8], String> {
         let Some(section) = self.object.section_by_name(name) else {
             return Ok(&[]);
@@ -124,7 +127,8 @@ impl<'a> Elf<'a> {
             .or_else(|| stripped_of_bytes(&segments, place, address))
     }
 
-    /// The lowest address the file wants to be loaded at; prelink moves it after the debug file was split off.
+    /// The lowest address the file wants to be loaded at; prelink moves it after the debug file was
+    /// split off.
     pub(crate) fn base(&self) -> Option<u64> {
         self.segments().iter().map(|s| s.address).min()
     }
@@ -175,8 +179,9 @@ struct Segment {
     executable: bool,
 }
 
-/// A debug file alone: objcopy leaves its segments without bytes (but for headers and notes), so their file offsets say nothing. A
-/// loader maps each segment from the page it begins in, and the mapping tells which segment that was.
+/// A debug file alone: objcopy leaves its segments without bytes (but for headers and notes), so
+/// their file offsets say nothing. A loader maps each segment from the page it begins in, and the
+/// mapping tells which segment that was.
 fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option<u64> {
     const PAGE: u64 = 4096;
     let mut code = segments.iter().filter(|s| s.executable);
@@ -185,8 +190,8 @@ fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option
         return None;
     }
     let lowest = segments.iter().min_by_key(|s| s.address)?;
-    // From the file's beginning it is the segment of code where linkers put that first or pack it tightly, or all of the file: the
-    // mapping is as long as one of these.
+    // From the file's beginning it is the segment of code where linkers put that first or pack it
+    // tightly, or all of the file: the mapping is as long as one of these.
     let pages = (only.size + only.address % PAGE).next_multiple_of(PAGE);
     let mapped = place.memory_limit.saturating_sub(place.memory_start);
     let segment = if place.file_offset == 0 && mapped > pages {

@@ -1,4 +1,5 @@
-//! Where functions begin in code without symbols: the tables that unwinding needs are there even then.
+//! Where functions begin in code without symbols: the tables that unwinding needs are there even
+//! then.
 
 use std::collections::HashMap;
 

@@ -1,11 +1,13 @@
 //! C++ linker names as people wrote them, in the words of binutils (`c++filt -i`, `nm -C`, gdb).
 //!
-//! The grammar is the Itanium C++ ABI's (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` makes a
-//! tree of a name and resolves substitutions and template parameters on the way; `print` writes it. A name is data: what
-//! nests too deeply, or would become too long, has no other form than the linker's.
+//! The grammar is the Itanium C++ ABI's
+//! (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` makes a tree of a name
+//! and resolves substitutions and template parameters on the way; `print` writes it. A name is
+//! data: what nests too deeply, or would become too long, has no other form than the linker's.
 //!
-//! The library that did this before (cpp_demangle 0.5) knows no `std::make_shared` of GCC 12, and writes wrong parameters
-//! where a reference is applied to a pack; docs/dev/names.md has the figures.
+//! The library that did this before (cpp_demangle 0.5) knows no `std::make_shared` of GCC 12, and
+//! writes wrong parameters where a reference is applied to a pack; docs/dev/names.md has the
+//! figures.
 
 mod operators;
 mod parse;
@@ -38,12 +40,14 @@ pub(crate) fn demangle(symbol: &str, detail: Detail) -> Option<String> {
 /// A position in the tree's nodes.
 type Id = u32;
 
-/// A part of a name. Types are written around what they are of, so function and array types have a left and a right side.
+/// A part of a name. Types are written around what they are of, so function and array types have a
+/// left and a right side.
 #[derive(Clone, Debug)]
 enum Node<'a> {
     /// As it stands.
     Text(&'a str),
-    /// A builtin type, with what its literals end in; `None` where they begin with the type in parentheses.
+    /// A builtin type, with what its literals end in; `None` where they begin with the type in
+    /// parentheses.
     Builtin(&'static str, Option<&'static str>),
     /// An abbreviation of the ABI (`Ss`): the whole name, and what its constructors are called.
     Standard(&'static str, &'static str),

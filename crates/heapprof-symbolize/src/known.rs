@@ -1,5 +1,5 @@
-//! What files said of their addresses, kept from profile to profile: the processes of one recording have the same
-//! libraries mapped, and mostly stand at the same places in them.
+//! What files said of their addresses, kept from profile to profile: the processes of one recording
+//! have the same libraries mapped, and mostly stand at the same places in them.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,9 @@ use crate::answers::{Answers, RawLine};
 use crate::resolve::Question;
 use crate::summary::Source;
 
-/// An address as a file counts, wherever it was mapped: from the mapping's start, which lies there in the file. Where
-/// nothing is said of the mapping, addresses are the file's own, and mean something else.
+/// An address as a file counts, wherever it was mapped: from the mapping's start, which lies there
+/// in the file. Where nothing is said of the mapping, addresses are the file's own, and mean
+/// something else.
 type Position = (u64, u64, bool);
 
 fn position(question: &Question) -> Position {
@@ -34,7 +35,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Answers what is known already of the file with this name and build id; the questions that are left.
+    /// Answers what is known already of the file with this name and build id; the questions that
+    /// are left.
     pub(crate) fn recall(
         &self,
         file: &(String, String),

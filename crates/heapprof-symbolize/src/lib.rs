@@ -1,9 +1,11 @@
-//! Functions, files, lines and inlined frames for the addresses of a profile, from ELF files and their debug information.
+//! Functions, files, lines and inlined frames for the addresses of a profile, from ELF files and
+//! their debug information.
 //!
-//! A collector writes addresses and the files that were mapped around them. [`symbolize`] opens each of these
-//! files once, with its debug file where it has one (by build id, `.gnu_debuglink` or `--debug-dir`), asks it
-//! for all addresses, and closes it before the next. A [`Symbolizer`] keeps what it learned for the next profile. A file whose build id is another one than the profile's
-//! is refused. Damaged files are warnings, never panics: the next source is tried, symbol tables last.
+//! A collector writes addresses and the files that were mapped around them. [`symbolize`] opens
+//! each of these files once, with its debug file where it has one (by build id, `.gnu_debuglink` or
+//! `--debug-dir`), asks it for all addresses, and closes it before the next. A [`Symbolizer`] keeps
+//! what it learned for the next profile. A file whose build id is another one than the profile's is
+//! refused. Damaged files are warnings, never panics: the next source is tried, symbol tables last.
 //!
 //! The crate knows the profile and symbol files; it knows nothing of SQLite and the command line.
 #![deny(unsafe_code)]
@@ -49,18 +51,19 @@ pub use crate::summary::{FileSummary, Source, Summary, Warning};
 pub struct Options {
     /// Folders with debug files, searched before `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// Added to each address before it is looked up. 0 for profiles whose addresses lie within the call already,
-    /// as heapprof's own and pprof's do; -1 for those that hold return addresses.
+    /// Added to each address before it is looked up. 0 for profiles whose addresses lie within the
+    /// call already, as heapprof's own and pprof's do; -1 for those that hold return addresses.
     pub adjust: i64,
     /// Look up locations that have lines already, too.
     pub force: bool,
     /// Look only into mappings that do not say that something in them has a name.
     pub unnamed_mappings: bool,
-    /// Take an address in no symbol for the symbol's before it, as tools do that look into `nm`. The names of a file
-    /// without its private symbols are guesses then.
+    /// Take an address in no symbol for the symbol's before it, as tools do that look into `nm`.
+    /// The names of a file without its private symbols are guesses then.
     pub nearest: bool,
-    /// Give code without names the name of its file and where its function begins in that, `libfoo.so+0x1234`, as
-    /// [`Profile::is_nameless`] knows it. Such a location is asked for again another time.
+    /// Give code without names the name of its file and where its function begins in that,
+    /// `libfoo.so+0x1234`, as [`Profile::is_nameless`] knows it. Such a location is asked for again
+    /// another time.
     pub number_functions: bool,
     /// The profiled machine's files are below this folder.
     pub root: Option<PathBuf>,
@@ -73,8 +76,9 @@ pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
     run(profile, options, None)
 }
 
-/// Does what [`symbolize`] does for one profile after another, and asks no file a second time for an address. What is
-/// known already is answered without opening the file, so its summary names none.
+/// Does what [`symbolize`] does for one profile after another, and asks no file a second time for
+/// an address. What is known already is answered without opening the file, so its summary names
+/// none.
 #[derive(Default)]
 pub struct Symbolizer {
     options: Options,

@@ -1,4 +1,5 @@
-//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, itself an ELF file in xz.
+//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, itself an ELF
+//! file in xz.
 
 use std::io::Read;
 

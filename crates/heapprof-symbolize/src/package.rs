@@ -10,7 +10,8 @@ const LISTS: &str = "var/lib/dpkg/info";
 /// No list is longer; what is there may be anybody's below another root.
 const LONGEST: u64 = 64 << 20;
 
-/// The package with the debug information of an installed file: `libsqlite3-0-dbgsym`. None where dpkg has no such file.
+/// The package with the debug information of an installed file: `libsqlite3-0-dbgsym`. None where
+/// dpkg has no such file.
 pub fn debug_package(path: &Path) -> Option<String> {
     below(Path::new("/"), path)
 }

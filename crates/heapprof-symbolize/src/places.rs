@@ -1,4 +1,5 @@
-//! Where binaries and debug files may lie: the layouts that distributions, debuggers and people use.
+//! Where binaries and debug files may lie: the layouts that distributions, debuggers and people
+//! use.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +42,8 @@ impl<'o> Places<'o> {
         for folder in &self.options.debug_dirs {
             places.push(folder.join(relative(name)));
             places.extend(name.file_name().map(|name| folder.join(name)));
-            // Fedora links binaries by build id too; debuginfod's cache has them beside the debug files.
+            // Fedora links binaries by build id too; debuginfod's cache has them beside the debug
+            // files.
             if let Some((first, rest)) = split(build_id) {
                 places.push(folder.join(".build-id").join(&first).join(&rest));
                 places.push(folder.join(first + &rest).join("executable"));
@@ -66,7 +68,8 @@ impl<'o> Places<'o> {
         places
     }
 
-    /// Debug files of the name in a binary's `.gnu_debuglink`. `binary` is its path on the profiled machine.
+    /// Debug files of the name in a binary's `.gnu_debuglink`. `binary` is its path on the profiled
+    /// machine.
     pub(crate) fn by_link(&self, binary: &Path, opened: &Path, link: &[u8]) -> Vec<PathBuf> {
         let link = Path::new(OsStr::from_bytes(link));
         // The name has no folder; one that has would lead anywhere.

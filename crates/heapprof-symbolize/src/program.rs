@@ -1,4 +1,5 @@
-//! What of an executable decides whether a library can be preloaded into it and see its allocations.
+//! What of an executable decides whether a library can be preloaded into it and see its
+//! allocations.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +27,8 @@ pub enum Obstacle {
     OwnAllocator(String),
 }
 
-/// An executable, scripts followed to their interpreter, and what stands in the way of preloading into it.
+/// An executable, scripts followed to their interpreter, and what stands in the way of preloading
+/// into it.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file that the kernel will load.
@@ -61,7 +63,8 @@ pub struct ObjectFile {
     pub build_id: Option<String>,
 }
 
-/// What the file is if it holds code: an ELF file that can be read, or by its first bytes one of macOS or Windows.
+/// What the file is if it holds code: an ELF file that can be read, or by its first bytes one of
+/// macOS or Windows.
 pub fn object_file(path: &Path) -> Option<ObjectFile> {
     if !path.is_file() {
         return None;
@@ -81,7 +84,8 @@ pub fn object_file(path: &Path) -> Option<ObjectFile> {
     foreign.then_some(ObjectFile { build_id: None })
 }
 
-/// Looks at an executable. A file that is no ELF file and no script has no obstacles: the kernel will say.
+/// Looks at an executable. A file that is no ELF file and no script has no obstacles: the kernel
+/// will say.
 pub fn inspect(path: &Path) -> Program {
     let mut file = path.to_path_buf();
     for _ in 0..4 {
@@ -99,7 +103,8 @@ pub fn inspect(path: &Path) -> Program {
         name.as_bytes().starts_with(with.as_bytes())
     };
     let mut obstacles = look(bytes);
-    // The loader itself, which is static, loads the program that it is told to, and what is preloaded.
+    // The loader itself, which is static, loads the program that it is told to, and what is
+    // preloaded.
     obstacles.retain(|o| *o != Obstacle::Static || !begins(&file, "ld-linux"));
     let other = loader.as_ref().filter(|loader| begins(loader, "ld-musl"));
     obstacles.extend(other.cloned().map(Obstacle::OtherLibc));

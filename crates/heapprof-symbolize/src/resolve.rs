@@ -29,8 +29,8 @@ struct Probe {
     address: u64,
 }
 
-/// What is read of debug information grows with each compilation unit that is asked. After so many addresses it
-/// is forgotten.
+/// What is read of debug information grows with each compilation unit that is asked. After so many
+/// addresses it is forgotten.
 const ADDRESSES_AT_ONCE: usize = 1 << 14;
 
 /// Finds lines for all locations of one file.
@@ -103,7 +103,8 @@ pub(crate) fn resolve(
     }
 }
 
-/// What to add to the binary's addresses to get the debug file's: not 0 where prelink moved the binary.
+/// What to add to the binary's addresses to get the debug file's: not 0 where prelink moved the
+/// binary.
 fn shift(binary: Option<&Elf<'_>>, debug: Option<&Elf<'_>>) -> u64 {
     let base = |elf: Option<&Elf<'_>>| elf.and_then(Elf::base);
     match (base(binary), base(debug)) {
@@ -196,7 +197,8 @@ impl Asker<'_> {
         }
     }
 
-    /// Names code without symbols by the start of its function, which is the same in each run and on each machine.
+    /// Names code without symbols by the start of its function, which is the same in each run and
+    /// on each machine.
     fn number<'a>(&mut self, elf: &Elf<'a>, storage: &'a Storage) {
         let answers = &*self.answers;
         if self.probes.iter().all(|p| answers.is_named(p.location)) {
@@ -213,7 +215,8 @@ impl Asker<'_> {
         }
     }
 
-    /// The file's name without its folder; with the last folder where the profile has another file of that name.
+    /// The file's name without its folder; with the last folder where the profile has another file
+    /// of that name.
     fn short_name(&self) -> String {
         let path = self.summary.name.strip_suffix(" (deleted)");
         let path = path.unwrap_or(&self.summary.name);

@@ -1,7 +1,8 @@
 //! Where a function stands in its program: the namespaces, classes and functions around it.
 //!
-//! Debug information gives a function without a linker's name (a lambda, what only its unit can call) by its last part; as such
-//! all lambdas of a program are one `operator()`. The entries around it say the rest.
+//! Debug information gives a function without a linker's name (a lambda, what only its unit can
+//! call) by its last part; as such all lambdas of a program are one `operator()`. The entries
+//! around it say the rest.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,11 +23,12 @@ type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
 /// How deep entries may lie, and how often one may refer to another.
 const DEEPEST: usize = 64;
 
-/// An entry of a unit: of which file (the shared one of dwz or the other), where the unit is, of which split file, and where in
-/// it the entry is.
+/// An entry of a unit: of which file (the shared one of dwz or the other), where the unit is, of
+/// which split file, and where in it the entry is.
 type Place = (bool, usize, u64, usize);
 
-/// Looks entries up. Lists of children and units of references are kept, for functions come in crowds.
+/// Looks entries up. Lists of children and units of references are kept, for functions come in
+/// crowds.
 #[derive(Default)]
 pub(crate) struct Scopes<'a> {
     children: RefCell<HashMap<Place, Rc<[usize]>>>,
@@ -74,7 +76,8 @@ impl<'a> Spot<'_, 'a> {
 }
 
 impl<'a> Scopes<'a> {
-    /// The whole name of the function `name`, whose entry this is; `None` where nothing stands around it, or that can't be told.
+    /// The whole name of the function `name`, whose entry this is; `None` where nothing stands
+    /// around it, or that can't be told.
     pub(crate) fn qualified(
         &self,
         unit: UnitRef<'_, Reader<'a>>,
@@ -126,7 +129,8 @@ impl<'a> Scopes<'a> {
                             break 'declarations;
                         }
                         let plain = plain?;
-                        // A function may be defined apart from its scope, which is around its declaration.
+                        // A function may be defined apart from its scope, which is around its
+                        // declaration.
                         let declaration = self.origins(around).last()?;
                         if declaration.at != at {
                             inside_out.push(plain.clone());
@@ -228,7 +232,8 @@ impl<'a> Scopes<'a> {
         let mut at = target.unit().header.root_offset();
         for _ in 0..DEEPEST {
             let children = self.children(&target.beside(at))?;
-            // Of the entries beside each other, the last one that does not begin behind the target holds it.
+            // Of the entries beside each other, the last one that does not begin behind the target
+            // holds it.
             let behind = children.partition_point(|&child| child <= target.at.0);
             let child = UnitOffset(*children.get(behind.checked_sub(1)?)?);
             if child == target.at {

@@ -1,7 +1,9 @@
-//! Function names as pprof shows them: demangled, without parameters, template arguments and return types.
+//! Function names as pprof shows them: demangled, without parameters, template arguments and return
+//! types.
 //!
-//! pprof demangles with a library of its own (ianlancetaylor/demangle); here names are demangled whole and then cut.
-//! Names that no linker made, but that look like C++, are cut by a simpler rule, as there.
+//! pprof demangles with a library of its own (ianlancetaylor/demangle); here names are demangled
+//! whole and then cut. Names that no linker made, but that look like C++, are cut by a simpler
+//! rule, as there.
 
 use heapprof_profile::{Profile, is_legacy_rust_name};
 
@@ -21,7 +23,8 @@ pub enum NameStyle {
     Linker,
 }
 
-/// Gives functions whose name is the linker's one for people; those from `anew` on even if they had another name.
+/// Gives functions whose name is the linker's one for people; those from `anew` on even if they had
+/// another name.
 pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     for f in 0..profile.function.len() {
         let function = profile.function[f];
@@ -117,7 +120,8 @@ const OPERATORS: [&str; 14] = [
     "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">", "(",
 ];
 
-/// A C++ name without template arguments (unless they are wanted) and (unless `whole`) without parameters.
+/// A C++ name without template arguments (unless they are wanted) and (unless `whole`) without
+/// parameters.
 fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
     let mut kept = String::new();
     let mut rest = name;

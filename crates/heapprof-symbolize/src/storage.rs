@@ -1,4 +1,5 @@
-//! Keeps the bytes of one binary and its debug files while they are asked: mapped files, and what was inflated.
+//! Keeps the bytes of one binary and its debug files while they are asked: mapped files, and what
+//! was inflated.
 
 use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
@@ -30,9 +31,10 @@ impl Storage {
         }
     }
 
-    /// The content of a plain file. Where only we or root may write to it, it is mapped: the pages that are read take
-    /// memory, and the kernel may take them back. Names come from profiles, and so may lead to another user's file. That is
-    /// [read](Self::read): if it were shortened while it is mapped, that would end this process.
+    /// The content of a plain file. Where only we or root may write to it, it is mapped: the pages
+    /// that are read take memory, and the kernel may take them back. Names come from profiles, and
+    /// so may lead to another user's file. That is [read](Self::read): if it were shortened while
+    /// it is mapped, that would end this process.
     pub(crate) fn map(&self, path: &Path) -> io::Result<&[u8]> {
         // What is no plain file is not even opened, as that alone can have an effect.
         is_plain(&std::fs::metadata(path)?)?;
@@ -50,15 +52,16 @@ impl Storage {
         if is_written_by_others(&metadata) {
             return self.read(file, &metadata);
         }
-        // SAFETY: the map is read-only and private, and is given out only as bytes, which have no invalid
-        // values. Only we or root can shorten the file meanwhile, which ends this process with SIGBUS, as with any
-        // debugger; package managers and linkers replace files instead.
+        // SAFETY: the map is read-only and private, and is given out only as bytes, which have no
+        // invalid values. Only we or root can shorten the file meanwhile, which ends this process
+        // with SIGBUS, as with any debugger; package managers and linkers replace files instead.
         let map = unsafe { Mmap::map(&file)? };
         Ok(self.maps.alloc(map))
     }
 
-    /// The content of an ELF file that others may write to. What is read of all such files together has a bound, and so has
-    /// what is read of one that takes little room on the disk: a file of holes costs its owner nothing.
+    /// The content of an ELF file that others may write to. What is read of all such files together
+    /// has a bound, and so has what is read of one that takes little room on the disk: a file of
+    /// holes costs its owner nothing.
     fn read(&self, file: File, metadata: &Metadata) -> io::Result<&[u8]> {
         let on_disk = metadata.blocks().saturating_mul(512 * 16);
         if metadata.len() > self.left.get().min(on_disk) {
@@ -85,7 +88,8 @@ impl Storage {
     }
 }
 
-/// Whether somebody may write to it who is neither us nor root. The mask of an access list is in the group's rights.
+/// Whether somebody may write to it who is neither us nor root. The mask of an access list is in
+/// the group's rights.
 fn is_written_by_others(metadata: &Metadata) -> bool {
     let user = rustix::process::geteuid().as_raw();
     ![0, user].contains(&metadata.uid()) || metadata.mode() & 0o022 != 0

@@ -107,7 +107,8 @@ pub enum Warning {
         /// The build id that the profile, or the file it belongs to, has.
         wanted: String,
     },
-    /// The file was deleted while the program ran, and nothing shows that the one there now is the same.
+    /// The file was deleted while the program ran, and nothing shows that the one there now is the
+    /// same.
     #[error("{}: was replaced while the program ran, and has no build id to tell it by: not used", .file.display())]
     Replaced {
         /// The file.

@@ -87,8 +87,8 @@ impl Symbols {
         }
     }
 
-    /// The linker name of the function that holds `address`, without a version; where none does, of the `nearest` one
-    /// before it, or of the first.
+    /// The linker name of the function that holds `address`, without a version; where none does, of
+    /// the `nearest` one before it, or of the first.
     pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64, nearest: bool) -> Option<&'a str> {
         let after = self.functions.partition_point(|f| f.start <= address);
         let before = self.functions.get(after.saturating_sub(1))?;

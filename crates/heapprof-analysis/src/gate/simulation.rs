@@ -1,8 +1,9 @@
-//! Programs that are sampled again and again, by a generator with a fixed seed: how often a range holds the truth, how often
-//! a rule fails what did not grow, and how much growth it takes to be seen.
+//! Programs that are sampled again and again, by a generator with a fixed seed: how often a range
+//! holds the truth, how often a rule fails what did not grow, and how much growth it takes to be
+//! seen.
 //!
-//! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures that docs/guide/compare-two-profiles.md
-//! has.
+//! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures that
+//! docs/guide/compare-two-profiles.md has.
 
 // Figures for people who ask with --nocapture.
 #![allow(clippy::print_stdout)]

@@ -1,7 +1,8 @@
 //! A graph in the making: sums are computed once, then nodes and edges go step by step.
 //!
-//! pprof makes its graph anew after each choice of nodes. Flat and cum of the nodes that stay do not change by
-//! that, only the calls do; so only these are counted again here, and only when something looks at them.
+//! pprof makes its graph anew after each choice of nodes. Flat and cum of the nodes that stay do
+//! not change by that, only the calls do; so only these are counted again here, and only when
+//! something looks at them.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
@@ -160,7 +161,8 @@ impl<'a, 'o> Draft<'a, 'o> {
         }
     }
 
-    /// Goes over to nodes with other file names: of these only such stay as bear the name of one that stays.
+    /// Goes over to nodes with other file names: of these only such stay as bear the name of one
+    /// that stays.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
         self.of_first = None;
         let keys = table.key.iter();
@@ -278,7 +280,8 @@ impl<'a, 'o> Draft<'a, 'o> {
         Ok(tags)
     }
 
-    /// The graph with what was counted on the way: nodes before they were limited, nodes and edges dropped.
+    /// The graph with what was counted on the way: nodes before they were limited, nodes and edges
+    /// dropped.
     pub(super) fn finish(mut self, least: i64, counts: [usize; 3]) -> Result<Graph<'a>, Error> {
         let tags = self.tags_of_shown(least)?;
         let mut edges = self.edges.take().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Calls between nodes: their weight, each once a sample, and whether they were inlined or skip nodes that are not shown.
+//! Calls between nodes: their weight, each once a sample, and whether they were inlined or skip
+//! nodes that are not shown.
 
 use std::hash::BuildHasher;
 
@@ -23,7 +24,8 @@ pub struct Edge {
     pub inline: bool,
     /// Position of its weights.
     pub(super) at: u32,
-    /// How many callers the callee had when this one was found, and how many callees the caller; up to [`MANY`].
+    /// How many callers the callee had when this one was found, and how many callees the caller; up
+    /// to [`MANY`].
     pub(super) place: [u8; 2],
     /// The sample that last counted it, from 1.
     pub(super) last: u32,
@@ -38,7 +40,8 @@ pub(super) struct Edges {
     pub(super) width: usize,
     pub(super) edge: Vec<Edge>,
     pub(super) weight: Vec<i64>,
-    /// How many callers and how many callees a node had before any edge was removed, up to more than [`MANY`].
+    /// How many callers and how many callees a node had before any edge was removed, up to more
+    /// than [`MANY`].
     pub(super) neighbours: Vec<[u8; 2]>,
 }
 
@@ -48,7 +51,8 @@ impl Edges {
         self.weight[edge.at as usize * self.width]
     }
 
-    /// Removes the calls lighter than `least` of which `shown` nodes are the callees; how many they were.
+    /// Removes the calls lighter than `least` of which `shown` nodes are the callees; how many they
+    /// were.
     pub(super) fn trim(&mut self, shown: &[bool], least: i64) -> usize {
         let before = self.edge.len();
         let (weight, width) = (&self.weight, self.width);
@@ -98,9 +102,9 @@ impl Adjacency {
     }
 }
 
-/// Each sample's outermost call to each of its functions, and for each node what the stacks weigh that begin with
-/// it. So what comes to a function adds up to its cum, also under recursion, where [`calls`] would count a sample
-/// for each of its callers.
+/// Each sample's outermost call to each of its functions, and for each node what the stacks weigh
+/// that begin with it. So what comes to a function adds up to its cum, also under recursion, where
+/// [`calls`] would count a sample for each of its callers.
 pub(super) fn outermost_calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -204,7 +208,8 @@ struct EdgeTable {
     /// The calls of the sample that is being read, and the edge of each.
     found: Vec<Call>,
     at: Vec<u32>,
-    /// The caller and the edge that a callee was last found by: many calls repeat, and those need no hashing.
+    /// The caller and the edge that a callee was last found by: many calls repeat, and those need
+    /// no hashing.
     last: Vec<(u32, u32)>,
     /// Caller, callee and edge: what is compared is in place, for edges lie all over memory.
     index: HashTable<(u32, u32, u32)>,
@@ -267,8 +272,9 @@ impl EdgeTable {
         at
     }
 
-    /// Adds the sample whose calls were found to each of their edges once. Bounded by the total, as once a sample,
-    /// or wrapping. Step by step over all calls, for then the processor waits for many places in memory at once.
+    /// Adds the sample whose calls were found to each of their edges once. Bounded by the total, as
+    /// once a sample, or wrapping. Step by step over all calls, for then the processor waits for
+    /// many places in memory at once.
     fn add(&mut self, sample: usize, values: &[i64]) {
         let found = std::mem::take(&mut self.found);
         let mut at = std::mem::take(&mut self.at);

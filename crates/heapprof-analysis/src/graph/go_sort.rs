@@ -1,8 +1,10 @@
-//! Go's `sort.Sort`, step for step: where pprof leaves equals, what comes first is what this algorithm leaves first.
+//! Go's `sort.Sort`, step for step: where pprof leaves equals, what comes first is what this
+//! algorithm leaves first.
 //!
-//! It is a pattern-defeating quicksort (Peters, arxiv.org/abs/2106.05123) without block partitioning. The pivots, the
-//! bounds between methods and the constants of the shuffle are facts of Go's package sort (1.19 and later). Being
-//! our own it also stays calm when `less` is no order, as pprof's is not for values of opposite signs.
+//! It is a pattern-defeating quicksort (Peters, arxiv.org/abs/2106.05123) without block
+//! partitioning. The pivots, the bounds between methods and the constants of the shuffle are facts
+//! of Go's package sort (1.19 and later). Being our own it also stays calm when `less` is no order,
+//! as pprof's is not for values of opposite signs.
 
 /// Sorts as Go does by `less`, stable only by chance.
 pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
@@ -39,7 +41,8 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         (self.less)(&self.list[a], &self.list[b])
     }
 
-    /// `bad` pivots are allowed before it becomes a heap sort. The recursion goes into the shorter part.
+    /// `bad` pivots are allowed before it becomes a heap sort. The recursion goes into the shorter
+    /// part.
     fn sort(&mut self, mut a: usize, mut b: usize, mut bad: u32) {
         let (mut balanced, mut parted) = (true, true);
         loop {

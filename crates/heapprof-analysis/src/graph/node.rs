@@ -1,4 +1,5 @@
-//! What a node is: the frames that share name, file, line and address as far as the profile still tells them apart.
+//! What a node is: the frames that share name, file, line and address as far as the profile still
+//! tells them apart.
 
 use std::hash::BuildHasher;
 
@@ -92,8 +93,9 @@ impl NodeTable {
         Self::fill(profile, frames, objects, files, trimmed)
     }
 
-    /// The table after trimming the file names once more: pprof does so each time it makes its graph anew.
-    /// None where nothing changes, which is so unless what was cut off recurs in the rest.
+    /// The table after trimming the file names once more: pprof does so each time it makes its
+    /// graph anew. None where nothing changes, which is so unless what was cut off recurs in the
+    /// rest.
     pub(super) fn trimmed_again(
         &self,
         profile: &Profile,
@@ -196,7 +198,8 @@ impl NodeTable {
         }
     }
 
-    /// The function of each node: a number for those of one name, file and mapped file. One without a name stands alone.
+    /// The function of each node: a number for those of one name, file and mapped file. One without
+    /// a name stands alone.
     pub(super) fn functions(&self) -> Vec<u32> {
         let mut first: HashMap<(StringId, StringId, StringId), u32> = HashMap::new();
         let keys = self.key.iter().zip(0..);

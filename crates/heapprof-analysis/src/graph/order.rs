@@ -1,7 +1,7 @@
 //! The order of nodes and edges, and how much a node tells in a picture.
 //!
-//! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in and
-//! out, so that a node which only passes on what it gets stands back.
+//! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in
+//! and out, so that a node which only passes on what it gets stands back.
 
 use super::edge::{Adjacency, Edges, MANY};
 use super::go_sort::sort_as_go;
@@ -24,7 +24,8 @@ impl Nodes<'_> {
         self.sums.cum[node as usize * self.sums.width]
     }
 
-    /// By the size of a score, then by name; nodes of one place (in a tree) by the size of what `then` gives.
+    /// By the size of a score, then by name; nodes of one place (in a tree) by the size of what
+    /// `then` gives.
     fn sort(&self, nodes: &mut [u32], score: impl Fn(u32) -> i64, then: impl Fn(u32) -> i64) {
         let mut keyed: Vec<(i64, u32)> = nodes
             .iter()
@@ -110,10 +111,12 @@ impl Keys<'_> {
     }
 }
 
-/// The edges of each of `nodes`, to it or from it, by the size of their weight, then by the names of their ends.
+/// The edges of each of `nodes`, to it or from it, by the size of their weight, then by the names
+/// of their ends.
 ///
-/// Weights of one size and different signs leave pprof's order to the place in a map of Go: a small one has eight
-/// places, walked from any of them on. The order is taken that most of these walks give.
+/// Weights of one size and different signs leave pprof's order to the place in a map of Go: a small
+/// one has eight places, walked from any of them on. The order is taken that most of these walks
+/// give.
 pub(super) fn sort_edges(
     lists: &mut Adjacency,
     side: usize,
@@ -184,7 +187,8 @@ pub fn truncated(x: f64) -> i64 {
     }
 }
 
-/// The binary logarithm to the bit that Go's math package gives, for nodes are cut where scores differ little.
+/// The binary logarithm to the bit that Go's math package gives, for nodes are cut where scores
+/// differ little.
 ///
 /// The polynomial is that of FreeBSD's e_log.c, which both use.
 fn log2(x: f64) -> f64 {

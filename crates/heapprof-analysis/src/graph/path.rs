@@ -41,7 +41,8 @@ pub fn clean(path: &str) -> Cow<'_, str> {
 /// What pprof cuts off the front of file names.
 #[derive(Clone, Debug)]
 pub struct Trim {
-    /// Up to and with the first of these that is found anywhere; a guess from where sources are looked for.
+    /// Up to and with the first of these that is found anywhere; a guess from where sources are
+    /// looked for.
     through: Vec<String>,
     /// The first of these that the path begins with.
     prefix: Vec<String>,

@@ -1,13 +1,15 @@
-//! Calls over hidden nodes that a picture can do without: another way leads from the same caller to the same callee.
+//! Calls over hidden nodes that a picture can do without: another way leads from the same caller to
+//! the same callee.
 
 use super::edge::{Adjacency, Edges};
 
-/// Finds residual edges whose callee can be reached otherwise, from the last of the `shown` nodes to the first
-/// and from the lightest edge up to the first that is not residual, as pprof does. In `callers` the edges of each
-/// shown node are sorted. Gives for each edge whether it can go.
+/// Finds residual edges whose callee can be reached otherwise, from the last of the `shown` nodes
+/// to the first and from the lightest edge up to the first that is not residual, as pprof does. In
+/// `callers` the edges of each shown node are sorted. Gives for each edge whether it can go.
 ///
-/// What such an edge connected stays connected. So the order of the strongly connected parts, found once, holds
-/// throughout: a search backwards from the callee never needs to go behind the caller's part.
+/// What such an edge connected stays connected. So the order of the strongly connected parts, found
+/// once, holds throughout: a search backwards from the callee never needs to go behind the caller's
+/// part.
 pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usize) -> Vec<bool> {
     let edge = &edges.edge;
     let mut removed = vec![false; edge.len()];
@@ -56,8 +58,9 @@ pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usi
     removed
 }
 
-/// The number of each node's strongly connected part: a part's number is above those that it leads to.
-/// `next(node, n)` is the nth node that `node` leads to. (Tarjan's algorithm with a stack of its own.)
+/// The number of each node's strongly connected part: a part's number is above those that it leads
+/// to. `next(node, n)` is the nth node that `node` leads to. (Tarjan's algorithm with a stack of
+/// its own.)
 fn parts(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
     const NEW: u32 = u32::MAX;
     let mut part = vec![NEW; nodes];

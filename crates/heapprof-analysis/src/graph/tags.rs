@@ -1,7 +1,7 @@
 //! What the labels of its samples say about a node: the boxes beside it in a picture.
 //!
-//! The text labels of a sample stand together in one tag; the sizes of its `bytes` labels are tags under it. All
-//! other number labels are left out, as pprof does.
+//! The text labels of a sample stand together in one tag; the sizes of its `bytes` labels are tags
+//! under it. All other number labels are left out, as pprof does.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{LabelSetIndex, Profile, StringId, StringTable};
@@ -155,7 +155,8 @@ impl EntityOf {
     }
 }
 
-/// The tags of the `wanted` nodes, by node. `size_name` says how a size is shown; sizes that look the same are one tag.
+/// The tags of the `wanted` nodes, by node. `size_name` says how a size is shown; sizes that look
+/// the same are one tag.
 pub(super) fn tags(
     profile: &Profile,
     frames: &FrameTable,

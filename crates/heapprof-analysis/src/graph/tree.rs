@@ -112,8 +112,8 @@ impl Paths {
     }
 }
 
-/// Takes nodes out of a tree, joining their callees to the next caller that stays. A callee of a removed
-/// root becomes a root. `edges` are those of a tree in which callers have smaller numbers.
+/// Takes nodes out of a tree, joining their callees to the next caller that stays. A callee of a
+/// removed root becomes a root. `edges` are those of a tree in which callers have smaller numbers.
 pub(super) fn remove(edges: &mut Edges, removed: &[bool]) {
     edges.edge.sort_unstable_by_key(|edge| edge.callee);
     // Of each removed node that has one, the call which the edges of its callees continue.

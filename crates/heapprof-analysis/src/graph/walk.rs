@@ -37,7 +37,8 @@ impl Walk {
         }
     }
 
-    /// Calls `each` with the values and nodes of every sample that has any: `each(sample, values, leaf, nodes)`.
+    /// Calls `each` with the values and nodes of every sample that has any:
+    /// `each(sample, values, leaf, nodes)`.
     pub(super) fn samples(
         &self,
         profile: &Profile,
@@ -57,7 +58,8 @@ impl Walk {
         }
     }
 
-    /// Flat and cum of all nodes. A leaf that is not shown gets no flat, and neither does anyone else.
+    /// Flat and cum of all nodes. A leaf that is not shown gets no flat, and neither does anyone
+    /// else.
     pub(super) fn sums(
         &self,
         profile: &Profile,

@@ -2,7 +2,8 @@
 //!
 //! Both are RE2's language and differ in details, which are translated here:
 //!
-//! * a `{` that begins no repetition is itself (`{{closure}}`), as are `[`, `&&`, `~~` and `--` in a class, and `\<`;
+//! * a `{` that begins no repetition is itself (`{{closure}}`), as are `[`, `&&`, `~~` and `--` in
+//!   a class, and `\<`;
 //! * `\d`, `\s` and `\w` are ASCII; `\Q…\E` quotes; `\0` and `\12` are octal;
 //! * stacked repetitions (`a**`), more than 1000 of them and flags other than `imsU` are errors.
 //!

@@ -1,6 +1,7 @@
 //! What stands in the profiles themselves: headers, mappings, locations, lines, functions, labels.
 //!
-//! Several profiles' mappings, locations and label sets follow each other; functions are shared by content.
+//! Several profiles' mappings, locations and label sets follow each other; functions are shared by
+//! content.
 
 use super::{Cell, Relation, all, before, estimate_cell, in_part, one};
 use crate::estimate::Spread;

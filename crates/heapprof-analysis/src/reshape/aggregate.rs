@@ -19,7 +19,8 @@ pub struct Detail {
     pub address: bool,
 }
 
-/// Takes from the profile what `detail` does not keep. Locations stay apart; only what they tell changes.
+/// Takes from the profile what `detail` does not keep. Locations stay apart; only what they tell
+/// changes.
 pub fn aggregate(profile: &mut Profile, detail: Detail) {
     for mapping in &mut profile.mapping {
         mapping.has_inline_frames &= detail.inlines;

@@ -1,4 +1,5 @@
-//! Labels: which samples they keep, which of them are shown, frames made of them, units of their numbers.
+//! Labels: which samples they keep, which of them are shown, frames made of them, units of their
+//! numbers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +13,8 @@ use crate::label_filter::LabelFilter;
 /// Units of number labels by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelUnits {
-    /// The unit that all numbers of a key are taken to have: the first one seen, else bytes for sizes, else the key.
+    /// The unit that all numbers of a key are taken to have: the first one seen, else bytes for
+    /// sizes, else the key.
     pub of: HashMap<String, String>,
     /// Other units that a key has somewhere, in order.
     pub ignored: BTreeMap<String, BTreeSet<String>>,
@@ -60,8 +62,8 @@ fn sets_in_use(profile: &Profile) -> Vec<LabelSetIndex> {
     sets
 }
 
-/// Keeps samples whose labels pass `focus` and not `ignore`; whether each of the two held for any sample.
-/// Without a `focus` it is as if it held for all.
+/// Keeps samples whose labels pass `focus` and not `ignore`; whether each of the two held for any
+/// sample. Without a `focus` it is as if it held for all.
 pub fn keep_by_label(
     profile: &mut Profile,
     focus: Option<&LabelFilter>,
@@ -87,7 +89,8 @@ pub fn keep_by_label(
     (any_focused, any_ignored)
 }
 
-/// Keeps labels whose key matches `show` and not `hide`; whether each of the two held for any label of a sample.
+/// Keeps labels whose key matches `show` and not `hide`; whether each of the two held for any label
+/// of a sample.
 pub fn keep_label_keys(
     profile: &mut Profile,
     show: Option<&Regex>,
@@ -147,8 +150,9 @@ fn change_labels(profile: &mut Profile, mut change: impl FnMut(&Profile, &mut Ve
     profile.samples.relabel(|set| changed[set.index()]);
 }
 
-/// Adds a frame for each key at the root, the first key outermost, and at the leaf, the last key innermost. `show`
-/// writes a number with its unit. Whether any sample has a label of the root's keys, and of the leaf's.
+/// Adds a frame for each key at the root, the first key outermost, and at the leaf, the last key
+/// innermost. `show` writes a number with its unit. Whether any sample has a label of the root's
+/// keys, and of the leaf's.
 pub fn add_label_frames(
     profile: &mut Profile,
     root: &[&str],

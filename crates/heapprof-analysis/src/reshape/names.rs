@@ -116,8 +116,8 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched 
     matched
 }
 
-/// Keeps the lines of a location that match, or those that do not; a mapping that matches stands for all of them.
-/// How many are left.
+/// Keeps the lines of a location that match, or those that do not; a mapping that matches stands
+/// for all of them. How many are left.
 fn keep_lines(
     profile: &mut Profile,
     l: usize,
@@ -141,8 +141,8 @@ fn keep_lines(
     kept.len()
 }
 
-/// Cuts what is above the match nearest to the root, inlined lines above it included; samples without one go.
-/// Whether anything matches.
+/// Cuts what is above the match nearest to the root, inlined lines above it included; samples
+/// without one go. Whether anything matches.
 pub fn show_from(profile: &mut Profile, regex: &Regex) -> bool {
     let matches = Matches::new(profile, regex);
     let mut from = vec![false; profile.location.len()];

@@ -6,8 +6,9 @@ use regex::Regex;
 use crate::filter::simple_name;
 use crate::pattern::go_regex;
 
-/// Cuts what `drop_frames` matches, and all it called, but for what `keep_frames` matches. Frames at the root are
-/// safe until one does not match. An expression that can't be compiled leaves the profile as it is.
+/// Cuts what `drop_frames` matches, and all it called, but for what `keep_frames` matches. Frames
+/// at the root are safe until one does not match. An expression that can't be compiled leaves the
+/// profile as it is.
 pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     let whole = |id| match profile.text(id) {
         "" => Ok(None),

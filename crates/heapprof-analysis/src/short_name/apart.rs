@@ -12,7 +12,8 @@ use super::{
 /// As many types are looked at for what tells names apart.
 const TYPES: usize = 64;
 
-/// Those of `all` that may be as short as one of `shown`: whoever reads one row of two must see which it is.
+/// Those of `all` that may be as short as one of `shown`: whoever reads one row of two must see
+/// which it is.
 pub fn alike<'s, 'n>(
     shown: impl Iterator<Item = &'s str>,
     all: impl Iterator<Item = &'n str>,
@@ -48,8 +49,9 @@ fn last_word(name: &str) -> &str {
     }
 }
 
-/// What is different in each of these names, in at most `width` columns: as few types of their arguments and parameters as
-/// tell them apart. Where these are equal once they are cut, they are numbered.
+/// What is different in each of these names, in at most `width` columns: as few types of their
+/// arguments and parameters as tell them apart. Where these are equal once they are cut, they are
+/// numbered.
 pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     let cut_all = |texts: Vec<String>| texts.iter().map(|text| cut(text, width)).collect();
     if !names
@@ -96,8 +98,9 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     }
 }
 
-/// The types and values that a name's arguments and parameters are made of, from left to right, except what is there by
-/// default: `std::pair`, `int const` and `A` of `f<std::pair<int const, A>>()`.
+/// The types and values that a name's arguments and parameters are made of, from left to right,
+/// except what is there by default: `std::pair`, `int const` and `A` of
+/// `f<std::pair<int const, A>>()`.
 fn types(name: &str) -> Vec<String> {
     let parts = parse(name);
     let mut all = Vec::new();
@@ -111,7 +114,8 @@ fn types(name: &str) -> Vec<String> {
     all
 }
 
-/// A name's template arguments and parameters, one after the other, except what is there by default.
+/// A name's template arguments and parameters, one after the other, except what is there by
+/// default.
 fn arguments<'p, 'n>(parts: &'p [Part<'n>]) -> Vec<&'p [Part<'n>]> {
     let mut all = Vec::new();
     let mut before = "";

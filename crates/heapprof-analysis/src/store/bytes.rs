@@ -1,8 +1,9 @@
 //! The bytes of a stored profile: pprof, in parts, beside the rows that say the same.
 //!
-//! A question that needs stacks reads them, as it would read the file; putting the rows together again takes five times
-//! as long. Rows are what counts: where they have other totals than the bytes, somebody changed them, and the bytes are
-//! left alone. Profiles of databases that had no bytes yet have none.
+//! A question that needs stacks reads them, as it would read the file; putting the rows together
+//! again takes five times as long. Rows are what counts: where they have other totals than the
+//! bytes, somebody changed them, and the bytes are left alone. Profiles of databases that had no
+//! bytes yet have none.
 
 use std::io::{self, Read, Write};
 

@@ -55,8 +55,8 @@ fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
             used[at] = true;
         }
     }
-    // A parent's number is smaller than its children's: one pass from the end marks all ancestors. One that is missing or
-    // comes later is damage that this can't mend.
+    // A parent's number is smaller than its children's: one pass from the end marks all ancestors.
+    // One that is missing or comes later is damage that this can't mend.
     for at in (0..used.len()).rev() {
         if !used[at] {
             continue;

@@ -285,11 +285,12 @@ impl Reader<'_> {
     }
 }
 
-/// A location's mapping by its number in the database, address, folding, and lines as function, line and column.
+/// A location's mapping by its number in the database, address, folding, and lines as function,
+/// line and column.
 type Stored = (Option<i64>, u64, bool, Vec<[i64; 3]>);
 
-/// Locations of the database; those that a stack uses become the profile's, with their functions. What
-/// only other profiles use stays behind.
+/// Locations of the database; those that a stack uses become the profile's, with their functions.
+/// What only other profiles use stays behind.
 struct Locations<'a> {
     stored: HashMap<i64, Stored>,
     /// By number in the database.

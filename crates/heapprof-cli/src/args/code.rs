@@ -4,10 +4,12 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {
-    /// Count what libraries and a language's runtime allocate for the nearest caller of the program's own
+    /// Count what libraries and a language's runtime allocate for the nearest caller of the
+    /// program's own
     #[arg(long)]
     pub(crate) own_code: bool,
-    /// Leave functions out as malloc is, if their name without parameters matches: wrappers that heapprof does not know
+    /// Leave functions out as malloc is, if their name without parameters matches: wrappers that
+    /// heapprof does not know
     #[arg(long, value_name = "REGEX", value_parser = regex, conflicts_with = "all_frames", hide_short_help = true)]
     pub(crate) wrappers: Option<String>,
     /// Keep frames that the profile's own drop_frames cuts

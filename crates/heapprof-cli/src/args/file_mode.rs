@@ -12,13 +12,15 @@ const OWN: FileMode = FileMode(0o600);
 
 #[derive(Debug, Args)]
 pub(crate) struct FileModeArgs {
-    /// Who may use new profiles and databases, in octal from 600 to 666, whatever the umask is [env: HEAPPROF_FILE_MODE] [default: 600]
+    /// Who may use new profiles and databases, in octal from 600 to 666, whatever the umask is
+    /// [env: HEAPPROF_FILE_MODE] [default: 600]
     #[arg(long, value_name = "MODE", value_parser = file_mode)]
     file_mode: Option<FileMode>,
 }
 
 impl FileModeArgs {
-    /// The mode: as typed, else as the environment says (an empty variable says nothing), else the user's own.
+    /// The mode: as typed, else as the environment says (an empty variable says nothing), else the
+    /// user's own.
     pub(crate) fn mode(&self) -> Result<FileMode> {
         if let Some(mode) = self.file_mode {
             return Ok(mode);

@@ -10,7 +10,8 @@ use super::{GateArgs, LimitArg, Profiles, QuestionArgs, ReportArgs};
 pub(crate) struct LeaksArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
-    /// Count but do not list what a rule of this LeakSanitizer suppression file matches; may be repeated
+    /// Count but do not list what a rule of this LeakSanitizer suppression file matches; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) suppressions: Vec<PathBuf>,
     #[command(flatten)]

@@ -40,7 +40,8 @@ pub(crate) struct RecordArgs {
     /// Keep the profiles of children, too, that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,
-    /// Functions that reports leave out as they do malloc, by their names without parameters: wrappers of your own
+    /// Functions that reports leave out as they do malloc, by their names without parameters:
+    /// wrappers of your own
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]

@@ -70,7 +70,8 @@ impl Gate {
         Ok(())
     }
 
-    /// What of it belongs into a report: nothing on a terminal, where it is said beneath, also behind a pager.
+    /// What of it belongs into a report: nothing on a terminal, where it is said beneath, also
+    /// behind a pager.
     pub(super) fn in_report(&self, report: &ReportArgs, style: &Style) -> &[Broken] {
         let is_text = matches!(style.format, Format::Text | Format::Markdown);
         match is_text && output::is_terminal(report.output.file()) {

@@ -71,8 +71,8 @@ type Lines = Result<Rc<[String]>, String>;
 /// The lines of a source file that a profile names.
 ///
 /// With `trim` its beginning is cut off first. It is looked for as it is and under each folder of
-/// `folders` (here and in all folders above when there are none); without `trim` its ending is tried
-/// too, part by part, so that a file built elsewhere is found in a checkout.
+/// `folders` (here and in all folders above when there are none); without `trim` its ending is
+/// tried too, part by part, so that a file built elsewhere is found in a checkout.
 fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
     if file.is_empty() {
         return Err("the profile names no file".to_string());

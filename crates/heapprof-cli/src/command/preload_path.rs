@@ -1,4 +1,5 @@
-//! `heapprof preload-path`: where the library is that `record` preloads, for those who preload or link it themselves.
+//! `heapprof preload-path`: where the library is that `record` preloads, for those who preload or
+//! link it themselves.
 
 use anyhow::Result;
 

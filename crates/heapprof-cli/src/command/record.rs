@@ -1,4 +1,5 @@
-//! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and says where it is.
+//! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and
+//! says where it is.
 
 mod child;
 mod files;
@@ -118,7 +119,8 @@ impl Names {
     }
 }
 
-/// A pattern's name without its ending, of which children get a folder; none where a pattern of the user's names them.
+/// A pattern's name without its ending, of which children get a folder; none where a pattern of the
+/// user's names them.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
     let stem = pattern.strip_suffix(ENDING).unwrap_or(pattern);
     if let Some(folder) = pattern.strip_suffix(DEFAULT.as_bytes()) {

@@ -1,4 +1,5 @@
-//! `heapprof symbolize`: names for the addresses of a profile, from the binaries and debug files of this machine.
+//! `heapprof symbolize`: names for the addresses of a profile, from the binaries and debug files of
+//! this machine.
 
 use std::path::{Path, PathBuf};
 

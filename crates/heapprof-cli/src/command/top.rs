@@ -1,4 +1,5 @@
-//! `heapprof top`: functions by the memory they hold; with `--fail-if` also whether that is too much.
+//! `heapprof top`: functions by the memory they hold; with `--fail-if` also whether that is too
+//! much.
 
 use std::process::ExitCode;
 

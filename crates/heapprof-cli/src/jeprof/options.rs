@@ -1,4 +1,5 @@
-//! jeprof's options, read as Perl's Getopt::Long reads them: one dash or two, shortened names, `--nocum`, in any order.
+//! jeprof's options, read as Perl's Getopt::Long reads them: one dash or two, shortened names,
+//! `--nocum`, in any order.
 
 use std::collections::HashMap;
 
@@ -70,7 +71,8 @@ impl Typed {
     }
 }
 
-/// The option of a name, whole or shortened as far as it stays the only one, and whether it is turned on.
+/// The option of a name, whole or shortened as far as it stays the only one, and whether it is
+/// turned on.
 fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
     let name = typed.to_ascii_lowercase();
     if let Some(found) = by_name(&name)? {

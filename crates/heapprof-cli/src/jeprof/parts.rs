@@ -1,7 +1,7 @@
 //! A profile thread by thread.
 //!
-//! Each part holds what its own stacks need, and goes before the next one comes: neither memory nor time grow with
-//! threads times profile.
+//! Each part holds what its own stacks need, and goes before the next one comes: neither memory nor
+//! time grow with threads times profile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +12,8 @@ use heapprof_profile::{
 
 use super::stacks::place;
 
-/// The samples of each thread that [`threads`](super::stacks::Stacks::threads) found, in their order.
+/// The samples of each thread that [`threads`](super::stacks::Stacks::threads) found, in their
+/// order.
 pub(super) struct Parts<'a> {
     profile: &'a Profile,
     /// Of one thread, which is the whole profile, nothing is kept.

@@ -1,7 +1,8 @@
 //! What jeprof makes of a file where heapprof's readers make something else of it.
 //!
-//! jeprof leaves the innermost address of a stack where the call returns to, and looks it up there. An address that no
-//! symbol of its file holds is called by its number, and so is one that a symbolized profile does not name.
+//! jeprof leaves the innermost address of a stack where the call returns to, and looks it up there.
+//! An address that no symbol of its file holds is called by its number, and so is one that a
+//! symbolized profile does not name.
 
 use std::collections::HashMap;
 
@@ -91,8 +92,8 @@ fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) 
     }
 }
 
-/// Calls addresses by their number that the files which are here have no symbol for. An address in no file is taken
-/// for one of the program, the first mapping.
+/// Calls addresses by their number that the files which are here have no symbol for. An address in
+/// no file is taken for one of the program, the first mapping.
 pub(super) fn call_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
     call_by_number(profile, UNKNOWN_FILE, |location| {
         let mapping = location.mapping.map_or(0, |m| m.index());

@@ -1,5 +1,5 @@
-//! What jeprof does to stacks before it adds them up: allocator frames go, filters apply, frames get the names they are
-//! told apart by.
+//! What jeprof does to stacks before it adds them up: allocator frames go, filters apply, frames
+//! get the names they are told apart by.
 
 use std::collections::HashMap;
 
@@ -85,7 +85,8 @@ fn is_allocator(name: &str) -> bool {
 /// The key of labels that tell threads apart.
 const THREAD: &str = "thread";
 
-/// A thread as jeprof calls it: by its number, behind which jemalloc writes the name that a thread has.
+/// A thread as jeprof calls it: by its number, behind which jemalloc writes the name that a thread
+/// has.
 pub(super) fn number(thread: &str) -> &str {
     let first = thread.split(' ').next().unwrap_or_default();
     match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
@@ -123,8 +124,8 @@ impl Stacks {
         self.profile.samples.relabel(|_| LabelSetIndex(0));
     }
 
-    /// Leaves the samples of one thread, or of any with `*`; their threads in order. A sample's set of labels then is
-    /// its thread's place there.
+    /// Leaves the samples of one thread, or of any with `*`; their threads in order. A sample's set
+    /// of labels then is its thread's place there.
     pub(super) fn threads(&mut self, wanted: &str) -> Vec<String> {
         let profile = &mut self.profile;
         let sets = 0..profile.label_sets.len() as u32;
@@ -168,8 +169,8 @@ impl Stacks {
         threads
     }
 
-    /// Makes equal stacks one, as they are in jeprof's table: what labels tell apart here may be above 0 in one
-    /// half and below in the other.
+    /// Makes equal stacks one, as they are in jeprof's table: what labels tell apart here may be
+    /// above 0 in one half and below in the other.
     pub(super) fn unite(&mut self) -> Result<()> {
         let samples = std::mem::take(&mut self.profile.samples);
         let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
@@ -300,8 +301,8 @@ impl Stacks {
         Ok(())
     }
 
-    /// The profile with a function for each row: its name is what is printed, its linker name what rows are told
-    /// apart and ordered by.
+    /// The profile with a function for each row: its name is what is printed, its linker name what
+    /// rows are told apart and ordered by.
     pub(super) fn keyed(mut self, typed: &Typed) -> Profile {
         let rows: Vec<Vec<Row>> = (self.profile.location.iter())
             .map(|location| self.rows(location, typed))

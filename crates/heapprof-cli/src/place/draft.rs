@@ -1,4 +1,5 @@
-//! A file that is not whole yet: it lies beside its place under a name of its own, and goes when nobody finishes it.
+//! A file that is not whole yet: it lies beside its place under a name of its own, and goes when
+//! nobody finishes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};

@@ -1,4 +1,5 @@
-//! Work with another user's rights: root's `record` does in that user's folders only what the user could do.
+//! Work with another user's rights: root's `record` does in that user's folders only what the user
+//! could do.
 
 use std::io;
 
@@ -28,7 +29,8 @@ impl Owner {
     }
 }
 
-/// Does `work` as `owner`: at once where that is us, else in a thread that gave up every other right. Only root can.
+/// Does `work` as `owner`: at once where that is us, else in a thread that gave up every other
+/// right. Only root can.
 pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     if owner.is_us() {
         return Ok(work());
@@ -49,7 +51,8 @@ pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> 
     })
 }
 
-/// Gives up this thread's rights but those of `owner`. The thread's real user stays, so that the other can't send it signals.
+/// Gives up this thread's rights but those of `owner`. The thread's real user stays, so that the
+/// other can't send it signals.
 fn become_user(owner: Owner) -> io::Result<()> {
     let same = "the rights of its owner can't be taken";
     let refused = |error: rustix::io::Errno| io::Error::other(format!("{same}: {error}"));

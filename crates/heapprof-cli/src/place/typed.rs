@@ -1,5 +1,5 @@
-//! Where a path that a user typed leads, by the rules of a shell's `>`: links of one's own are followed, those that others
-//! planted are refused, and what is no plain file is written to.
+//! Where a path that a user typed leads, by the rules of a shell's `>`: links of one's own are
+//! followed, those that others planted are refused, and what is no plain file is written to.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -124,13 +124,14 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether links there are the kernel's own, which lead to open files and not to names: `/dev/stdout`, `/dev/fd/63`.
+/// Whether links there are the kernel's own, which lead to open files and not to names:
+/// `/dev/stdout`, `/dev/fd/63`.
 fn is_of_kernel(folder: &OwnedFd) -> bool {
     fstatfs(folder).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
 }
 
-/// What an open file is reached by again; none where it is a folder. A standard stream goes on where it is, be it a socket or
-/// a file that others write to as well.
+/// What an open file is reached by again; none where it is a folder. A standard stream goes on
+/// where it is, be it a socket or a file that others write to as well.
 fn open_stream(place: &Place) -> std::io::Result<Option<File>> {
     let led = statat(&place.folder, &place.name, AtFlags::empty())?;
     let (out, err) = (std::io::stdout(), std::io::stderr());

@@ -1,4 +1,5 @@
-//! The way to a folder, one descriptor a step, so that each step can be looked at and none is taken twice.
+//! The way to a folder, one descriptor a step, so that each step can be looked at and none is taken
+//! twice.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,8 @@ pub(crate) enum Trust {
     Any,
     /// Links are this user's or root's.
     OwnLinks,
-    /// Links and folders are this user's or root's, and nobody else can put anything into them under a name that is taken.
+    /// Links and folders are this user's or root's, and nobody else can put anything into them
+    /// under a name that is taken.
     Own,
 }
 
@@ -31,7 +33,8 @@ pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
     Ok(Trusted::new(&fstat(root)?).with(link))
 }
 
-/// Who may be trusted with a step: this user, root, and who owns `/`, for everything is looked for below it.
+/// Who may be trusted with a step: this user, root, and who owns `/`, for everything is looked for
+/// below it.
 struct Trusted([u32; 3]);
 
 impl Trusted {
@@ -54,7 +57,8 @@ pub(super) fn open_folder_from(start: OwnedFd, path: &Path, trust: Trust) -> io:
     walk(Some(start), path, trust, false)
 }
 
-/// As [`open_folder`]; folders that are missing are made, for this user to write and for all to read.
+/// As [`open_folder`]; folders that are missing are made, for this user to write and for all to
+/// read.
 pub(crate) fn make_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
     walk(None, path, trust, true)
 }
@@ -147,7 +151,8 @@ fn be_readable(folder: &OwnedFd, name: &OsStr, made: &Stat) -> io::Result<()> {
     if !is_ours || made.st_mode & 0o755 == 0o755 {
         return Ok(());
     }
-    // Without a right to read it, it can't be opened to be changed; where it is no link, its name leads to it.
+    // Without a right to read it, it can't be opened to be changed; where it is no link, its name
+    // leads to it.
     if FileType::from_raw_mode(made.st_mode) == FileType::Directory {
         let mode = Mode::from_raw_mode(made.st_mode & 0o7777 | 0o755);
         rustix::fs::chmodat(folder, name, mode, rustix::fs::AtFlags::empty())?;

@@ -1,4 +1,5 @@
-//! The files that mappings are of: where they are on this machine, and which one the command line names.
+//! The files that mappings are of: where they are on this machine, and which one the command line
+//! names.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use heapprof_symbolize::program::object_file;
 use super::config::Config;
 use crate::messages;
 
-/// Gives mappings the files that are found for them, and the first one what the command line says of it. A profile
-/// without mappings gets one that holds everything.
+/// Gives mappings the files that are found for them, and the first one what the command line says
+/// of it. A profile without mappings gets one that holds everything.
 pub(super) fn locate(profile: &mut Profile, config: &Config) {
     let folders = search_path();
     for m in 0..profile.mapping.len() {
@@ -105,8 +106,8 @@ fn found(profile: &Profile, mapping: &Mapping, folders: &[PathBuf]) -> Option<Pa
     None
 }
 
-/// Gives mappings without a file and build id the address that the profile was fetched from: profiles of different
-/// servers then don't share them.
+/// Gives mappings without a file and build id the address that the profile was fetched from:
+/// profiles of different servers then don't share them.
 pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     let url = profile.strings.intern(url);
     for mapping in &mut profile.mapping {

@@ -1,4 +1,5 @@
-//! Go's flag syntax: `-flag`, `--flag`, `-flag=x`, `-flag x`; the first word that is no flag ends them.
+//! Go's flag syntax: `-flag`, `--flag`, `-flag=x`, `-flag x`; the first word that is no flag ends
+//! them.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! From the sources to the one profile that is reported on: read, merge, subtract the base, symbolize.
+//! From the sources to the one profile that is reported on: read, merge, subtract the base,
+//! symbolize.
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_analysis::reshape;
@@ -34,7 +35,8 @@ pub(super) enum Keep {
 #[derive(Clone, Copy)]
 pub(crate) struct Reader {
     pub(crate) seen: Seen,
-    /// Names the addresses that have no symbol. It is told of each mapping whether its file is here.
+    /// Names the addresses that have no symbol. It is told of each mapping whether its file is
+    /// here.
     pub(crate) name_the_rest: fn(&mut Profile, &[bool]),
 }
 
@@ -84,8 +86,8 @@ pub(super) fn load(sources: &Sources, config: &Config, keep: Keep) -> Result<Pro
     Ok(profile)
 }
 
-/// Reads and merges sources; those that can't be read are named and left out, unless none is left. Whether
-/// any came from a server.
+/// Reads and merges sources; those that can't be read are named and left out, unless none is left.
+/// Whether any came from a server.
 fn all(
     sources: &Sources,
     names: &[String],

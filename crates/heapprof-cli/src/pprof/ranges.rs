@@ -10,8 +10,8 @@ use regex::Regex;
 static BOUND: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("([+-]?[0-9]+)([A-Za-z]+)?").ok());
 
-/// Whether numbers of labels are in a range; `None` when the text is no range. A key's unit is the one that
-/// all its numbers are taken to have.
+/// Whether numbers of labels are in a range; `None` when the text is no range. A key's unit is the
+/// one that all its numbers are taken to have.
 pub(super) fn range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>, String> {
     let Some(bound) = BOUND.as_ref() else {
         return Ok(None);

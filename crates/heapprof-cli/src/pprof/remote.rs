@@ -12,7 +12,8 @@ use crate::name;
 /// Where Go programs serve their CPU profile, which is meant by an address alone.
 const DEFAULT_PATH: &str = "/debug/pprof/profile";
 
-/// The URL that a source means, if it is no file; how long profiling takes, and whether certificates are looked at.
+/// The URL that a source means, if it is no file; how long profiling takes, and whether
+/// certificates are looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) url: String,

@@ -227,7 +227,8 @@ fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     graph::total(profile, column, mean_divisor)
 }
 
-/// The position of the sample type: by number, by name, else the profile's default, else the last one.
+/// The position of the sample type: by number, by name, else the profile's default, else the last
+/// one.
 pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type

@@ -10,7 +10,8 @@ use heapprof_profile::{Profile, encode};
 
 use crate::{messages, output};
 
-/// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's folder for what passes.
+/// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's
+/// folder for what passes.
 pub(super) fn save(profile: &Profile) {
     match saved(profile) {
         Ok(path) => messages::note(&format!("Saved profile in {}", path.display())),

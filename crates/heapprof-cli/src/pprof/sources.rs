@@ -1,5 +1,5 @@
-//! Source files for `-list`, looked for as pprof does: absolute names as they are, others in the search path's
-//! folders and in all folders above them.
+//! Source files for `-list`, looked for as pprof does: absolute names as they are, others in the
+//! search path's folders and in all folders above them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

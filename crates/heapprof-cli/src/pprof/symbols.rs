@@ -25,8 +25,8 @@ pub(super) fn symbolize(profile: &mut Profile, mode: &str) {
     simplify_names(profile, mode.style, if mode.force { 0 } else { known });
 }
 
-/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users guess. `name_the_rest` sees
-/// to what has no name then.
+/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users
+/// guess. `name_the_rest` sees to what has no name then.
 pub(super) fn symbolize_locally(profile: &mut Profile, name_the_rest: fn(&mut Profile, &[bool])) {
     let is_here = local(profile, false, true);
     name_the_rest(profile, &is_here);

@@ -1,15 +1,17 @@
 //! Stacks that are deeper than the record: both ends frame by frame, and marks between them.
 //!
-//! Recursion can go 100,000 calls deep, and comparing each return address would make every allocation down there cost what
-//! the stack is deep. What is known of such a stack is its 256 newest and its 256 oldest frames
-//! ([`KEPT`]). So the record holds these and some more of the newest, and of the frames between only some, as marks: where they
-//! lie, and what they held. That the newest frames are what they were is proved as ever, each by the one above it. That the oldest
-//! are still the same is concluded from this: their return addresses and all marks stand where they stood. A program that
-//! returned from all of them and called as deep again has others in at least one of these places, unless it left all
-//! of them unwritten in one huge frame, and came to the same newest 256 at the same address.
+//! Recursion can go 100,000 calls deep, and comparing each return address would make every
+//! allocation down there cost what the stack is deep. What is known of such a stack is its 256
+//! newest and its 256 oldest frames ([`KEPT`]). So the record holds these and some more of the
+//! newest, and of the frames between only some, as marks: where they lie, and what they held. That
+//! the newest frames are what they were is proved as ever, each by the one above it. That the
+//! oldest are still the same is concluded from this: their return addresses and all marks stand
+//! where they stood. A program that returned from all of them and called as deep again has others
+//! in at least one of these places, unless it left all of them unwritten in one huge frame, and
+//! came to the same newest 256 at the same address.
 //!
-//! A stack that returns goes back along the marks: from the newest one that still holds, so much is unwound as makes the newest
-//! frames whole again.
+//! A stack that returns goes back along the marks: from the newest one that still holds, so much is
+//! unwound as makes the newest frames whole again.
 
 use super::{CUT, KEPT, REMEMBERED, Record, term};
 use crate::walk::{self, Cursor, Direct};
@@ -66,8 +68,9 @@ impl Record {
         self.dense != 0 && (KEPT..=self.dense).contains(&i)
     }
 
-    /// Whether the newest frames are enough to tell stacks apart, should the record become its oldest `keep` and `fresh` ones. Where they are
-    /// not, some more are unwound than need be, or it would be this many for each frame that the stack returns from.
+    /// Whether the newest frames are enough to tell stacks apart, should the record become its
+    /// oldest `keep` and `fresh` ones. Where they are not, some more are unwound than need be, or
+    /// it would be this many for each frame that the stack returns from.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
         if keep > self.dense && keep + fresh >= self.dense + KEPT {
@@ -77,8 +80,9 @@ impl Record {
         keep <= KEPT || fresh >= NEWEST
     }
 
-    /// Takes over the newest of the recorded frames down to the first mark, for they hold. What they are called from is
-    /// unwound again. By value: what a call may write to is in no register of the loop that calls.
+    /// Takes over the newest of the recorded frames down to the first mark, for they hold. What
+    /// they are called from is unwound again. By value: what a call may write to is in no register
+    /// of the loop that calls.
     #[cold]
     pub(super) fn carry_over_dense(
         &mut self,
@@ -95,8 +99,8 @@ impl Record {
         Some((cursor, fresh))
     }
 
-    /// Makes room among the fresh frames: of those behind the marks all but the last `whole` become marks. How many frames there
-    /// are then.
+    /// Makes room among the fresh frames: of those behind the marks all but the last `whole` become
+    /// marks. How many frames there are then.
     #[cold]
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;
@@ -122,7 +126,8 @@ impl Record {
         to + whole
     }
 
-    /// The record becomes its oldest `keep` frames and the fresh ones, which are too many, or with marks among them.
+    /// The record becomes its oldest `keep` frames and the fresh ones, which are too many, or with
+    /// marks among them.
     #[cold]
     pub(super) fn replace_all(&mut self, keep: usize, mut fresh: usize, end: Option<usize>) {
         // The end of the stack is the first check, and the oldest frame's.

@@ -4,7 +4,8 @@ use super::{CUT, ENDLESS, KEPT};
 use crate::frame::Frame;
 use crate::walk::{self, Cursor, Direct, Foreign, Memory};
 
-/// The thread's own stack where possible, else checked by the kernel: a signal frame leads elsewhere.
+/// The thread's own stack where possible, else checked by the kernel: a signal frame leads
+/// elsewhere.
 pub(super) struct Mixed<'a>(pub(super) Direct, pub(super) &'a mut Foreign);
 
 impl Memory for Mixed<'_> {
@@ -13,7 +14,8 @@ impl Memory for Mixed<'_> {
     }
 }
 
-/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends; how much of that was filled.
+/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends; how much of that
+/// was filled.
 pub(super) fn walk(
     memory: &mut impl Memory,
     frame: Frame,

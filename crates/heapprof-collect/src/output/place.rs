@@ -1,5 +1,6 @@
-//! Where a dump is written: its folder, opened once, and its name there. So the file comes to that folder, whoever renames
-//! folders or plants links meanwhile: the program may be root's, and the folder another user's.
+//! Where a dump is written: its folder, opened once, and its name there. So the file comes to that
+//! folder, whoever renames folders or plants links meanwhile: the program may be root's, and the
+//! folder another user's.
 
 use std::ffi::{CStr, CString};
 
@@ -55,8 +56,8 @@ impl Place {
         Ok(Self { folder, name })
     }
 
-    /// What is there in place of a file: a device or a pipe, which can't be replaced, only written to. A pipe that nobody reads
-    /// from is an error.
+    /// What is there in place of a file: a device or a pipe, which can't be replaced, only written
+    /// to. A pipe that nobody reads from is an error.
     pub(super) fn open_special(&self) -> Result<Option<File>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);

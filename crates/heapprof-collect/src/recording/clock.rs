@@ -1,8 +1,10 @@
-//! The thread of ours that makes a dump each interval; where there can be none, the program's allocations look at the clock.
+//! The thread of ours that makes a dump each interval; where there can be none, the program's
+//! allocations look at the clock.
 //!
-//! What a process may do as long as it has one thread, or to all of its threads alike, the program must not find denied for ours:
-//! before such calls the thread ends ([`end`]). And each dump is made by a thread without the program's open files, for the
-//! program may close all numbers that it does not know, and open its own files by them.
+//! What a process may do as long as it has one thread, or to all of its threads alike, the program
+//! must not find denied for ours: before such calls the thread ends ([`end`]). And each dump is
+//! made by a thread without the program's open files, for the program may close all numbers that it
+//! does not know, and open its own files by them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -16,14 +18,15 @@ static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
 static ROUND: AtomicU32 = AtomicU32::new(0);
 /// The last one's `pthread_t`, until somebody takes it to wait for its end.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
-/// The kernel's numbers of that thread and of the last one that made a dump for it: libc takes a thread for ended a little
-/// before the kernel does.
+/// The kernel's numbers of that thread and of the last one that made a dump for it: libc takes a
+/// thread for ended a little before the kernel does.
 static NUMBERS: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
 const CLOCK: usize = 0;
 const DUMPER: usize = 1;
 /// How many threads are about to wait for its end.
 static ENDING: AtomicU32 = AtomicU32::new(0);
-/// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for this thread.
+/// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for
+/// this thread.
 const SLICE: u32 = 100;
 
 /// Whether there can be no threads yet.
@@ -110,7 +113,8 @@ pub(super) fn forked(triggers: Option<Triggers>) {
     }
 }
 
-/// Ends the clock's thread and waits until it is gone; from now on the program's allocations look at the clock.
+/// Ends the clock's thread and waits until it is gone; from now on the program's allocations look
+/// at the clock.
 pub fn end() {
     // Nothing is asked of the kernel where there is no clock.
     if THREAD.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
@@ -156,7 +160,8 @@ type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 /// A thread of our own that takes no signals; `None` where threads are denied.
 fn spawn(main: Main, argument: usize) -> Option<usize> {
     let mask = sys::block_signals();
-    // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the library.
+    // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the
+    // library.
     let made = unsafe {
         let mut attributes = std::mem::zeroed();
         // A number with glibc, a pointer with musl.

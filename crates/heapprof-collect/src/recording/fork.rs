@@ -42,7 +42,8 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
 
 /// Whether the tables were not at rest when this thread forked.
 static TORN: AtomicBool = AtomicBool::new(false);
-/// Which of [`fork_locks`] the forking thread holds, a bit for each. The others are held by threads that are held up in an event.
+/// Which of [`fork_locks`] the forking thread holds, a bit for each. The others are held by threads
+/// that are held up in an event.
 static FORK_HELD: AtomicU32 = AtomicU32::new(0);
 
 /// Takes the locks for fork; whether it got all.
@@ -65,21 +66,22 @@ fn acquire_for_fork() -> bool {
     all
 }
 
-/// What [`before_fork`] has to have put back: the signal mask, and whether it holds libc's streams. Written and read by
-/// whoever holds the locks.
+/// What [`before_fork`] has to have put back: the signal mask, and whether it holds libc's streams.
+/// Written and read by whoever holds the locks.
 static FORK_MASK: AtomicU64 = AtomicU64::new(0);
 static FORK_STREAMS: AtomicBool = AtomicBool::new(false);
 /// Whether it holds the lock of the sums.
 static FORK_COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// Before fork: no lock of ours is held by a thread that the child will not have, or the child is told that it is torn.
+/// Before fork: no lock of ours is held by a thread that the child will not have, or the child is
+/// told that it is torn.
 pub fn before_fork() {
     if apart::is_apart() || lock::is_abandoned() {
         // A signal handler forks in the middle of an event: the locks are held, by ourselves.
         return;
     }
-    // libc takes this one after its handlers ran. Whoever holds it may wait for a stream, and its owner for our locks: so
-    // it comes before ours.
+    // libc takes this one after its handlers ran. Whoever holds it may wait for a stream, and its
+    // owner for our locks: so it comes before ours.
     let streams = !single_threaded();
     if streams {
         weak::streams(Streams::Lock);
@@ -92,7 +94,8 @@ pub fn before_fork() {
     FORK_STREAMS.store(streams, Ordering::Relaxed);
     if whole {
         access::collect_budgets();
-        // A thread that is held up in the middle of an event keeps its parts, which are then half written in the child.
+        // A thread that is held up in the middle of an event keeps its parts, which are then half
+        // written in the child.
         whole = single_threaded() || access::share(engine::LIVE.owners());
         whole = engine::LIVE.acquire_all() && whole;
         let counting = PROCESS.lock().acquire_for_fork();
@@ -105,7 +108,8 @@ pub fn before_fork() {
     }
 }
 
-/// Gives back the locks that [`before_fork`] took; the signal mask that is to be put back, and whether libc's streams are held.
+/// Gives back the locks that [`before_fork`] took; the signal mask that is to be put back, and
+/// whether libc's streams are held.
 fn let_go() -> (u64, bool) {
     let kept = (
         FORK_MASK.load(Ordering::Relaxed),
@@ -138,7 +142,8 @@ pub fn after_fork_in_parent() {
     }
 }
 
-/// After fork, in the child: its profile starts with what it inherited in use, as if it had allocated that itself.
+/// After fork, in the child: its profile starts with what it inherited in use, as if it had
+/// allocated that itself.
 pub fn after_fork_in_child() {
     trigger::forget();
     turn::forked();
@@ -148,7 +153,8 @@ pub fn after_fork_in_child() {
     go_on();
     mode::resume();
     if !engine::is_held() {
-        // What the handler interrupted may be half written, and threads that are no longer there may hold locks.
+        // What the handler interrupted may be half written, and threads that are no longer there
+        // may hold locks.
         thread::forget_other_threads();
         mode::stop();
         lock::abandon();

@@ -1,4 +1,5 @@
-//! Whose turn it is to dump: one thread's at a time. Who asks for a dump waits; a signal's handler, which can't, leaves a note.
+//! Whose turn it is to dump: one thread's at a time. Who asks for a dump waits; a signal's handler,
+//! which can't, leaves a note.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -10,12 +11,14 @@ use crate::{apart, sys};
 pub(super) static DUMPING: Lock = Lock::new();
 /// Whether a signal asked for a dump in the midst of another thread's.
 static NOTED: AtomicBool = AtomicBool::new(false);
-/// How long a program that asks waits for other threads' dumps, in nanoseconds. One that goes into a pipe takes as long as its reader.
+/// How long a program that asks waits for other threads' dumps, in nanoseconds. One that goes into
+/// a pipe takes as long as its reader.
 const LONGEST: i64 = 10_000_000_000;
 /// How long it sleeps in between.
 const MOMENT: u64 = 1_000_000;
 
-/// The turn for a dump. Who ends waits for it, but for a thread that forks no longer than `patience` nanoseconds.
+/// The turn for a dump. Who ends waits for it, but for a thread that forks no longer than
+/// `patience` nanoseconds.
 pub(super) fn take(reason: Reason, patience: i64) -> Option<Guard<'static>> {
     match reason.is_last() {
         true => DUMPING.lock_past_fork(patience),
@@ -23,8 +26,9 @@ pub(super) fn take(reason: Reason, patience: i64) -> Option<Guard<'static>> {
     }
 }
 
-/// Tries until it is this thread's turn: `attempt` is told whether it has waited, and gives nothing when it has to wait. The
-/// program's signals come through meanwhile. Who is in the middle of an event, or of fork's handlers, does not wait.
+/// Tries until it is this thread's turn: `attempt` is told whether it has waited, and gives nothing
+/// when it has to wait. The program's signals come through meanwhile. Who is in the middle of an
+/// event, or of fork's handlers, does not wait.
 pub(super) fn wait<R>(mut attempt: impl FnMut(bool) -> Option<R>) -> Option<R> {
     let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let since = now();
@@ -51,11 +55,12 @@ pub(super) fn note() {
     NOTED.store(true, Ordering::Relaxed);
 }
 
-/// After a turn, and after a [`note`]: makes the dump that was noted, unless it is another thread's turn, which comes here then.
-/// `make` tells whether it could.
+/// After a turn, and after a [`note`]: makes the dump that was noted, unless it is another thread's
+/// turn, which comes here then. `make` tells whether it could.
 pub(super) fn follow_up(make: impl Fn() -> bool) {
     loop {
-        // The turn is given back before the note is looked for, and the note written before the turn is.
+        // The turn is given back before the note is looked for, and the note written before the
+        // turn is.
         fence(Ordering::SeqCst);
         if !NOTED.load(Ordering::Relaxed) {
             return;

@@ -47,8 +47,8 @@ impl File {
         }
     }
 
-    /// The same file by a number that the program does not come to: it may close all that it does not know, go on using one
-    /// that it closed, and have its own files at once where ours was.
+    /// The same file by a number that the program does not come to: it may close all that it does
+    /// not know, go on using one that it closed, and have its own files at once where ours was.
     fn out_of_the_way(self) -> Self {
         const FIRST: usize = 200;
         let args = [
@@ -88,7 +88,8 @@ impl File {
         };
     }
 
-    /// Waits for room in a pipe, whose reader may have gone to sleep; false once there is no patience left.
+    /// Waits for room in a pipe, whose reader may have gone to sleep; false once there is no
+    /// patience left.
     pub(crate) fn has_room(&self, patience: &mut Patience) -> bool {
         let mut poll = libc::pollfd {
             fd: self.0,
@@ -127,7 +128,8 @@ impl File {
         }
     }
 
-    /// Writes all of `bytes`; the error is an errno. Into a pipe that was opened without waiting only as long as somebody reads.
+    /// Writes all of `bytes`; the error is an errno. Into a pipe that was opened without waiting
+    /// only as long as somebody reads.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {
         self.write_patiently(bytes, &mut Patience::new())
     }
@@ -170,7 +172,8 @@ impl File {
     }
 }
 
-/// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we write.
+/// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we
+/// write.
 pub(crate) fn take_back(errno: i32) {
     let signal = match errno {
         libc::EFBIG => libc::SIGXFSZ,
@@ -232,7 +235,8 @@ pub(crate) fn is_short_of_files() -> bool {
     taken.iter().any(is_full)
 }
 
-/// Closes the files with the highest numbers, so many of them: in a process that needs numbers and has a table of its own.
+/// Closes the files with the highest numbers, so many of them: in a process that needs numbers and
+/// has a table of its own.
 pub(crate) fn close_last(mut count: u32) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -254,8 +258,8 @@ pub(crate) fn close_last(mut count: u32) {
     }
 }
 
-/// From now on the calling thread has no open files but stderr, and opens its own; not where the kernel can't do that
-/// (before 5.9).
+/// From now on the calling thread has no open files but stderr, and opens its own; not where the
+/// kernel can't do that (before 5.9).
 pub(crate) fn leave_files() {
     const UNSHARE: usize = 1 << 1;
     let behind = [3, u32::MAX as usize, UNSHARE, 0, 0, 0];

@@ -64,8 +64,8 @@ pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
 /// The size of a large page.
 pub(crate) const LARGE: usize = 2 << 20;
 
-/// As [`map`], for tables that will be filled: from [`LARGE`] on with large pages if the kernel has any, which take fewer
-/// faults and misses in the TLB.
+/// As [`map`], for tables that will be filled: from [`LARGE`] on with large pages if the kernel has
+/// any, which take fewer faults and misses in the TLB.
 pub(crate) fn map_dense(len: usize) -> *mut u8 {
     if len < LARGE {
         return map(len);
@@ -117,8 +117,8 @@ pub(crate) fn resident(at: *const u8, len: usize) -> usize {
     resident * PAGE
 }
 
-/// Copies memory of this process that may not be there; how many bytes could be read, up to the first page that is not there,
-/// and no more than eight pages' parts.
+/// Copies memory of this process that may not be there; how many bytes could be read, up to the
+/// first page that is not there, and no more than eight pages' parts.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];
@@ -144,7 +144,8 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
-/// Has the kernel give children of this process zeroes in place of a mapping's content; whether it will.
+/// Has the kernel give children of this process zeroes in place of a mapping's content; whether it
+/// will.
 pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     const WIPE_ON_FORK: usize = 18;
     // SAFETY: advice about our own mapping.

@@ -214,7 +214,8 @@ impl Sites {
 mod tests {
     use super::*;
 
-    /// Each character an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20 for b and so on.
+    /// Each character an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20
+    /// for b and so on.
     fn values(events: &str) -> Vec<[i64; 7]> {
         let mut sites = Sites::default();
         for (trace, size) in [(1, 10), (2, 20), (1, 30)] {

@@ -156,8 +156,8 @@ impl Snapshot {
         }
     }
 
-    /// Gives each path of frames, leaf first, with the bytes that no caller accounts for. The sum is `heap`.
-    /// Errors, of `each` too, name the line of the node.
+    /// Gives each path of frames, leaf first, with the bytes that no caller accounts for. The sum
+    /// is `heap`. Errors, of `each` too, name the line of the node.
     pub(super) fn own_bytes(
         &self,
         mut each: impl FnMut(&[u32], i64) -> Result<(), Error>,

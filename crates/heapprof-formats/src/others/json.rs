@@ -1,4 +1,5 @@
-//! JSON of other tools, known by names that stand in its first bytes: nothing is parsed, and no more is looked at.
+//! JSON of other tools, known by names that stand in its first bytes: nothing is parsed, and no
+//! more is looked at.
 
 use super::SPEEDSCOPE;
 

@@ -50,8 +50,8 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
     })
 }
 
-/// `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. As `stackcollapse-perf.pl`
-/// has it, the first number behind which this holds is the process.
+/// `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. As
+/// `stackcollapse-perf.pl` has it, the first number behind which this holds is the process.
 pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
     let mut words = spans(line).peekable();
     // A command comes first.
@@ -90,7 +90,8 @@ pub(super) fn bare(line: &[u8]) -> Option<Event<'_>> {
     })
 }
 
-/// Whether a line begins as perf prints frames: an address of 16 digits, blanks in place of zeros, behind a tab.
+/// Whether a line begins as perf prints frames: an address of 16 digits, blanks in place of zeros,
+/// behind a tab.
 pub(super) fn is_column(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"\t");
     let address = rest.and_then(|rest| spans(rest).next().map(|word| (rest, word)));

@@ -1,4 +1,5 @@
-//! The JSON of a file, read as a stream: its keys may come in any order, so units and frames are applied at the ends.
+//! The JSON of a file, read as a stream: its keys may come in any order, so units and frames are
+//! applied at the ends.
 
 use std::fmt;
 use std::ops::Range;

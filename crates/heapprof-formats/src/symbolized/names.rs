@@ -76,7 +76,8 @@ impl Names {
         let lines: Vec<Vec<Line>> = addresses
             .iter()
             .map(|address| {
-                // The tools look up callers at their call and the innermost frame where it returns to.
+                // The tools look up callers at their call and the innermost frame where it returns
+                // to.
                 let after = address.wrapping_add(1);
                 let place = self.place.get(address).or_else(|| self.place.get(&after));
                 place.map_or_else(Vec::new, |place| self.lines(&mut builder, place.clone()))
@@ -94,7 +95,8 @@ impl Names {
         profile
     }
 
-    /// The functions of one address: written outermost first with `--` between them, here innermost first.
+    /// The functions of one address: written outermost first with `--` between them, here innermost
+    /// first.
     fn lines(&self, builder: &mut ProfileBuilder, place: Range<usize>) -> Vec<Line> {
         let names = self.text[place].rsplit("--").map(bare);
         let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();

@@ -1,7 +1,9 @@
-//! The binary section that `google-pprof --raw` writes of a local heap profile: the 64-bit words of its CPU profiles.
+//! The binary section that `google-pprof --raw` writes of a local heap profile: the 64-bit words of
+//! its CPU profiles.
 //!
-//! `0 3 0 period 0`, then for each stack its value, its depth and its addresses, callers already at their calls. Which of
-//! the heap's values it is stands nowhere: it is what `--inuse_space` and its like asked for; in use bytes unless `Options::values` says else.
+//! `0 3 0 period 0`, then for each stack its value, its depth and its addresses, callers already at
+//! their calls. Which of the heap's values it is stands nowhere: it is what `--inuse_space` and its
+//! like asked for; in use bytes unless `Options::values` says else.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,5 @@
-//! Addresses for a form that knows nothing else of a place: each location gets one that no other has.
+//! Addresses for a form that knows nothing else of a place: each location gets one that no other
+//! has.
 
 use foldhash::{HashSet, HashSetExt};
 use heapprof_profile::{Mapping, Profile};
@@ -10,19 +11,21 @@ const MADE: u64 = 0x7000_0000_0000_0000;
 pub(super) struct Addresses {
     /// One for each location.
     pub(super) location: Vec<u64>,
-    /// In the order of the profile, those of no file last: readers take the first that holds an address.
+    /// In the order of the profile, those of no file last: readers take the first that holds an
+    /// address.
     pub(super) mapping: Vec<Mapping>,
 }
 
 impl Addresses {
-    /// Addresses stay what they are but where mappings overlap, two locations are at one address, or one that is in no
-    /// mapping would seem to be.
-    /// With names, an address and the one after it are the same place.
+    /// Addresses stay what they are but where mappings overlap, two locations are at one address,
+    /// or one that is in no mapping would seem to be. With names, an address and the one after it
+    /// are the same place.
     pub(super) fn new(profile: &Profile, with_names: bool) -> Self {
         let mut next = MADE;
         let mut mapping = tightened(profile);
         let mut shift = vec![0u64; mapping.len()];
-        // What is of no file says nothing of its addresses; readers put all that they know of no mapping into such a one.
+        // What is of no file says nothing of its addresses; readers put all that they know of no
+        // mapping into such a one.
         let of_files = (0..mapping.len()).filter(|&i| is_of_file(&mapping[i]));
         let mut order: Vec<usize> = of_files.collect();
         order.sort_by_key(|&i| mapping[i].memory_start);
@@ -58,7 +61,8 @@ impl Addresses {
             after.checked_sub(1).is_some_and(|i| address < kept[i].1)
         };
         let mut used: HashSet<u64> = HashSet::new();
-        // Addresses are written as return addresses, one more than they are; with names both must be free.
+        // Addresses are written as return addresses, one more than they are; with names both must
+        // be free.
         let mut free = |address: u64| {
             let after = address.checked_add(1)?;
             let places = [address, if with_names { after } else { address }];

@@ -1,8 +1,9 @@
-//! Firefox Profiler's JSON, its processed format: a thread for each sample type over tables that all share.
+//! Firefox Profiler's JSON, its processed format: a thread for each sample type over tables that
+//! all share.
 //!
-//! Written against version 60 of the format, which later versions of the profiler convert (`src/types/profile.ts` and
-//! `docs-developer/CHANGELOG-formats.md` of its repository). Labels have no place in it. Its times say nothing: a
-//! sample's is its number.
+//! Written against version 60 of the format, which later versions of the profiler convert
+//! (`src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of its repository). Labels
+//! have no place in it. Its times say nothing: a sample's is its number.
 
 mod tables;
 

@@ -1,7 +1,8 @@
 //! The heap profile text of gperftools, which pprof, google-pprof and jeprof read.
 //!
-//! It holds blocks and bytes, in use and allocated, at addresses. Names are not in it: the tools look them up in the
-//! binaries. [`GperftoolsForm::Symbolized`] puts a table of names before it, for google-pprof and jeprof.
+//! It holds blocks and bytes, in use and allocated, at addresses. Names are not in it: the tools
+//! look them up in the binaries. [`GperftoolsForm::Symbolized`] puts a table of names before it,
+//! for google-pprof and jeprof.
 
 use std::io::Write;
 
@@ -202,7 +203,8 @@ impl Columns {
                 return Err(unfit("has bytes but no objects"));
             }
         }
-        // Where one kind is not known, the other stands in its place: readers take equal totals for one kind.
+        // Where one kind is not known, the other stands in its place: readers take equal totals for
+        // one kind.
         if self.column[3].is_none() {
             if values[0] >= 0 && values[1] >= 0 {
                 (values[2], values[3]) = (values[0], values[1]);

@@ -1,7 +1,8 @@
-//! speedscope's JSON: a profile for each sample type, whose name is `type/unit`, over frames that all share.
+//! speedscope's JSON: a profile for each sample type, whose name is `type/unit`, over frames that
+//! all share.
 //!
-//! Its units are none, bytes and times; bytes and times in larger units are written as bytes and nanoseconds. Labels
-//! have no place in it.
+//! Its units are none, bytes and times; bytes and times in larger units are written as bytes and
+//! nanoseconds. Labels have no place in it.
 
 use std::io::Write;
 

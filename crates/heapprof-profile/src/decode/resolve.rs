@@ -1,4 +1,5 @@
-//! The end of decoding: ids become positions, string numbers become texts, and every reference is checked.
+//! The end of decoding: ids become positions, string numbers become texts, and every reference is
+//! checked.
 
 use super::samples::RawSamples;
 use super::tables::RawTables;

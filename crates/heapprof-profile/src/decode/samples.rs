@@ -27,7 +27,8 @@ pub(super) struct RawLabel {
     pub(super) num_unit: u64,
 }
 
-/// Samples whose locations are still ids (or stand for them) and whose label sets are numbers in `label_sets`.
+/// Samples whose locations are still ids (or stand for them) and whose label sets are numbers in
+/// `label_sets`.
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
@@ -151,7 +152,8 @@ impl RawSamples {
         }
         let values = self.samples.value.len() - first_value;
         if values == 0 {
-            // Every profile has a sample type. Such samples take two bytes of the file, and far more of memory.
+            // Every profile has a sample type. Such samples take two bytes of the file, and far
+            // more of memory.
             return Err(Error::Invalid {
                 offset: Some(offset),
                 object: Object::Sample(number),
@@ -215,7 +217,8 @@ impl RawSamples {
         })
     }
 
-    /// The number of the label set in `scratch`. Equal bytes are the same set; unequal bytes may be too, which resolving mends.
+    /// The number of the label set in `scratch`. Equal bytes are the same set; unequal bytes may be
+    /// too, which resolving mends.
     fn label_set(&mut self, offset: u64, sample: usize) -> Result<u32, Error> {
         let hash = self.hasher.hash_one(&self.scratch[..]);
         let (bytes, end, scratch) = (&self.label_bytes, &self.label_end, &self.scratch);

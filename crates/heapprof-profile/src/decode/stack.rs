@@ -1,4 +1,5 @@
-//! A sample's packed location ids, which are most of a profile's bytes: read without a branch that depends on their lengths.
+//! A sample's packed location ids, which are most of a profile's bytes: read without a branch that
+//! depends on their lengths.
 
 use crate::model::LocationIndex;
 
@@ -11,8 +12,8 @@ const WHOLE: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 /// Adds numbers of up to three bytes to `ids`, until a longer one: how many bytes they took.
 /// Of fewer than four bytes it reads none.
 ///
-/// First the ends of all numbers of a block are found, then each is read from end to end, so that none waits
-/// for what the one before it was.
+/// First the ends of all numbers of a block are found, then each is read from end to end, so that
+/// none waits for what the one before it was.
 pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
     // A number takes a byte at least.
     let mut of_block = [LocationIndex(0); BLOCK];
@@ -65,7 +66,8 @@ fn ends_of(block: &[u8; BLOCK]) -> u64 {
     let (words, _) = block.as_chunks();
     let mut ends = 0;
     for (at, &word) in words.iter().enumerate() {
-        // The top bits, which are not set in a last byte, come together in twos, fours, and all eight.
+        // The top bits, which are not set in a last byte, come together in twos, fours, and all
+        // eight.
         let last = !u64::from_le_bytes(word) >> 7 & 0x0101_0101_0101_0101;
         let last = last | last >> 7;
         let last = last | last >> 14;

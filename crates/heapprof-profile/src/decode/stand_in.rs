@@ -1,4 +1,5 @@
-//! References as they stand in the file, in the space of a position: most ids are small numbers, and stand for themselves.
+//! References as they stand in the file, in the space of a position: most ids are small numbers,
+//! and stand for themselves.
 
 use foldhash::HashMap;
 

@@ -1,4 +1,5 @@
-//! The tables of a file (mappings, locations, functions, text), with references as they stand there.
+//! The tables of a file (mappings, locations, functions, text), with references as they stand
+//! there.
 
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};

@@ -47,7 +47,8 @@ impl Ids {
         }
     }
 
-    /// Puts the ids of a stack at the beginning of `room`, which grows to hold so many bytes more; how long they are.
+    /// Puts the ids of a stack at the beginning of `room`, which grows to hold so many bytes more;
+    /// how long they are.
     fn put(&self, stack: &[LocationIndex], room: &mut Vec<u8>, more: usize) -> usize {
         // A word is put where the id is shorter.
         let most = stack.len() * LONGEST + size_of::<u64>() + more;
@@ -75,7 +76,8 @@ impl Ids {
     }
 }
 
-/// A stack's location ids as they are written, leaf first: a stack with the same oldest frames has the same last bytes.
+/// A stack's location ids as they are written, leaf first: a stack with the same oldest frames has
+/// the same last bytes.
 #[derive(Default)]
 pub(super) struct PackedStack {
     /// The ids, and room behind them.

@@ -1,10 +1,14 @@
-//! Merging, subtracting and normalizing with pprof's results, its losses included: for `heapprof pprof`.
+//! Merging, subtracting and normalizing with pprof's results, its losses included: for
+//! `heapprof pprof`.
 //!
-//! The engine is that of [`merge_all`](super::merge_all); what differs from it is kept here or named in [`Rules`]:
+//! The engine is that of [`merge_all`](super::merge_all); what differs from it is kept here or
+//! named in [`Rules`]:
 //!
-//! * Sample types are kept by name and brought to one unit before anything is added; a sample whose converted
-//!   values are all 0 goes, even where others of its values were not converted and are not 0.
-//! * Where types were dropped or moved, the default becomes the first of them unless it is still there.
+//! * Sample types are kept by name and brought to one unit before anything is added; a sample whose
+//!   converted values are all 0 goes, even where others of its values were not converted and are
+//!   not 0.
+//! * Where types were dropped or moved, the default becomes the first of them unless it is still
+//!   there.
 //! * Lines that differ only in the column of an inlined function are one location. Sums wrap.
 //! * The time is the last one that was below all before it, or that followed an unknown one.
 //!
@@ -24,7 +28,8 @@ pub struct UnitRules {
     pub convertible: fn(&str, &str) -> bool,
 }
 
-/// Adds profiles up as pprof does. One alone stays as it is, but for a sample type that it has twice.
+/// Adds profiles up as pprof does. One alone stays as it is, but for a sample type that it has
+/// twice.
 pub fn merge_as_pprof(mut profiles: Vec<Profile>, units: UnitRules) -> Result<Profile, Error> {
     keep_common_types(&mut profiles)?;
     agree_units(&mut profiles, units)?;
@@ -78,7 +83,8 @@ fn compatible(a: &Profile, b: &Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves the sample types whose names occur as often as there are profiles, in the first one's order.
+/// Leaves the sample types whose names occur as often as there are profiles, in the first one's
+/// order.
 fn keep_common_types(profiles: &mut [Profile]) -> Result<(), Error> {
     let count = |name: &str| {
         let names = profiles.iter().flat_map(|p| {
@@ -216,7 +222,8 @@ pub(super) fn header(sum: &mut Profile, other: &Profile, first: bool) {
 }
 
 impl Profile {
-    /// Scales the profile so that each sample type has the total of `base`, as pprof's `-normalize` does.
+    /// Scales the profile so that each sample type has the total of `base`, as pprof's `-normalize`
+    /// does.
     pub fn normalize_as_pprof(&mut self, base: &Profile) -> Result<(), Error> {
         compatible(self, base)?;
         let totals = |profile: &Profile| {
@@ -238,8 +245,9 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the values of each sample type by its ratio, rounded; unless all ratios are 1, samples without a
-    /// *multiplied* value other than 0 go. Numbers beyond 64 bits become the least one.
+    /// Multiplies the values of each sample type by its ratio, rounded; unless all ratios are 1,
+    /// samples without a *multiplied* value other than 0 go. Numbers beyond 64 bits become the
+    /// least one.
     pub fn scale_as_pprof(&mut self, ratios: &[f64]) {
         if ratios.iter().all(|&ratio| ratio == 1.0) {
             return;

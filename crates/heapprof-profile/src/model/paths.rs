@@ -1,7 +1,8 @@
 //! The stacks of samples as a tree, from the root, each node once.
 //!
-//! Samples are parted frame by frame, so that those with an equal beginning stand together. Looking up each frame of each
-//! sample in a table of all nodes took ten times as long for a million samples: such a table fits in no cache.
+//! Samples are parted frame by frame, so that those with an equal beginning stand together. Looking
+//! up each frame of each sample in a table of all nodes took ten times as long for a million
+//! samples: such a table fits in no cache.
 
 use super::Samples;
 

@@ -1,9 +1,10 @@
 //! How far values may be from the truth: what a sampler knows of its own values.
 //!
-//! A sampler that takes each block with a probability p that it knows counts a block as 1/p blocks, and estimates the
-//! variance of such a sum by Σ (1 - p)/p² over the blocks it took; of their bytes, by Σ size²·(1 - p)/p². Source: D. G.
-//! Horvitz and D. J. Thompson, "A generalization of sampling without replacement from a finite universe" (1952).
-//! docs/formats/spread.md says how a file has it.
+//! A sampler that takes each block with a probability p that it knows counts a block as 1/p blocks,
+//! and estimates the variance of such a sum by Σ (1 - p)/p² over the blocks it took; of their
+//! bytes, by Σ size²·(1 - p)/p². Source: D. G. Horvitz and D. J. Thompson, "A generalization of
+//! sampling without replacement from a finite universe" (1952). docs/formats/spread.md says how a
+//! file has it.
 
 use super::Samples;
 
@@ -17,7 +18,8 @@ pub(crate) struct Spread {
 /// What is known of the values of one sample, one entry a sample type.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleSpread<'a> {
-    /// How many blocks a sampler took stand behind each value; 0 where the value is not an estimate, or none is known.
+    /// How many blocks a sampler took stand behind each value; 0 where the value is not an
+    /// estimate, or none is known.
     pub sampled: &'a [u64],
     /// The estimated variance of each value, in its unit squared.
     pub variance: &'a [f64],
@@ -46,7 +48,8 @@ impl Spread {
         self.variance.copy_within(values, to);
     }
 
-    /// Adds what is known of values that are added to those at `at`, of samples that know nothing of each other.
+    /// Adds what is known of values that are added to those at `at`, of samples that know nothing
+    /// of each other.
     pub(crate) fn add(&mut self, at: usize, other: SampleSpread<'_>) {
         for (sum, &n) in self.sampled[at..].iter_mut().zip(other.sampled) {
             *sum = sum.saturating_add(n).min(MOST_SAMPLED);
@@ -94,7 +97,8 @@ impl Samples {
     /// Says what is known of the values of sample `i`, one entry a sample type.
     ///
     /// # Panics
-    /// When they are not as many as this table's width, or a variance is negative, infinite or no number.
+    /// When they are not as many as this table's width, or a variance is negative, infinite or no
+    /// number.
     pub fn set_spread(&mut self, i: usize, sampled: &[u64], variance: &[f64]) {
         assert_eq!(sampled.len(), self.width, "one count a sample type");
         assert_eq!(variance.len(), self.width, "one variance a sample type");
@@ -135,7 +139,8 @@ impl Samples {
         self.values(i).iter().all(|&v| v == 0) && self.spread(i).is_none_or(|s| s.is_exact())
     }
 
-    /// Whether what is known of both is the same, to the bit. A column of exact values says no more than none.
+    /// Whether what is known of both is the same, to the bit. A column of exact values says no more
+    /// than none.
     pub(crate) fn same_spread(&self, other: &Self) -> bool {
         let same = |i: usize| match (self.spread(i), other.spread(i)) {
             (Some(a), Some(b)) => {

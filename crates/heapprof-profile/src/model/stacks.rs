@@ -1,4 +1,5 @@
-//! The stacks of all samples: positions of locations, or, until somebody asks, the bytes that a file has for them.
+//! The stacks of all samples: positions of locations, or, until somebody asks, the bytes that a
+//! file has for them.
 //!
 //! Reading ids and writing them again is half of what it takes to pass a profile on.
 
@@ -18,7 +19,8 @@ pub(crate) struct Stacks {
     written: Option<Written>,
 }
 
-/// Stacks as packed ids, in as few bytes as these take. In [`Stacks`] each id is the location's position and 1.
+/// Stacks as packed ids, in as few bytes as these take. In [`Stacks`] each id is the location's
+/// position and 1.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     bytes: Vec<u8>,
@@ -100,7 +102,8 @@ impl PartialEq for Stacks {
 impl Written {
     /// Adds a stack: its ids, and its packed bytes, if it was packed.
     pub(crate) fn push(&mut self, ids: &[LocationIndex], packed: Option<&[u8]>) {
-        // The bytes an id needs: none is written in fewer, so all are in as few if their sum is the least.
+        // The bytes an id needs: none is written in fewer, so all are in as few if their sum is the
+        // least.
         let above = |id: u32, bits: u32| u32::from(id >> bits != 0);
         let needed = |id| 1 + above(id, 7) + above(id, 14) + above(id, 21) + above(id, 28);
         let least: u32 = ids.iter().map(|id| needed(id.0)).sum();

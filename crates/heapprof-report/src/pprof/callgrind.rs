@@ -1,7 +1,7 @@
 //! `pprof -callgrind`: nodes and calls for KCachegrind, names and positions compressed.
 //!
-//! Costs are whole numbers of the shown unit, as pprof has them; `heapprof convert --to callgrind` counts in the
-//! profile's own units and has all sample types.
+//! Costs are whole numbers of the shown unit, as pprof has them; `heapprof convert --to callgrind`
+//! counts in the profile's own units and has all sample types.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -143,8 +143,8 @@ fn position(before: Option<u64>, address: u64) -> String {
     }
 }
 
-/// The name of each shown node, with `[n/of]` where several functions have the same name and file: those of
-/// different binaries, and in a call tree those on different ways.
+/// The name of each shown node, with `[n/of]` where several functions have the same name and file:
+/// those of different binaries, and in a call tree those on different ways.
 fn unambiguous(graph: &Graph<'_>) -> HashMap<u32, String> {
     let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
     let mut numbers = Vec::with_capacity(graph.shown().len());

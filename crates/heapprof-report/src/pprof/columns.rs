@@ -1,7 +1,8 @@
-//! Columns that are as wide as their widest cell, among lines that follow each other (Go's text/tabwriter with AlignRight).
+//! Columns that are as wide as their widest cell, among lines that follow each other (Go's
+//! text/tabwriter with AlignRight).
 //!
-//! A tab ends a cell; what stands behind a line's last tab is no cell and is not aligned. A column goes on while
-//! lines next to each other have a cell in it.
+//! A tab ends a cell; what stands behind a line's last tab is no cell and is not aligned. A column
+//! goes on while lines next to each other have a cell in it.
 
 /// Lays out `text`: cells are set to the right, one blank before each.
 pub(super) fn right_aligned(text: &str) -> String {

@@ -126,7 +126,8 @@ pub fn report_labels(
     labels
 }
 
-/// At most 80 bytes of a filter. pprof may cut a character in two; a reader gets the whole ones before it.
+/// At most 80 bytes of a filter. pprof may cut a character in two; a reader gets the whole ones
+/// before it.
 fn shortened(filter: &str) -> String {
     let whole = (0..=80).rev().find(|&at| filter.is_char_boundary(at));
     match filter.len() > 80 {

@@ -1,7 +1,7 @@
 //! `-list`: source lines of the functions that match, with what each is worth.
 //!
-//! The sums in a function's head are those of its lines, so a sample that recurs counts again, as in pprof.
-//! Source: google/pprof, internal/report/source.go.
+//! The sums in a function's head are those of its lines, so a sample that recurs counts again, as
+//! in pprof. Source: google/pprof, internal/report/source.go.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -105,7 +105,8 @@ pub fn list(
 }
 
 fn sums(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
-    // A sample is in as many of these as its stack has lines of the function, so 64 bits may not hold the sum.
+    // A sample is in as many of these as its stack has lines of the function, so 64 bits may not
+    // hold the sum.
     nodes.iter().fold((0, 0), |(flat, cum), &node| {
         let (f, c) = (graph.flat(node), graph.cum(node));
         (i64::wrapping_add(flat, f), i64::wrapping_add(cum, c))

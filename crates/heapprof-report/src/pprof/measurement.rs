@@ -1,8 +1,10 @@
-//! Values and percentages as pprof writes them: its unit families, its choice of unit, its rounding.
+//! Values and percentages as pprof writes them: its unit families, its choice of unit, its
+//! rounding.
 //!
 //! Source of names and factors: google/pprof, internal/measurement. 1 kB is 1024 B there.
 
-/// A unit: how it is printed, its names (lower case, without a trailing s), its worth in base units.
+/// A unit: how it is printed, its names (lower case, without a trailing s), its worth in base
+/// units.
 type Unit = (&'static str, &'static [&'static str], f64);
 
 struct Family {
@@ -188,7 +190,8 @@ pub fn percentage(value: i64, total: i64) -> String {
     }
 }
 
-/// At most two significant digits of a number from 0 to 1, with an exponent when it is small (C's `%.2g`).
+/// At most two significant digits of a number from 0 to 1, with an exponent when it is small (C's
+/// `%.2g`).
 fn two_digits(value: f64) -> String {
     let scientific = format!("{value:.1e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {

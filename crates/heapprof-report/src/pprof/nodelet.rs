@@ -28,8 +28,8 @@ impl<'a> Nodelets<'a> {
         }
     }
 
-    /// The boxes of the node with number `n`. A node that calls none shows cums, for they hold what its removed
-    /// callees had; else only flats.
+    /// The boxes of the node with number `n`. A node that calls none shows cums, for they hold what
+    /// its removed callees had; else only flats.
     pub(super) fn of(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
         let mut texts = tags.texts.clone();

@@ -1,4 +1,5 @@
-//! What pprof's printers are told: its flags, and what its driver works out before a report is made.
+//! What pprof's printers are told: its flags, and what its driver works out before a report is
+//! made.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,8 @@ pub struct Options {
     pub total: i64,
     /// What `-peek` (and `-list`) look for.
     pub symbol: Option<Regex>,
-    /// Where sources are looked for, a list with `:` between; a guess at what to trim from file names.
+    /// Where sources are looked for, a list with `:` between; a guess at what to trim from file
+    /// names.
     pub source_path: String,
     /// What to trim from the front of file names, a list with `:` between.
     pub trim_path: String,

@@ -1,7 +1,7 @@
 //! `-raw`: all that the profile holds, as text.
 //!
-//! What a location or a set of labels looks like is written once; samples copy it. Source: google/pprof,
-//! profile/profile.go.
+//! What a location or a set of labels looks like is written once; samples copy it. Source:
+//! google/pprof, profile/profile.go.
 
 use std::io::{self, Write};
 

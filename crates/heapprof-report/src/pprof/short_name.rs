@@ -1,4 +1,5 @@
-//! Names of functions as pprof's pictures shorten them: packages, namespaces, arguments and versions go.
+//! Names of functions as pprof's pictures shorten them: packages, namespaces, arguments and
+//! versions go.
 
 use std::sync::LazyLock;
 

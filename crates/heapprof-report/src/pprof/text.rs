@@ -1,4 +1,5 @@
-//! Text in bulk: pieces that are written once and copied often, numbers without formatting machinery.
+//! Text in bulk: pieces that are written once and copied often, numbers without formatting
+//! machinery.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! `pprof -topproto`: the rows of `-top` as a profile, a sample a node.
 //!
-//! Values come as whole numbers of the shown unit, cum before flat: that is pprof's file, and of little use
-//! where values are smaller than the unit.
+//! Values come as whole numbers of the shown unit, cum before flat: that is pprof's file, and of
+//! little use where values are smaller than the unit.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `-traces`: each sample with its labels, value and stack, in the profile's order.
 //!
-//! A location's lines are written once and copied into every stack that holds it. Source: google/pprof,
-//! internal/report.
+//! A location's lines are written once and copied into every stack that holds it. Source:
+//! google/pprof, internal/report.
 
 use std::io::{self, Write};
 

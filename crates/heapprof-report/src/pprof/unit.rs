@@ -1,11 +1,13 @@
-//! The unit of a report when `-unit=minimum` leaves the choice to pprof: one that shows the smallest value.
+//! The unit of a report when `-unit=minimum` leaves the choice to pprof: one that shows the
+//! smallest value.
 
 use heapprof_analysis::graph::{Graph, truncated};
 
 use super::measurement::scale;
 use super::options::Options;
 
-/// The unit for the values of `graph`; `whole` numbers alone can be shown, so nothing may come below one.
+/// The unit for the values of `graph`; `whole` numbers alone can be shown, so nothing may come
+/// below one.
 pub(super) fn output_unit(graph: &Graph<'_>, options: &Options, whole: bool) -> String {
     if options.output_unit != "minimum" || graph.shown().is_empty() {
         return options.output_unit.clone();

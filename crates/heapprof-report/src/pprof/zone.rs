@@ -45,7 +45,8 @@ impl Zone {
         self.format(nanos, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// Nanoseconds since 1970 in full: `2006-01-02 15:04:05.999999999 -0700 MST`, trailing zeros left out.
+    /// Nanoseconds since 1970 in full: `2006-01-02 15:04:05.999999999 -0700 MST`, trailing zeros
+    /// left out.
     pub fn show_precisely(&self, nanos: i64) -> String {
         self.format(nanos, "%Y-%m-%d %H:%M:%S%.f %z %Z")
     }

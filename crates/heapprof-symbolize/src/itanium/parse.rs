@@ -30,7 +30,8 @@ pub(super) struct Parser<'a> {
     nodes: Vec<Node<'a>>,
     made: usize,
     steps: usize,
-    /// With the number of a template parameter, which may stand for something else where it is used again.
+    /// With the number of a template parameter, which may stand for something else where it is used
+    /// again.
     substitutions: Vec<(Id, Option<u64>)>,
     /// The arguments that `T_` and so on stand for.
     parameters: Vec<Id>,

@@ -80,7 +80,8 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.right(id);
     }
 
-    /// Writes texts with commas between them; one without text has no comma. Returns whether the last had none.
+    /// Writes texts with commas between them; one without text has no comma. Returns whether the
+    /// last had none.
     fn list(&mut self, ids: &[Id]) -> bool {
         let mut is_first = true;
         let mut ends_empty = false;

@@ -1,5 +1,5 @@
-//! The recorded program as a child process: signals that are meant for it reach it once, it stops and goes on with us,
-//! and its end is told in a shell's way.
+//! The recorded program as a child process: signals that are meant for it reach it once, it stops
+//! and goes on with us, and its end is told in a shell's way.
 //!
 //! There is no thread for it: where none can be made, a program is recorded as well.
 
@@ -54,9 +54,11 @@ const PASSED_ON: [i32; 13] = [
     libc::SIGPWR,
 ];
 
-/// Runs the program to its end. `more` is a signal that it wants besides those that are always passed on.
+/// Runs the program to its end. `more` is a signal that it wants besides those that are always
+/// passed on.
 pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended> {
-    // Ctrl-C is for the program; we wait for what it does about it. What was ignored stays so, for the child too.
+    // Ctrl-C is for the program; we wait for what it does about it. What was ignored stays so, for
+    // the child too.
     let taken = PASSED_ON.into_iter().chain(more);
     let taken: Vec<i32> = taken.filter(|&s| !inherited::is_ignored(s)).collect();
     inherited::pass_on(command);
@@ -70,8 +72,8 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             break status;
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
-            // A terminal sends what its keys mean to all of its process group, so the program has got it already.
-            // Of a hangup the kernel tells the session's leader alone.
+            // A terminal sends what its keys mean to all of its process group, so the program has
+            // got it already. Of a hangup the kernel tells the session's leader alone.
             let is_for_all = is_of_terminal(&info) && !(info.si_signo == SIGHUP && leads_session());
             interrupted |= is_ctrl_c(&info);
             if !(is_for_all && is_in_our_group(pid))
@@ -83,7 +85,8 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
     };
     // What came together with the end.
     interrupted |= signals.pending().any(|info| is_ctrl_c(&info));
-    // Of a signal that ended the program a copy may still be on its way to us. The second one is meant for us.
+    // Of a signal that ended the program a copy may still be on its way to us. The second one is
+    // meant for us.
     for signal in taken {
         let came = Arc::new(AtomicBool::new(false));
         if flag::register_conditional_default(signal, Arc::clone(&came)).is_ok() {
@@ -109,7 +112,8 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
     info.si_signo == SIGINT && is_of_terminal(info)
 }
 
-/// How the program ended, if it has. Other children are what fell to us as the first process of a namespace.
+/// How the program ended, if it has. Other children are what fell to us as the first process of a
+/// namespace.
 fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -125,7 +129,8 @@ fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
 
 /// Whoever waits at the terminal for a program that stopped waits for us.
 fn stop_too(program: Pid) {
-    // Ctrl-Z stops us, too, and whoever has the program go on does so for us; it may have done it by now.
+    // Ctrl-Z stops us, too, and whoever has the program go on does so for us; it may have done it
+    // by now.
     std::thread::sleep(Duration::from_millis(20));
     let stat = std::fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
@@ -146,7 +151,8 @@ fn stop_too(program: Pid) {
     }
 }
 
-/// Whether a shell made a job of us, which it waits for and has go on as a whole; a script's program is in the script's group.
+/// Whether a shell made a job of us, which it waits for and has go on as a whole; a script's
+/// program is in the script's group.
 fn leads_job() -> bool {
     getpgrp() == getpid()
 }

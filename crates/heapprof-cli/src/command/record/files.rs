@@ -1,4 +1,5 @@
-//! The files that the list of a recording names: looked at, named and taken away with the rights of whoever named them.
+//! The files that the list of a recording names: looked at, named and taken away with the rights of
+//! whoever named them.
 
 use std::io;
 use std::path::Path;
@@ -63,7 +64,8 @@ pub(super) struct Sampled {
     pub(super) period: i64,
 }
 
-/// Opens an entry's profile. What is no plain file of the owner's, or leads over another user's links, is refused.
+/// Opens an entry's profile. What is no plain file of the owner's, or leads over another user's
+/// links, is refused.
 fn open(one: &Written) -> io::Result<(Place, Opened)> {
     let place = Place::of(&one.path, Trust::OwnLinks)?;
     let opened = place.open()?;
@@ -74,7 +76,8 @@ fn open(one: &Written) -> io::Result<(Place, Opened)> {
     Ok((place, opened))
 }
 
-/// Does `work` with each of the entries, as its owner; where nobody may act for that one, `refused` has the answer.
+/// Does `work` with each of the entries, as its owner; where nobody may act for that one, `refused`
+/// has the answer.
 fn each<T: Send>(
     entries: &[&Written],
     work: impl Fn(&mut Symbolizer, &Written) -> T + Sync,
@@ -139,7 +142,8 @@ fn look_at(one: &Written) -> io::Result<Found> {
     let there = Owner::of(&place.open()?.stat);
     match there.user == one.owner.user {
         true => Ok(Found::Profile(one.owner)),
-        // On some file systems files belong to somebody else. Root does no more there than that user could.
+        // On some file systems files belong to somebody else. Root does no more there than that
+        // user could.
         false if one.owner.is_us() && one.owner.user == 0 => Ok(Found::Profile(there)),
         false => Err(io::Error::other(format!("belongs to user {}", there.user))),
     }
@@ -252,7 +256,8 @@ pub(super) fn touch(one: &Written) {
     each(&[one], touch, Err);
 }
 
-/// Gives the children's folder the name of the profile that they belong to; whether it has that now.
+/// Gives the children's folder the name of the profile that they belong to; whether it has that
+/// now.
 pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     let (Ok(from), Ok(to)) = (
         Place::of(from, Trust::OwnLinks),

@@ -1,5 +1,5 @@
-//! Where the processes of a recording say what they wrote: a folder with a file of each user's. The kernel says who made a
-//! file, so what is in it is believed as that user's word and no more.
+//! Where the processes of a recording say what they wrote: a folder with a file of each user's. The
+//! kernel says who made a file, so what is in it is believed as that user's word and no more.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek};
@@ -22,7 +22,8 @@ const MOST: u64 = 256 << 20;
 /// The same of all other users together, who may make as many files as they like.
 const MOST_OF_OTHERS: u64 = 64 << 20;
 
-/// Where a folder stays what it is: not where a variable that was kept from another user leads (`sudo -E`).
+/// Where a folder stays what it is: not where a variable that was kept from another user leads
+/// (`sudo -E`).
 fn temporary_folder() -> PathBuf {
     let named = std::env::temp_dir();
     let is_safe = std::fs::metadata(&named).is_ok_and(|found| {

@@ -1,4 +1,5 @@
-//! What a recording left: profiles symbolized in place, and one line that says where they are and what is in them.
+//! What a recording left: profiles symbolized in place, and one line that says where they are and
+//! what is in them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -84,7 +85,8 @@ pub(super) fn report(
     }
 }
 
-/// The profiles that are there; one that went into a pipe, of which nothing is there any more; and how many are not to be touched.
+/// The profiles that are there; one that went into a pipe, of which nothing is there any more; and
+/// how many are not to be touched.
 fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usize) {
     let entries: Vec<&Written> = written.iter().collect();
     let found = files::look(&entries);
@@ -144,7 +146,8 @@ fn leave_out_small(written: &mut Vec<Written>, kept: [u32; 2]) -> usize {
     files::remove(&small.iter().collect::<Vec<_>>())
 }
 
-/// Has the children's folder be called as the program's profile is: the program may have become another one meanwhile.
+/// Has the children's folder be called as the program's profile is: the program may have become
+/// another one meanwhile.
 fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
     // Others may say what they like; the folder is renamed with our rights.
     let of_main = |one: &&Written| one.owner.is_us() && one.process == ended.process && one.is_last;
@@ -235,7 +238,8 @@ fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Reco
     }
 }
 
-/// How many profiles there are beside the main one, where, and which of them had the most, if that had more.
+/// How many profiles there are beside the main one, where, and which of them had the most, if that
+/// had more.
 fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();
@@ -297,7 +301,8 @@ fn few_samples(one: &Recorded) -> Option<String> {
     /// Below, a third more or less is the rule.
     const ENOUGH: u64 = 30;
     const WANTED: i64 = 1000;
-    /// As many samples of equal weight make a sum certain to a fifth and to a tenth, with 95 % confidence.
+    /// As many samples of equal weight make a sum certain to a fifth and to a tenth, with 95 %
+    /// confidence.
     const A_FIFTH: f64 = 96.0;
     const A_TENTH: f64 = 384.0;
     let sampled = one.told.as_ref().ok()?.sampled?;
@@ -427,7 +432,8 @@ fn about(of: &Written) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
-/// What the program's own profile says. Nobody knows how sure the peak is: its moment is chosen by the estimate.
+/// What the program's own profile says. Nobody knows how sure the peak is: its moment is chosen by
+/// the estimate.
 fn summary(main: &Written, told: Option<&Told>) -> String {
     let (about, kind) = (
         about(main),
@@ -458,7 +464,8 @@ fn summary(main: &Written, told: Option<&Told>) -> String {
     )
 }
 
-/// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside itself.
+/// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside
+/// itself.
 fn own_allocator(main: &Recorded) -> Option<String> {
     let program = &main.told.as_ref().ok()?.program;
     // A name that another user wrote may lead anywhere.

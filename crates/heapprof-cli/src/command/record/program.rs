@@ -1,5 +1,5 @@
-//! The program that is to be recorded: which file it is, what of it stands in the way of preloading, and why it could
-//! not be started.
+//! The program that is to be recorded: which file it is, what of it stands in the way of
+//! preloading, and why it could not be started.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -122,7 +122,8 @@ fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Whether a shell would run the file that the kernel did not: a script without a first line that says who does.
+/// Whether a shell would run the file that the kernel did not: a script without a first line that
+/// says who does.
 pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return false;

@@ -1,4 +1,5 @@
-//! The list of dumps that the processes of a recording kept (`HEAPPROF_LIST`): what is in each, without reading it.
+//! The list of dumps that the processes of a recording kept (`HEAPPROF_LIST`): what is in each,
+//! without reading it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -58,8 +59,8 @@ impl Failed {
 /// So many reasons are told apart.
 const MOST_REASONS: usize = 10;
 
-/// Reads the list: the profiles in the order in which they were written, a name that was written twice as it was the last
-/// time; and why others could not be written.
+/// Reads the list: the profiles in the order in which they were written, a name that was written
+/// twice as it was the last time; and why others could not be written.
 pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
     // A parallel build writes thousands.
@@ -92,8 +93,8 @@ pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
     (written.into_iter().flatten().collect(), failed)
 }
 
-/// Which profile could not be written, and why: the list has its errno and its path, or a text. The library leaves errnos to
-/// us, for asking libc for their texts in a locale may allocate.
+/// Which profile could not be written, and why: the list has its errno and its path, or a text. The
+/// library leaves errnos to us, for asking libc for their texts in a locale may allocate.
 fn reason(why: &[u8]) -> (Option<String>, String) {
     let text = String::from_utf8_lossy(why);
     let parts = text.split_once(' ');

@@ -1,4 +1,5 @@
-//! The grammar of expressions and literals, which stand in template arguments, array lengths and `decltype`.
+//! The grammar of expressions and literals, which stand in template arguments, array lengths and
+//! `decltype`.
 
 use super::super::operators::{self, Form};
 use super::super::{Id, Node};

@@ -331,7 +331,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `I`, arguments, `E`. Those of a `name` are what its template parameters stand for from now on.
+    /// `I`, arguments, `E`. Those of a `name` are what its template parameters stand for from now
+    /// on.
     pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<Id>> {
         self.expect("I")?;
         if of_name {
@@ -407,7 +408,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a name; or `sr`, names, `E`, a name.
+    /// `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a name; or `sr`, names, `E`,
+    /// a name.
     pub(super) fn dependent_name(&mut self) -> Option<Id> {
         self.expect("sr")?;
         // What it names has no parameters that anything else could mean.
@@ -432,7 +434,8 @@ impl<'a> Parser<'a> {
         self.name_in(scope)
     }
 
-    /// The last name of a dependent one. Its template's arguments are the whole name's, as binutils has it.
+    /// The last name of a dependent one. Its template's arguments are the whole name's, as binutils
+    /// has it.
     pub(super) fn name_in(&mut self, scope: Id) -> Option<Id> {
         let name = self.simple_name()?;
         let Node::Template(name, arguments) = self.nodes[name as usize].clone() else {
@@ -462,7 +465,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What a constructor's class is called, where the abbreviation is of a template with its arguments.
+/// What a constructor's class is called, where the abbreviation is of a template with its
+/// arguments.
 fn long_form(name: &'static str, class: &'static str) -> (&'static str, &'static str) {
     match class {
         "string" => (

@@ -114,7 +114,8 @@ impl<'a> Parser<'a> {
         Some(found)
     }
 
-    /// The name of a class. Its template's arguments are not those of the function that it is a parameter of.
+    /// The name of a class. Its template's arguments are not those of the function that it is a
+    /// parameter of.
     pub(super) fn class(&mut self) -> Option<Id> {
         let before = std::mem::replace(&mut self.is_naming, false);
         let name = self.name(&mut NameKind::default());
