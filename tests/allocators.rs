@@ -83,9 +83,9 @@ void *operator new[](size_t n) { return operator new(n); }
 void operator delete(void *p) noexcept { free(p); }
 void operator delete[](void *p) noexcept { free(p); }
 "#;
-    let program = "#include <string>\n\
-        int main() { char *p = new char[5000]; std::string s(1000, 'x'); \
-        volatile auto q = new (std::nothrow) char[3000]; (void)q; delete[] p; return s.size() != 1000; }\n";
+    let program = "#include <string>\nint main() { char *p = new char[5000]; std::string s(1000, \
+                   'x'); volatile auto q = new (std::nothrow) char[3000]; (void)q; delete[] p; \
+                   return s.size() != 1000; }\n";
     let (allocator, program) = (
         build(allocator, "g++ -O1 -shared -fPIC"),
         build(program, "g++ -g -O0"),

@@ -72,8 +72,8 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "arena",
             "begin",
             "books",
-            "capture",
             "capture/tests",
+            "capture/verify",
             "cfi",
             "chunks",
             "engine",
@@ -240,6 +240,70 @@ fn files_are_short() {
     assert!(median <= 200, "the median file has {median} lines");
     let (longest, name) = lengths.last().unwrap();
     assert!(*longest <= 600, "{name} has {longest} lines");
+}
+
+/// Whether a line of code may be over 100 columns: it holds text that would be worse to read in
+/// pieces, such as a row of a table, a regular expression or what a test compares.
+fn is_text(line: &str) -> bool {
+    let line = line.trim_start();
+    match line.strip_prefix("//") {
+        Some(comment) => {
+            comment.contains("://") || comment.trim_start_matches(['/', '!', ' ']).starts_with('|')
+        }
+        None => line.contains('"'),
+    }
+}
+
+#[test]
+fn lines_fit_100_columns() {
+    let too_long = |line: &&str| line.chars().count() > 100;
+    let mut found = Vec::new();
+    for file in sources().iter().filter(|f| !f.ends_with("src/proto.rs")) {
+        let text = std::fs::read_to_string(file).unwrap();
+        // The programs that tests compile and what they expect are text between quotation marks.
+        let is_test = file.starts_with(root().join("tests"));
+        let lines = text.lines().filter(too_long);
+        let wrong = lines
+            .filter(|line| !is_text(line) && (!is_test || line.trim_start().starts_with("//")));
+        found.extend(wrong.map(|line| format!("{}: {line}", relative(file))));
+    }
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let mut in_fence = false;
+        for line in text.lines() {
+            let start = line.trim_start();
+            if start.starts_with("```") {
+                in_fence = !in_fence;
+            }
+            let may =
+                in_fence || start.starts_with('|') || line.contains("](") || line.contains("://");
+            if !may && too_long(&line) {
+                found.push(format!("{}: {line}", relative(&page)));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The Markdown pages of the repository.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    let mut folders = vec![root().to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            match path.extension() {
+                None if path.is_dir() && name != "target" && !name.starts_with('.') => {
+                    folders.push(path)
+                }
+                Some(end) if end == "md" => pages.push(path),
+                _ => {}
+            }
+        }
+    }
+    pages.sort();
+    pages
 }
 
 #[test]
@@ -425,7 +489,8 @@ fn generated_code_is_current() {
         .compile_fds(files)
         .unwrap();
     let made = std::fs::read_to_string(out.path().join("heapprof.pprof.rs")).unwrap();
-    let head = "//! prost messages of `proto/profile.proto`. Generated: `HEAPPROF_BLESS=1 cargo test -p heapprof-tests generated` writes this file anew.\n\n";
+    let head = "//! prost messages of `proto/profile.proto`. Generated: `HEAPPROF_BLESS=1 cargo \
+                test -p heapprof-tests generated` writes this file anew.\n\n";
     let expected = format!("{head}{made}");
     let file = root().join("crates/heapprof-profile/src/proto.rs");
     if bless() {

@@ -20,7 +20,8 @@ fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     assert_eq!(broken.code, 1, "{}", broken.err);
     assert!(
         broken.out.contains(
-            "totals, filters aside, are equal.\nFilters: focus=^x$; left out 100B before, 50B after\n"
+            "totals, filters aside, are equal.\nFilters: focus=^x$; left out 100B before, 50B \
+             after\n"
         ),
         "{}",
         broken.out

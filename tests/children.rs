@@ -161,7 +161,8 @@ fn what_is_no_heap_is_said() {
     let here = built.folder.path();
     let share =
         regex::Regex::new(r"peak 29\d\.\d+KiB \(([0-9.]+)% of peak RSS ([0-9.]+)MiB\)").unwrap();
-    let advice = "of the peak RSS is no heap but code, stacks, files and what the program maps itself, which record --mmap counts";
+    let advice = "of the peak RSS is no heap but code, stacks, files and what the program maps \
+                  itself, which record --mmap counts";
     let recorded = |options: &[&str], args: &[&str]| {
         let words = [
             &["record", "--exact", "-o", "p.pb.gz"],
@@ -230,8 +231,8 @@ fn few_samples_are_said() {
     if !have(&["gcc"]) {
         return;
     }
-    let source = "#include <stdlib.h>\nvoid *volatile p;\n\
-        int main(int argc, char **argv) { for (int i = atoi(argv[1]); i--;) p = malloc(2000000); return argc > 9; }\n";
+    let source = "#include <stdlib.h>\nvoid *volatile p;\nint main(int argc, char **argv) { for \
+                  (int i = atoi(argv[1]); i--;) p = malloc(2000000); return argc > 9; }\n";
     let built = build(source, "gcc -g -O1");
     let here = built.folder.path();
     let recorded = |count: &str| {
@@ -297,7 +298,8 @@ fn a_child_s_profile_is_called_so() {
     assert_eq!(killed.code, 137);
     assert!(
         killed.err.contains(
-            "the program was ended by signal 9 and left no profile of its own; this is one of a child's"
+            "the program was ended by signal 9 and left no profile of its own; this is one of a \
+             child's"
         ),
         "{}",
         killed.err

@@ -14,7 +14,8 @@ fn errors_are_one_line_and_exit_2() {
     let cases: [(&[&str], &str); 22] = [
         (
             &["top", "-t", "bananas", AFTER],
-            "has no sample type \"bananas\"; it has alloc_objects, alloc_space, inuse_objects, inuse_space",
+            "has no sample type \"bananas\"; it has alloc_objects, alloc_space, inuse_objects, \
+             inuse_space",
         ),
         (
             &["top", "--focus", "(", AFTER],

@@ -258,7 +258,8 @@ fn a_program_that_was_replaced_while_it_ran_is_not_used() {
     if !have(&["gcc"]) {
         return;
     }
-    let text = "#include <stdlib.h>\nint main(int argc, char **argv) { void *volatile p = malloc(1000); return system(argv[1]); }";
+    let text = "#include <stdlib.h>\nint main(int argc, char **argv) { void *volatile p = \
+                malloc(1000); return system(argv[1]); }";
     let built = build(text, "gcc -O1 -g -Wl,--build-id=none");
     built.run("cp program other");
     for (command, named) in [("true", true), ("mv other program", false)] {

@@ -170,7 +170,8 @@ fn size(text: &str) -> (f64, f64) {
 
 #[test]
 fn heaptrack_as_heaptrack_print_adds_it_up() {
-    let args = "-t 0 -p 1 -a 1 -T 0 -l 1 -n 10000 -s 1 --disable-builtin-suppressions --disable-embedded-suppressions -f";
+    let args = "-t 0 -p 1 -a 1 -T 0 -l 1 -n 10000 -s 1 --disable-builtin-suppressions \
+                --disable-embedded-suppressions -f";
     let args: Vec<&str> = args.split(' ').collect();
     let mut functions = 0;
     for file in samples("heaptrack") {

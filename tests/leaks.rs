@@ -440,7 +440,8 @@ fn heads_say_when_it_was_dumped_and_why_there_is_nothing() {
         (
             "# dump: exit\nmain;a 1 5",
             &["--suppressions", "all.supp"],
-            "\n5B in 1 object suppressed by 1 rule\nNothing else in use at exit: the rest is suppressed.\n",
+            "\n5B in 1 object suppressed by 1 rule\nNothing else in use at exit: the rest is \
+             suppressed.\n",
         ),
         (
             "# dump: exit\nother;a 1 5",
@@ -508,7 +509,8 @@ fn exit_codes() {
         (
             &[made, "--suppressions", "suppressions/broken.supp"],
             2,
-            "heapprof: suppressions/broken.supp:3: \"race\" is no kind of rule here; only leak:PATTERN is\n",
+            "heapprof: suppressions/broken.supp:3: \"race\" is no kind of rule here; only \
+             leak:PATTERN is\n",
         ),
         (
             &[made, "--suppressions", "nowhere.supp"],
@@ -518,7 +520,8 @@ fn exit_codes() {
         (
             &["valid/made.odd-names.pb.gz"],
             2,
-            "valid/made.odd-names.pb.gz: has no inuse_objects, so it does not say what is in use; it has inuse_space\n",
+            "valid/made.odd-names.pb.gz: has no inuse_objects, so it does not say what is in use; \
+             it has inuse_space\n",
         ),
     ];
     for (args, code, expected) in table {

@@ -368,11 +368,11 @@ fn refused(folder: &str, case: &Case) -> String {
 #[test]
 fn each_is_refused_with_its_message() {
     let mut page = String::from(
-        "# Profiles that are refused\n\n\
-         Each kind of damage has one line that names the defect, the object and, where it is known, the\n\
-         byte; the exit code is 2 and nothing is written. The files are in `sample-profiles/malformed` and\n\
-         `sample-profiles/foreign`; `tests/malformed.rs` makes them and checks this page.\n\n\
-         | file | `heapprof top` says |\n| :--- | :--- |\n",
+        "# Profiles that are refused\n\nEach kind of damage has one line that names the defect, \
+         the object and, where it is known, the\nbyte; the exit code is 2 and nothing is written. \
+         The files are in `sample-profiles/malformed` and\n`sample-profiles/foreign`; \
+         `tests/malformed.rs` makes them and checks this page.\n\n| file | `heapprof top` says \
+         |\n| :--- | :--- |\n",
     );
     for (folder, cases) in [("malformed", cases()), ("foreign", foreign())] {
         assert!(cases.len() >= 10);

@@ -428,13 +428,15 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     if !have(&["gcc", "strip"]) {
         return;
     }
-    let mut source = "#include <stdlib.h>\n#define APART __attribute__((noinline))\nstatic void *volatile kept[99];\n\
-         static APART void *any(size_t n) { void *p = malloc(n); if (!p) abort(); return p; }\n\
-         static APART void *item(void) { void *p = malloc(3000); if (!p) abort(); return p; }\n"
+    let mut source = "#include <stdlib.h>\n#define APART __attribute__((noinline))\nstatic void \
+                      *volatile kept[99];\nstatic APART void *any(size_t n) { void *p = \
+                      malloc(n); if (!p) abort(); return p; }\nstatic APART void *item(void) { \
+                      void *p = malloc(3000); if (!p) abort(); return p; }\n"
         .to_string();
     for i in 0..12 {
         source += &format!(
-            "static APART void f{i}(void) {{ kept[{i}] = any(1000 + {i} * 100); kept[{i} + 20] = item(); }}\n"
+            "static APART void f{i}(void) {{ kept[{i}] = any(1000 + {i} * 100); kept[{i} + 20] = \
+             item(); }}\n"
         );
     }
     let calls: String = (0..12).map(|i| format!("f{i}(); ")).collect();
@@ -519,8 +521,9 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
     let wrappers = names.iter().map(|name| (*name, true));
     for (name, is_wrapper) in wrappers.chain(none.iter().map(|name| (*name, false))) {
         let mut source = format!(
-            "#include <stdlib.h>\n#define APART __attribute__((noinline))\nstatic void *volatile kept[99];\n\
-             APART void *{name}(size_t n) {{ void *p = malloc({}); if (!p) abort(); return p; }}\n",
+            "#include <stdlib.h>\n#define APART __attribute__((noinline))\nstatic void *volatile \
+             kept[99];\nAPART void *{name}(size_t n) {{ void *p = malloc({}); if (!p) abort(); \
+             return p; }}\n",
             if none[..5].contains(&name) { "64" } else { "n" }
         );
         let callers = if name == "few_alloc" { 2 } else { 12 };

@@ -70,7 +70,8 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
         if options == "-O0" {
             assert!(
                 plain.contains(
-                    "library code. With --own-code the program's functions that called it are shown instead: first shop::compared"
+                    "library code. With --own-code the program's functions that called it are \
+                     shown instead: first shop::compared"
                 ),
                 "{plain}"
             );
@@ -116,8 +117,8 @@ fn a_function_s_module_is_a_column() {
     for row in rows.lines().filter(|row| row.contains("std::")) {
         assert!(row.ends_with(",std,1"), "{row}");
     }
-    let sum = "SELECT module FROM function_report WHERE sample_type = 'alloc_space' AND is_library = 0 \
-        GROUP BY module ORDER BY sum(flat) DESC LIMIT 1";
+    let sum = "SELECT module FROM function_report WHERE sample_type = 'alloc_space' AND \
+               is_library = 0 GROUP BY module ORDER BY sum(flat) DESC LIMIT 1";
     assert_eq!(
         run(folder, &["--db", "d.db", "sql", "-f", "csv", sum]).out,
         "module\nshop\n"

@@ -90,7 +90,8 @@ fn signals_reach_the_program_once() {
     let on_terminal = |redirected: &str| {
         let line = format!(
             // These tests may have been started in the background, where signals are ignored.
-            "exec env --default-signal=INT,QUIT,HUP {} record --no-symbolize -o out.pb.gz -- ./program {redirected}",
+            "exec env --default-signal=INT,QUIT,HUP {} record --no-symbolize -o out.pb.gz -- \
+             ./program {redirected}",
             quoted(heapprof())
         );
         let mut command = Command::new("script");
@@ -144,7 +145,8 @@ fn ignored_and_blocked_signals_stay_so() {
     for signals in [
         "signal.signal(signal.SIGPIPE, signal.SIG_IGN)",
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)",
-        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)",
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nsignal.signal(signal.SIGHUP, \
+         signal.SIG_IGN)",
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGUSR1])",
         "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))",
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
@@ -319,7 +321,8 @@ fn scripts_run_as_from_a_shell() {
     assert_eq!(found.code, 127);
     assert_eq!(
         found.err,
-        "heapprof: ./missing: /no/such, which is to run it, is not there: install it, or have the file name another one\n"
+        "heapprof: ./missing: /no/such, which is to run it, is not there: install it, or have the \
+         file name another one\n"
     );
     if have(&["gcc"]) {
         let built = build("int main(void) { return 0; }", "gcc -Wl,-I/no/loader.so");
@@ -418,15 +421,16 @@ fn allocators_are_cut_from_reports() {
     if !have(&["g++", "rustc"]) {
         return;
     }
-    let cxx = "#include <new>\n#include <vector>\n\
-        __attribute__((noinline)) char *plain() { return new char[5000]; }\n\
-        __attribute__((noinline)) char *quiet() { return new (std::nothrow) char[5000]; }\n\
-        __attribute__((noinline)) void fill(std::vector<char> &v) { v.reserve(5000); }\n\
-        int main() { volatile auto p = plain(); volatile auto q = quiet(); (void)p; (void)q; \
-            fill(*new std::vector<char>); }\n";
-    let rust = "#[inline(never)] fn boxed() -> Box<[u8; 5000]> { Box::new([1; 5000]) }\n\
-        #[inline(never)] fn fill(v: &mut Vec<u8>) { v.reserve_exact(5000) }\n\
-        fn main() { std::mem::forget(boxed()); let mut v = Vec::new(); fill(&mut v); std::mem::forget(v); }\n";
+    let cxx = "#include <new>\n#include <vector>\n__attribute__((noinline)) char *plain() { \
+               return new char[5000]; }\n__attribute__((noinline)) char *quiet() { return new \
+               (std::nothrow) char[5000]; }\n__attribute__((noinline)) void \
+               fill(std::vector<char> &v) { v.reserve(5000); }\nint main() { volatile auto p = \
+               plain(); volatile auto q = quiet(); (void)p; (void)q; fill(*new \
+               std::vector<char>); }\n";
+    let rust = "#[inline(never)] fn boxed() -> Box<[u8; 5000]> { Box::new([1; 5000]) \
+                }\n#[inline(never)] fn fill(v: &mut Vec<u8>) { v.reserve_exact(5000) }\nfn main() \
+                { std::mem::forget(boxed()); let mut v = Vec::new(); fill(&mut v); \
+                std::mem::forget(v); }\n";
     let cases = [
         (cxx, "g++ -g -O0", &["plain()", "quiet()", "reserve"][..]),
         (cxx, "g++ -g -O1", &["plain()", "quiet()", "reserve"]),
@@ -474,10 +478,10 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
     if !have(&["gcc"]) {
         return;
     }
-    let text = "#include <stdlib.h>\n\
-        __attribute__((noinline)) int deep(int n) { char *p = malloc(32); __asm__ volatile(\"\" : \"+r\"(p)); \
-        int r = n ? deep(n - 1) + 1 : 0; free(p); return r; }\n\
-        int main() { int r = 0; for (volatile int i = 0; i < 3; i++) r = deep(12000); return r == 12000 ? 7 : 1; }\n";
+    let text = "#include <stdlib.h>\n__attribute__((noinline)) int deep(int n) { char *p = \
+                malloc(32); __asm__ volatile(\"\" : \"+r\"(p)); int r = n ? deep(n - 1) + 1 : 0; \
+                free(p); return r; }\nint main() { int r = 0; for (volatile int i = 0; i < 3; \
+                i++) r = deep(12000); return r == 12000 ? 7 : 1; }\n";
     let built = build(text, "gcc -g -O1 -fno-optimize-sibling-calls");
     let folder = built.folder.path();
     let recorded = run(folder, &["record", "--exact", "-o", "p.pb.gz", "./program"]);

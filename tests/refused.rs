@@ -499,8 +499,9 @@ fn error(text: &str) -> String {
 #[test]
 fn each_damage_is_refused_in_one_line() {
     let mut found = String::from(
-        "# Files of other tools that are refused\n\nWhat `heapprof` says of damaged files: where, what was expected, what was found. \
-         The exit code is 2.\n`tests/refused.rs` has the files and checks this page.\n",
+        "# Files of other tools that are refused\n\nWhat `heapprof` says of damaged files: where, \
+         what was expected, what was found. The exit code is 2.\n`tests/refused.rs` has the files \
+         and checks this page.\n",
     );
     for (format, whole, changes) in CASES {
         let reading =
@@ -531,8 +532,9 @@ fn each_damage_is_refused_in_one_line() {
         }
     }
     found.push_str(
-        "\n## Files of other kinds\n\nThey are known by how they begin, inside gzip and zstd, too. \
-         The message is `is no profile that heapprof knows: it …`.\n\n| file | message |\n| :--- | :--- |\n",
+        "\n## Files of other kinds\n\nThey are known by how they begin, inside gzip and zstd, \
+         too. The message is `is no profile that heapprof knows: it …`.\n\n| file | message |\n| \
+         :--- | :--- |\n",
     );
     let archive = tar();
     let others = OTHERS.iter().map(|(name, head, _)| (*name, *head));

@@ -250,8 +250,8 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         let refused = run(folder, args);
         assert_eq!(
             refused.err,
-            "heapprof: a.pb.gz and b.pb.gz are two moments of one process (server, pid 7); adding them up counts the \
-             same memory twice: take the last, use diff, or say --sum\n",
+            "heapprof: a.pb.gz and b.pb.gz are two moments of one process (server, pid 7); adding \
+             them up counts the same memory twice: take the last, use diff, or say --sum\n",
             "{args:?}"
         );
         assert_eq!(refused.code, 2, "{args:?}");
@@ -277,8 +277,8 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
     assert_eq!(listed, ["name", "sum", "a", "b", "child"]);
     let listed = run(folder, &["ls"]).out;
     assert!(listed.contains("20B  2 of 2\n"), "{listed}");
-    let series = "SELECT profile, snapshot, snapshots, (time_nanos - start_nanos) / 1000000000 AS after FROM snapshot \
-                  WHERE profile <> 'sum' ORDER BY pid, snapshot";
+    let series = "SELECT profile, snapshot, snapshots, (time_nanos - start_nanos) / 1000000000 AS \
+                  after FROM snapshot WHERE profile <> 'sum' ORDER BY pid, snapshot";
     let rows = |a, b, child| {
         format!("profile,snapshot,snapshots,after\n{a},1,2,10\n{b},2,2,20\n{child},1,1,20\n")
     };
@@ -304,16 +304,17 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         asked.err
     );
     // As docs/database.md asks for the growth of one process.
-    let growth = "SELECT sum(CASE WHEN m.snapshot = 1 THEN s.value ELSE 0 END) AS first, \
-                  sum(CASE WHEN m.snapshot = m.snapshots THEN s.value ELSE 0 END) AS last \
-                  FROM snapshot m JOIN sample s ON s.profile = m.id JOIN sample_type t ON t.id = s.type \
-                  WHERE t.type = 'inuse_space' AND m.pid = '7' AND m.profile <> 'sum' GROUP BY s.stack";
+    let growth = "SELECT sum(CASE WHEN m.snapshot = 1 THEN s.value ELSE 0 END) AS first, sum(CASE \
+                  WHEN m.snapshot = m.snapshots THEN s.value ELSE 0 END) AS last FROM snapshot m \
+                  JOIN sample s ON s.profile = m.id JOIN sample_type t ON t.id = s.type WHERE \
+                  t.type = 'inuse_space' AND m.pid = '7' AND m.profile <> 'sum' GROUP BY s.stack";
     let grown = run(folder, &["sql", "-f", "csv", growth]);
     assert_eq!(grown.out, "first,last\n10,20\n", "{}", grown.err);
     // The views of a database are there without one.
     for view in ["profile_report", "function_report"] {
         let sql = format!(
-            "SELECT * FROM {view} WHERE profile LIKE 'a%' AND sample_type = 'inuse_space' ORDER BY 1, 4, 5"
+            "SELECT * FROM {view} WHERE profile LIKE 'a%' AND sample_type = 'inuse_space' ORDER \
+             BY 1, 4, 5"
         );
         let [file, stored] = [
             &["sql", "-f", "csv", "-p", "a.pb.gz", &sql][..],

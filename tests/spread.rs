@@ -96,7 +96,8 @@ fn tables_have_the_range_in_columns() {
         ),
         (
             "leaks",
-            "objects,space,mean size,stack,low,high,samples,objects_low,objects_high,objects_samples",
+            "objects,space,mean \
+             size,stack,low,high,samples,objects_low,objects_high,objects_samples",
         ),
     ];
     for (report, columns) in table {
@@ -224,7 +225,8 @@ fn noise_is_called_noise_and_breaks_no_gate() {
         (
             &["few.pb.gz", "more.pb.gz", "inuse_space > +10%"],
             0,
-            "within noise, not failed: inuse_space > +10% on inuse_space: 3.50MiB to 6MiB (+2.50MiB, +71.4%; ",
+            "within noise, not failed: inuse_space > +10% on inuse_space: 3.50MiB to 6MiB \
+             (+2.50MiB, +71.4%; ",
         ),
         (
             &[

@@ -344,7 +344,9 @@ fn real_programs() {
             "sqlite3",
             &[
                 ":memory:",
-                "create table t(a, b); insert into t select value, value * 7 from generate_series(1, 500); select a, group_concat(b) from t group by a % 7 order by b;",
+                "create table t(a, b); insert into t select value, value * 7 from \
+                 generate_series(1, 500); select a, group_concat(b) from t group by a % 7 order \
+                 by b;",
             ],
         ),
     ];
@@ -410,13 +412,12 @@ enum Seen {
 fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     let script = format!(
         // From a library's debug information gdb makes up frames for jumps that left none.
-        "set debug-file-directory /nowhere\nset startup-with-shell off\nset width 0\nset pagination off\n\
-         set backtrace past-main on\nset backtrace past-entry on\nset $calls = 0\n\
-         handle SIGUSR1 SIGVTALRM nostop noprint pass\n\
-         set environment LD_PRELOAD {}\nset environment HEAPPROF_MODE exact\n\
-         set environment HEAPPROF_OUTPUT {}/out.%p.pb.gz\n\
-         break {function}\ncommands\nsilent\nset $calls = $calls + 1\necho stack\\n\nbt\n\
-         if $calls == 150\ndelete\nend\ncontinue\nend\nrun\n",
+        "set debug-file-directory /nowhere\nset startup-with-shell off\nset width 0\nset \
+         pagination off\nset backtrace past-main on\nset backtrace past-entry on\nset $calls = \
+         0\nhandle SIGUSR1 SIGVTALRM nostop noprint pass\nset environment LD_PRELOAD {}\nset \
+         environment HEAPPROF_MODE exact\nset environment HEAPPROF_OUTPUT {}/out.%p.pb.gz\nbreak \
+         {function}\ncommands\nsilent\nset $calls = $calls + 1\necho stack\\n\nbt\nif $calls == \
+         150\ndelete\nend\ncontinue\nend\nrun\n",
         library().display(),
         folder.display()
     );

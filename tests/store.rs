@@ -418,7 +418,8 @@ fn sql_reads_and_does_not_write() {
         "sql",
         "-f",
         "csv",
-        "SELECT function, cum FROM function_report WHERE sample_type = 'inuse_space' ORDER BY cum DESC, function",
+        "SELECT function, cum FROM function_report WHERE sample_type = 'inuse_space' ORDER BY cum \
+         DESC, function",
     ]);
     assert_eq!(
         report,

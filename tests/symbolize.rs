@@ -533,7 +533,8 @@ fn the_command_replaces_the_file_and_says_what_it_could_not() {
     assert_eq!(
         run.err,
         format!(
-            "heapprof: p.pb.gz: {n} of {n} addresses have names now, in 1 file, 1 with debug information\n"
+            "heapprof: p.pb.gz: {n} of {n} addresses have names now, in 1 file, 1 with debug \
+             information\n"
         )
     );
     let written = std::fs::read(&file).unwrap();

@@ -23,7 +23,8 @@ fn only_pprof_profiles_are_replaced() {
             (
                 2,
                 format!(
-                    "heapprof: dump: has the format {format} and would be a pprof profile afterwards; say with -o where to write that\n"
+                    "heapprof: dump: has the format {format} and would be a pprof profile \
+                     afterwards; say with -o where to write that\n"
                 )
             )
         );

@@ -23,7 +23,9 @@ fn habits_are_told_what_they_are_called_here() {
         ),
         (
             &["top", "-sample_index=alloc_space"],
-            "invalid value 'ample_index=alloc_space' for '--sort <ORDER>': \"ample_index=alloc_space\" is not one of flat, cum; pprof's own flags are for heapprof pprof; --help says more",
+            "invalid value 'ample_index=alloc_space' for '--sort <ORDER>': \
+             \"ample_index=alloc_space\" is not one of flat, cum; pprof's own flags are for \
+             heapprof pprof; --help says more",
         ),
         (
             &["top", "-n", "-1"],
@@ -31,16 +33,19 @@ fn habits_are_told_what_they_are_called_here() {
         ),
         (
             &["top", "--granularit", "lines"],
-            "unexpected argument '--granularit' found; tip: a similar argument exists: '--granularity'; --help says more",
+            "unexpected argument '--granularit' found; tip: a similar argument exists: \
+             '--granularity'; --help says more",
         ),
         (
             &["record", "--pid", "1"],
-            "unexpected argument '--pid' found; here that is to start the program under record: a running one can't be attached to",
+            "unexpected argument '--pid' found; here that is to start the program under record: a \
+             running one can't be attached to",
         ),
         // Not what stands behind the option that is wrong, nor what the command does not have.
         (
             &["record", "--perio", "5", "--", "find", ".", "-name", "x"],
-            "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; --help says more",
+            "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; \
+             --help says more",
         ),
         (
             &["tpo", "a"],
@@ -52,7 +57,8 @@ fn habits_are_told_what_they_are_called_here() {
         ),
         (
             &["valid/made.plain.pb"],
-            "unrecognized subcommand 'valid/made.plain.pb'; it is a file: heapprof top valid/made.plain.pb reads it; --help says more",
+            "unrecognized subcommand 'valid/made.plain.pb'; it is a file: heapprof top \
+             valid/made.plain.pb reads it; --help says more",
         ),
         (
             &["flame", "--diff-base", "a"],

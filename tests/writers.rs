@@ -321,8 +321,9 @@ fn stacks(profile: &Profile) -> Vec<(Vec<u64>, Vec<i64>)> {
 /// An address in no mapping is in one over all addresses, which must not push the others aside.
 #[test]
 fn gperftools_text_keeps_its_addresses() {
-    let stray = "heap profile: 3: 9 [3: 9] @ heapprofile\n2: 8 [2: 8] @ 0x401000 0x402000\n1: 1 [1: 1] @ 0x1001 0x401000\n\n\
-        MAPPED_LIBRARIES:\n00400000-00403000 r-xp 00000000 08:02 1 /bin/app\n7f01000-7f02000 r-xp 00000000 00:00 0\n";
+    let stray = "heap profile: 3: 9 [3: 9] @ heapprofile\n2: 8 [2: 8] @ 0x401000 0x402000\n1: 1 \
+                 [1: 1] @ 0x1001 0x401000\n\nMAPPED_LIBRARIES:\n00400000-00403000 r-xp 00000000 \
+                 08:02 1 /bin/app\n7f01000-7f02000 r-xp 00000000 00:00 0\n";
     let mut texts = vec![stray.as_bytes().to_vec()];
     let files = samples("gperftools");
     texts.extend(files.iter().map(|file| std::fs::read(file).unwrap()));

@@ -184,7 +184,12 @@ fn expect(child: bool) {
         let [objects, bytes, freed, freed_bytes] =
             [0, 1, 2, 3].map(|i| tally.counts[i].load(Relaxed));
         let (name, objects_left, bytes_left) = (tally.name, objects - freed, bytes - freed_bytes);
-        writeln!(file, "function {name} alloc_objects {objects} alloc_space {bytes} inuse_objects {objects_left} inuse_space {bytes_left}").unwrap();
+        writeln!(
+            file,
+            "function {name} alloc_objects {objects} alloc_space {bytes} inuse_objects \
+             {objects_left} inuse_space {bytes_left}"
+        )
+        .unwrap();
     }
     // Five standard deviations of 512 KiB samples.
     let [objects, bytes] = [0, 1].map(|i| SAMPLED.counts[i].load(Relaxed));

@@ -269,7 +269,8 @@ fn contention() -> Profile {
 fn long_names() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let root = "path/to/module/v2/pkg/deep.(*Tree).insertWithRebalancing";
-    let leaf = "ns::inner::(anonymous namespace)::Container<std::pair<int, char>>::allocate(unsigned long)";
+    let leaf = "ns::inner::(anonymous namespace)::Container<std::pair<int, \
+                char>>::allocate(unsigned long)";
     b.folded(&format!("{root}@a.go:1;{leaf}@b.cc:2"), &[4096]);
     b.folded(
         &format!("{root}@a.go:1;java.bar.foo.FooBar.run(Runnable)@f.java:3"),

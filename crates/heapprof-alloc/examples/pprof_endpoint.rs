@@ -61,7 +61,8 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
     };
     write!(
         connection,
-        "HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\nContent-Length: \
+         {}\r\nConnection: close\r\n\r\n",
         body.len()
     )?;
     connection.write_all(&body)

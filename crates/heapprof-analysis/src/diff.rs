@@ -242,11 +242,10 @@ pub fn diff(
     diff.rows = session.rows(
         &format!(
             "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now){sums} FROM \
-             (SELECT {place}, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 AS now{of_before} \
-              FROM function_total t WHERE profile = ?1 AND type = ?2 UNION ALL \
-              SELECT {place}, 0, flat, 0, cum, 0, 1{of_after} \
-              FROM function_total t WHERE profile = ?3 AND type = ?4) u \
-             JOIN function f ON f.id = u.function GROUP BY {order}"
+             (SELECT {place}, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 AS \
+             now{of_before} FROM function_total t WHERE profile = ?1 AND type = ?2 UNION ALL \
+             SELECT {place}, 0, flat, 0, cum, 0, 1{of_after} FROM function_total t WHERE profile \
+             = ?3 AND type = ?4) u JOIN function f ON f.id = u.function GROUP BY {order}"
         ),
         [before, type_before, after, type_after],
         |row| {
@@ -379,7 +378,8 @@ impl Diff {
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));
         if total == 0 {
             return Err(Error::Unlike(
-                "the total after is 0, so it can't be scaled to the total before; leave --normalize out"
+                "the total after is 0, so it can't be scaled to the total before; leave \
+                 --normalize out"
                     .to_string(),
             ));
         }

@@ -40,7 +40,8 @@ pub enum Error {
     },
     /// Sums beyond 64 bits.
     #[error(
-        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; choose another --sample-type"
+        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; \
+         choose another --sample-type"
     )]
     Overflow {
         /// The sample type.
@@ -89,7 +90,8 @@ pub enum Error {
     },
     /// The name is taken.
     #[error(
-        "already has a profile named {0:?}; choose another with --as, or remove it with heapprof rm {0:?}"
+        "already has a profile named {0:?}; choose another with --as, or remove it with heapprof \
+         rm {0:?}"
     )]
     NameTaken(String),
     /// A rule of `--fail-if` cannot be read.
@@ -118,20 +120,26 @@ impl From<rusqlite::Error> for Error {
                 "another process has held the database for over a minute; try again".to_string(),
             ),
             Some(ErrorCode::CannotOpen) => Error::Sql(
-                "cannot be opened as a database; is it a file, in a folder that is there, with rights to both?".to_string(),
+                "cannot be opened as a database; is it a file, in a folder that is there, with \
+                 rights to both?"
+                    .to_string(),
             ),
             Some(ErrorCode::ReadOnly) => Error::Sql(
-                "the database, or its folder, can't be written; copy it, or name another with --db".to_string(),
+                "the database, or its folder, can't be written; copy it, or name another with --db"
+                    .to_string(),
             ),
             Some(ErrorCode::DatabaseCorrupt) => Error::Sql(
                 "the database is damaged; remove it, and load the profiles again".to_string(),
             ),
             Some(ErrorCode::OperationInterrupted) => Error::Sql(
-                "the database takes more work than a file of its size can be; it is damaged, or made to do harm; \
-                 remove it, and load the profiles again".to_string(),
+                "the database takes more work than a file of its size can be; it is damaged, or \
+                 made to do harm; remove it, and load the profiles again"
+                    .to_string(),
             ),
             Some(ErrorCode::TooBig) => Error::Sql(
-                "a value is longer than a database holds (64 MiB) or its file is; the file is damaged, or the profile too large".to_string(),
+                "a value is longer than a database holds (64 MiB) or its file is; the file is \
+                 damaged, or the profile too large"
+                    .to_string(),
             ),
             Some(ErrorCode::SystemIoFailure) => Error::Sql(format!(
                 "the database can't be read or written there ({error})"

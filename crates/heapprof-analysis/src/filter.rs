@@ -460,9 +460,12 @@ mod tests {
             "char* node::UncheckedMalloc<char>(unsigned long)",
             "void va_heap::reserve<int>(vec<int>*&, unsigned int, bool)",
             "std::__new_allocator<int>::allocate(unsigned long, void const*)",
-            "std::allocator_traits<std::allocator<int> >::allocate(std::allocator<int>&, unsigned long)",
-            "std::_Vector_base<std::function<void (int)>, std::allocator<std::function<void (int)> > >::_M_allocate(unsigned long)",
-            "std::__new_allocator<std::_Sp_counted_ptr_inplace<Order, std::allocator<void>, (__gnu_cxx::_Lock_policy)2> >::allocate(unsigned long, void const*)",
+            "std::allocator_traits<std::allocator<int> >::allocate(std::allocator<int>&, unsigned \
+             long)",
+            "std::_Vector_base<std::function<void (int)>, std::allocator<std::function<void \
+             (int)> > >::_M_allocate(unsigned long)",
+            "std::__new_allocator<std::_Sp_counted_ptr_inplace<Order, std::allocator<void>, \
+             (__gnu_cxx::_Lock_policy)2> >::allocate(unsigned long, void const*)",
             "alloc::raw_vec::finish_grow",
             "alloc::boxed::Box<T>::new",
             "<alloc::boxed::Box<shop::Order>>::new",
@@ -486,7 +489,8 @@ mod tests {
             "sqlite3VdbeExec",
             "std::vector<Order, std::allocator<Order> >::emplace_back<>()",
             "std::allocator_traits<my::Arena<int> >::allocate(my::Arena<int>&, unsigned long)",
-            "std::allocator_traits<std::allocator<Order> >::construct<Order>(std::allocator<Order>&, Order*)",
+            "std::allocator_traits<std::allocator<Order> \
+             >::construct<Order>(std::allocator<Order>&, Order*)",
             "std::__new_allocator<Order>::construct<Order>(Order*)",
             "std::shared_ptr<Order> std::make_shared<Order>()",
             "shop::Pool<int, std::__1::allocator<int> >::allocate_order()",

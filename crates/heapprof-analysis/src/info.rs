@@ -145,9 +145,10 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
     // A location counts as symbolized when one of its lines has a function's name.
-    let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function \
-                      WHERE n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \
-                      f.filename = '' AND f.name GLOB '?*+0x?*' AND f.name NOT GLOB '*+0x*[^0-9a-f]*'))";
+    let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function WHERE \
+                      n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \
+                      f.filename = '' AND f.name GLOB '?*+0x?*' AND f.name NOT GLOB \
+                      '*+0x*[^0-9a-f]*'))";
     let unmapped = session.rows(
         &format!("SELECT count(*), ifnull(sum(NOT {symbolized}), 0) FROM location l"),
         [],
@@ -166,7 +167,8 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         .into_iter()
         .collect();
     info.mappings = session.rows(
-        "SELECT id, memory_start, memory_limit, file_offset, filename, build_id FROM mapping ORDER BY id",
+        "SELECT id, memory_start, memory_limit, file_offset, filename, build_id FROM mapping \
+         ORDER BY id",
         [],
         |row| {
             let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)? as u64);

@@ -318,8 +318,8 @@ impl Leaks {
             };
             return session.rows(
                 &format!(
-                    "SELECT {name}, {sum} FROM function_total t JOIN function f ON f.id = t.function \
-                     WHERE t.profile = 1 AND t.type = ?1 ORDER BY {name}"
+                    "SELECT {name}, {sum} FROM function_total t JOIN function f ON f.id = \
+                     t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY {name}"
                 ),
                 [self.by],
                 |row| Ok((row.get(0)?, Known::read(row, 1)?)),

@@ -371,29 +371,39 @@ mod tests {
         app+0x12 | | | /home/me/app => app
         libz.so.1+0x12 | | | /lib/libz.so.1 => libz.so.1 library
         shop::Order::Order(shop::Order&&) | _ZN4shop | /src/a.cc | /home/me/app => shop
-        std::vector<int>::push_back(int&&) | _ZNSt6 | /usr/include/c++/12/vector | /home/me/app => std library
+        std::vector<int>::push_back(int&&) | _ZNSt6 | /usr/include/c++/12/vector | /home/me/app => \
+                         std library
         void std::sort<int*>(int*, int*) | _ZSt4 | | /home/me/app => std library
         main::{lambda(int)#1}::operator()(int) const | _ZZ4main | a.cc | /home/me/app => main
         parse(int) | _Z5parsei | a.cc | /home/me/app => app
         QString::append(QChar) | _ZN7QString | | /usr/lib/libQt5Core.so.5 => QString library
         shop::run | _ZN4shop3run17h0123456789abcdefE | src/main.rs | /home/me/app => shop
         <shop::Order as core::clone::Clone>::clone | _RNv | src/main.rs | /home/me/app => shop
-        <T as core::convert::Into<U>>::into | _RNv | /rustc/1/library/core/src/convert.rs | /home/me/app => core library
+        <T as core::convert::Into<U>>::into | _RNv | /rustc/1/library/core/src/convert.rs | \
+                         /home/me/app => core library
         alloc::vec::Vec<T,A>::push | _RNv | | /home/me/app => alloc library
-        serde_json::from_str | _RNv | /home/me/.cargo/registry/src/x/serde_json/src/de.rs | /home/me/app => serde_json library
+        serde_json::from_str | _RNv | /home/me/.cargo/registry/src/x/serde_json/src/de.rs | \
+                         /home/me/app => serde_json library
         main.load | | /home/me/load.go | /home/me/app => main
-        encoding/json.(*Decoder).Decode | | /usr/local/go/src/encoding/json/stream.go | /home/me/app => encoding/json library
-        github.com/me/app/store.Put | | /home/me/store/put.go | /home/me/app => github.com/me/app/store
-        github.com/other/lib.F[github.com/me/app.T] | | /home/me/go/pkg/mod/github.com/other/lib/f.go | /home/me/app => github.com/other/lib library
+        encoding/json.(*Decoder).Decode | | /usr/local/go/src/encoding/json/stream.go | \
+                         /home/me/app => encoding/json library
+        github.com/me/app/store.Put | | /home/me/store/put.go | /home/me/app => \
+                         github.com/me/app/store
+        github.com/other/lib.F[github.com/me/app.T] | | \
+                         /home/me/go/pkg/mod/github.com/other/lib/f.go | /home/me/app => \
+                         github.com/other/lib library
         app/store.Put | | /home/me/src/app/store/put.go | /home/me/app => app/store
         app/store.Put | | app/store/put.go | /home/me/app => app/store
         github.com/x/y.F | | github.com/x/y@v1.2.3/f.go | /home/me/app => github.com/x/y library
         runtime.systemstack | | /opt/go/src/runtime/asm_amd64.s | /home/me/app => runtime library
-        void shop::handle_everything<int>(int) | _ZN4shop17handle_everythingIiEEvT_ | a.cc | /home/me/app => shop
-        _find_and_load | | <frozen importlib._bootstrap> | /usr/bin/python3 => <frozen importlib._bootstrap> library
+        void shop::handle_everything<int>(int) | _ZN4shop17handle_everythingIiEEvT_ | a.cc | \
+                         /home/me/app => shop
+        _find_and_load | | <frozen importlib._bootstrap> | /usr/bin/python3 => <frozen \
+                         importlib._bootstrap> library
         load | | /home/me/tool/load.py | /usr/bin/python3 => load
         decode | | /opt/py/lib/python3.11/json/decoder.py | /usr/bin/python3 => decoder library
-        get | | /home/me/venv/lib/python3.11/site-packages/requests/api.py | /usr/bin/python3 => api library
+        get | | /home/me/venv/lib/python3.11/site-packages/requests/api.py | /usr/bin/python3 => \
+                         api library
         My::Order::new | | lib/My/Order.pm | /usr/bin/perl => My::Order
         JSON::PP::decode | | /usr/share/perl/5.36.0/JSON/PP.pm | /usr/bin/perl => JSON::PP library
     ";

@@ -62,7 +62,9 @@ impl<'s> Statement<'s> {
         }
         if !statement.readonly() {
             return Err(Error::Sql(
-                "the statement would write; only reading is possible here (load and rm change a database)".to_string(),
+                "the statement would write; only reading is possible here (load and rm change a \
+                 database)"
+                    .to_string(),
             ));
         }
         let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();

@@ -108,7 +108,8 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         return Err(Error::In {
             name: top.header.profile,
             error: Box::new(Error::Unlike(format!(
-                "{} sample types stand side by side, {WIDEST} at most; choose one with --sample-type",
+                "{} sample types stand side by side, {WIDEST} at most; choose one with \
+                 --sample-type",
                 types.len()
             ))),
         });
@@ -125,7 +126,8 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     top.rows = session.rows(&sql, [profile, r#type], read)?;
 
     let sums = session.rows(
-        "SELECT count(*), ifnull(sum(flat), 0) FROM function_total WHERE profile = ?1 AND type = ?2",
+        "SELECT count(*), ifnull(sum(flat), 0) FROM function_total WHERE profile = ?1 AND type = \
+         ?2",
         [profile, r#type],
         |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
     )?;

@@ -46,11 +46,13 @@ const EVERYWHERE: &str = "For every command";
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile loaded into the \
-database. FILE#12, FILE#peak and FILE#last name one of several profiles in a file. Several are added up. Left out, it is the newest recording of heapprof's in this folder.\n\n\
-flat is exclusive: what a function allocated itself. cum is inclusive: with all it called; a sample counts \
-once however often the function recurs.\n\n\
-Exit code: 0 done, 1 a --fail-if rule broke, 2 it could not be done."
+    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile \
+                  loaded into the database. FILE#12, FILE#peak and FILE#last name one of several \
+                  profiles in a file. Several are added up. Left out, it is the newest recording \
+                  of heapprof's in this folder.\n\nflat is exclusive: what a function allocated \
+                  itself. cum is inclusive: with all it called; a sample counts once however \
+                  often the function recurs.\n\nExit code: 0 done, 1 a --fail-if rule broke, 2 it \
+                  could not be done."
 )]
 pub(crate) struct Cli {
     /// When to use colour; NO_COLOR is obeyed too
@@ -128,12 +130,14 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Run a program and record its heap
     #[command(
-        after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e the name that the program \
-was started by, %n the number of the dump. With a plain name the program's last image takes it, earlier images get NAME.PID.N.pb.gz, and dumps \
-on the way their number. Children are in the folder NAME.children, by program and process. Anything else is a folder. Left out: heapprof.%e.%p.pb.gz here.\n\n\
-The exit code is the program's: 128 + N when signal N ended it, 127 when it is not found, 126 when it cannot be \
-executed.\n\n\
-Example: heapprof record -- ./server --port 8080"
+        after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e \
+                      the name that the program was started by, %n the number of the dump. With a \
+                      plain name the program's last image takes it, earlier images get \
+                      NAME.PID.N.pb.gz, and dumps on the way their number. Children are in the \
+                      folder NAME.children, by program and process. Anything else is a folder. \
+                      Left out: heapprof.%e.%p.pb.gz here.\n\nThe exit code is the program's: 128 \
+                      + N when signal N ended it, 127 when it is not found, 126 when it cannot be \
+                      executed.\n\nExample: heapprof record -- ./server --port 8080"
     )]
     Record(RecordArgs),
     /// Functions by the memory they hold
@@ -147,7 +151,8 @@ Example: heapprof record -- ./server --port 8080"
     Peek(MatchArgs),
     /// Source lines of the functions that match, with their values
     #[command(
-        after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src profile.pb.gz"
+        after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src \
+                      profile.pb.gz"
     )]
     List(ListArgs),
     /// Each stack with its labels and value, the largest first
@@ -170,10 +175,11 @@ Example: heapprof leaks --suppressions known.supp --fail-if 'inuse_objects > 0' 
     Leaks(LeaksArgs),
     /// What grew, shrank, is new or gone between two profiles
     #[command(
-        after_help = "Rules of --fail-if: 'inuse_space > +10%' or '> +5MiB' is about the total's growth, \
-'inuse_space > 1GiB' about the total after; 'flat(REGEX) > +1MiB' and 'cum(REGEX) > +20%' about each function \
-that matches; 'new > 1MiB' about functions that were not there.\n\n\
-Example: heapprof diff before.pb.gz after.pb.gz --fail-if 'inuse_space > +10%'"
+        after_help = "Rules of --fail-if: 'inuse_space > +10%' or '> +5MiB' is about the total's \
+                      growth, 'inuse_space > 1GiB' about the total after; 'flat(REGEX) > +1MiB' \
+                      and 'cum(REGEX) > +20%' about each function that matches; 'new > 1MiB' \
+                      about functions that were not there.\n\nExample: heapprof diff before.pb.gz \
+                      after.pb.gz --fail-if 'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
     /// A flame graph as one SVG file
@@ -184,7 +190,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Flame(FlameArgs),
     /// Put profiles into the database
     #[command(
-        after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday tuesday"
+        after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday \
+                      tuesday"
     )]
     Load(LoadArgs),
     /// List the profiles of the database
@@ -194,9 +201,12 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     #[command(after_help = "Example: heapprof rm monday")]
     Rm(RmArgs),
     /// Ask SQL of the database, or of profiles
-    #[command(after_help = "heapprof schema shows the tables.\n\n\
-Example: heapprof sql -p profile.pb.gz \"SELECT name, flat FROM function_total t JOIN function f ON f.id = t.function \
-JOIN sample_type s ON s.id = t.type WHERE s.type = 'inuse_space' ORDER BY flat DESC LIMIT 5\"")]
+    #[command(
+        after_help = "heapprof schema shows the tables.\n\nExample: heapprof sql -p profile.pb.gz \
+                      \"SELECT name, flat FROM function_total t JOIN function f ON f.id = \
+                      t.function JOIN sample_type s ON s.id = t.type WHERE s.type = 'inuse_space' \
+                      ORDER BY flat DESC LIMIT 5\""
+    )]
     Sql(SqlArgs),
     /// Show the tables that sql can read
     #[command(after_help = "Example: heapprof schema")]
@@ -209,9 +219,10 @@ JOIN sample_type s ON s.id = t.type WHERE s.type = 'inuse_space' ORDER BY flat D
     Convert(ConvertArgs),
     /// Give addresses functions, files, lines and inlined frames
     #[command(
-        after_help = "Without -o the file is replaced. Debug files are looked for beside the binary, by build id \
-and .gnu_debuglink, in each --debug-dir and below /usr/lib/debug. A file whose build id is not the profile's is not used.\n\n\
-Example: heapprof symbolize heapprof.server.4711.pb.gz"
+        after_help = "Without -o the file is replaced. Debug files are looked for beside the \
+                      binary, by build id and .gnu_debuglink, in each --debug-dir and below \
+                      /usr/lib/debug. A file whose build id is not the profile's is not \
+                      used.\n\nExample: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
     /// pprof's flags, pprof's output, byte for byte
@@ -222,8 +233,9 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
     Jeprof(DropInArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(
-        after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz LD_PRELOAD=$(heapprof preload-path) \
-./server\n\nExample: heapprof preload-path --header"
+        after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz \
+                      LD_PRELOAD=$(heapprof preload-path) ./server\n\nExample: heapprof \
+                      preload-path --header"
     )]
     PreloadPath {
         /// The header's path in place of the library's
@@ -231,9 +243,8 @@ Example: heapprof symbolize heapprof.server.4711.pb.gz"
         header: bool,
     },
     /// Print completions for a shell
-    #[command(
-        after_help = "Example: heapprof completions bash > ~/.local/share/bash-completion/completions/heapprof"
-    )]
+    #[command(after_help = "Example: heapprof completions bash > \
+                            ~/.local/share/bash-completion/completions/heapprof")]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,

@@ -57,7 +57,8 @@ pub(crate) fn run(sources: &Sources, args: &[String]) -> Result<ExitCode> {
     match format {
         "text" | "collapsed" => print(sources, &flags, &typed, format)?,
         _ if typed.text("thread") == "*" => bail!(
-            "--thread=* prints a report for each thread, which --{format} cannot; name one with --thread=N"
+            "--thread=* prints a report for each thread, which --{format} cannot; name one with \
+             --thread=N"
         ),
         _ => return pprof::run(sources, &flags),
     }

@@ -17,7 +17,8 @@ static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
 pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY.is_empty() {
         bail!(
-            "this heapprof was built for a machine that libheapprof.so does not support (x86-64 Linux with glibc is)"
+            "this heapprof was built for a machine that libheapprof.so does not support (x86-64 \
+             Linux with glibc is)"
         );
     }
     unpack("libheapprof.so", LIBRARY)
@@ -51,8 +52,9 @@ fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
         format!(" (the last one tried, {}: {error})", folder.display())
     });
     bail!(
-        "no folder for libheapprof.so can be written by this user alone, or programs may not run what is there{why}; set XDG_CACHE_HOME \
-to one whose path has no space or colon and only folders of this user's or root's, on a file system without noexec"
+        "no folder for libheapprof.so can be written by this user alone, or programs may not run \
+         what is there{why}; set XDG_CACHE_HOME to one whose path has no space or colon and only \
+         folders of this user's or root's, on a file system without noexec"
     )
 }
 

@@ -304,8 +304,8 @@ impl Moments {
         let name = source.name.clone();
         if let Some((earlier, _)) = self.0.iter().find(|(_, known)| known.is(&process)) {
             bail!(
-                "{earlier} and {name} are two moments of one process ({process}); adding them up counts the same memory \
-                 twice: take the last, use diff, or say --sum"
+                "{earlier} and {name} are two moments of one process ({process}); adding them up \
+                 counts the same memory twice: take the last, use diff, or say --sum"
             );
         }
         self.0.push((name, process));

@@ -145,8 +145,10 @@ mod tests {
     #[test]
     fn records_end_with_their_value() {
         let text = "CPU     ID                    FUNCTION:NAME\n\n\
-            \x20             libc.so.1`malloc\n              app`main+0x1a\n              80506112\n               12\n\n\
-            \x20 app        \n              libc.so.1`malloc\n\n              app`main+0x1a\n                5\n\n\
+            \x20             libc.so.1`malloc\n              app`main+0x1a\n\
+            \x20             80506112\n               12\n\n\
+            \x20 app        \n              libc.so.1`malloc\n\n              app`main+0x1a\n\
+            \x20               5\n\n\
             \x20               1234\n              app`main+0x1a\n                3\n\n                9\n";
         assert_eq!(
             samples(&read(text)),

@@ -59,8 +59,8 @@ pub enum Error {
     Zstd(String),
     /// Packed text that is far longer than its file.
     #[error(
-        "inflates to more than {bytes} bytes and {times} times its own size, which costs much time; if that is right, \
-         raise the limit with --max-inflated {limit}"
+        "inflates to more than {bytes} bytes and {times} times its own size, which costs much \
+         time; if that is right, raise the limit with --max-inflated {limit}"
     )]
     TooDense {
         /// What any file may inflate to.

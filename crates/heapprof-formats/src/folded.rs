@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn stacks_and_numbers() {
-        let text = "# a comment\n\nmain;parse file;alloc 96\nmain;parse file;alloc 4\nmain 1.5\n(empty stack) 7\n0x401000 [app];0x10 -3\n";
+        let text = "# a comment\n\nmain;parse file;alloc 96\nmain;parse file;alloc 4\nmain \
+                    1.5\n(empty stack) 7\n0x401000 [app];0x10 -3\n";
         let profile = read(text);
         assert_eq!(types(&profile), ["samples/count"]);
         assert_eq!(

@@ -242,17 +242,22 @@ mod tests {
         let table = [
             // The allocator's frames and goexit are left out.
             (
-                "1: 96 [1: 96] @ 0x11 0x21 0x31 0x41 0x51\n#\t0x30\tmain.f+0x5\t\t/src/a.go:7\n#\t0x40\tmain.(*T[...]).g+0x1f\tC:/src/b.go:8\n",
+                "1: 96 [1: 96] @ 0x11 0x21 0x31 0x41 \
+                 0x51\n#\t0x30\tmain.f+0x5\t\t/src/a.go:7\n#\t0x40\tmain.(*T[...]).g+0x1f\tC:/src/\
+                 b.go:8\n",
                 "30 main.f /src/a.go:7; 40 main.(*T[...]).g C:/src/b.go:8",
             ),
             // Recursion: each comment takes the next address, though it is the same.
             (
-                "1: 96 [1: 96] @ 0x21 0x21 0x21\n#\t0x20\tf+0x1\ta.go:1\n#\t0x20\tf+0x1\ta.go:1\n#\t0x20\tf+0x1\ta.go:1\n",
+                "1: 96 [1: 96] @ 0x21 0x21 \
+                 0x21\n#\t0x20\tf+0x1\ta.go:1\n#\t0x20\tf+0x1\ta.go:1\n#\t0x20\tf+0x1\ta.go:1\n",
                 "20 f a.go:1; 20 f a.go:1; 20 f a.go:1",
             ),
             // Inlined frames at one address, innermost first.
             (
-                "1: 96 [1: 96] @ 0x21 0x31\n#\t0x20\tinner+0x1\ta.go:1\n#\t0x20\touter+0x1\ta.go:2\n#\t0x30\tmain+0x1\ta.go:3\n",
+                "1: 96 [1: 96] @ 0x21 \
+                 0x31\n#\t0x20\tinner+0x1\ta.go:1\n#\t0x20\touter+0x1\ta.go:2\n#\t0x30\tmain+0x1\\
+                 ta.go:3\n",
                 "20 inner a.go:1 < outer a.go:2; 30 main a.go:3",
             ),
             // Return addresses, as early versions have them.
@@ -262,7 +267,8 @@ mod tests {
             ),
             // Frames without a name keep their address, at either end too.
             (
-                "1: 96 [1: 96] @ 0x11 0x21 0x31 0x41 0x51\n#\t0x10\n#\t0x10\tf+0x1\ta.go:1\n#\t0x30\tg+0x1\ta.go:2\n",
+                "1: 96 [1: 96] @ 0x11 0x21 0x31 0x41 \
+                 0x51\n#\t0x10\n#\t0x10\tf+0x1\ta.go:1\n#\t0x30\tg+0x1\ta.go:2\n",
                 "10 f a.go:1; 20; 30 g a.go:2; 40; 50",
             ),
             // Comments alone, and a comment that is of no frame there.

@@ -13,7 +13,8 @@ use crate::sampling::{InUse, Unsampler};
 
 /// What the first line should be.
 pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
-const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or fragmentation behind the @";
+const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or \
+                     fragmentation behind the @";
 const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
 /// What a header says of the lines below it.
@@ -87,7 +88,8 @@ impl Kind {
             (name, _, 0) => format!("none, {name} does not say its period").into(),
             (name, _, 1) => format!("none, {name} with a period of 1 samples everything").into(),
             (name, _, period) => format!(
-                "{name}, count and bytes divided by 1 - exp(-mean size/{period}), in use and allocated each with its own mean"
+                "{name}, count and bytes divided by 1 - exp(-mean size/{period}), in use and \
+                 allocated each with its own mean"
             )
             .into(),
         }

@@ -168,12 +168,10 @@ impl File {
             // A suppression that the program brought along; heaptrack applies it only to what it
             // prints.
             Some(b'S') => Ok(()),
-            Some(b'x' | b'm') => {
-                Err(lines.wrong(
-                    "interpreted data; make it of raw data first, by heaptrack_interpret of heaptrack's libexec: \
-                     zstd -dc FILE | heaptrack_interpret > OUT",
-                ))
-            }
+            Some(b'x' | b'm') => Err(lines.wrong(
+                "interpreted data; make it of raw data first, by heaptrack_interpret of \
+                 heaptrack's libexec: zstd -dc FILE | heaptrack_interpret > OUT",
+            )),
             Some(_) => {
                 Err(lines.wrong("a line of heaptrack's, which begins with one of vXIstia+-cRAS#"))
             }

@@ -68,8 +68,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     let rule = match period {
         0 | 1 => format!("none, a period of {period} samples everything"),
         period => format!(
-            "heap_v2, count and bytes of a stack divided by 1 - exp(-mean size/{period}), in use and allocated each \
-             with its own mean; threads share their stack's result"
+            "heap_v2, count and bytes of a stack divided by 1 - exp(-mean size/{period}), in use \
+             and allocated each with its own mean; threads share their stack's result"
         ),
     };
     Ok(Reading::new(Format::Jemalloc, rule, profile))
@@ -354,12 +354,14 @@ mod tests {
         let table = [
             // One thread, nothing accumulated.
             (
-                "heap_v2/524288\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n@ 0x11 0x21\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
+                "heap_v2/524288\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n@ 0x11 0x21\n  t*: \
+                 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
                 "[513, 524800] 10 20 0, 1024",
             ),
             // Threads add up to t*, however their own numbers are rounded or bent; freed ones too.
             (
-                "heap_v2/1\n  t7: 3: 30 [9: 90] worker one\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: 11 [0: 0]\n  t8: 1: 11 [9: 90]\n",
+                "heap_v2/1\n  t7: 3: 30 [9: 90] worker one\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: \
+                 11 [0: 0]\n  t8: 1: 11 [9: 90]\n",
                 "[0, 0, 1, 15] 10 7 worker one, 11\n[9, 90, 2, 15] 10 8, 11",
             ),
             // No threads, or none that has anything of it.

@@ -174,8 +174,8 @@ impl Report {
                 return Err(Error::Contradiction {
                     line: lines.number(),
                     defect: format!(
-                        "expected the sums of the leaks above, {bytes} bytes in {objects} allocations, \
-                         found {} bytes in {}; part of the report is missing",
+                        "expected the sums of the leaks above, {bytes} bytes in {objects} \
+                         allocations, found {} bytes in {}; part of the report is missing",
                         said[1], said[0]
                     ),
                 });
@@ -358,7 +358,8 @@ mod tests {
                 ),
             ),
             (
-                "0x5 in std::operator<< <char>(std::ostream&, char const*) /usr/include/ostream:611",
+                "0x5 in std::operator<< <char>(std::ostream&, char const*) \
+                 /usr/include/ostream:611",
                 frame_of(
                     5,
                     "std::operator<< <char>(std::ostream&, char const*)",
@@ -427,13 +428,12 @@ mod tests {
 
     #[test]
     fn leaks_are_told_apart_and_added_up() {
-        let text = "the program's own output\n\
-            ==7==ERROR: LeakSanitizer: detected memory leaks\n\n\
-            Direct leak of 32 byte(s) in 2 object(s) allocated from:\n    \
-            #0 0x10 in malloc (/lib/libasan.so+0x8)\n    #1 0x20 in main /src/m.c:3:9\n\n\
-            Indirect leak of 5 byte(s) in 1 object(s) allocated from:\n    #0 0x20 in main /src/m.c:3:9\n\n\
-            Omitting 3 more leak(s).\n\
-            SUMMARY: AddressSanitizer: 100 byte(s) leaked in 6 allocation(s).\n";
+        let text = "the program's own output\n==7==ERROR: LeakSanitizer: detected memory \
+                    leaks\n\nDirect leak of 32 byte(s) in 2 object(s) allocated from:\n    #0 \
+                    0x10 in malloc (/lib/libasan.so+0x8)\n    #1 0x20 in main \
+                    /src/m.c:3:9\n\nIndirect leak of 5 byte(s) in 1 object(s) allocated from:\n    \
+                    #0 0x20 in main /src/m.c:3:9\n\nOmitting 3 more leak(s).\nSUMMARY: \
+                    AddressSanitizer: 100 byte(s) leaked in 6 allocation(s).\n";
         let profile = crate::rendered::read(text);
         assert_eq!(
             crate::rendered::samples(&profile),
@@ -447,10 +447,11 @@ mod tests {
 
     #[test]
     fn colours_are_no_part_of_a_report() {
-        let text = "\x1b[1m\x1b[31m==7==ERROR: LeakSanitizer: detected memory leaks\n\x1b[1m\x1b[0m\n\
-            \x1b[1m\x1b[34mDirect leak of 32 byte(s) in 2 object(s) allocated from:\n\
-            \x1b[1m\x1b[0m    #0 0x20 in main /src/m.c:3:9\n\n\
-            SUMMARY: AddressSanitizer: 32 byte(s) leaked in 2 allocation(s).\n";
+        let text = "\x1b[1m\x1b[31m==7==ERROR: LeakSanitizer: detected memory \
+                    leaks\n\x1b[1m\x1b[0m\n\x1b[1m\x1b[34mDirect leak of 32 byte(s) in 2 \
+                    object(s) allocated from:\n\x1b[1m\x1b[0m    #0 0x20 in main \
+                    /src/m.c:3:9\n\nSUMMARY: AddressSanitizer: 32 byte(s) leaked in 2 \
+                    allocation(s).\n";
         let profile = crate::rendered::read(text);
         assert_eq!(
             crate::rendered::samples(&profile),

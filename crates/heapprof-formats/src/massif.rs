@@ -194,7 +194,8 @@ impl File {
             numbers => format!("with stacks: {numbers}"),
         };
         format!(
-            "snapshot: {}{peak} at {} {}; the file has {} to {}, {detailed}; name another as FILE#N",
+            "snapshot: {}{peak} at {} {}; the file has {} to {}, {detailed}; name another as \
+             FILE#N",
             snapshot.number, snapshot.time, self.time_unit, self.first, self.last
         )
     }

@@ -186,13 +186,12 @@ mod tests {
 
     #[test]
     fn the_last_report_is_read_unless_another_is_asked_for() {
-        let text = "Attaching to pid 1, Ctrl+C to quit.\n\
-            [11:16:33] Top 2 stacks with outstanding allocations:\n\
-            \taddr = 948cd0 size = 16\n\
-            \t96 bytes in 5 allocations from stack\n\t\tmain+0x6d [app]\n\t\tstart+0xf0 [libc.so]\n\
-            \t4 bytes in 1 allocations from stack\n\t\tmain+0x80 [app]\n\
-            [11:16:34] Top 2 stacks with outstanding allocations:\n\
-            8 bytes in 2 allocations from stack\n\t0 [<10>] f+0x1 [/bin/app]\n\t1 [<20>] <null sym>\n";
+        let text = "Attaching to pid 1, Ctrl+C to quit.\n[11:16:33] Top 2 stacks with outstanding \
+                    allocations:\n\taddr = 948cd0 size = 16\n\t96 bytes in 5 allocations from \
+                    stack\n\t\tmain+0x6d [app]\n\t\tstart+0xf0 [libc.so]\n\t4 bytes in 1 \
+                    allocations from stack\n\t\tmain+0x80 [app]\n[11:16:34] Top 2 stacks with \
+                    outstanding allocations:\n8 bytes in 2 allocations from stack\n\t0 [<10>] \
+                    f+0x1 [/bin/app]\n\t1 [<20>] <null sym>\n";
         let part = |part| samples(&read_with(text, Options::default().part(Some(part))));
         assert_eq!(samples(&read(text)), ["0x20;f 2 8"]);
         assert_eq!(part(Part::Last), ["0x20;f 2 8"]);

@@ -282,9 +282,9 @@ mod tests {
         let stacks = "[0],".repeat(HEAD);
         let weights = "1,".repeat(HEAD);
         let text = format!(
-            "{{\"profiles\":[{{\"samples\":[{stacks}[0]],\"weights\":[{weights}1],\"type\":\"sampled\",\
-             \"name\":\"t\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":1}}],\
-             \"shared\":{{\"frames\":[{{\"name\":\"main\"}}]}}}}"
+            "{{\"profiles\":[{{\"samples\":[{stacks}[0]],\"weights\":[{weights}1],\"type\":\"\
+             sampled\",\"name\":\"t\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":1}}],\"\
+             shared\":{{\"frames\":[{{\"name\":\"main\"}}]}}}}"
         );
         let reading = of(text.as_bytes());
         assert_eq!(reading.format, Format::Speedscope);
@@ -298,7 +298,9 @@ mod tests {
             (Format::Jemalloc, "heap_v2/1\n@ 0x11\nt*: 1: 16 [0: 0]\n"),
             (
                 Format::Massif,
-                "desc: x\ncmd: y\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=1\nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=empty\n",
+                "desc: x\ncmd: y\ntime_unit: \
+                 i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=1\\
+                 nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=empty\n",
             ),
             (
                 Format::Dhat,

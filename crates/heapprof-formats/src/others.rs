@@ -44,13 +44,14 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"2ELIFREP",
-        "is data of perf record, of a machine of the other byte order; make text of it there: perf script -i FILE > out.txt",
+        "is data of perf record, of a machine of the other byte order; make text of it there: \
+         perf script -i FILE > out.txt",
     ),
     (
         0,
         b"FLR\0",
-        "is a recording of Java's Flight Recorder (JFR); make folded stacks of it by async-profiler's jfrconv: \
-         jfrconv --alloc --total -o collapsed FILE out.txt",
+        "is a recording of Java's Flight Recorder (JFR); make folded stacks of it by \
+         async-profiler's jfrconv: jfrconv --alloc --total -o collapsed FILE out.txt",
     ),
     (
         0,
@@ -66,13 +67,14 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"Nettrace",
-        "is a trace of .NET; make JSON of speedscope of it first: dotnet-trace convert --format Speedscope FILE",
+        "is a trace of .NET; make JSON of speedscope of it first: dotnet-trace convert --format \
+         Speedscope FILE",
     ),
     (
         4,
         b"!FastSerialization.1",
-        "is a heap dump of .NET (.gcdump) or an old trace (.netperf), which has objects but not where they were \
-         allocated; dotnet-gcdump report FILE reads it",
+        "is a heap dump of .NET (.gcdump) or an old trace (.netperf), which has objects but not \
+         where they were allocated; dotnet-gcdump report FILE reads it",
     ),
     (
         0,
@@ -83,7 +85,8 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"rbspy0",
-        "is a recording of rbspy; make JSON of speedscope of it first: rbspy report -i FILE -f speedscope -o out.json",
+        "is a recording of rbspy; make JSON of speedscope of it first: rbspy report -i FILE -f \
+         speedscope -o out.json",
     ),
     (
         0,
@@ -93,12 +96,14 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"MDMP",
-        "is a minidump of Windows, which has memory but not where it was allocated; WinDbg reads it",
+        "is a minidump of Windows, which has memory but not where it was allocated; WinDbg reads \
+         it",
     ),
     (
         0,
         b"bplist00",
-        "is a binary property list, such as a memgraph of macOS; malloc_history FILE -callTree reads that",
+        "is a binary property list, such as a memgraph of macOS; malloc_history FILE -callTree \
+         reads that",
     ),
     // Packed files.
     (0, b"\x1f\x8b", "is gzipped twice; unpack it once"),
@@ -217,10 +222,10 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     ),
 ];
 
-const PICKLE: &str = "is a pickle of Python, such as a snapshot of tracemalloc; \
-    print its stacks in Python, a line each: main;f BYTES";
-const CPROFILE: &str = "is a profile of Python's cProfile, which has times of functions, without stacks; \
-    python -m pstats FILE reads it";
+const PICKLE: &str = "is a pickle of Python, such as a snapshot of tracemalloc; print its stacks \
+                      in Python, a line each: main;f BYTES";
+const CPROFILE: &str = "is a profile of Python's cProfile, which has times of functions, without \
+                        stacks; python -m pstats FILE reads it";
 const PICTURE: &str = "is a picture; name the profile that it was made of";
 
 /// ELF files by their type.
@@ -261,7 +266,8 @@ fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     let is_header = |words: &[u64; 5]| matches!(words, [0, 3, 0, 1..=1_000_000_000, 0]);
     let found = headers.iter().flatten().any(is_header);
     found.then_some(
-        "is a CPU profile of gperftools; make one of pprof of it first, with its program: pprof -proto -output out.pb.gz PROGRAM FILE",
+        "is a CPU profile of gperftools; make one of pprof of it first, with its program: pprof \
+         -proto -output out.pb.gz PROGRAM FILE",
     )
 }
 
@@ -286,8 +292,8 @@ fn written(head: &[u8]) -> Option<&'static str> {
     let go = first.strip_prefix(b"go");
     if go.is_some_and(|rest| rest.ends_with(b" heap dump")) {
         return Some(
-            "is a heap dump of Go (debug.WriteHeapDump), which has objects but not where they were allocated; \
-             write a profile instead: pprof.WriteHeapProfile, or /debug/pprof/heap",
+            "is a heap dump of Go (debug.WriteHeapDump), which has objects but not where they \
+             were allocated; write a profile instead: pprof.WriteHeapProfile, or /debug/pprof/heap",
         );
     }
     if go.is_some_and(|rest| {
@@ -297,8 +303,8 @@ fn written(head: &[u8]) -> Option<&'static str> {
     }
     if text.starts_with(b"# callgrind format") || text.starts_with(b"version: 1\ncreator: ") {
         return Some(
-            "is a profile of callgrind, which heapprof writes but does not read; Valgrind's --xtree-memory \
-             writes what heapprof reads into a file whose name ends in .ms",
+            "is a profile of callgrind, which heapprof writes but does not read; Valgrind's \
+             --xtree-memory writes what heapprof reads into a file whose name ends in .ms",
         );
     }
     match text.starts_with(b"<") {

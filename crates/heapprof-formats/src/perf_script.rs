@@ -327,7 +327,8 @@ mod tests {
             ),
             (":-1 -1/-1 [000] 94564.109216: 1 cycles:", ":-1", "cycles"),
         ];
-        let frames = "\n\tffffffff81 read_tsc ([kernel.kallsyms])\n\t  7f6b run(Thread*, int) (/lib/jvm.so)\n\n";
+        let frames = "\n\tffffffff81 read_tsc ([kernel.kallsyms])\n\t  7f6b run(Thread*, int) \
+                      (/lib/jvm.so)\n\n";
         for header in ["", "# ========\n# captured on: Mon\n# ========\n#\n"] {
             for (line, command, event) in table {
                 let text = [header, line, frames].concat().repeat(2);

@@ -1,10 +1,11 @@
 //! How sure the estimates of other samplers are, which none of them writes down.
 //!
-//! tcmalloc, jemalloc, Go and Java's agent sample as heapprof does, a block of `size` bytes with p = 1 - exp(-size/period),
-//! and each sample of theirs says a size in its label `bytes`: Go's is that of all its blocks, the others' is their mean. So
-//! its bytes stand on bytes·p/size blocks, of which each adds size²·(1 - p)/p² to the variance, and (1 - p)/p² to that of
-//! objects. Where sizes differ within a stack this is about right for bytes, and a guess for objects. docs/formats/spread.md
-//! has the sums.
+//! tcmalloc, jemalloc, Go and Java's agent sample as heapprof does, a block of `size` bytes with
+//! p = 1 - exp(-size/period), and each sample of theirs says a size in its label `bytes`: Go's is
+//! that of all its blocks, the others' is their mean. So its bytes stand on bytes·p/size blocks,
+//! of which each adds size²·(1-p)/p² to the variance, and (1 - p)/p² to that of objects. Where
+//! sizes differ within a stack this is about right for bytes, and a guess for objects.
+//! docs/formats/spread.md has the sums.
 
 use heapprof_profile::{Profile, Unit};
 

@@ -128,11 +128,13 @@ mod tests {
         for (marker, profile) in [
             (
                 "--- heap\n",
-                "heap profile: 1: 96 [1: 96] @ heapprofile\n1: 96 [1: 96] @ 0x401000 0x402001 0x403001\n",
+                "heap profile: 1: 96 [1: 96] @ heapprofile\n1: 96 [1: 96] @ 0x401000 0x402001 \
+                 0x403001\n",
             ),
             (
                 "--- profile\n%warn late\n",
-                "heap profile: 1: 96 [1: 96] @ heap_v2/1\n1: 96 [1: 96] @ 0x401000 0x402001 0x403001\n",
+                "heap profile: 1: 96 [1: 96] @ heap_v2/1\n1: 96 [1: 96] @ 0x401000 0x402001 \
+                 0x403001\n",
             ),
             (
                 "",

@@ -236,8 +236,8 @@ mod tests {
         let error = read(&file[..], &options(16 << 20)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "inflates to more than 1048576 bytes and 1000 times its own size, which costs much time; if that is right, \
-             raise the limit with --max-inflated 268435456"
+            "inflates to more than 1048576 bytes and 1000 times its own size, which costs much \
+             time; if that is right, raise the limit with --max-inflated 268435456"
         );
         assert!(read(&file[..], &options(268_435_456)).is_ok());
         // Text that is not packed has the whole limit.

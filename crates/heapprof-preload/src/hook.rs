@@ -3,7 +3,10 @@
 
 /// Defines an exported hook that passes its arguments on with the place of the call behind them.
 macro_rules! hook {
-    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $slot:literal, $bp:literal => $to:path) => {
+    (
+        $name:ident($($argument:ident: $type:ty),*) -> $result:ty,
+        $slot:literal, $bp:literal => $to:path
+    ) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {

@@ -74,10 +74,9 @@ pub fn find() {
     /// Puts the function `name` into a slot of the table.
     macro_rules! set {
         ($real:ident, $($name:ident: $type:ty),*) => {
-            $(if let Some(function) = std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes())
-                .ok()
-                .and_then(next_of_family)
-            {
+            $(let name = concat!(stringify!($name), "\0").as_bytes();
+            let name = std::ffi::CStr::from_bytes_with_nul(name);
+            if let Some(function) = name.ok().and_then(next_of_family) {
                 (*$real).$name = std::mem::transmute::<*const c_void, $type>(function);
             })*
         };
@@ -89,7 +88,8 @@ pub fn find() {
     // table yet.
     unsafe {
         set!(real, malloc: OfSize, free: unsafe extern "C" fn(*mut u8), calloc: OfTwo,
-            realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo, valloc: OfSize, pvalloc: OfSize);
+            realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo,
+            valloc: OfSize, pvalloc: OfSize);
     }
     // These two are the other allocator's only if they come from the same place; glibc's call
     // glibc's malloc.

@@ -23,7 +23,12 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_OUTPUT",
         "path",
-        "Records, and writes there. `%p` is the process id, `%e` the name by which the program was started (a script's is its interpreter's), `%n` the number of the dump; with none of them each process inserts its id (under `heapprof record` and with HEAPPROF_FOLLOW=no all but the first), and dumps before the last their number. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative path is taken from the folder the program starts in. Where no file appears, HEAPPROF_VERBOSE says why.",
+        "Records, and writes there. `%p` is the process id, `%e` the name by which the program \
+         was started (a script's is its interpreter's), `%n` the number of the dump; with none of \
+         them each process inserts its id (under `heapprof record` and with HEAPPROF_FOLLOW=no \
+         all but the first), and dumps before the last their number. A folder stands for \
+         `heapprof.%e.%p.pb.gz` in it. A relative path is taken from the folder the program \
+         starts in. Where no file appears, HEAPPROF_VERBOSE says why.",
     ),
     variable(
         "HEAPPROF_MODE",
@@ -68,7 +73,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_MMAP",
         "`yes` or `no`",
-        "Counts what the program maps itself (mmap, mremap, munmap) as allocations: address space, touched or not.",
+        "Counts what the program maps itself (mmap, mremap, munmap) as allocations: address \
+         space, touched or not.",
     ),
     variable(
         "HEAPPROF_FORMAT",
@@ -78,32 +84,41 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAPPROF_FILE_MODE",
         "octal rights, `600` to `666`",
-        "The rights of the files that are written, whatever the umask is; 600 unless set, for a profile shows what a program did.",
+        "The rights of the files that are written, whatever the umask is; 600 unless set, for a \
+         profile shows what a program did.",
     ),
     variable(
         "HEAPPROF_WRAPPERS",
         "regular expression",
-        "Functions that reports leave out as they do malloc, by their names without parameters, so that their callers are named: wrappers that heapprof does not know. It becomes part of the profile's `drop_frames`.",
+        "Functions that reports leave out as they do malloc, by their names without parameters, \
+         so that their callers are named: wrappers that heapprof does not know. It becomes part \
+         of the profile's `drop_frames`.",
     ),
     variable(
         "HEAPPROF_VERBOSE",
         "`yes` or `no`",
-        "Says on stderr what became of each dump: where it was written, or why not; nothing is said unless `yes`.",
+        "Says on stderr what became of each dump: where it was written, or why not; nothing is \
+         said unless `yes`.",
     ),
     variable(
         "HEAPPROF_RECORD",
         "two process ids",
-        "Set by `heapprof record`: its own process, and zeros in which the program leaves its own. That one writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.",
+        "Set by `heapprof record`: its own process, and zeros in which the program leaves its \
+         own. That one writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.",
     ),
     variable(
         "HEAPPROF_CHILDREN",
         "path",
-        "Set by `heapprof record`: the pattern of its program's children, in which `%r` is the program's process id.",
+        "Set by `heapprof record`: the pattern of its program's children, in which `%r` is the \
+         program's process id.",
     ),
     variable(
         "HEAPPROF_LIST",
         "path",
-        "Set by `heapprof record`: a folder where each user's file gets an entry for each dump, ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in use, peak bytes, stacks, events lost, path; or for one that was not written `!`, its errno and its path.",
+        "Set by `heapprof record`: a folder where each user's file gets an entry for each dump, \
+         ended by a NUL: process, when (0 on the way, 1 at the end, 2 before an exec), whether it \
+         is exact, bytes in use, peak bytes, stacks, events lost, path; or for one that was not \
+         written `!`, its errno and its path.",
     ),
     variable(
         "HEAPPROFILE",
@@ -123,7 +138,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAP_PROFILE_INUSE_INTERVAL",
         "bytes",
-        "gperftools: dumps each time the peak has grown by this much; 100 MiB unless set, 0 is never.",
+        "gperftools: dumps each time the peak has grown by this much; 100 MiB unless set, 0 is \
+         never.",
     ),
     variable(
         "HEAP_PROFILE_TIME_INTERVAL",
@@ -143,7 +159,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "HEAP_PROFILE_CLEANUP",
         "`1` or `0`",
-        "gperftools: unless `0`, the first process takes away what an earlier run left: `PREFIX.0001.heap` and on, up to the first number that is not there.",
+        "gperftools: unless `0`, the first process takes away what an earlier run left: \
+         `PREFIX.0001.heap` and on, up to the first number that is not there.",
     ),
     variable(
         "HEAP_PROFILE_MMAP",

@@ -274,7 +274,8 @@ impl Decoder {
     fn with_hint(&self, error: Error) -> Error {
         let hint = match self.concatenated {
             true => {
-                "; the file seems to hold several profiles one after the other: split it, and name them side by side to merge them"
+                "; the file seems to hold several profiles one after the other: split it, and name \
+                 them side by side to merge them"
             }
             false => "; the file is damaged or its writer at fault: write the profile anew",
         };

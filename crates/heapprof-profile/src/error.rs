@@ -37,7 +37,8 @@ pub enum Error {
     },
     /// More memory than the caller allows.
     #[error(
-        "takes more than {limit} bytes of memory; if that is right, raise the limit with --max-inflated"
+        "takes more than {limit} bytes of memory; if that is right, raise the limit with \
+         --max-inflated"
     )]
     TooMuchMemory {
         /// The limit in bytes.

@@ -313,10 +313,10 @@ impl Samples {
     /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a
     /// sample for which it returns false goes. `change` is told the stack, the values and the
     /// labels.
-    pub fn rewrite(
-        &mut self,
-        mut change: impl FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
-    ) {
+    pub fn rewrite<F>(&mut self, mut change: F)
+    where
+        F: FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
+    {
         let samples = self.len();
         let (old, end) = self.stacks.edit();
         let mut location = Vec::with_capacity(old.len());

@@ -83,7 +83,8 @@ fn ends(what: &str, each: impl FnMut(u64) -> Vec<u8>, prefix: &[u8]) {
     assert!(is_limit, "{what}: {error}");
     assert_eq!(
         error.to_string(),
-        "takes more than 16777216 bytes of memory; if that is right, raise the limit with --max-inflated"
+        "takes more than 16777216 bytes of memory; if that is right, raise the limit with \
+         --max-inflated"
     );
 }
 

@@ -30,7 +30,8 @@ pub fn beside_heap(peak: Resident, runtime: Option<Runtime>) -> Option<String> {
     let own = match runtime {
         None => "",
         Some(Runtime::Python) => {
-            "; Python has small objects in arenas of its own, which PYTHONMALLOC=malloc switches off"
+            "; Python has small objects in arenas of its own, which PYTHONMALLOC=malloc switches \
+             off"
         }
         Some(Runtime::Java) => {
             "; Java's heap is the JVM's own, which jcmd PID GC.class_histogram shows"
@@ -42,8 +43,8 @@ pub fn beside_heap(peak: Resident, runtime: Option<Runtime>) -> Option<String> {
         Some(Runtime::Php) => "; PHP has arenas of its own, which USE_ZEND_ALLOC=0 switches off",
     };
     Some(format!(
-        "{} of the peak RSS is no heap but code, stacks, files and what the program maps itself, which record --mmap \
-         counts{own}",
+        "{} of the peak RSS is no heap but code, stacks, files and what the program maps itself, \
+         which record --mmap counts{own}",
         measure.show(rest)
     ))
 }

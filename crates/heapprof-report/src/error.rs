@@ -26,7 +26,8 @@ pub enum Error {
     NoMatch(String),
     /// Callgrind's format holds no decreases.
     #[error(
-        "has negative values, as differences have, and callgrind's format holds none; convert the profiles it was made of"
+        "has negative values, as differences have, and callgrind's format holds none; convert the \
+         profiles it was made of"
     )]
     Negative,
     /// CSV could not be made.

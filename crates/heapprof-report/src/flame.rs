@@ -128,7 +128,9 @@ pub fn flame_svg(
     let two_sided = sides.two_sided();
     if matches!(sides, Sides::Two) && rows.iter().any(|row| row.own.iter().any(|&v| v < 0)) {
         return Err(Error::Empty(
-            "a side holds negative values, which have no width in a comparison; draw it without --base".to_string(),
+            "a side holds negative values, which have no width in a comparison; draw it without \
+             --base"
+                .to_string(),
         ));
     }
     let stacks = stacks(&tree.places, &rows);

@@ -158,7 +158,11 @@ fn document(row: &Listing, source: SourceText<'_>) -> Value {
         })
         .collect();
     let mut document = json!({
-        "function": row.function, "file": row.file, "flat": row.flat, "cum": row.cum, "lines": lines,
+        "function": row.function,
+        "file": row.file,
+        "flat": row.flat,
+        "cum": row.cum,
+        "lines": lines,
     });
     if let Err(why) = text {
         document["no_source"] = json!(why);

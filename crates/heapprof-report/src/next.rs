@@ -15,8 +15,8 @@ const ENOUGH: u64 = 30;
 /// What helps where addresses were not looked up, and where nothing is known of them here.
 const ADDRESSES: &str =
     "More than half of it is held by code without names: heapprof symbolize looks for them";
-const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize --debug-dir DIR \
-                        takes them from debug files in DIR";
+const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize \
+                        --debug-dir DIR takes them from debug files in DIR";
 
 /// A wrapper, and how its callers are seen.
 pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
@@ -51,8 +51,8 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
     if let Some(own) = &top.own_code {
         let [library, rows] = own.rows;
         lines.push(format!(
-            "{library} of {} with a flat value are library code. With --own-code{} the program's functions that called it \
-             are shown instead: first {} ({})",
+            "{library} of {} with a flat value are library code. With --own-code{} the program's \
+             functions that called it are shown instead: first {} ({})",
             plural(&rows.to_string(), "row"),
             if any_wrapper { " and --wrappers" } else { "" },
             shortened(&own.function, NAME),
@@ -83,8 +83,8 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
         && !top.rows.is_empty()
     {
         lines.push(format!(
-            "It is made of {}: a shorter period takes more of them, and heapprof record --exact counts every \
-             allocation",
+            "It is made of {}: a shorter period takes more of them, and heapprof record --exact \
+             counts every allocation",
             plural(&few.to_string(), "sample")
         ));
     }

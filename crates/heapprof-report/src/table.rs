@@ -92,12 +92,15 @@ impl Table {
     /// Writes the table with other rows than its own, which need not be there all at once: `rows`
     /// gives them one by one, and is asked twice where columns have widths. The first time the last
     /// column may stay empty, and the order is no matter.
-    pub(crate) fn stream(
+    pub(crate) fn stream<R>(
         &self,
         style: &Style,
         out: &mut dyn Write,
-        mut rows: impl FnMut(Pass, &mut dyn FnMut(&Cells) -> Result<(), Error>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut rows: R,
+    ) -> Result<(), Error>
+    where
+        R: FnMut(Pass, &mut dyn FnMut(&Cells) -> Result<(), Error>) -> Result<(), Error>,
+    {
         match style.format {
             Format::Text => {
                 let mut widths = self.widths();

@@ -21,7 +21,12 @@ pub fn tags(tags: &Tags, style: &Style) -> Result<String, Error> {
                 .iter()
                 .map(|(label, value)| json!({"label": json::label(label), "value": value}))
                 .collect();
-            json!({"key": tag.key, "values": values, "without": tag.without, "repeated": tag.repeated})
+            json!({
+                "key": tag.key,
+                "values": values,
+                "without": tag.without,
+                "repeated": tag.repeated,
+            })
         });
         let mut document = json::head(&tags.header);
         document.insert("rows".into(), rows.collect());

@@ -77,7 +77,8 @@ pub enum Source {
 pub enum Warning {
     /// Neither the file nor a debug file with its build id is here.
     #[error(
-        "{file}: there is no such file, nor a debug file with its build id; name a folder with --debug-dir"
+        "{file}: there is no such file, nor a debug file with its build id; name a folder with \
+         --debug-dir"
     )]
     Missing {
         /// The file's name in the profile.
@@ -156,6 +157,8 @@ pub enum Warning {
 fn beside(debug_file: Option<&Path>) -> String {
     match debug_file {
         Some(file) => format!("nor has its debug file {}", file.display()),
-        None => "and no debug file was found; install its debug package, or name a folder with --debug-dir".to_string(),
+        None => "and no debug file was found; install its debug package, or name a folder with \
+                 --debug-dir"
+            .to_string(),
     }
 }

@@ -120,7 +120,8 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "how many blocks that a sampler took stand behind net; NULL where it is exact, as the next three",
+            "how many blocks that a sampler took stand behind net; NULL where it is exact, as the \
+             next three",
         ),
         ("variance REAL", "of net, in its unit squared"),
         (
@@ -255,7 +256,8 @@ pub(super) static LOCATION: Relation = Relation {
 
 pub(super) static LINE: Relation = Relation {
     name: "line",
-    about: "A line of a location, the innermost inlined function at position 0. A location without symbols has none.",
+    about: "A line of a location, the innermost inlined function at position 0. A location \
+            without symbols has none.",
     columns: &[
         ("location INTEGER", "location.id"),
         ("position INTEGER", "from 0"),
@@ -296,7 +298,8 @@ pub(super) static LINE: Relation = Relation {
 
 pub(super) static FUNCTION: Relation = Relation {
     name: "function",
-    about: "A function by content. Addresses without symbols, labels shown as frames and the empty stack have one too.",
+    about: "A function by content. Addresses without symbols, labels shown as frames and the \
+            empty stack have one too.",
     columns: &[
         ("id INTEGER", "from 1"),
         ("name TEXT", "for people"),

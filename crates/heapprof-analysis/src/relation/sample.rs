@@ -119,7 +119,8 @@ pub(super) static FRAME: Relation = Relation {
 
 pub(super) static STACK_FUNC: Relation = Relation {
     name: "stack_func",
-    about: "Which entities a stack holds, each once a stack: joined with sample it gives flat (is_leaf) and cum in portable SQL.",
+    about: "Which entities a stack holds, each once a stack: joined with sample it gives flat \
+            (is_leaf) and cum in portable SQL.",
     columns: &[
         ("stack INTEGER", "frame.stack"),
         ("entity INTEGER", "entity.id"),

@@ -16,7 +16,8 @@ pub(super) fn entity_cell(q: &Question, entity: u32, column: usize) -> Cell<'_> 
 
 pub(super) static ENTITY: Relation = Relation {
     name: "entity",
-    about: "A row of this question's reports: a function, and where --granularity tells them apart its line and address.",
+    about: "A row of this question's reports: a function, and where --granularity tells them \
+            apart its line and address.",
     columns: &[
         ("id INTEGER", "from 1"),
         (
@@ -58,7 +59,8 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "how many blocks that a sampler took stand behind flat; NULL where it is exact, as the next three",
+            "how many blocks that a sampler took stand behind flat; NULL where it is exact, as \
+             the next three",
         ),
         ("variance REAL", "of flat, in its unit squared"),
         (
@@ -134,7 +136,8 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
 
 pub(super) static NEIGHBOUR: Relation = Relation {
     name: "neighbour",
-    about: "A caller or callee of an entity. Each sample counts once: the caller of the outermost frame, the callee of the innermost one.",
+    about: "A caller or callee of an entity. Each sample counts once: the caller of the outermost \
+            frame, the callee of the innermost one.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("type INTEGER", "sample_type.id"),

@@ -6,7 +6,9 @@ use crate::call_tree::NO_PARENT;
 
 pub(super) static NODE: Relation = Relation {
     name: "node",
-    about: "A node of the call tree in pre-order, so that a subtree is a range of ids; nodes are the same for all profiles and types. The cum of an entity is the sum of total over its outermost nodes.",
+    about: "A node of the call tree in pre-order, so that a subtree is a range of ids; nodes are \
+            the same for all profiles and types. The cum of an entity is the sum of total over \
+            its outermost nodes.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("type INTEGER", "sample_type.id"),

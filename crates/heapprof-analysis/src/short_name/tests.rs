@@ -45,9 +45,10 @@ fn names_as_people_say_them() {
             "std::vector<int>::push_back",
         ),
         (
-            "std::map<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >, int, \
-             std::less<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > >, \
-             std::allocator<std::pair<int const, int> > >::operator[](int&&)",
+            "std::map<std::__cxx11::basic_string<char, std::char_traits<char>, \
+             std::allocator<char> >, int, std::less<std::__cxx11::basic_string<char, \
+             std::char_traits<char>, std::allocator<char> > >, std::allocator<std::pair<int \
+             const, int> > >::operator[](int&&)",
             60,
             "std::map<std::string, int>::operator[]",
         ),
@@ -153,9 +154,10 @@ fn whatever_a_name_is_it_is_done_soon() {
 fn instances_differ_by_whole_arguments() {
     let node = |key: &str, value: &str| {
         format!(
-            "std::_Rb_tree_node<std::pair<{key} const, {value}> >* std::_Rb_tree<{key}, std::pair<{key} const, {value}>, \
-             std::_Select1st<std::pair<{key} const, {value}> >, std::less<{key}>, \
-             std::allocator<std::pair<{key} const, {value}> > >::_M_create_node<{value}>({value}&&)"
+            "std::_Rb_tree_node<std::pair<{key} const, {value}> >* std::_Rb_tree<{key}, \
+             std::pair<{key} const, {value}>, std::_Select1st<std::pair<{key} const, {value}> >, \
+             std::less<{key}>, std::allocator<std::pair<{key} const, {value}> > \
+             >::_M_create_node<{value}>({value}&&)"
         )
     };
     let string = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";

@@ -109,7 +109,8 @@ fn what_is_not_ours_to_the_letter_is_refused() {
         (
             "its table comment is not the one",
             format!(
-                "{writable} sql = 'CREATE TABLE comment (profile, position, text)' WHERE name = 'comment'"
+                "{writable} sql = 'CREATE TABLE comment (profile, position, text)' WHERE name = \
+                 'comment'"
             ),
         ),
         ("written by a newer", "PRAGMA user_version = 9999".into()),
@@ -144,8 +145,10 @@ fn what_is_not_ours_to_the_letter_is_refused() {
 fn users_may_have_tables_and_indexes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     for change in [
-        "CREATE TABLE release (profile TEXT PRIMARY KEY, version TEXT UNIQUE); INSERT INTO release VALUES ('p', '1.2')",
-        "CREATE TABLE release (version TEXT); CREATE UNIQUE INDEX by_version ON release (lower(version))",
+        "CREATE TABLE release (profile TEXT PRIMARY KEY, version TEXT UNIQUE); INSERT INTO \
+         release VALUES ('p', '1.2')",
+        "CREATE TABLE release (version TEXT); CREATE UNIQUE INDEX by_version ON release \
+         (lower(version))",
         "CREATE INDEX by_name ON function (name, filename)",
         "ANALYZE",
     ] {

@@ -195,7 +195,8 @@ impl Loader<'_> {
         for (position, t) in self.profile.sample_type.iter().enumerate() {
             if self.profile.sample_type[..position].contains(t) {
                 return Err(Error::Sql(format!(
-                    "can't hold a profile with two sample types named {}; it could not tell them apart",
+                    "can't hold a profile with two sample types named {}; it could not tell them \
+                     apart",
                     self.profile.text(t.r#type)
                 )));
             }
@@ -524,9 +525,10 @@ impl Loader<'_> {
 
     fn totals(&self, types: &[i64], functions: &[i64]) -> Result<(), Error> {
         let totals = self.question.totals(0);
-        let mut insert = self
-            .transaction
-            .prepare("INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?;
+        let mut insert = self.transaction.prepare(
+            "INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
+             ?12, ?13)",
+        )?;
         let part = &self.question.parts[0];
         let mut rows: Vec<([i64; 2], usize, usize)> = Vec::new();
         for (column, present) in totals.present.iter().enumerate() {

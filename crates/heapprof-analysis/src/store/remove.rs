@@ -35,7 +35,8 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
          DELETE FROM line WHERE location NOT IN (SELECT id FROM location);
          DELETE FROM function WHERE id NOT IN (SELECT function FROM line)
            AND id NOT IN (SELECT function FROM function_total);
-         DELETE FROM mapping WHERE id NOT IN (SELECT mapping FROM location WHERE mapping IS NOT NULL)
+         DELETE FROM mapping WHERE id NOT IN (SELECT mapping FROM location WHERE mapping IS NOT \
+         NULL)
            AND id NOT IN (SELECT mapping FROM profile_mapping);
          DELETE FROM label WHERE label_set NOT IN (SELECT label_set FROM sample);
          DELETE FROM sample_type WHERE id NOT IN (SELECT type FROM profile_total);",

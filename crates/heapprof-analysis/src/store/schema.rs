@@ -102,8 +102,8 @@ fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
         };
         if !allowed {
             return refused(format!(
-                "it has the {kind} {name}, which heapprof did not make and would not be safe with; DROP it, \
-                 or load the profiles into a new one"
+                "it has the {kind} {name}, which heapprof did not make and would not be safe \
+                 with; DROP it, or load the profiles into a new one"
             ));
         }
     }
@@ -120,7 +120,8 @@ fn is_virtual(table: &Object) -> bool {
 /// Whether an index holds columns of all rows as they are, and refuses no row.
 fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bool, Error> {
     let mut list = connection.prepare(
-        "SELECT count(*) FROM pragma_index_list(?2) WHERE name = ?1 AND \"unique\" = 0 AND partial = 0",
+        "SELECT count(*) FROM pragma_index_list(?2) WHERE name = ?1 AND \"unique\" = 0 AND \
+         partial = 0",
     )?;
     let listed: i64 = list.query_row([name, table], |row| row.get(0))?;
     let mut columns =

@@ -10,7 +10,8 @@ pub(crate) struct CodeArgs {
     pub(crate) own_code: bool,
     /// Leave functions out as malloc is, if their name without parameters matches: wrappers that
     /// heapprof does not know
-    #[arg(long, value_name = "REGEX", value_parser = regex, conflicts_with = "all_frames", hide_short_help = true)]
+    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    #[arg(conflicts_with = "all_frames", hide_short_help = true)]
     pub(crate) wrappers: Option<String>,
     /// Keep frames that the profile's own drop_frames cuts
     #[arg(long, hide_short_help = true)]

@@ -100,10 +100,9 @@ pub(crate) const OPTIONS: &[JeprofOption] = &[
 
 /// The help of `heapprof jeprof`, behind its usage.
 pub(super) fn help() -> String {
-    let mut text =
-        "PROGRAM is the executable; profiles that name it, or hold symbols, need none. Several profiles are added up.\n\n\
-Options:\n"
-            .to_string();
+    let mut text = "PROGRAM is the executable; profiles that name it, or hold symbols, need none. \
+                    Several profiles are added up.\n\nOptions:\n"
+        .to_string();
     for option in OPTIONS.iter().filter(|option| !option.help.is_empty()) {
         let name = format!("--{}{}", option.name, option.kind.value());
         text += &format!("  {name:<22} {}\n", option.help);

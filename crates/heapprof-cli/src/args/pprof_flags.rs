@@ -174,9 +174,9 @@ const GROUPS: [(Group, &str); 8] = [
 /// The help of `heapprof pprof`, behind its usage.
 pub(super) fn help() -> String {
     format!(
-        "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. BINARY is the program, where \
-the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 it could not be done.\n\n\
-Example: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
+        "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. \
+         BINARY is the program, where the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 \
+         it could not be done.\n\nExample: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
         flags()
     )
 }

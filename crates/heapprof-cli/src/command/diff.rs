@@ -22,7 +22,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         && args.question.query().filters.active().is_empty()
     {
         bail!(
-            "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never break"
+            "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never \
+             break"
         );
     }
     let (before, after) = sides(args)?;
@@ -53,8 +54,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             n => format!("{n} profiles"),
         };
         messages::note(&format!(
-            "the sum of {} is compared with that of {}; where they are recordings of one and the same, name as many on each \
-             side",
+            "the sum of {} is compared with that of {}; where they are recordings of one and the \
+             same, name as many on each side",
             count(&before),
             count(&after)
         ));
@@ -67,12 +68,12 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         let file = &found.file;
         messages::note(&match found.is_rebuilt {
             true => format!(
-                "{rows} of {file} may be new or gone only because it is another build there and its code has no names: \
-                 heapprof symbolize names both sides"
+                "{rows} of {file} may be new or gone only because it is another build there and \
+                 its code has no names: heapprof symbolize names both sides"
             ),
             false => format!(
-                "{rows} of {file} may be new or gone only because its code has names on one side: heapprof symbolize \
-                 names the other one"
+                "{rows} of {file} may be new or gone only because its code has names on one side: \
+                 heapprof symbolize names the other one"
             ),
         });
     }
@@ -80,8 +81,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     let of_peak = gate.rules().find(|(rule, _)| rule.is_of_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
         messages::note(&format!(
-            "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so that the rule takes it as \
-             if it were exact; record --exact makes it so"
+            "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so that \
+             the rule takes it as if it were exact; record --exact makes it so"
         ));
     }
     gate.judge("on either side", |rule| {

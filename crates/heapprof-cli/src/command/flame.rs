@@ -13,7 +13,8 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     let svg = args.format == FlameFormat::Svg;
     if svg && output::is_terminal(file) && !args.show_sql {
         bail!(
-            "the flame graph is a picture (SVG); write it to a file: heapprof flame > out.svg, or -o out.svg"
+            "the flame graph is a picture (SVG); write it to a file: heapprof flame > out.svg, or \
+             -o out.svg"
         );
     }
     let query = args.question.query();

@@ -61,14 +61,16 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let (written, failed) = written::read(&list.read().context("the list of profiles")?);
     if !list.path().exists() {
         messages::note(&format!(
-            "{}: was taken away while the program ran: there may be profiles that are not told of here, without names",
+            "{}: was taken away while the program ran: there may be profiles that are not told of \
+             here, without names",
             list.path().display()
         ));
     }
     outcome::report(written, &failed, &ended, &names, args);
     drop(list);
     if ended.by_key {
-        // A shell ends its loop or script where Ctrl-C ended the program, not where one exits with 130.
+        // A shell ends its loop or script where Ctrl-C ended the program, and goes on where a
+        // program exits with 130.
         let _ = emulate_default_handler(SIGINT);
     }
     Ok(ExitCode::from(ended.code))
@@ -147,14 +149,16 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     let bytes = output.as_os_str().as_bytes();
     if bytes == b"-" {
         bail!(
-            "-o -: a recording writes files, not to standard output; name one that ends in .pb.gz, or a folder"
+            "-o -: a recording writes files, not to standard output; name one that ends in \
+             .pb.gz, or a folder"
         );
     }
     let is_file = bytes.ends_with(b".pb.gz") || bytes.contains(&b'%');
     if !is_file || bytes.ends_with(b"/") || output.is_dir() {
         if output.exists() && !output.is_dir() {
             bail!(
-                "{}: is there already and is no folder; name another folder, or a file that ends in .pb.gz",
+                "{}: is there already and is no folder; name another folder, or a file that ends \
+                 in .pb.gz",
                 output.display()
             );
         }

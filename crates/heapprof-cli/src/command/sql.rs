@@ -17,7 +17,8 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
             }
             if !db.exists() {
                 bail!(
-                    "{}: there is no such database; heapprof load makes it, and -p PROFILE asks a file",
+                    "{}: there is no such database; heapprof load makes it, and -p PROFILE asks a \
+                     file",
                     db.display()
                 );
             }

@@ -30,7 +30,8 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let (source, format) = shared.sources.read_with_format(&args.file)?;
     if let (Target::InPlace(..), Some(format)) = (&target, format.filter(|&f| f != Format::Pprof)) {
         bail!(
-            "{}: has the format {} and would be a pprof profile afterwards; say with -o where to write that",
+            "{}: has the format {} and would be a pprof profile afterwards; say with -o where to \
+             write that",
             args.file,
             format.name()
         );
@@ -96,7 +97,8 @@ impl Target {
                 _ => bail!("{file}: was changed meanwhile"),
             },
             Err(_) => bail!(
-                "{file}: there is no such file; to symbolize a URL or a loaded profile, say with -o where to write it"
+                "{file}: there is no such file; to symbolize a URL or a loaded profile, say with \
+                 -o where to write it"
             ),
         }
     }

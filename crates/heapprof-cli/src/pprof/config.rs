@@ -122,18 +122,21 @@ fn format(flags: &Typed) -> Result<(Option<&'static str>, Option<String>)> {
 fn supported(flags: &Typed, format: Option<&'static str>) -> Result<&'static str> {
     if !flags.text("http").is_empty() {
         bail!(
-            "-http: there is no web page; heapprof flame -o out.svg FILE writes a flame graph, -svg -output=out.svg the call graph"
+            "-http: there is no web page; heapprof flame -o out.svg FILE writes a flame graph, \
+             -svg -output=out.svg the call graph"
         );
     }
     let Some(format) = format else {
         bail!(
-            "there is no interactive shell; name a format, -top for one (heapprof pprof -h lists them)"
+            "there is no interactive shell; name a format, -top for one (heapprof pprof -h lists \
+             them)"
         );
     };
     let instead = match format {
         "weblist" => "heapprof list REGEX FILE, or -list=REGEX here, shows source lines",
         "disasm" => {
-            "there is no disassembler; heapprof top -g addresses, or -top -addresses here, shows values by address"
+            "there is no disassembler; heapprof top -g addresses, or -top -addresses here, shows \
+             values by address"
         }
         "web" | "eog" => "write the picture with -svg -output=out.svg, and open that",
         "evince" => "write the picture with -pdf -output=out.pdf, and open that",

@@ -15,7 +15,8 @@ pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
     let mut child = match child {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "-{format}: failed to execute dot: Graphviz is not installed; install its package graphviz, or use -dot"
+            "-{format}: failed to execute dot: Graphviz is not installed; install its package \
+             graphviz, or use -dot"
         ),
         Err(error) => {
             return Err(error).with_context(|| format!("-{format}: failed to execute dot"));

@@ -135,7 +135,8 @@ fn all(
 fn merged(profiles: Vec<Profile>) -> Result<Profile, heapprof_profile::Error> {
     if profiles.len() > 1 && !together_fit(&profiles) {
         messages::note(
-            "the sum of the profiles does not fit in 64 bits in each of their types; as in pprof, such sums wrap around",
+            "the sum of the profiles does not fit in 64 bits in each of their types; as in pprof, \
+             such sums wrap around",
         );
     }
     merge_as_pprof(profiles, UNITS)

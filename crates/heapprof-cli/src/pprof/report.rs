@@ -220,7 +220,8 @@ fn options(
 fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     if !graph::fits(profile, column) {
         messages::note(&format!(
-            "the total of {} does not fit in 64 bits, so no number of it can be trusted; as in pprof, sums wrap around",
+            "the total of {} does not fit in 64 bits, so no number of it can be trusted; as in \
+             pprof, sums wrap around",
             profile.text(profile.sample_type[column].r#type)
         ));
     }

@@ -47,7 +47,8 @@ fn read(text: &str) -> Option<Mode> {
             "local" | "fastlocal" => mode.local = true,
             "remote" => {
                 messages::note(
-                    "-symbolize=remote: servers are not asked for symbols; -symbolize=local looks into this machine's files",
+                    "-symbolize=remote: servers are not asked for symbols; -symbolize=local looks \
+                     into this machine's files",
                 );
                 mode.local = false;
             }
@@ -97,8 +98,8 @@ fn local(profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
         for warning in file.warnings {
             messages::note(&match warning {
                 Warning::Missing { file } => format!(
-                    "Local symbolization failed for {file}: there is no such file, nor a debug file \
-with its build id; PPROF_BINARY_PATH names folders to look in"
+                    "Local symbolization failed for {file}: there is no such file, nor a debug \
+                     file with its build id; PPROF_BINARY_PATH names folders to look in"
                 ),
                 Warning::NoSymbols { file, .. } => format!(
                     "Local symbolization failed for {file}: it has no symbols for these addresses"

@@ -17,7 +17,8 @@ use Then::{Else, Speedscope};
 const KINDS: &[(&[&str], &str, Then)] = &[
     (
         &["snapshot", "node_fields"],
-        "a heap snapshot of V8 (.heapsnapshot), which has objects but not where they were allocated",
+        "a heap snapshot of V8 (.heapsnapshot), which has objects but not where they were \
+         allocated",
         Else("the memory panel of Chrome's developer tools reads it"),
     ),
     (

@@ -306,7 +306,8 @@ impl<'de> Visitor<'de> for ProfileSeed<'_> {
                     let name: String = map.next_value()?;
                     profile.unit = Unit::parse(&name).ok_or_else(|| {
                         A::Error::custom(format!(
-                            "expected a unit (none, bytes, nanoseconds, microseconds, milliseconds, seconds), found {name:?}"
+                            "expected a unit (none, bytes, nanoseconds, microseconds, \
+                             milliseconds, seconds), found {name:?}"
                         ))
                     })?;
                 }

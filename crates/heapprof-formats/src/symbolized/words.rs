@@ -156,7 +156,8 @@ mod tests {
             (
                 &[0, 3, 0, 1],
                 0,
-                "the header of google-pprof's words, `0 3 0 1 0` as word 5, found the end of the file",
+                "the header of google-pprof's words, `0 3 0 1 0` as word 5, found the end of the \
+                 file",
             ),
             (
                 &[0, 4, 0, 1, 0],
@@ -166,7 +167,8 @@ mod tests {
             (
                 &[0, 3, 0, 10_000, 0],
                 0,
-                "the words of a heap profile, found a CPU profile, a sample every 10000 microseconds",
+                "the words of a heap profile, found a CPU profile, a sample every 10000 \
+                 microseconds",
             ),
             (
                 &[0, 3, 0, 1, 0, 96],

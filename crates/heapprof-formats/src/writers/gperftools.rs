@@ -150,7 +150,8 @@ impl Columns {
         };
         if column[1].is_none() && column[3].is_none() {
             return Err(WriteError::Unfit(format!(
-                "gperftools text holds inuse_space and alloc_space; the profile has neither, but {}",
+                "gperftools text holds inuse_space and alloc_space; the profile has neither, but \
+                 {}",
                 present()
             )));
         }

@@ -46,7 +46,8 @@ pub fn write_speedscope(
         let name = serde_json::to_string(&format!("{}/{unit}", r#type))?;
         write!(
             writer,
-            "{last}{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"{known}\",\"startValue\":0,\"endValue\":{end},\"samples\":["
+            "{last}{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"{known}\",\"startValue\":0,\"\
+             endValue\":{end},\"samples\":["
         )?;
         for (i, &(sample, _)) in weights.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };

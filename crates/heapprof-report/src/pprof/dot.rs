@@ -114,7 +114,8 @@ impl Dot<'_> {
         let score = self.score(cum);
         writeln!(
             writer,
-            "N{n} [label=\"{label}\" id=\"node{n}\" fontsize={font} shape=box tooltip=\"{} ({cum_text})\" color=\"{}\" fillcolor=\"{}\"]",
+            "N{n} [label=\"{label}\" id=\"node{n}\" fontsize={font} shape=box tooltip=\"{} \
+             ({cum_text})\" color=\"{}\" fillcolor=\"{}\"]",
             escaped(self.graph.name(node)),
             colour(score, false),
             colour(score, true),

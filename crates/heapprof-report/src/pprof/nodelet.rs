@@ -65,7 +65,8 @@ impl<'a> Nodelets<'a> {
         );
         let _ = writeln!(
             text,
-            "{from} -> {id} [label=\" {worth}\" weight=100 tooltip=\"{worth}\" labeltooltip=\"{worth}\"{style}]"
+            "{from} -> {id} [label=\" {worth}\" weight=100 tooltip=\"{worth}\" \
+             labeltooltip=\"{worth}\"{style}]"
         );
     }
 

@@ -209,7 +209,8 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
     }
     if of.lost > 0 {
         messages::note(&format!(
-            "{} allocations and frees could not be recorded, so the numbers are too low or too high; heapprof info {} says why",
+            "{} allocations and frees could not be recorded, so the numbers are too low or too \
+             high; heapprof info {} says why",
             of.lost,
             quoted(&of.path)
         ));
@@ -267,7 +268,8 @@ fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
     }
     if small > 0 {
         parts.push(format!(
-            "{small} profile{} of children that held less than 64KiB left out: --keep-small keeps them",
+            "{small} profile{} of children that held less than 64KiB left out: --keep-small keeps \
+             them",
             plural(small)
         ));
     }
@@ -309,7 +311,8 @@ fn few_samples(one: &Recorded) -> Option<String> {
     let taken = sampled.taken;
     if taken == 0 {
         return Some(
-            "nothing was sampled, for little was allocated; --exact records every allocation, a shorter --period more of them"
+            "nothing was sampled, for little was allocated; --exact records every allocation, a \
+             shorter --period more of them"
                 .to_string(),
         );
     }
@@ -319,7 +322,8 @@ fn few_samples(one: &Recorded) -> Option<String> {
             Some(period) => format!(", --period {period} some {WANTED} of them"),
         };
         return Some(format!(
-            "the values are rough, for {taken} allocation{} sampled; --exact records every one{shorter}",
+            "the values are rough, for {taken} allocation{} sampled; --exact records every \
+             one{shorter}",
             if taken == 1 { " was" } else { "s were" }
         ));
     }
@@ -358,8 +362,9 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
     }
     if main.is_before_exec {
         return Some(
-            "the program became another one by exec, which left no profile (static, setuid, of another C library, or \
-             started with an environment of its own); this is of what it was before"
+            "the program became another one by exec, which left no profile (static, setuid, of \
+             another C library, or started with an environment of its own); this is of what it \
+             was before"
                 .to_string(),
         );
     }
@@ -478,8 +483,8 @@ fn own_allocator(main: &Recorded) -> Option<String> {
         _ => None,
     })?;
     Some(format!(
-        "nothing was recorded because {program} has an allocator of its own linked in ({function}), which no library \
-         is asked before"
+        "nothing was recorded because {program} has an allocator of its own linked in \
+         ({function}), which no library is asked before"
     ))
 }
 
@@ -487,12 +492,13 @@ fn own_allocator(main: &Recorded) -> Option<String> {
 fn nothing(ended: &Ended) -> String {
     match ended.signal {
         Some(signal) => format!(
-            "no profile: the program was ended by signal {signal} before it could write one; --interval 10s writes on \
-             the way"
+            "no profile: the program was ended by signal {signal} before it could write one; \
+             --interval 10s writes on the way"
         ),
-        None => "no profile was written: the program was not reached by the library (static, setuid, of another C library, or \
-                 started with an environment of its own), ended by a bare exit_group, had no file descriptor left, or could not \
-                 write where it should"
+        None => "no profile was written: the program was not reached by the library (static, \
+                 setuid, of another C library, or started with an environment of its own), ended \
+                 by a bare exit_group, had no file descriptor left, or could not write where it \
+                 should"
             .to_string(),
     }
 }

@@ -45,14 +45,16 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
     for obstacle in &looked.obstacles {
         match obstacle {
             Obstacle::Static => messages::note(&format!(
-                "{name}: is statically linked, so nothing can be preloaded into it; it runs unrecorded (a Rust program \
-                 can use the crate heapprof-alloc; others can be linked dynamically)"
+                "{name}: is statically linked, so nothing can be preloaded into it; it runs \
+                 unrecorded (a Rust program can use the crate heapprof-alloc; others can be \
+                 linked dynamically)"
             )),
             Obstacle::OtherLibc(loader) => {
                 preloaded = false;
                 messages::note(&format!(
-                    "{name}: is made for another C library ({}), whose loader can't load a library for glibc; it runs unrecorded (a \
-                     Rust program can use the crate heapprof-alloc)",
+                    "{name}: is made for another C library ({}), whose loader can't load a \
+                     library for glibc; it runs unrecorded (a Rust program can use the crate \
+                     heapprof-alloc)",
                     loader.display()
                 ));
             }
@@ -63,11 +65,13 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
                 ));
             }
             Obstacle::Sanitizer(which) => bail!(
-                "{name}: is built with {which}, which replaces malloc and must come first; record a build without it"
+                "{name}: is built with {which}, which replaces malloc and must come first; record \
+                 a build without it"
             ),
             Obstacle::OwnAllocator(function) => messages::note(&format!(
-                "{name}: has an allocator of its own linked in ({function}); only what goes through the shared \
-                 library's malloc is recorded (a Rust program can use the crate heapprof-alloc over it)"
+                "{name}: has an allocator of its own linked in ({function}); only what goes \
+                 through the shared library's malloc is recorded (a Rust program can use the \
+                 crate heapprof-alloc over it)"
             )),
         }
     }
@@ -92,7 +96,8 @@ pub(super) fn look_at_preloads() -> Result<()> {
         };
         if RUNTIMES.iter().any(is) {
             bail!(
-                "LD_PRELOAD: {library} replaces malloc and must be the first library; record without it"
+                "LD_PRELOAD: {library} replaces malloc and must be the first library; record \
+                 without it"
             );
         }
     }
@@ -173,7 +178,8 @@ pub(super) fn why_not(program: &OsStr, found: Option<&Path>, error: &io::Error) 
     });
     let text = match missing {
         Some(file) => format!(
-            "{name}: {}, which is to run it, is not there: install it, or have the file name another one",
+            "{name}: {}, which is to run it, is not there: install it, or have the file name \
+             another one",
             file.display()
         ),
         None => format!("{name}: {error}"),

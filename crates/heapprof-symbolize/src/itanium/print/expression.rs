@@ -160,14 +160,19 @@ impl Printer<'_, '_> {
         self.push(suffix.unwrap_or(""));
     }
 
+    /// Whether `name` is a member that is no template.
+    fn is_plain_member(&self, name: Id) -> bool {
+        match self.node(name) {
+            Node::Qualified(_, inner) => !matches!(self.node(*inner), Node::Template(..)),
+            _ => false,
+        }
+    }
+
     pub(super) fn unary(&mut self, sign: &str, of: Id) {
         self.push(sign);
         match self.node(of) {
             // A member's address is written by its name.
-            Node::Function { name, .. }
-                if sign == "&"
-                    && matches!(self.node(*name), Node::Qualified(_, inner) if !matches!(self.node(*inner), Node::Template(..))) =>
-            {
+            Node::Function { name, .. } if sign == "&" && self.is_plain_member(*name) => {
                 self.whole(*name);
             }
             _ => self.operand(of),
