@@ -13,7 +13,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-preload", &["heapprof-collect"]),
     ("heapprof-formats", &["heapprof-profile"]),
     ("heapprof-symbolize", &["heapprof-profile"]),
-    ("heapprof-analysis", &["heapprof-profile"]),
+    ("heapprof-totals", &["heapprof-profile"]),
+    ("heapprof-analysis", &["heapprof-profile", "heapprof-totals"]),
     (
         "heapprof-report",
         &["heapprof-analysis", "heapprof-profile"],

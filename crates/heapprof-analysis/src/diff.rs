@@ -3,11 +3,11 @@
 use rusqlite::Row;
 
 use crate::error::Error;
-use crate::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
 use crate::header::{Header, header, period};
 use crate::place::{self, Place};
-use crate::query::{Query, Sort};
 use crate::session::{Session, read_spread};
+use heapprof_totals::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
+use heapprof_totals::query::{Query, Sort};
 
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,7 +386,11 @@ impl Diff {
         if total < 0 {
             (base, total) = (-base, -total);
         }
-        let beyond = || Error::Beyond("a normalized value".to_string());
+        let beyond = || {
+            Error::from(heapprof_totals::Error::Beyond(
+                "a normalized value".to_string(),
+            ))
+        };
         // To the nearest, halves up.
         let scaled = |value: i128| -> Result<i128, Error> {
             let twice = value

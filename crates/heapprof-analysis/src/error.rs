@@ -4,16 +4,9 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A filter is not a regular expression or range.
-    #[error("--{option} {text:?}: {why}")]
-    Filter {
-        /// The option, without dashes.
-        option: &'static str,
-        /// What was given.
-        text: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// The numbers could not be worked out: a filter is wrong, or a sum too large.
+    #[error(transparent)]
+    Totals(#[from] heapprof_totals::Error),
     /// The profile lacks the sample type.
     #[error(transparent)]
     SampleType(#[from] heapprof_profile::SampleTypeError),
@@ -38,18 +31,6 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Sums beyond 64 bits.
-    #[error(
-        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; \
-         choose another --sample-type"
-    )]
-    Overflow {
-        /// The sample type.
-        sample_type: String,
-    },
-    /// A difference or scaled value beyond 64 bits.
-    #[error("{0} does not fit in 64 bits")]
-    Beyond(String),
     /// Two profiles that can't be compared.
     #[error("cannot be compared: {0}")]
     Unlike(String),

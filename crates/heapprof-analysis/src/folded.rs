@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::header::{Header, header};
 use crate::place::{PlaceId, Places, Stacks};
-use crate::query::Query;
 use crate::session::Session;
+use heapprof_totals::query::Query;
 
 /// Gives each distinct stack of the session's only profile with its sum, labels aside, in the order
 /// of the stacks' names. Stacks come leaf first.

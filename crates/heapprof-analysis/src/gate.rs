@@ -13,13 +13,13 @@ use regex::Regex;
 
 use crate::diff::{Change, Diff, Sides};
 use crate::error::Error;
-use crate::estimate::{Confidence, Estimate, Known, Spread, Step, difference};
 use crate::header::{SampleType, period, sample_type};
 use crate::leaks::Leaks;
 use crate::place::{self, Place};
-use crate::query::{Query, Sort};
 use crate::question::is_peak;
-use crate::session::Session;
+use crate::session::{Session, read_known};
+use heapprof_totals::estimate::{Confidence, Estimate, Known, Spread, Step, difference};
+use heapprof_totals::query::{Query, Sort};
 
 /// A rule as read.
 #[derive(Debug)]
@@ -105,7 +105,8 @@ impl Rule {
             rest.strip_prefix('(')?.strip_suffix(')')
         };
         let regex = |sort, text: &str| {
-            let regex = Regex::new(text).map_err(|e| error(crate::pattern::regex_error(&e)))?;
+            let regex =
+                Regex::new(text).map_err(|e| error(heapprof_totals::pattern::regex_error(&e)))?;
             Ok::<_, Error>(Subject::Each(sort, regex))
         };
         let subject = match (inside("flat"), inside("cum")) {
@@ -353,7 +354,7 @@ impl Rule {
                          ORDER BY t.position"
                     ),
                     [profile],
-                    |row| Ok((row.get(0)?, row.get(1)?, Known::read(row, 2)?)),
+                    |row| Ok((row.get(0)?, row.get(1)?, read_known(row, 2)?)),
                 )?;
                 let names: Vec<&str> = sums.iter().map(|t: &(String, _, _)| &t.0[..]).collect();
                 let at = find_sample_type(&names, name).map_err(|_| {
@@ -378,7 +379,7 @@ impl Rule {
                          WHERE t.profile = ?1 AND t.type = ?2"
                     ),
                     [profile, r#type],
-                    |row| Ok((Place::read(row, 0)?, Known::read(row, 4)?)),
+                    |row| Ok((Place::read(row, 0)?, read_known(row, 4)?)),
                 )?;
                 let rows = rows.into_iter();
                 let matching = rows.filter(|(place, _)| regex.is_match(&place.function));

@@ -23,7 +23,7 @@ use self::draft::Draft;
 use self::edge::{Adjacency, Edges};
 use self::node::{Names, NodeTable};
 use crate::error::Error;
-use crate::totals::{Sums, whole};
+use heapprof_totals::totals::{Sums, whole};
 
 pub use self::{
     edge::Edge,

@@ -3,10 +3,10 @@
 use heapprof_profile::{default_sample_type, find_sample_type};
 
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread, period_in_bytes};
-use crate::query::{Granularity, Query};
 use crate::question::is_peak;
 use crate::session::{Session, read_estimate, read_spread};
+use heapprof_totals::estimate::{Estimate, Spread, period_in_bytes};
+use heapprof_totals::query::{Granularity, Query};
 
 /// A sample type by its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,7 +200,7 @@ fn elsewhere(session: &Session, profile: i64) -> Result<Vec<(String, String, i64
         let part = &question.parts[profile as usize - 1];
         let all: Vec<usize> = (0..part.profile.sample_type.len()).collect();
         // A type that overflows does have values, but no total to name.
-        let Ok(totals) = crate::totals::whole(&part.profile, &all) else {
+        let Ok(totals) = heapprof_totals::totals::whole(&part.profile, &all) else {
             return Ok(Vec::new());
         };
         let named = totals.into_iter().zip(&part.types).map(|(total, &t)| {

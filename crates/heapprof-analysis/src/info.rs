@@ -5,10 +5,10 @@ use heapprof_profile::{Family, Unit};
 use crate::comment::{self, Process};
 use crate::coverage::{self, Resident, Runtime};
 use crate::error::Error;
-use crate::estimate::Estimate;
 use crate::header::SampleType;
 use crate::session::{Session, read_estimate};
 use crate::wrapper::{Wrapper, wrappers};
+use heapprof_totals::estimate::Estimate;
 
 /// A sample type with its totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

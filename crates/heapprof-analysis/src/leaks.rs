@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use crate::comment::{self, Dumped};
 use crate::error::Error;
-use crate::estimate::{Estimate, Known, Spread, Step};
 use crate::header::{Header, SampleType, header};
 use crate::place::{PlaceId, Places, Stacks};
-use crate::query::{Granularity, Query, Sort};
 use crate::question::Question;
-use crate::session::{Session, read_estimate, read_spread};
+use crate::session::{Session, read_estimate, read_known, read_spread};
 use crate::suppression::{Suppression, Suppressions};
+use heapprof_totals::estimate::{Estimate, Known, Spread, Step};
+use heapprof_totals::query::{Granularity, Query, Sort};
 
 /// Blocks that were allocated and not freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,7 +238,7 @@ fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Er
         "SELECT stack, sum(value), sum(sampled), sum(variance) FROM sample \
          WHERE profile = 1 AND type = ?1 GROUP BY stack ORDER BY stack",
         [r#type],
-        |row| Ok((row.get(0)?, Known::read(row, 1)?)),
+        |row| Ok((row.get(0)?, read_known(row, 1)?)),
     )
 }
 
@@ -322,7 +322,7 @@ impl Leaks {
                      t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY {name}"
                 ),
                 [self.by],
-                |row| Ok((row.get(0)?, Known::read(row, 1)?)),
+                |row| Ok((row.get(0)?, read_known(row, 1)?)),
             );
         }
         // Lines and addresses of one function are one function here.

@@ -7,46 +7,33 @@
 //! files.
 
 mod builds;
-mod call_tree;
 mod comment;
 mod coverage;
 mod diff;
-mod entity;
 mod error;
-mod estimate;
-mod filter;
 mod folded;
-mod frames;
 mod gate;
 pub mod graph;
 mod header;
 mod info;
-mod label_filter;
 mod leaks;
 mod list;
-mod module;
 mod nameless;
-mod neighbours;
 mod own_code;
-mod pattern;
 mod peek;
 mod place;
-mod query;
 mod question;
 mod relation;
 pub mod reshape;
 mod session;
-mod short_name;
 mod stack_table;
 mod statement;
 mod store;
 mod suppression;
 mod tags;
 mod top;
-mod totals;
 mod traces;
 mod tree;
-mod view;
 mod wrapper;
 
 pub use crate::{
@@ -54,9 +41,7 @@ pub use crate::{
     comment::{Dumped, Process},
     coverage::{Resident, Runtime, resident, runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
-    entity::EMPTY_STACK,
     error::Error,
-    estimate::{Confidence, Estimate, Spread},
     folded::folded,
     gate::{Broken, Rule, Verdict},
     header::{Header, SampleType},
@@ -65,21 +50,26 @@ pub use crate::{
     list::{List, Listing, list},
     nameless::{Nameless, nameless},
     own_code::{OwnCode, own_code},
-    pattern::regex_error,
     peek::{Neighbours, Peek, PeekRow, peek},
     place::{OTHER, Place, PlaceId, Places},
-    query::{Filters, Granularity, Query, Sort},
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     session::Session,
-    short_name::{alike, cut, shorten, shortened, shown_match},
     statement::{ResultTable, Statement, Value, run as run_statement},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     top::{Other, Top, TopRow, top},
-    totals::Total,
     traces::{LabelValue, Trace, Traces, traces},
     tree::{Tree, TreeRow, tree},
     wrapper::{Wrapper, wrappers},
+};
+
+pub use heapprof_totals::{
+    entity::EMPTY_STACK,
+    estimate::{Confidence, Estimate, Spread},
+    pattern::regex_error,
+    query::{Filters, Granularity, Query, Sort},
+    short_name::{alike, cut, shorten, shortened, shown_match},
+    totals::Total,
 };

@@ -5,8 +5,8 @@
 
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::query::Query;
 use crate::session::Session;
+use heapprof_totals::query::Query;
 
 /// A function in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

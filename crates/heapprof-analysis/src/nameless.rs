@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use heapprof_profile::{Function, MappingIndex, Profile};
 
 use crate::error::Error;
-use crate::query::Query;
-use crate::view::View;
+use heapprof_totals::query::Query;
+use heapprof_totals::view::View;
 
 /// What of a sample type's values has no function's name for its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

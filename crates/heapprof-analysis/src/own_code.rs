@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use heapprof_profile::{Function, Profile, is_place_of_code};
 
 use crate::error::Error;
-use crate::frames::Frame;
-use crate::query::Query;
 use crate::session::Session;
-use crate::view::{View, libraries};
+use heapprof_totals::frames::Frame;
+use heapprof_totals::query::Query;
+use heapprof_totals::view::{View, libraries};
 
 /// What `own_code` would show first.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::header::{Header, header};
 use crate::place::{self, Place, PlaceId, Places};
-use crate::query::Query;
 use crate::session::Session;
+use heapprof_totals::query::Query;
 
 /// An entity; [`Peek::neighbours`] has those around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use heapprof_profile::is_place_of_code;
 use rusqlite::Row;
 
 use crate::error::Error;
-use crate::query::Granularity;
 use crate::session::Session;
+use heapprof_totals::query::Granularity;
 
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

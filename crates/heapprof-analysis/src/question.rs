@@ -7,18 +7,18 @@ use std::sync::{Arc, OnceLock};
 
 use heapprof_profile::Profile;
 
-use crate::call_tree::{self, CallTree, Shape, Stacks};
-use crate::entity::{EntityTable, Mapped};
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread, Step, period_in_bytes};
-use crate::filter::LabelKeys;
-use crate::module::{self, Module};
-use crate::neighbours::{self, Neighbours};
-use crate::query::Query;
 use crate::stack_table::StackTable;
 use crate::suppression::Suppressions;
-use crate::totals::{self, Total, Totals};
-use crate::view::View;
+use heapprof_totals::call_tree::{self, CallTree, Shape, Stacks};
+use heapprof_totals::entity::{EntityTable, Mapped};
+use heapprof_totals::estimate::{Estimate, Spread, Step, period_in_bytes};
+use heapprof_totals::filter::LabelKeys;
+use heapprof_totals::module::{self, Module};
+use heapprof_totals::neighbours::{self, Neighbours};
+use heapprof_totals::query::Query;
+use heapprof_totals::totals::{self, Total, Totals};
+use heapprof_totals::view::View;
 
 /// A profile with the name that screens give it.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ pub struct Question {
     pub(crate) label_keys: LabelKeys,
     tree_options: TreeOptions,
     ranks: OnceLock<Vec<u32>>,
-    tree: OnceLock<Result<CallTree, String>>,
+    tree: OnceLock<Result<CallTree, heapprof_totals::Error>>,
     samples: OnceLock<SampleTable>,
     neighbours: OnceLock<Vec<Neighbours>>,
     labels: OnceLock<Vec<LabelRow>>,
@@ -246,7 +246,7 @@ impl Question {
             };
             let whole = match source.totals {
                 Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
-                None => totals::whole(&profile, &columns).map_err(within)?,
+                None => totals::whole(&profile, &columns).map_err(|e| within(e.into()))?,
             };
             let sums = columns.iter().zip(&whole);
             let known = sums.map(|(&c, &total)| known(&profile, c, total)).collect();
@@ -436,9 +436,9 @@ impl Question {
                 reverse: self.tree_options.reverse,
                 least: &least,
             };
-            call_tree::build(&self.entity_stacks().settled(), &shape).map_err(|e| e.to_string())
+            call_tree::build(&self.entity_stacks().settled(), &shape)
         });
-        made.as_ref().map_err(|e| Error::Beyond(e.clone()))
+        made.as_ref().map_err(|e| e.clone().into())
     }
 
     pub(crate) fn samples(&self) -> &SampleTable {

@@ -13,8 +13,8 @@ mod vtab;
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread};
 use crate::question::Question;
+use heapprof_totals::estimate::{Estimate, Spread};
 
 pub(crate) use vtab::connect;
 

@@ -23,9 +23,9 @@ mod labels;
 mod names;
 mod prune;
 
-pub use crate::label_filter::{LabelFilter, NumberTest};
-pub use crate::pattern::go_regex;
 pub use aggregate::{Detail, aggregate};
+pub use heapprof_totals::label_filter::{LabelFilter, NumberTest};
+pub use heapprof_totals::pattern::go_regex;
 pub use labels::{
     LabelUnits, add_label_frames, drop_empty_labels, keep_by_label, keep_label_keys, label_units,
     set_label,

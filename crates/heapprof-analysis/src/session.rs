@@ -7,10 +7,10 @@ use std::sync::Arc;
 use rusqlite::{Connection, Params, Row};
 
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread};
 use crate::question::Question;
 use crate::relation;
-use crate::short_name::alike;
+use heapprof_totals::estimate::{Estimate, Known, Spread};
+use heapprof_totals::short_name::alike;
 
 /// Where a report's rows come from: a question's virtual tables, or a database's real ones.
 pub struct Session {
@@ -184,4 +184,12 @@ pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<S
         samples: samples.unsigned_abs(),
         variance: row.get(at + 1)?,
     }))
+}
+
+/// A value, and in the two columns behind it what is known of it.
+pub(crate) fn read_known(row: &Row<'_>, at: usize) -> rusqlite::Result<Known> {
+    Ok(Known {
+        value: row.get(at)?,
+        spread: read_spread(row, at + 1)?,
+    })
 }

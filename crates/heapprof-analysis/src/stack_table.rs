@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::call_tree::Stacks;
+use heapprof_totals::call_tree::Stacks;
 
 /// Stacks of entities (leaf first) without repetition.
 #[derive(Default)]

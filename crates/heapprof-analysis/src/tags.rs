@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::header::{Header, header};
-use crate::query::Query;
 use crate::session::Session;
 use crate::traces::LabelValue;
+use heapprof_totals::query::Query;
 
 /// A label key with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 use rusqlite::Row;
 
 use crate::error::Error;
-use crate::estimate::Estimate;
 use crate::header::{Header, SampleType, header};
 use crate::own_code::OwnCode;
 use crate::place::{self, Place};
-use crate::query::{Query, Sort};
 use crate::session::{Session, read_estimate};
 use crate::wrapper::Wrapper;
+use heapprof_totals::estimate::Estimate;
+use heapprof_totals::query::{Query, Sort};
 
 /// A row of `top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

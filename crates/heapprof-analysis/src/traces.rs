@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::header::{Header, header};
 use crate::place::{PlaceId, Places, Stacks};
-use crate::query::Query;
 use crate::session::Session;
+use heapprof_totals::query::Query;
 
 /// One stack with one set of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::header::{Header, header};
 use crate::place::{PlaceId, Places};
-use crate::query::Query;
 use crate::session::Session;
+use heapprof_totals::query::Query;
 
 /// A node, in pre-order: the nodes below it follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

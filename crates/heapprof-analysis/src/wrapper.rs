@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use heapprof_profile::{FunctionIndex, Profile, is_place_of_code};
 
 use crate::error::Error;
-use crate::filter::simple_name;
-use crate::query::Query;
 use crate::session::Session;
-use crate::view::View;
+use heapprof_totals::filter::simple_name;
+use heapprof_totals::query::Query;
+use heapprof_totals::view::View;
 
 /// A function that looks like a wrapper of malloc.
 #[derive(Clone, Debug, PartialEq, Eq)]

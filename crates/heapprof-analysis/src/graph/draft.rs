@@ -14,8 +14,8 @@ use super::tree::{self, Paths};
 use super::walk::Walk;
 use super::{Calls, Graph, NOBODY, Options, order, redundant};
 use crate::error::Error;
-use crate::frames::FrameTable;
-use crate::totals::{Sums, whole};
+use heapprof_totals::frames::FrameTable;
+use heapprof_totals::totals::{Sums, whole};
 
 /// A node's edges by which end it is.
 const CALLERS: usize = 0;

@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 use heapprof_profile::Profile;
 
 use super::NOBODY;
-use crate::frames::FrameTable;
-use crate::totals::pick;
+use heapprof_totals::frames::FrameTable;
+use heapprof_totals::totals::pick;
 
 /// A call.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use heapprof_profile::{Profile, StringId, StringTable};
 
 use super::path::{Trim, base, clean};
-use crate::frames::{Frame, FrameTable};
+use heapprof_totals::frames::{Frame, FrameTable};
 
 /// What a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 use super::edge::{Adjacency, Edges, MANY};
 use super::go_sort::sort_as_go;
 use super::node::Names;
-use crate::totals::Sums;
+use heapprof_totals::totals::Sums;
 
 /// What nodes are sorted by.
 pub(super) struct Nodes<'a> {

@@ -9,8 +9,8 @@ use heapprof_profile::{LabelSetIndex, Profile, StringId, StringTable};
 use super::walk::Walk;
 use super::{DIFF_BASE, NOBODY};
 use crate::error::Error;
-use crate::frames::FrameTable;
-use crate::totals::{Sums, overflow, whole};
+use heapprof_totals::frames::FrameTable;
+use heapprof_totals::totals::{Sums, overflow, whole};
 
 /// Sums over the samples of a node that have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use heapprof_profile::Profile;
 
 use super::NOBODY;
 use super::edge::{Edge, Edges};
-use crate::frames::FrameTable;
-use crate::totals::{Sums, pick};
+use heapprof_totals::frames::FrameTable;
+use heapprof_totals::totals::{Sums, pick};
 
 /// Paths; a caller's number is below its callees'.
 #[derive(Default)]

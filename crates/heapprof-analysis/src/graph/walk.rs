@@ -4,8 +4,8 @@ use heapprof_profile::Profile;
 
 use super::NOBODY;
 use super::tree::Paths;
-use crate::frames::FrameTable;
-use crate::totals::{Sums, pick};
+use heapprof_totals::frames::FrameTable;
+use heapprof_totals::totals::{Sums, pick};
 
 pub(super) enum Walk {
     /// The node of each frame, [`NOBODY`] for one that is not shown.

@@ -4,8 +4,8 @@
 //! content.
 
 use super::{Cell, Relation, all, before, estimate_cell, in_part, one};
-use crate::estimate::Spread;
 use crate::question::Question;
+use heapprof_totals::estimate::Spread;
 
 pub(super) static PROFILE: Relation = Relation {
     name: "profile",

@@ -2,8 +2,8 @@
 
 use super::total::entity_cell;
 use super::{Cell, Relation, one};
-use crate::estimate::Spread;
 use crate::question::Question;
+use heapprof_totals::estimate::Spread;
 
 /// A block's part, column and rows, and what is known of each row.
 type Block<'a> = (usize, usize, &'a [(u32, u32, i64)], Option<&'a [Spread]>);

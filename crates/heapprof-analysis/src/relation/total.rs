@@ -1,8 +1,8 @@
 //! Entities with their flat and cum, and their neighbours.
 
 use super::{Cell, Relation, estimate_cell, one};
-use crate::neighbours::{NOBODY, Neighbours, Side};
 use crate::question::Question;
+use heapprof_totals::neighbours::{NOBODY, Neighbours, Side};
 
 /// The columns that tell an entity: function, line, address.
 pub(super) fn entity_cell(q: &Question, entity: u32, column: usize) -> Cell<'_> {

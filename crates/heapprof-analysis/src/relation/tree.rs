@@ -2,7 +2,7 @@
 
 use super::total::entity_cell;
 use super::{Cell, Relation};
-use crate::call_tree::NO_PARENT;
+use heapprof_totals::call_tree::NO_PARENT;
 
 pub(super) static NODE: Relation = Relation {
     name: "node",

@@ -8,7 +8,7 @@ use heapprof_profile::{
 };
 use regex::Regex;
 
-use crate::label_filter::LabelFilter;
+use heapprof_totals::label_filter::LabelFilter;
 
 /// Units of number labels by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use heapprof_profile::{Line, LocationIndex, Profile};
 use regex::Regex;
 
-use crate::filter::Matches;
+use heapprof_totals::filter::Matches;
 
 /// The filters by name that are applied together.
 #[derive(Clone, Copy, Debug, Default)]

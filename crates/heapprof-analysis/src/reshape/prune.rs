@@ -3,8 +3,8 @@
 use heapprof_profile::Profile;
 use regex::Regex;
 
-use crate::filter::simple_name;
-use crate::pattern::go_regex;
+use heapprof_totals::filter::simple_name;
+use heapprof_totals::pattern::go_regex;
 
 /// Cuts what `drop_frames` matches, and all it called, but for what `keep_frames` matches. Frames
 /// at the root are safe until one does not match. An expression that can't be compiled leaves the

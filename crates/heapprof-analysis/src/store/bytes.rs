@@ -11,7 +11,7 @@ use heapprof_profile::{Profile, decode, encode_loosely};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Error;
-use crate::totals::{Total, whole};
+use heapprof_totals::totals::{Total, whole};
 
 /// The size of a part: SQLite limits that of a value, and nothing needs all of them at once.
 const PART: usize = 1 << 20;
@@ -164,7 +164,13 @@ mod tests {
 
     use super::super::{guard, schema};
     use super::*;
-    use crate::{Query, Question, Session, Source, Store, Types, traces};
+    use crate::Query;
+    use crate::Question;
+    use crate::Session;
+    use crate::Source;
+    use crate::Store;
+    use crate::Types;
+    use crate::traces;
 
     fn profile() -> Arc<Profile> {
         let mut builder = ProfileBuilder::new(&[("objects", "count"), ("space", "bytes")]);

@@ -9,8 +9,8 @@ use rusqlite::Connection;
 
 use super::Store;
 use crate::error::Error;
-use crate::query::Query;
 use crate::top::top;
+use heapprof_totals::query::Query;
 
 /// Rows without end.
 const ENDLESS: &str =

@@ -9,10 +9,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::bytes;
 use crate::error::Error;
-use crate::estimate::{Estimate, Spread};
-use crate::query::Query;
 use crate::question::{Question, Source, Types};
-use crate::totals::spread_of;
+use heapprof_totals::estimate::{Estimate, Spread};
+use heapprof_totals::query::Query;
+use heapprof_totals::totals::spread_of;
 
 /// Rows of a table by content. New rows get the next numbers.
 struct Known<K> {

@@ -13,7 +13,7 @@ use super::bytes;
 use super::stack_tree::StackTree;
 use crate::error::Error;
 use crate::question::Source;
-use crate::totals::Total;
+use heapprof_totals::totals::Total;
 
 pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
     let mut reader = Reader { connection, id };

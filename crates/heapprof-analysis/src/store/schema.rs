@@ -190,8 +190,10 @@ mod tests {
     use heapprof_profile::{Profile, ProfileBuilder};
 
     use super::*;
+    use crate::Query;
+    use crate::Store;
     use crate::relation::documented;
-    use crate::{Query, Store, top};
+    use crate::top;
 
     /// What is said of the views is what they have.
     #[test]

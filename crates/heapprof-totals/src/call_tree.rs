@@ -8,56 +8,72 @@ use crate::error::Error;
 
 /// A node without its sums.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
-    pub(crate) entity: u32,
+pub struct Node {
+    /// The entity that it is.
+    pub entity: u32,
     /// `u32::MAX` for a root.
-    pub(crate) parent: u32,
-    pub(crate) depth: u32,
-    pub(crate) last_descendant: u32,
+    pub parent: u32,
+    /// How many nodes are above it.
+    pub depth: u32,
+    /// The last node of its subtree.
+    pub last_descendant: u32,
     /// Whether no ancestor is the same entity.
-    pub(crate) outermost: bool,
+    pub outermost: bool,
 }
 
-pub(crate) const NO_PARENT: u32 = u32::MAX;
+/// The parent of a root.
+pub const NO_PARENT: u32 = u32::MAX;
 
 /// Nodes, and `width` sums a node.
 #[derive(Debug, Default)]
-pub(crate) struct CallTree {
-    pub(crate) node: Vec<Node>,
-    pub(crate) width: usize,
-    pub(crate) own: Vec<i64>,
-    pub(crate) total: Vec<i64>,
+pub struct CallTree {
+    /// The nodes in pre-order.
+    pub node: Vec<Node>,
+    /// How many sums a node has.
+    pub width: usize,
+    /// What ends in the node itself: `node * width + sum`.
+    pub own: Vec<i64>,
+    /// What passes through the node: `node * width + sum`.
+    pub total: Vec<i64>,
     /// Like `total`, regardless of sign: what cutting goes by. Empty where no value is negative and
     /// both are the same.
-    pub(crate) weight: Vec<i64>,
+    pub weight: Vec<i64>,
 }
 
 /// Stacks of entities, leaf first, with `width` values each.
 #[derive(Default)]
-pub(crate) struct Stacks {
-    pub(crate) entity: Vec<u32>,
-    pub(crate) end: Vec<usize>,
-    pub(crate) width: usize,
-    pub(crate) value: Vec<i64>,
+pub struct Stacks {
+    /// The entities of all stacks, one stack behind the other.
+    pub entity: Vec<u32>,
+    /// Where each stack ends in `entity`.
+    pub end: Vec<usize>,
+    /// How many values a stack has.
+    pub width: usize,
+    /// The values: `stack * width + value`.
+    pub value: Vec<i64>,
 }
 
 impl Stacks {
-    pub(crate) fn len(&self) -> usize {
+    /// How many stacks there are.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
+    pub fn len(&self) -> usize {
         self.end.len()
     }
 
-    pub(crate) fn get(&self, i: usize) -> &[u32] {
+    /// The entities of stack `i`, leaf first.
+    pub fn get(&self, i: usize) -> &[u32] {
         let start = if i == 0 { 0 } else { self.end[i - 1] };
         &self.entity[start..self.end[i]]
     }
 
-    pub(crate) fn values(&self, i: usize) -> &[i64] {
+    /// The values of stack `i`.
+    pub fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
     /// Equal stacks made one where values have both signs: they cancel before they weigh, however
     /// the file spread them over samples. Values of one sign weigh the same either way.
-    pub(crate) fn settled(self) -> Self {
+    pub fn settled(self) -> Self {
         if self.value.iter().all(|&v| v >= 0) {
             return self;
         }
@@ -83,17 +99,17 @@ impl Stacks {
 }
 
 /// What [`build`] makes a tree of.
-pub(crate) struct Shape<'a> {
+pub struct Shape<'a> {
     /// Orders equally heavy children: by name, however entities are numbered.
-    pub(crate) rank: &'a [u32],
+    pub rank: &'a [u32],
     /// From the leaf instead of from the root.
-    pub(crate) reverse: bool,
+    pub reverse: bool,
     /// The least weight a node needs in some column.
-    pub(crate) least: &'a [i64],
+    pub least: &'a [i64],
 }
 
 /// Builds the tree of all nodes heavy enough.
-pub(crate) fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
+pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
     let width = stacks.width;
     let mut builder = Builder {
         stacks,

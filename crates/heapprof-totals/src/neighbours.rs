@@ -17,13 +17,15 @@ use crate::view::View;
 
 /// Which way a neighbour lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// The frame that called.
     Caller,
+    /// The frame that was called.
     Callee,
 }
 
 /// No neighbour: the entity is the root of the stack (as a caller), or its leaf (as a callee).
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub const NOBODY: u32 = u32::MAX;
 
 /// How many times the samples are walked at most to make the pairs.
 const WALKS: usize = 4;
@@ -33,7 +35,7 @@ const FEW: usize = 1 << 16;
 
 /// Sums by entity, side and neighbour, in this order.
 #[derive(Debug, Default)]
-pub(crate) struct Neighbours {
+pub struct Neighbours {
     /// Where the callers of entity `e` end is at `2 * e`, where its callees do behind that.
     end: Vec<usize>,
     neighbour: Vec<u32>,
@@ -44,12 +46,13 @@ pub(crate) struct Neighbours {
 
 impl Neighbours {
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
+    pub fn len(&self) -> usize {
         self.value.len()
     }
 
     /// Which of them are an entity's.
-    pub(crate) fn of(&self, entity: usize) -> Range<usize> {
+    pub fn of(&self, entity: usize) -> Range<usize> {
         match self.end.get(2 * entity + 1) {
             Some(&end) => entity.checked_sub(1).map_or(0, |e| self.end[2 * e + 1])..end,
             None => 0..0,
@@ -70,12 +73,12 @@ impl Neighbours {
     }
 
     /// Whose neighbour one of them is.
-    pub(crate) fn entity(&self, at: usize) -> u32 {
+    pub fn entity(&self, at: usize) -> u32 {
         self.list(at) as u32 / 2
     }
 
     /// On which side it is.
-    pub(crate) fn side(&self, at: usize) -> Side {
+    pub fn side(&self, at: usize) -> Side {
         match self.list(at) % 2 {
             0 => Side::Caller,
             _ => Side::Callee,
@@ -83,18 +86,18 @@ impl Neighbours {
     }
 
     /// The neighbour, or [`NOBODY`].
-    pub(crate) fn neighbour(&self, at: usize) -> u32 {
+    pub fn neighbour(&self, at: usize) -> u32 {
         self.neighbour[at]
     }
 
     /// The sum.
-    pub(crate) fn value(&self, at: usize) -> i64 {
+    pub fn value(&self, at: usize) -> i64 {
         self.value[at]
     }
 }
 
 /// The neighbours of the entities in `wanted`, for one column of a profile's samples.
-pub(crate) fn neighbours(
+pub fn neighbours(
     profile: &Profile,
     view: &View,
     entity_of: &[u32],

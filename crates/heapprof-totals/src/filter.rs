@@ -12,71 +12,80 @@ use crate::query::{Filters, Query};
 use crate::short_name::shown_match;
 
 /// What matched a frame.
-pub(crate) mod bit {
-    pub(crate) const FOCUS: u8 = 1;
-    pub(crate) const IGNORE: u8 = 2;
-    pub(crate) const HIDDEN: u8 = 4;
-    pub(crate) const SHOW_FROM: u8 = 8;
-    pub(crate) const PRUNE_FROM: u8 = 16;
+pub mod bit {
+    /// `focus` matches.
+    pub const FOCUS: u8 = 1;
+    /// `ignore` matches.
+    pub const IGNORE: u8 = 2;
+    /// `hide` matches, or `show` does not.
+    pub const HIDDEN: u8 = 4;
+    /// `show_from` matches.
+    pub const SHOW_FROM: u8 = 8;
+    /// `prune_from` matches.
+    pub const PRUNE_FROM: u8 = 16;
     /// Cut by the profile's `drop_frames`: this line goes.
-    pub(crate) const DROP_LINE: u8 = 32;
+    pub const DROP_LINE: u8 = 32;
 }
 
 /// What `drop_frames` does to a location.
-pub(crate) mod drop {
+pub mod drop {
     /// The whole location matched.
-    pub(crate) const ALL: u8 = 1;
+    pub const ALL: u8 = 1;
     /// Some of its inner lines matched.
-    pub(crate) const BENEATH: u8 = 2;
+    pub const BENEATH: u8 = 2;
 }
 
 /// Filters ready to be applied to the stacks of one profile.
 #[derive(Default)]
-pub(crate) struct Compiled {
+pub struct Compiled {
     /// Bits of each frame; empty when no filter looks at frames.
-    pub(crate) frame: Vec<u8>,
+    pub frame: Vec<u8>,
     /// What is to be dropped of each location; empty when nothing is.
-    pub(crate) drop: Vec<u8>,
+    pub drop: Vec<u8>,
     /// Whether samples with this label set count; empty when all do.
-    pub(crate) label_set: Vec<bool>,
+    pub label_set: Vec<bool>,
     /// Frames that labels add to each label set: at the root (outermost last), at the leaf
     /// (innermost first).
-    pub(crate) label_frames: Vec<(Vec<u32>, Vec<u32>)>,
-    pub(crate) focus: bool,
-    pub(crate) ignore: bool,
-    pub(crate) hide: bool,
-    pub(crate) show_from: bool,
-    pub(crate) prune_from: bool,
+    pub label_frames: Vec<(Vec<u32>, Vec<u32>)>,
+    /// Whether samples need a frame that `focus` matches.
+    pub focus: bool,
+    /// Whether samples with a frame that `ignore` matches are left out.
+    pub ignore: bool,
+    /// Whether some frames are hidden.
+    pub hide: bool,
+    /// Whether stacks begin at a frame that `show_from` matches.
+    pub show_from: bool,
+    /// Whether what is beneath a frame that `prune_from` matches is left out.
+    pub prune_from: bool,
     /// Things to tell the user.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Which label keys `tag_show` and `tag_hide` leave to be seen.
-pub(crate) struct LabelKeys {
+pub struct LabelKeys {
     show: Option<Regex>,
     hide: Option<Regex>,
 }
 
 impl LabelKeys {
-    pub(crate) fn new(filters: &Filters) -> Result<Self, Error> {
+    /// Compiles both expressions. Fails if one is no regular expression.
+    pub fn new(filters: &Filters) -> Result<Self, Error> {
         Ok(Self {
             show: compile("tag-show", &filters.tag_show)?,
             hide: compile("tag-hide", &filters.tag_hide)?,
         })
     }
 
-    pub(crate) fn shows(&self, key: &str) -> bool {
+    /// Whether a label of this key is to be seen.
+    pub fn shows(&self, key: &str) -> bool {
         self.show.as_ref().is_none_or(|r| r.is_match(key))
             && !self.hide.as_ref().is_some_and(|r| r.is_match(key))
     }
 }
 
 impl Compiled {
-    pub(crate) fn new(
-        profile: &Profile,
-        frames: &mut FrameTable,
-        query: &Query,
-    ) -> Result<Self, Error> {
+    /// Compiles the filters of a query against a profile. Fails if one is no regular expression.
+    pub fn new(profile: &Profile, frames: &mut FrameTable, query: &Query) -> Result<Self, Error> {
         let filters = &query.filters;
         let mut compiled = Self::default();
         if !query.all_frames {
@@ -122,7 +131,7 @@ impl Compiled {
     }
 
     /// Whether stacks go through as they are.
-    pub(crate) fn is_identity(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.frame.is_empty()
             && self.drop.is_empty()
             && self.label_set.is_empty()
@@ -337,16 +346,17 @@ impl Compiled {
 }
 
 /// Where one regular expression matches in one profile.
-pub(crate) struct Matches<'a> {
+pub struct Matches<'a> {
     regex: &'a Regex,
     /// By its name or its file.
-    pub(crate) function: Vec<bool>,
+    pub function: Vec<bool>,
     /// By the name of the mapped file.
-    pub(crate) mapping: Vec<bool>,
+    pub mapping: Vec<bool>,
 }
 
 impl<'a> Matches<'a> {
-    pub(crate) fn new(profile: &Profile, regex: &'a Regex) -> Self {
+    /// Nothing was looked at yet.
+    pub fn new(profile: &Profile, regex: &'a Regex) -> Self {
         let is = |id| regex.is_match(profile.text(id));
         Self {
             function: profile
@@ -390,7 +400,7 @@ fn function_name<'a>(profile: &'a Profile, frame: &'a Frame) -> &'a str {
 
 /// A name without a leading dot and without its parameters, the form that `drop_frames` is matched
 /// against.
-pub(crate) fn simple_name(name: &str) -> &str {
+pub fn simple_name(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;
     while let Some(found) = name[from..].find('(') {

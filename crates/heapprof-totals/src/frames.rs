@@ -5,18 +5,31 @@ use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 
 /// A frame of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub enum Frame {
     /// A line of a location: a position in `Profile::line`.
-    Line { location: LocationIndex, line: u32 },
+    Line {
+        /// The location.
+        location: LocationIndex,
+        /// The line.
+        line: u32,
+    },
     /// A location without symbols.
-    Address { location: LocationIndex },
+    Address {
+        /// The location.
+        location: LocationIndex,
+    },
     /// A label's value in the place of a function, its key in the place of a file.
-    Label { key: String, value: String },
+    Label {
+        /// The label's key.
+        key: String,
+        /// The label's value.
+        value: String,
+    },
 }
 
 impl Frame {
     /// Where it is in the program; a label is nowhere.
-    pub(crate) fn location(&self) -> Option<LocationIndex> {
+    pub fn location(&self) -> Option<LocationIndex> {
         match self {
             Frame::Line { location, .. } | Frame::Address { location } => Some(*location),
             Frame::Label { .. } => None,
@@ -24,7 +37,7 @@ impl Frame {
     }
 
     /// The function that its line is of.
-    pub(crate) fn function(&self, profile: &Profile) -> Option<FunctionIndex> {
+    pub fn function(&self, profile: &Profile) -> Option<FunctionIndex> {
         match self {
             Frame::Line { line, .. } => Some(profile.line[*line as usize].function),
             Frame::Address { .. } | Frame::Label { .. } => None,
@@ -33,7 +46,7 @@ impl Frame {
 }
 
 /// All frames of a profile by number.
-pub(crate) struct FrameTable {
+pub struct FrameTable {
     /// The frames of location `l` are `first[l]..first[l + 1]`, innermost first.
     first: Vec<u32>,
     frame: Vec<Frame>,
@@ -43,7 +56,7 @@ pub(crate) struct FrameTable {
 
 impl FrameTable {
     /// The frames of all locations; with `no_inlines` only the outermost line of each.
-    pub(crate) fn new(profile: &Profile, no_inlines: bool) -> Self {
+    pub fn new(profile: &Profile, no_inlines: bool) -> Self {
         let mut first = Vec::with_capacity(profile.location.len() + 1);
         let mut frame = Vec::with_capacity(profile.location.len());
         for (l, entry) in profile.location.iter().enumerate() {
@@ -68,7 +81,7 @@ impl FrameTable {
     }
 
     /// Adds a frame that stands for a label's value.
-    pub(crate) fn push_label(&mut self, key: &str, value: &str) -> u32 {
+    pub fn push_label(&mut self, key: &str, value: &str) -> u32 {
         self.frame.push(Frame::Label {
             key: key.to_string(),
             value: value.to_string(),
@@ -76,29 +89,35 @@ impl FrameTable {
         self.frame.len() as u32 - 1
     }
 
-    pub(crate) fn of(&self, location: LocationIndex) -> std::ops::Range<u32> {
+    /// The numbers of the frames of a location, innermost first.
+    pub fn of(&self, location: LocationIndex) -> std::ops::Range<u32> {
         self.first[location.index()]..self.first[location.index() + 1]
     }
 
-    pub(crate) fn get(&self, frame: u32) -> &Frame {
+    /// The frame of this number.
+    pub fn get(&self, frame: u32) -> &Frame {
         &self.frame[frame as usize]
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame> {
+    /// All frames in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &Frame> {
         self.frame.iter()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many frames there are.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
+    pub fn len(&self) -> usize {
         self.frame.len()
     }
 
-    pub(crate) fn one_each(&self) -> bool {
+    /// Whether every location has exactly one frame.
+    pub fn one_each(&self) -> bool {
         self.one_each
     }
 }
 
 /// A label's value as text: the text itself, or the number and its unit.
-pub(crate) fn label_text(profile: &Profile, label: &Label) -> String {
+pub fn label_text(profile: &Profile, label: &Label) -> String {
     match (label.str, label.num_unit) {
         (StringId::EMPTY, StringId::EMPTY) => label.num.to_string(),
         (StringId::EMPTY, unit) => format!("{} {}", label.num, profile.text(unit)),

@@ -83,7 +83,7 @@ fn quantile(probability: f64) -> f64 {
 }
 
 /// A period in bytes, where values are estimates: those of every so many bytes.
-pub(crate) fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
+pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
     let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes)?;
     let period = period.checked_mul(unit.factor)?;
     (r#type == "space" && period > 1).then_some(period)
@@ -91,17 +91,17 @@ pub(crate) fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i
 
 /// What one sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Step {
+pub struct Step {
     /// How much that is, in the unit of the sum; 0 where nobody knows.
-    pub(crate) each: f64,
+    pub each: f64,
     /// Whether no sample stands for more. For bytes that is the period; for objects there is no
     /// such number.
-    pub(crate) is_most: bool,
+    pub is_most: bool,
 }
 
 impl Step {
     /// Of bytes, with the period in bytes; without one nobody knows.
-    pub(crate) fn of_bytes(period: Option<i64>, unit: &str) -> Self {
+    pub fn of_bytes(period: Option<i64>, unit: &str) -> Self {
         let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes);
         let known = period.zip(unit);
         known.map_or(Self::default(), |(period, unit)| Self {
@@ -111,7 +111,7 @@ impl Step {
     }
 
     /// The step that is known, or else what the samples of a sum stand for on average.
-    pub(crate) fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
+    pub fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
         match self.is_most {
             true => self,
             false => Self {
@@ -122,7 +122,7 @@ impl Step {
     }
 
     /// Of values that are multiplied.
-    pub(crate) fn times(self, factor: f64) -> Self {
+    pub fn times(self, factor: f64) -> Self {
         Self {
             each: self.each * factor.abs(),
             ..self
@@ -169,7 +169,7 @@ impl Spread {
     }
 
     /// The range of the true sum.
-    pub(crate) fn range(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
+    pub fn range(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
         let (low, high) = self.of_samples(value, step, confidence);
         match confidence == Confidence::USUAL {
             true => (low, high),
@@ -226,7 +226,7 @@ impl Spread {
     }
 
     /// The estimate of the true sum.
-    pub(crate) fn estimate(self, value: i64, step: Step) -> Estimate {
+    pub fn estimate(self, value: i64, step: Step) -> Estimate {
         let (low, high) = self.range(value as f64, step, Confidence::USUAL);
         Estimate {
             // Beyond 2⁵³ floating point misses the value itself.
@@ -239,27 +239,16 @@ impl Spread {
 
 /// A value with what is known of it; nothing where it is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Known {
-    pub(crate) value: i64,
-    pub(crate) spread: Option<Spread>,
+pub struct Known {
+    /// The value.
+    pub value: i64,
+    /// What is known of it.
+    pub spread: Option<Spread>,
 }
 
 impl Known {
-    /// Reads it from a value's column and the two that follow: samples and variance.
-    pub(crate) fn read(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Self> {
-        let samples: Option<i64> = row.get(at + 1)?;
-        let variance: Option<f64> = row.get(at + 2)?;
-        Ok(Self {
-            value: row.get(at)?,
-            spread: samples.zip(variance).map(|(samples, variance)| Spread {
-                samples: samples.unsigned_abs(),
-                variance,
-            }),
-        })
-    }
-
     /// Adds two independent values. All sums of a profile's values fit, so this one does, too.
-    pub(crate) fn plus(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         Self {
             value: self.value.saturating_add(other.value),
             spread: match (self.spread, other.spread) {
@@ -270,18 +259,20 @@ impl Known {
     }
 
     /// How sure it is; `None` where it is exact.
-    pub(crate) fn estimate(self, step: Step) -> Option<Estimate> {
+    pub fn estimate(self, step: Step) -> Option<Estimate> {
         Some(self.spread?.estimate(self.value, step))
     }
 }
 
 /// A value before or after, with what is known of it; nothing where it is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Side {
-    pub(crate) value: f64,
-    pub(crate) spread: Option<Spread>,
+pub struct Side {
+    /// The value.
+    pub value: f64,
+    /// What is known of it.
+    pub spread: Option<Spread>,
     /// What one sample of this side stands for.
-    pub(crate) step: Step,
+    pub step: Step,
 }
 
 impl Side {
@@ -295,12 +286,7 @@ impl Side {
 
 /// The range of `after - factor * before`, each of which may be an estimate, and neither knows of
 /// the other.
-pub(crate) fn difference(
-    before: Side,
-    after: Side,
-    factor: f64,
-    confidence: Confidence,
-) -> (f64, f64) {
+pub fn difference(before: Side, after: Side, factor: f64, confidence: Confidence) -> (f64, f64) {
     let delta = after.value - factor * before.value;
     let ((b_low, b_high), (a_low, a_high)) = (before.range(confidence), after.range(confidence));
     let below = (after.value - a_low).hypot(factor * (b_high - before.value));

@@ -21,9 +21,11 @@ use crate::frames::FrameTable;
 
 /// A function's module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Module {
-    pub(crate) name: String,
-    pub(crate) is_library: bool,
+pub struct Module {
+    /// What its language calls it: a file, a namespace, a crate or a package.
+    pub name: String,
+    /// Whether it is a library or the runtime of a language.
+    pub is_library: bool,
 }
 
 /// Folders of what is installed: a distribution's files, and those of languages' package managers.
@@ -137,14 +139,15 @@ const RUST: &[&str] = &[
 ];
 
 /// Which modules a profile's functions are of.
-pub(crate) struct Modules<'p> {
+pub struct Modules<'p> {
     profile: &'p Profile,
     /// The file of the program itself, wherever it is installed.
     program: Option<StringId>,
 }
 
 impl<'p> Modules<'p> {
-    pub(crate) fn new(profile: &'p Profile) -> Self {
+    /// Looks at the mappings of a profile, to know which is the program.
+    pub fn new(profile: &'p Profile) -> Self {
         Self {
             profile,
             program: program(profile),
@@ -152,7 +155,7 @@ impl<'p> Modules<'p> {
     }
 
     /// The module of a function in a mapping; of code without names where there is no function.
-    pub(crate) fn of(&self, function: Option<&Function>, mapping: Option<&Mapping>) -> Module {
+    pub fn of(&self, function: Option<&Function>, mapping: Option<&Mapping>) -> Module {
         let profile = self.profile;
         let named = function.filter(|f| !f.name.is_empty() && !profile.is_nameless(f));
         let of_mapping = self.of_mapping(mapping);
@@ -208,7 +211,7 @@ impl<'p> Modules<'p> {
 /// The module of each row of a question's function table. A function that is in several places,
 /// such as an inline one of a header, is a library's if it is one in all of them; its module is
 /// that of the first which says the same.
-pub(crate) fn of_functions<'p>(
+pub fn of_functions<'p>(
     parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p Mapped)>,
     table: &EntityTable,
 ) -> Vec<Module> {
@@ -500,7 +503,7 @@ mod tests {
             profile.location.push(again);
             let frames = FrameTable::new(&profile, false);
             let strings = profile.strings.clone();
-            let mut table = EntityTable::new(crate::Granularity::Functions, strings);
+            let mut table = EntityTable::new(crate::query::Granularity::Functions, strings);
             let mapped = table.add(&profile, &frames);
             let modules = of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
             let of = |function: usize| modules[mapped.function[function] as usize].clone();
@@ -538,7 +541,10 @@ mod tests {
             profile.location[at].mapping = Some(MappingIndex(at as u32));
         }
         let frames = FrameTable::new(&profile, false);
-        let mut table = EntityTable::new(crate::Granularity::Functions, profile.strings.clone());
+        let mut table = EntityTable::new(
+            crate::query::Granularity::Functions,
+            profile.strings.clone(),
+        );
         let mapped = table.add(&profile, &frames);
         let modules = of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
         let of: Vec<bool> = (0..2)

@@ -21,30 +21,34 @@ pub struct Total {
 
 /// Flat and cum of every entity for some sample types of one profile.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub struct Totals {
     /// Columns of the profile's samples, in the order of the sums below.
-    pub(crate) columns: Vec<usize>,
+    pub columns: Vec<usize>,
     /// `entity * columns + column`.
-    pub(crate) flat: Vec<i64>,
-    pub(crate) cum: Vec<i64>,
+    pub flat: Vec<i64>,
+    /// The inclusive sums, in the order of `flat`.
+    pub cum: Vec<i64>,
     /// For each column the entities that have a flat or cum other than 0, in ascending order.
-    pub(crate) present: Vec<Vec<u32>>,
+    pub present: Vec<Vec<u32>>,
     /// Over the samples that the filters kept.
-    pub(crate) kept: Vec<Total>,
+    pub kept: Vec<Total>,
     /// What is known of all these sums, where the profile says it of its values.
-    pub(crate) spread: Option<SpreadTotals>,
+    pub spread: Option<SpreadTotals>,
 }
 
 /// What is known of the sums of [`Totals`], each where its sum is.
 #[derive(Debug, Default)]
-pub(crate) struct SpreadTotals {
-    pub(crate) flat: Vec<Spread>,
-    pub(crate) cum: Vec<Spread>,
-    pub(crate) kept: Vec<Spread>,
+pub struct SpreadTotals {
+    /// What is known of [`Totals::flat`].
+    pub flat: Vec<Spread>,
+    /// What is known of [`Totals::cum`].
+    pub cum: Vec<Spread>,
+    /// What is known of [`Totals::kept`].
+    pub kept: Vec<Spread>,
 }
 
 /// What is added up: a value, or a value with what is known of it.
-pub(crate) trait Term: Copy + Default {
+pub trait Term: Copy + Default {
     /// Adds another one.
     fn plus(&mut self, other: Self);
 
@@ -75,7 +79,7 @@ impl Term for i64 {
 
 /// A value with what is known of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Uncertain {
+pub struct Uncertain {
     value: i64,
     spread: Spread,
 }
@@ -107,7 +111,7 @@ impl Term for Uncertain {
 }
 
 /// What is known of a sample's value.
-pub(crate) fn spread_of(profile: &Profile, i: usize, column: usize) -> Spread {
+pub fn spread_of(profile: &Profile, i: usize, column: usize) -> Spread {
     let spread = profile.samples.spread(i);
     spread.map_or_else(Spread::default, |spread| Spread {
         samples: spread.sampled[column],
@@ -116,7 +120,7 @@ pub(crate) fn spread_of(profile: &Profile, i: usize, column: usize) -> Spread {
 }
 
 /// What is known of the sum of a column over all samples, filters aside.
-pub(crate) fn whole_spread(profile: &Profile, column: usize) -> Spread {
+pub fn whole_spread(profile: &Profile, column: usize) -> Spread {
     let all = 0..profile.samples.len();
     all.fold(Spread::default(), |sum, i| {
         sum.and(spread_of(profile, i, column))
@@ -124,7 +128,7 @@ pub(crate) fn whole_spread(profile: &Profile, column: usize) -> Spread {
 }
 
 /// Adds up all samples of each column, filters aside. Errors where 64 bits do not hold the total.
-pub(crate) fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> {
+pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> {
     let mut sums = vec![(0i128, 0i128); columns.len()];
     for i in 0..profile.samples.len() {
         let values = profile.samples.values(i);
@@ -147,7 +151,7 @@ pub(crate) fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, 
 }
 
 /// Sums of this column do not fit in 64 bits.
-pub(crate) fn overflow(profile: &Profile, column: usize) -> Error {
+pub fn overflow(profile: &Profile, column: usize) -> Error {
     Error::Overflow {
         sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
     }
@@ -159,18 +163,21 @@ pub(crate) fn overflow(profile: &Profile, column: usize) -> Error {
 /// entity; so whoever made sure of that total needs no checks here. Who did not (pprof's face,
 /// which prints what pprof prints) has sums that wrap.
 #[derive(Debug, Default)]
-pub(crate) struct Sums<T = i64> {
-    pub(crate) width: usize,
+pub struct Sums<T = i64> {
+    /// How many sums an entity has.
+    pub width: usize,
     /// `entity * width + column`.
-    pub(crate) flat: Vec<T>,
-    pub(crate) cum: Vec<T>,
+    pub flat: Vec<T>,
+    /// The inclusive sums, in the order of `flat`.
+    pub cum: Vec<T>,
     /// The sample that last counted an entity, from 1.
     seen: Vec<u32>,
     stamp: u32,
 }
 
 impl<T: Term> Sums<T> {
-    pub(crate) fn new(entities: usize, width: usize) -> Self {
+    /// No sums yet.
+    pub fn new(entities: usize, width: usize) -> Self {
         let mut sums = Self {
             width,
             ..Self::default()
@@ -180,7 +187,7 @@ impl<T: Term> Sums<T> {
     }
 
     /// Makes room for entities that were found on the way.
-    pub(crate) fn grow(&mut self, entities: usize) {
+    pub fn grow(&mut self, entities: usize) {
         self.flat.resize(entities * self.width, T::default());
         self.cum.resize(entities * self.width, T::default());
         self.seen.resize(entities, 0);
@@ -189,7 +196,7 @@ impl<T: Term> Sums<T> {
     /// Adds a sample: to the flat of `leaf`, if there is one, and to the cum of each of `entities`
     /// once.
     #[inline]
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         values: &[T],
         leaf: Option<u32>,
@@ -222,7 +229,7 @@ impl<T: Term> Sums<T> {
 
 /// Computes [`Totals`]. `whole` must have succeeded for the columns: it bounds every sum made here,
 /// so that none of the plain additions below can overflow.
-pub(crate) fn totals(
+pub fn totals(
     profile: &Profile,
     view: &View,
     entity_of: &[u32],
@@ -328,7 +335,7 @@ impl Kernel<'_> {
 
 /// The values of sample `i` in the columns. False when all are 0: such a sample counts nowhere.
 #[inline]
-pub(crate) fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [i64]) -> bool {
+pub fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [i64]) -> bool {
     let values = profile.samples.values(i);
     let mut any = false;
     for (value, &column) in picked.iter_mut().zip(columns) {

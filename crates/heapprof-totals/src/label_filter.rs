@@ -47,7 +47,9 @@ struct Bound {
 }
 
 impl LabelFilter {
-    pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, Error> {
+    /// Reads the filter that was given for an option. Fails if it is neither a range nor a regular
+    /// expression.
+    pub fn parse(option: &'static str, text: &str) -> Result<Self, Error> {
         let error = |why: String| Error::Filter {
             option,
             text: text.to_string(),
@@ -79,7 +81,8 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
-    pub(crate) fn matches(&self, profile: &Profile, labels: &[Label]) -> bool {
+    /// Whether a sample with these labels passes.
+    pub fn matches(&self, profile: &Profile, labels: &[Label]) -> bool {
         let mut of_key = labels.iter().filter(|label| match &self.key {
             Some(key) => profile.text(label.key) == key,
             None => true,

@@ -15,8 +15,10 @@ use crate::frames::{Frame, FrameTable};
 use crate::module::Modules;
 use crate::query::Query;
 
-pub(crate) struct View {
-    pub(crate) frames: FrameTable,
+/// A profile as a question sees it.
+pub struct View {
+    /// The frames of the profile.
+    pub frames: FrameTable,
     filter: Compiled,
     identity: bool,
     /// The rule that each location falls under; empty without suppressions.
@@ -26,7 +28,7 @@ pub(crate) struct View {
 }
 
 /// Which frames are a library's, of those that are `wanted`.
-pub(crate) fn libraries(
+pub fn libraries(
     profile: &Profile,
     frames: &FrameTable,
     wanted: impl Fn(&Frame) -> bool,
@@ -49,7 +51,8 @@ pub(crate) fn libraries(
 }
 
 impl View {
-    pub(crate) fn new(profile: &Profile, query: &Query) -> Result<Self, Error> {
+    /// Compiles the filters of a query against a profile. Fails if one is no regular expression.
+    pub fn new(profile: &Profile, query: &Query) -> Result<Self, Error> {
         let mut frames = FrameTable::new(profile, query.no_inlines);
         let filter = Compiled::new(profile, &mut frames, query)?;
         let library = match query.own_code {
@@ -67,14 +70,14 @@ impl View {
     }
 
     /// Leaves out samples that hold a location with a rule.
-    pub(crate) fn suppress(&mut self, rule: Vec<Option<u32>>) {
+    pub fn suppress(&mut self, rule: Vec<Option<u32>>) {
         self.rule = rule;
     }
 
     /// The rule that suppresses sample `i`: that of the location nearest to the leaf which has one,
     /// whatever the filters make of the stack.
     #[inline]
-    pub(crate) fn rule(&self, samples: &Samples, i: usize) -> Option<usize> {
+    pub fn rule(&self, samples: &Samples, i: usize) -> Option<usize> {
         if self.rule.is_empty() {
             return None;
         }
@@ -82,12 +85,13 @@ impl View {
         rule.map(|rule| rule as usize)
     }
 
-    pub(crate) fn notes(&self) -> &[String] {
+    /// What the user should be told about the filters.
+    pub fn notes(&self) -> &[String] {
         &self.filter.notes
     }
 
     /// Whether every sample counts.
-    pub(crate) fn keeps_all(&self) -> bool {
+    pub fn keeps_all(&self) -> bool {
         let f = &self.filter;
         !(f.focus || f.ignore || f.hide || f.show_from)
             && f.label_set.is_empty()
@@ -96,7 +100,7 @@ impl View {
 
     /// The frames of sample `i` in `stack`, leaf first. False when the sample is left out.
     #[inline]
-    pub(crate) fn stack(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+    pub fn stack(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         self.rule(samples, i).is_none() && self.visible(samples, i, stack)
     }
 
@@ -119,13 +123,14 @@ impl View {
         }
     }
 
-    pub(crate) fn is_library(&self, frame: u32) -> bool {
+    /// Whether a frame is a library's. False if nobody asked.
+    pub fn is_library(&self, frame: u32) -> bool {
         self.library.get(frame as usize) == Some(&true)
     }
 
     /// As [`stack`](Self::stack), suppressions aside: false when a filter leaves the sample out.
     #[inline]
-    pub(crate) fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+    pub fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         stack.clear();
         let locations = samples.stack(i);
         if self.identity {
@@ -148,7 +153,7 @@ impl View {
 
     /// What of a column's values is counted for a caller of what allocated it, and what a library's
     /// still, for nobody else is in the stack; regardless of sign.
-    pub(crate) fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
+    pub fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
         let (mut sums, mut stack) = ([0; 2], Vec::new());
         for i in 0..samples.len() {
             let value = i128::from(samples.values(i)[column].unsigned_abs());

@@ -19,7 +19,7 @@ pub fn regex_error(error: &regex::Error) -> String {
 }
 
 /// The expression given for an option, if one is.
-pub(crate) fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
+pub fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
     let Some(text) = text else { return Ok(None) };
     let regex = Regex::new(text).map_err(|error| Error::Filter {
         option,

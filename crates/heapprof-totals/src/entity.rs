@@ -14,45 +14,56 @@ pub const EMPTY_STACK: &str = "(empty stack)";
 /// A function by content. Addresses without symbols, labels shown as frames and the empty stack
 /// have one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FunctionRow {
-    pub(crate) name: StringId,
-    pub(crate) system_name: StringId,
-    pub(crate) filename: StringId,
-    pub(crate) start_line: i64,
+pub struct FunctionRow {
+    /// Its name as people read it.
+    pub name: StringId,
+    /// Its name as the linker knows it.
+    pub system_name: StringId,
+    /// The source file that it is in.
+    pub filename: StringId,
+    /// The line where it begins; 0 if that is not known.
+    pub start_line: i64,
 }
 
 /// A row of reports: a function, with line and address where the granularity tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Entity {
-    pub(crate) function: u32,
-    pub(crate) line: i64,
-    pub(crate) address: u64,
+pub struct Entity {
+    /// Its function: a position in [`EntityTable::function`].
+    pub function: u32,
+    /// The line; 0 if the granularity knows no lines.
+    pub line: i64,
+    /// The address; 0 if the granularity knows no addresses.
+    pub address: u64,
 }
 
 /// All functions and entities of a question.
-pub(crate) struct EntityTable {
-    pub(crate) strings: StringTable,
+pub struct EntityTable {
+    /// The texts of all names.
+    pub strings: StringTable,
     /// How many texts were taken over from the first profile, as they are; 0 once it was added.
     first_texts: usize,
-    pub(crate) function: Vec<FunctionRow>,
+    /// The functions by number.
+    pub function: Vec<FunctionRow>,
     function_index: HashMap<FunctionRow, u32>,
-    pub(crate) entity: Vec<Entity>,
+    /// The entities by number.
+    pub entity: Vec<Entity>,
     entity_index: HashMap<(StringId, StringId, i64, u64), u32>,
     granularity: Granularity,
-    pub(crate) empty_stack: u32,
+    /// The entity of samples without any frame.
+    pub empty_stack: u32,
 }
 
 /// From one profile's frames and functions to the shared tables.
-pub(crate) struct Mapped {
+pub struct Mapped {
     /// Entity of each frame.
-    pub(crate) entity: Vec<u32>,
+    pub entity: Vec<u32>,
     /// Function row of each function of the profile.
-    pub(crate) function: Vec<u32>,
+    pub function: Vec<u32>,
 }
 
 impl EntityTable {
     /// No entities yet; `strings` are the texts of the first profile that will be added.
-    pub(crate) fn new(granularity: Granularity, strings: StringTable) -> Self {
+    pub fn new(granularity: Granularity, strings: StringTable) -> Self {
         let mut table = Self {
             first_texts: strings.len(),
             strings,
@@ -114,7 +125,7 @@ impl EntityTable {
     }
 
     /// Adds one profile's functions and frames.
-    pub(crate) fn add(&mut self, profile: &Profile, frames: &FrameTable) -> Mapped {
+    pub fn add(&mut self, profile: &Profile, frames: &FrameTable) -> Mapped {
         let taken_over = std::mem::take(&mut self.first_texts) == profile.strings.len();
         let strings: Vec<StringId> = match taken_over {
             true => Vec::new(),
@@ -180,12 +191,13 @@ impl EntityTable {
         }
     }
 
-    pub(crate) fn text(&self, id: StringId) -> &str {
+    /// The text of a name.
+    pub fn text(&self, id: StringId) -> &str {
         self.strings.get(id)
     }
 
     /// What a row is called: the function's name, or at `files` the file's.
-    pub(crate) fn name(&self, entity: u32) -> &str {
+    pub fn name(&self, entity: u32) -> &str {
         let function = self.function[self.entity[entity as usize].function as usize];
         match self.granularity {
             Granularity::Files => self.text(function.filename),
@@ -194,7 +206,7 @@ impl EntityTable {
     }
 
     /// Rank of each entity in the order of its texts and numbers: an order that no loading changes.
-    pub(crate) fn ranks(&self) -> Vec<u32> {
+    pub fn ranks(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.entity.len() as u32).collect();
         let key = |e: u32| {
             let entity = &self.entity[e as usize];

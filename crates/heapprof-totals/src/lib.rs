@@ -1,0 +1,22 @@
+//! The numbers of a heap profile, once: frames, patterns, filters, flat and cum, the call tree.
+//!
+//! Reports read these numbers through SQLite (heapprof-analysis), and `heapprof pprof` reads them
+//! as pprof does (heapprof-dropin). Nothing here knows a database, prints, or formats a unit.
+#![forbid(unsafe_code)]
+
+pub mod call_tree;
+pub mod entity;
+mod error;
+pub mod estimate;
+pub mod filter;
+pub mod frames;
+pub mod label_filter;
+pub mod module;
+pub mod neighbours;
+pub mod pattern;
+pub mod query;
+pub mod short_name;
+pub mod totals;
+pub mod view;
+
+pub use crate::error::Error;
