@@ -1,5 +1,7 @@
 //! The rules that docs/dev/architecture.md states, held by the machine.
 
+mod circles;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,21 +15,42 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-preload", &["heapprof-collect"]),
     ("heapprof-formats", &["heapprof-profile"]),
     ("heapprof-symbolize", &["heapprof-profile"]),
-    ("heapprof-totals", &["heapprof-profile"]),
-    ("heapprof-analysis", &["heapprof-profile", "heapprof-totals"]),
+    ("heapprof-text", &[]),
+    ("heapprof-totals", &["heapprof-profile", "heapprof-text"]),
+    (
+        "heapprof-dropin",
+        &[
+            "heapprof-formats",
+            "heapprof-profile",
+            "heapprof-symbolize",
+            "heapprof-text",
+            "heapprof-totals",
+        ],
+    ),
+    (
+        "heapprof-analysis",
+        &["heapprof-profile", "heapprof-text", "heapprof-totals"],
+    ),
     (
         "heapprof-report",
-        &["heapprof-analysis", "heapprof-profile"],
+        &[
+            "heapprof-analysis",
+            "heapprof-profile",
+            "heapprof-text",
+            "heapprof-totals",
+        ],
     ),
     ("heapprof-alloc", &["heapprof-collect"]),
     (
         "heapprof-cli",
         &[
             "heapprof-analysis",
+            "heapprof-dropin",
             "heapprof-formats",
             "heapprof-profile",
             "heapprof-report",
             "heapprof-symbolize",
+            "heapprof-text",
         ],
     ),
 ];
@@ -36,7 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const OWNED: &[(&str, &str)] = &[
     ("rusqlite", "heapprof-analysis"),
     ("clap", "heapprof-cli"),
-    ("anyhow", "heapprof-cli"),
+    ("anyhow", "heapprof-cli heapprof-dropin"),
     ("ureq", "heapprof-cli"),
     // Children and files of others; files of others.
     ("rustix", "heapprof-cli heapprof-symbolize"),
@@ -416,69 +439,6 @@ fn the_library_writes_to_stderr_in_one_place() {
     }
 }
 
-/// The modules of the same crate that a file uses, and itself perhaps.
-fn used_modules(file: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(file).unwrap();
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-    let code: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect();
-    let code = code.join("\n");
-    let using = regex::Regex::new(r"crate::(?:\{((?:[^{}]|\{[^{}]*\})*)\}|([a-z_]+))").unwrap();
-    let braces = regex::Regex::new(r"\{[^{}]*\}").unwrap();
-    let mut used = Vec::new();
-    for found in using.captures_iter(&code) {
-        match (found.get(1), found.get(2)) {
-            (Some(list), _) => {
-                let list = braces.replace_all(list.as_str(), "");
-                let first = |item: &str| item.trim().split("::").next().unwrap().to_string();
-                used.extend(list.split(',').map(first));
-            }
-            (_, Some(name)) => used.push(name.as_str().to_string()),
-            _ => {}
-        }
-    }
-    used
-}
-
-/// Modules of one crate do not use each other in a circle.
-#[test]
-fn modules_have_no_circles() {
-    for (package, _) in ARROWS {
-        let folder = root().join("crates").join(package).join("src");
-        let mut uses: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for file in sources().iter().filter(|f| f.starts_with(&folder)) {
-            let path = file.strip_prefix(&folder).unwrap();
-            let module = path.iter().next().unwrap().to_string_lossy();
-            let module = module.trim_end_matches(".rs").to_string();
-            if module != "lib" {
-                let others = used_modules(file).into_iter().filter(|n| *n != module);
-                uses.entry(module.clone()).or_default().extend(others);
-            }
-        }
-        assert!(uses.len() > 3, "{package}: {uses:?}");
-        for start in uses.keys() {
-            let mut seen = vec![start.clone()];
-            let mut next: Vec<(String, String)> = uses[start]
-                .iter()
-                .map(|u| (u.clone(), format!("{start} -> {u}")))
-                .collect();
-            while let Some((module, way)) = next.pop() {
-                assert!(module != *start, "{package}: {way}");
-                if seen.contains(&module) {
-                    continue;
-                }
-                seen.push(module.clone());
-                for used in uses.get(&module).into_iter().flatten() {
-                    next.push((used.clone(), format!("{way} -> {used}")));
-                }
-            }
-        }
-    }
-}
-
-/// proto.rs is what `proto/profile.proto` says, made without a protoc.
 #[test]
 fn generated_code_is_current() {
     let proto = root().join("proto");

@@ -3,17 +3,19 @@
 
 use std::io::Write;
 
-use heapprof_analysis::reshape::{self, Detail, LabelFilter, NameFilters, NumberTest, go_regex};
 use heapprof_analysis::{
-    Query, Question, Session, Source, Suppressions, TreeOptions, Types, folded, graph, leaks, tags,
-    top, traces, tree,
+    Query, Question, Session, Source, Suppressions, TreeOptions, Types, folded, leaks, tags, top,
+    traces, tree,
 };
+use heapprof_dropin::graph;
+use heapprof_dropin::jeprof::report as jeprof;
+use heapprof_dropin::report as pprof;
+use heapprof_dropin::reshape::{self, Detail, LabelFilter, NameFilters, NumberTest, go_regex};
 use heapprof_formats::{
     Format, GperftoolsForm, Options, WriteError, read, write_firefox, write_gperftools,
     write_speedscope,
 };
 use heapprof_profile::{Profile, ReadOptions, decode_with, encode_plain};
-use heapprof_report::{jeprof, pprof};
 
 /// The most an input may inflate to.
 pub(crate) const LIMIT: usize = 1 << 20;
@@ -114,7 +116,7 @@ fn write_all(profile: &Profile) {
     heapprof_report::profile_json(profile, std::io::sink()).expect("JSON holds everything");
     heapprof_report::profile_csv(profile, std::io::sink()).expect("CSV holds everything");
     // Sums beyond 64 bits and negative values have no place in it.
-    let _ = heapprof_report::callgrind(profile, std::io::sink());
+    let _ = heapprof_dropin::callgrind(profile, std::io::sink());
 }
 
 /// Whether the form had a place for the profile; nothing else may go wrong.

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
-use heapprof_analysis::graph::{Calls, Graph, Options, Picture, Trim, fits, total};
-use heapprof_analysis::reshape::{Detail, aggregate};
-use heapprof_analysis::{EMPTY_STACK, Error, Query, Question, Session, Source, Types, top};
+use heapprof_analysis::{EMPTY_STACK, Query, Question, Session, Source, Types, top};
+use heapprof_dropin::graph::{Calls, Graph, Options, Picture, Trim, fits, total};
+use heapprof_dropin::reshape::{Detail, aggregate};
 use heapprof_profile::{Profile, ProfileBuilder, decode};
+use heapprof_totals::Error;
 
 use crate::harness::{name, valid};
 
@@ -337,7 +338,7 @@ fn totals_are_of_the_base_where_samples_are_marked() {
 fn sums_beyond_64_bits_are_refused() {
     let max = i64::MAX;
     let beyond = profile(&format!("main;f {max}\n main;g 1"));
-    let refused = |error: Option<Error>| matches!(error, Some(Error::Overflow { .. }));
+    let refused = |error| matches!(error, Some(Error::Overflow { .. }));
     assert!(refused(Graph::new(&beyond, &options()).err()));
 
     // pprof's wrap, and so do those of its face.

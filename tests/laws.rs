@@ -325,6 +325,11 @@ fn a_total_beyond_64_bits_is_an_error() {
         Question::new(vec![Source::new("p", profile.clone())], &query, Types::One).map(drop)
     };
     let error = ask("space").unwrap_err();
-    assert!(matches!(&error, Error::In { error, .. } if matches!(**error, Error::Overflow { .. })));
+    let Error::In { error, .. } = &error else {
+        panic!("{error}");
+    };
+    let is_overflow =
+        |error: &heapprof_totals::Error| matches!(error, heapprof_totals::Error::Overflow { .. });
+    assert!(matches!(&**error, Error::Totals(error) if is_overflow(error)));
     ask("objects").unwrap();
 }

@@ -13,7 +13,6 @@ mod diff;
 mod error;
 mod folded;
 mod gate;
-pub mod graph;
 mod header;
 mod info;
 mod leaks;
@@ -24,7 +23,6 @@ mod peek;
 mod place;
 mod question;
 mod relation;
-pub mod reshape;
 mod session;
 mod stack_table;
 mod statement;
@@ -70,6 +68,5 @@ pub use heapprof_totals::{
     estimate::{Confidence, Estimate, Spread},
     pattern::regex_error,
     query::{Filters, Granularity, Query, Sort},
-    short_name::{alike, cut, shorten, shortened, shown_match},
     totals::Total,
 };

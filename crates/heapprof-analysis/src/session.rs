@@ -9,8 +9,8 @@ use rusqlite::{Connection, Params, Row};
 use crate::error::Error;
 use crate::question::Question;
 use crate::relation;
+use heapprof_text::alike;
 use heapprof_totals::estimate::{Estimate, Known, Spread};
-use heapprof_totals::short_name::alike;
 
 /// Where a report's rows come from: a question's virtual tables, or a database's real ones.
 pub struct Session {

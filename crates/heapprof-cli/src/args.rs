@@ -6,10 +6,8 @@ mod file_mode;
 mod files;
 mod flame;
 mod gate;
-pub(crate) mod jeprof_options;
 mod leaks;
 mod list;
-pub(crate) mod pprof_flags;
 pub(crate) mod record;
 mod size;
 mod store;
@@ -24,7 +22,7 @@ use heapprof_report::Format;
 use crate::name;
 
 pub(crate) use code::CodeArgs;
-pub(crate) use drop_in::{DropInArgs, Kind, help_of};
+pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs, VARIABLE as FILE_MODE};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
@@ -226,10 +224,10 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     )]
     Symbolize(SymbolizeArgs),
     /// pprof's flags, pprof's output, byte for byte
-    #[command(disable_help_flag = true, after_help = pprof_flags::help())]
+    #[command(disable_help_flag = true, after_help = heapprof_dropin::pprof_help())]
     Pprof(DropInArgs),
     /// jeprof's options, its numbers and its text
-    #[command(disable_help_flag = true, after_help = jeprof_options::help())]
+    #[command(disable_help_flag = true, after_help = heapprof_dropin::jeprof_help())]
     Jeprof(DropInArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
     #[command(

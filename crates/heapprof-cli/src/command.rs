@@ -30,10 +30,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Query, Question, Session, Source, Types};
-use heapprof_report::{Style, printable_lines};
+use heapprof_report::Style;
+use heapprof_text::printable_lines;
 use regex::Regex;
 
 use crate::args::{Cli, Color, Command, LimitArg, ReportArgs};
+use crate::drop_in::Desk;
 use crate::source::Sources;
 use crate::{messages, name, output};
 
@@ -64,8 +66,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Merge(args) => merge::run(&context, &args)?,
         Command::Convert(args) => convert::run(&context, &args)?,
         Command::Symbolize(args) => symbolize::run(&context, &args)?,
-        Command::Pprof(args) => return crate::pprof::run(&context.sources, &args.words),
-        Command::Jeprof(args) => return crate::jeprof::run(&context.sources, &args.words),
+        Command::Pprof(args) => heapprof_dropin::pprof(&context.desk("pprof"), &args.words)?,
+        Command::Jeprof(args) => heapprof_dropin::jeprof(&context.desk("jeprof"), &args.words)?,
         Command::Completions { shell } => completions::run(shell)?,
         Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
     }
@@ -82,6 +84,12 @@ pub(crate) struct Shared {
 const SCREENFUL: usize = 40;
 
 impl Shared {
+    /// This program as the host of the drop-in `command`.
+    fn desk(&self, command: &'static str) -> Desk<'_> {
+        let sources = &self.sources;
+        Desk { command, sources }
+    }
+
     /// The session of a question about one profile, and its notes said.
     pub(crate) fn ask(&self, source: Source, query: &Query, types: Types) -> Result<Session> {
         self.session(vec![source], query, types, |question| question)

@@ -1,25 +1,12 @@
 //! Profiles over HTTP, as Go programs serve them at /debug/pprof/heap.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use heapprof_dropin::Transfer;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
-
-/// How to fetch.
-#[derive(Debug, Default)]
-pub(crate) struct Transfer {
-    /// How long an answer may take to begin; a minute, or more when the URL asks for seconds of
-    /// profiling.
-    pub(crate) patience: Option<Duration>,
-    /// Whom the server knows us as: a certificate and its private key.
-    pub(crate) client: Option<(PathBuf, PathBuf)>,
-    /// Whose word is taken for who the server is; Mozilla's list without.
-    pub(crate) authorities: Option<PathBuf>,
-    /// Take any certificate.
-    pub(crate) insecure: bool,
-}
 
 /// Whether an argument is a URL that can be fetched.
 pub(crate) fn is_url(text: &str) -> bool {
@@ -66,7 +53,7 @@ fn tls(transfer: &Transfer) -> Result<TlsConfig> {
     Ok(tls.build())
 }
 
-fn certificates(file: &PathBuf) -> Result<Vec<Certificate<'static>>> {
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>> {
     let named = || format!("{}: cannot be read", file.display());
     let pem = std::fs::read(file).with_context(named)?;
     let items = parse_pem(&pem).filter_map(|item| match item {

@@ -7,14 +7,13 @@
 mod args;
 mod command;
 mod default_profile;
+mod drop_in;
 mod fetch;
 mod inherited;
-mod jeprof;
 mod messages;
 mod name;
 mod output;
 mod place;
-mod pprof;
 mod preload;
 mod progress;
 mod source;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::error::{ContextKind, ErrorKind};
-use heapprof_report::printable;
+use heapprof_text::printable;
 
 use crate::{name, suggestion};
 

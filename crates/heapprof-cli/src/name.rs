@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use heapprof_report::printable;
+use heapprof_text::printable;
 
 const FIRST: u32 = 0x10_ff00;
 

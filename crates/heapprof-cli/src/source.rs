@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Process, Session, Source, Store, reshape};
+use heapprof_analysis::{Process, Session, Source, Store};
+use heapprof_dropin::{ReadAs, Transfer};
 use heapprof_formats::{Format, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::{Cli, Command};
-use crate::fetch::Transfer;
 use crate::progress::Progress;
 use crate::{default_profile, fetch, messages, name};
 
@@ -96,36 +96,25 @@ impl Sources {
         Ok((source, format.get()))
     }
 
-    /// The same, but for who passes stacks on as they are, or does not look at them.
-    pub(crate) fn stacks_as_written(&self) -> Self {
-        self.with(self.options.clone().stacks_as_written(true))
-    }
-
-    /// The same, but threads with the numbers that their file has for them, though these do not add
-    /// up to its totals.
-    pub(crate) fn threads_as_counted(&self) -> Self {
-        self.with(self.options.clone().threads_as_counted(true))
-    }
-
-    fn with(&self, options: Options) -> Self {
-        Self {
-            db: self.db.clone(),
-            options,
-            names_in_use: self.names_in_use,
-            sum: self.sum,
-            stdin_read: Cell::new(self.stdin_read.get()),
-        }
+    /// As these, for a tool that reads files in its own way.
+    fn read_as(&self, how: ReadAs) -> Options {
+        self.options
+            .clone()
+            .stacks_as_written(how.stacks_as_written)
+            .threads_as_counted(how.threads_as_counted)
     }
 
     /// The profile behind one argument as a tool sees it.
-    pub(crate) fn unmerged(&self, name: &str, seen: Seen) -> Result<Profile> {
-        Ok(self.named(unshared(self.read_one(name, seen)?)))
+    pub(crate) fn seen(&self, name: &str, how: ReadAs) -> Result<Profile> {
+        let source = self.read_one_as(name, &self.read_as(how), how.seen)?;
+        Ok(self.named(unshared(source)))
     }
 
-    /// The profile at a URL, as [`unmerged`](Self::unmerged).
-    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer, seen: Seen) -> Result<Profile> {
+    /// The profile at a URL, as [`seen`](Self::seen).
+    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer, how: ReadAs) -> Result<Profile> {
         let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
-        Ok(self.named(seen(self.decode(url, body, None, None)?)))
+        let reading = decode(url, body, None, self.read_as(how))?;
+        Ok(self.named((how.seen)(reading)))
     }
 
     fn named(&self, mut profile: Profile) -> Profile {
@@ -140,6 +129,15 @@ impl Sources {
     }
 
     fn read_one(&self, name: &str, keep: impl Fn(Reading) -> Profile) -> Result<Source> {
+        self.read_one_as(name, &self.options, keep)
+    }
+
+    fn read_one_as(
+        &self,
+        name: &str,
+        options: &Options,
+        keep: impl Fn(Reading) -> Profile,
+    ) -> Result<Source> {
         if name.is_empty() {
             bail!("an empty PROFILE is named; leave it out for the newest recording here");
         }
@@ -149,7 +147,7 @@ impl Sources {
                 bail!("- (stdin) can be read only once");
             }
             let name = name.replacen(whole, "stdin", 1);
-            let reading = self.decode(&name, io::stdin().lock(), None, part)?;
+            let reading = decode(&name, io::stdin().lock(), None, options.clone().part(part))?;
             return Ok(Source::new(name, keep(reading)));
         }
         if fetch::is_url(whole) {
@@ -157,13 +155,13 @@ impl Sources {
                 fetch::fetch(whole, &Transfer::default()).with_context(|| name.to_string())?;
             return Ok(Source::new(
                 name,
-                keep(self.decode(name, body, None, part)?),
+                keep(decode(name, body, None, options.clone().part(part))?),
             ));
         }
         // A path is tried before a name.
         let path = name::path(whole);
         if path.exists() {
-            let reading = self.file(name, &path, part)?;
+            let reading = file(name, &path, options.clone().part(part))?;
             return Ok(Source::new(name::shown(name), keep(reading)));
         }
         match self.stored(name)? {
@@ -224,30 +222,23 @@ impl Sources {
             false => Ok(result?),
         }
     }
+}
 
-    fn file(&self, name: &str, path: &Path, part: Option<Part>) -> Result<Reading> {
-        let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
-        let metadata = file
-            .metadata()
-            .with_context(|| format!("{name}: cannot be read"))?;
-        if metadata.is_dir() {
-            bail!("{name}: is a folder, not a profile; name a file in it");
-        }
-        let length = metadata.is_file().then_some(metadata.len());
-        self.decode(name, file, length, part)
+fn file(name: &str, path: &Path, options: Options) -> Result<Reading> {
+    let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
+    let metadata = file
+        .metadata()
+        .with_context(|| format!("{name}: cannot be read"))?;
+    if metadata.is_dir() {
+        bail!("{name}: is a folder, not a profile; name a file in it");
     }
+    let length = metadata.is_file().then_some(metadata.len());
+    decode(name, file, length, options)
+}
 
-    fn decode(
-        &self,
-        name: &str,
-        reader: impl Read,
-        length: Option<u64>,
-        part: Option<Part>,
-    ) -> Result<Reading> {
-        let reader = Progress::new(reader, length);
-        let options = self.options.clone().part(part);
-        heapprof_formats::read(reader, &options).with_context(|| name.to_string())
-    }
+fn decode(name: &str, reader: impl Read, length: Option<u64>, options: Options) -> Result<Reading> {
+    let reader = Progress::new(reader, length);
+    heapprof_formats::read(reader, &options).with_context(|| name.to_string())
 }
 
 /// The 12 of `-#12`.
@@ -265,18 +256,6 @@ pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
         (!whole.is_empty() && !name::path(name).exists()).then_some((whole, Some(part)))
     };
     split().unwrap_or((name, None))
-}
-
-/// What a tool makes of a file.
-pub(crate) type Seen = fn(Reading) -> Profile;
-
-/// No word of its format, no labels without a value.
-pub(crate) fn as_pprof_sees_it(reading: Reading) -> Profile {
-    let mut profile = reading.profile;
-    if reading.format == Format::Pprof {
-        reshape::drop_empty_labels(&mut profile);
-    }
-    profile
 }
 
 /// Says what was odd about a file.

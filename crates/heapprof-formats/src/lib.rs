@@ -16,41 +16,25 @@
 #![forbid(unsafe_code)]
 
 mod address_map;
-mod bpftrace;
 mod cut_frames;
-mod dhat;
-mod dtrace;
 mod error;
 mod figures;
-mod folded;
 mod format;
-mod go_text;
-mod gperftools;
 mod heap_line;
 mod heap_samples;
-mod heaptrack;
-mod java_heapz;
-mod jemalloc;
 mod json;
-mod leaksanitizer;
 mod lines;
 mod mapped_files;
-mod massif;
-mod memleak;
-mod mprof;
 mod open;
 mod others;
-mod perf_script;
 mod readers;
 mod reading;
 #[cfg(test)]
 mod rendered;
 mod sampling;
-mod speedscope;
 mod spread;
 mod stacks;
 mod symbol_frame;
-mod symbolized;
 mod tally;
 mod texts;
 mod unpack;

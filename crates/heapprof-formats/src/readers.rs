@@ -1,13 +1,26 @@
 //! The table of readers: whatever is to be read has a row here.
 
+mod bpftrace;
+mod dhat;
+mod dtrace;
+mod folded;
+mod go_text;
+mod gperftools;
+mod heaptrack;
+mod java_heapz;
+mod jemalloc;
+mod leaksanitizer;
+mod massif;
+mod memleak;
+mod mprof;
+mod perf_script;
+mod speedscope;
+mod symbolized;
+
 use crate::error::Error;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
-use crate::{
-    bpftrace, dhat, dtrace, folded, go_text, gperftools, heaptrack, java_heapz, jemalloc,
-    leaksanitizer, massif, memleak, mprof, perf_script, speedscope, symbolized,
-};
 
 /// How much of a file's beginning is looked at, in bytes.
 pub(crate) const HEAD: usize = 64 << 10;

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::escape::{Escaping, Stead};
 use crate::flame::frame;
 use crate::names::{Names, push_root_first};
+use heapprof_text::{Escaping, Stead};
 
 /// Writes folded stacks, root first.
 pub struct Folded<W> {

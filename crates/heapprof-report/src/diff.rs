@@ -1,6 +1,7 @@
 //! `diff`: before, after, delta, growth and status of each entity that changed.
 
-use heapprof_analysis::{Broken, Change, Diff, DiffRow, Estimate, Place, Status, alike};
+use heapprof_analysis::{Broken, Change, Diff, DiffRow, Estimate, Place, Status};
+use heapprof_text::alike;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;

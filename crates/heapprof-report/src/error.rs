@@ -21,15 +21,6 @@ pub enum Error {
     /// The profile could not be written.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),
-    /// No node has a name that is looked for.
-    #[error("no matches found for regexp: {0}")]
-    NoMatch(String),
-    /// Callgrind's format holds no decreases.
-    #[error(
-        "has negative values, as differences have, and callgrind's format holds none; convert the \
-         profiles it was made of"
-    )]
-    Negative,
     /// CSV could not be made.
     #[error(transparent)]
     Csv(csv::Error),

@@ -1,7 +1,8 @@
 //! Paths that do not branch, as one row: a call tree of C++ or Rust is else indented to the edge of
 //! the screen.
 
-use heapprof_analysis::{PlaceId, TreeRow, cut};
+use heapprof_analysis::{PlaceId, TreeRow};
+use heapprof_text::cut;
 use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;

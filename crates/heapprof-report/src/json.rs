@@ -8,9 +8,9 @@ use serde::ser::{Serialize, SerializeMap};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::escape::{Escaping, Stead};
 use crate::names::Names;
 use crate::range;
+use heapprof_text::{Escaping, Stead};
 
 pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})

@@ -6,28 +6,22 @@
 //! line.
 #![forbid(unsafe_code)]
 
-mod callgrind;
 mod convert;
 mod coverage;
 mod diff;
 mod difference;
 mod error;
-mod escape;
-mod fetch;
 mod flame;
 mod fold;
 mod head;
 mod info;
-pub mod jeprof;
 mod json;
 mod leaks;
 mod list;
 mod measure;
 mod names;
 mod next;
-mod numbered;
 mod peek;
-pub mod pprof;
 mod range;
 mod schema;
 mod sql;
@@ -40,12 +34,10 @@ mod traces;
 mod tree;
 
 pub use crate::{
-    callgrind::callgrind,
     convert::{Folded, profile_csv, profile_json},
     coverage::{beside_heap, coverage},
     diff::{broken_line, diff},
     error::Error,
-    escape::{Escaping, Stead, escaping, printable, printable_lines},
     flame::{FlameOptions, Root, flame_folded, flame_svg},
     info::info,
     leaks::{leaks, value_line},

@@ -1,6 +1,7 @@
 //! Values with their units, percentages and times, as text.
 
 use heapprof_profile::{Family, Unit};
+use heapprof_text::push_whole;
 
 use crate::error::Error;
 
@@ -127,28 +128,6 @@ fn step(family: Family, base: f64) -> (&'static str, f64) {
     let steps = steps(family);
     let fits = steps.iter().rev().find(|(_, factor)| base.abs() >= *factor);
     *fits.unwrap_or(&steps[0])
-}
-
-/// Appends a number.
-pub(crate) fn push_whole(value: impl Into<i128>, text: &mut String) {
-    let value = value.into();
-    let mut digits = [0u8; 20];
-    let Ok(mut rest) = u64::try_from(value.unsigned_abs()) else {
-        return text.push_str(&value.to_string());
-    };
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        text.push('-');
-    }
-    text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 /// Appends a number with two places, as `{:.2}` shows it, which takes ten times as long.

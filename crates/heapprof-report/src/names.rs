@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places, alike, shorten};
+use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places};
+use heapprof_text::{alike, shorten};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::fetch::fetch;
 use crate::measure::Measure;
 use crate::style::{Format, Style};
 use crate::table::{Align, COLUMNS, Table, printable};
+use heapprof_totals::fetch::fetch;
 
 /// A text for each place that many rows share, made once; one behind the other, for reading from
 /// one corner of memory after the other is what long reports spend their time on.

@@ -1,7 +1,8 @@
 //! What to do next where a report's rows do not answer: a wrapper in front of all, code without
 //! names, too few samples.
 
-use heapprof_analysis::{Place, Top, TopRow, Wrapper, shortened};
+use heapprof_analysis::{Place, Top, TopRow, Wrapper};
+use heapprof_text::shortened;
 
 use crate::measure::{percent, plural};
 

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Neighbours, Peek, PeekRow, Place, cut};
+use heapprof_analysis::{Neighbours, Peek, PeekRow, Place};
+use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Map;
 

@@ -7,10 +7,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use tempfile::SpooledTempFile;
 
 use crate::error::Error;
-use crate::escape::{Escaping, Stead};
-use crate::measure::push_whole;
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Table};
+use heapprof_text::push_whole;
+use heapprof_text::{Escaping, Stead};
 
 /// Rows of more bytes than these wait on disk until all widths are known.
 const SPOOL: usize = 16 << 20;

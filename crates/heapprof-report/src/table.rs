@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::Error;
-pub(crate) use crate::escape::printable;
-use crate::escape::{Escaping, Stead};
 use crate::style::{Format, Style};
+pub(crate) use heapprof_text::printable;
+use heapprof_text::{Escaping, Stead};
 
 /// Where a column's cells stand.
 /// Columns of text that a row takes by default.

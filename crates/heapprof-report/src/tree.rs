@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use heapprof_analysis::{Tree, TreeRow, cut};
+use heapprof_analysis::{Tree, TreeRow};
+use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, json};
 

@@ -9,7 +9,7 @@ use crate::frames::{Frame, FrameTable};
 use crate::label_filter::LabelFilter;
 use crate::pattern::{compile, regex_error};
 use crate::query::{Filters, Query};
-use crate::short_name::shown_match;
+use heapprof_text::shown_match;
 
 /// What matched a frame.
 pub mod bit {

@@ -8,6 +8,7 @@ pub mod call_tree;
 pub mod entity;
 mod error;
 pub mod estimate;
+pub mod fetch;
 pub mod filter;
 pub mod frames;
 pub mod label_filter;
@@ -15,7 +16,6 @@ pub mod module;
 pub mod neighbours;
 pub mod pattern;
 pub mod query;
-pub mod short_name;
 pub mod totals;
 pub mod view;
 

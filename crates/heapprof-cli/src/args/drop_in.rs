@@ -18,34 +18,6 @@ pub(crate) struct DropInArgs {
     pub(crate) words: Vec<String>,
 }
 
-/// What a flag of theirs takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Nothing; another spelling turns it off.
-    Bool,
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
-    /// A text.
-    Text,
-    /// A regular expression that a format is about.
-    Regex,
-}
-
-impl Kind {
-    /// How the value stands behind the flag in the help.
-    pub(super) fn value(self) -> &'static str {
-        match self {
-            Self::Bool => "",
-            Self::Int => "=N",
-            Self::Float => "=X",
-            Self::Text => "=TEXT",
-            Self::Regex => "=REGEX",
-        }
-    }
-}
-
 /// The help of a command, as text.
 pub(crate) fn help_of(command: &str) -> String {
     let mut cli = Cli::command();

@@ -6,7 +6,8 @@ use heapprof_formats::{
     GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope,
 };
 use heapprof_profile::encode;
-use heapprof_report::{Folded, Stead, escaping};
+use heapprof_report::Folded;
+use heapprof_text::{Stead, escaping};
 
 use super::Shared;
 use crate::args::{ConvertArgs, ConvertTo};
@@ -45,7 +46,7 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
         ConvertTo::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
         ConvertTo::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
         ConvertTo::Callgrind => output::write(file, |writer| {
-            heapprof_report::callgrind(&source.profile, writer).with_context(|| source.name.clone())
+            heapprof_dropin::callgrind(&source.profile, writer).with_context(|| source.name.clone())
         }),
         ConvertTo::Folded => {
             let query = Query {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Granularity, Query, Types, list, shown_match};
+use heapprof_analysis::{Granularity, Query, Types, list};
+use heapprof_text::shown_match;
 
 use super::{Shared, regex, statements};
 use crate::args::ListArgs;

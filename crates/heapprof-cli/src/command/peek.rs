@@ -1,7 +1,8 @@
 //! `heapprof peek REGEX`: callers and callees.
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Types, peek, shown_match};
+use heapprof_analysis::{Query, Types, peek};
+use heapprof_text::shown_match;
 
 use super::{Shared, regex};
 use crate::args::MatchArgs;

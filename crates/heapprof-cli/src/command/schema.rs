@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Store, documented_tables};
-use heapprof_report::{Style, printable_lines};
+use heapprof_report::Style;
+use heapprof_text::printable_lines;
 
 use super::Shared;
 use crate::args::SchemaArgs;

@@ -1,0 +1,57 @@
+//! `pprof` and `jeprof`: this program as their host.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use heapprof_dropin::{Body, Host, ReadAs, Transfer};
+use heapprof_profile::Profile;
+
+use crate::args::help_of;
+use crate::source::Sources;
+use crate::{messages, name, output};
+
+/// Reads, writes and says things for a drop-in.
+pub(crate) struct Desk<'a> {
+    /// The name of the command that runs.
+    pub(crate) command: &'static str,
+    pub(crate) sources: &'a Sources,
+}
+
+impl Host for Desk<'_> {
+    fn note(&self, text: &str) {
+        messages::note(text);
+    }
+
+    fn explain(&self, help: &str) {
+        messages::help(help);
+    }
+
+    fn help(&self) -> String {
+        help_of(self.command)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        name::path(name)
+    }
+
+    fn read(&self, name: &str, how: ReadAs) -> Result<Profile> {
+        self.sources.seen(name, how)
+    }
+
+    fn fetch(&self, url: &str, transfer: &Transfer, how: ReadAs) -> Result<Profile> {
+        self.sources.fetched(url, transfer, how)
+    }
+
+    fn is_terminal(&self) -> bool {
+        output::is_terminal(None)
+    }
+
+    fn write(&self, file: Option<&Path>, body: Body<'_>) -> Result<()> {
+        output::write(file, body)
+    }
+
+    fn write_into(&self, name: &str, file: File, body: Body<'_>) -> Result<()> {
+        output::into(name, file, body)
+    }
+}

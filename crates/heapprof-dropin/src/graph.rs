@@ -1,0 +1,311 @@
+//! The weighted call graph of a profile as pprof draws it: nodes, the calls between them, and what
+//! is small cut away.
+//!
+//! Follows google/pprof's internal/graph and the trimming of its internal/report, for output that
+//! is the same to the byte. The profile comes filtered and aggregated: nodes are told apart by what
+//! it still says of its frames.
+
+mod draft;
+mod edge;
+mod go_sort;
+mod node;
+mod order;
+mod path;
+mod redundant;
+mod tags;
+mod tree;
+mod walk;
+
+use foldhash::HashMap;
+use heapprof_profile::{LabelSetIndex, Profile};
+
+use self::draft::Draft;
+use self::edge::{Adjacency, Edges};
+use self::node::{Names, NodeTable};
+use heapprof_totals::Error;
+use heapprof_totals::totals::{Sums, whole};
+
+pub use self::{
+    edge::Edge,
+    go_sort::sort_as_go,
+    node::NodeInfo,
+    order::truncated,
+    path::{Trim, base, clean},
+    tags::{NodeTags, Tag},
+};
+
+/// No node: a frame that is not shown, the caller of a root.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// The text label of samples that `-diff_base` subtracts.
+const DIFF_BASE: &str = "pprof::base";
+
+/// What a graph is made of and how much of it stays.
+pub struct Options<'a> {
+    /// The sample types that are summed. The first one decides what is small and what comes first.
+    pub columns: Vec<usize>,
+    /// The sample type whose sums divide those of the others, for means.
+    pub mean_divisor: Option<usize>,
+    /// A node is a way from the root, not a place.
+    pub call_tree: bool,
+    /// Leave out nodes with a negative flat, or without a flat and with a negative cum.
+    pub drop_negative: bool,
+    /// Tell nodes with a name apart by the mapped file too.
+    pub objects: bool,
+    /// What is cut off file names.
+    pub trim: Trim,
+    /// What is done for pictures alone.
+    pub picture: Option<Picture<'a>>,
+    /// What nodes are sorted by, unless it is for a picture.
+    pub sort_by_cum: bool,
+    /// Most nodes to show, 0 for all.
+    pub node_count: usize,
+    /// Nodes with a cum below this share of the sum of flats go.
+    pub node_fraction: f64,
+    /// Edges below this share of the sum of flats go.
+    pub edge_fraction: f64,
+    /// Which calls are counted. A picture needs those of [`Calls::Each`].
+    pub calls: Calls,
+    /// Sums beyond 64 bits wrap, as pprof's do, and are no error ([`fits`] tells).
+    pub wrapping: bool,
+}
+
+/// Which calls a graph has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// None: only nodes are wanted.
+    None,
+    /// Each once a sample, but calls of a node by itself.
+    Each,
+    /// To each function in a sample the outermost one, so that the calls to a function add up to
+    /// its cum. For graphs in which nothing is trimmed.
+    Outermost,
+}
+
+/// For pictures: nodes are sorted by what they tell, redundant calls go, and labels stand beside
+/// their nodes.
+pub struct Picture<'a> {
+    /// How the value of a `bytes` label is shown; values that look the same are one tag.
+    pub size_name: &'a dyn Fn(i64) -> String,
+}
+
+/// The graph. Nodes are numbers; those in [`shown`](Self::shown) are in the report, others may
+/// still be at the end of an edge, as in pprof.
+pub struct Graph<'a> {
+    profile: &'a Profile,
+    table: NodeTable,
+    names: Names,
+    info: Vec<u32>,
+    parent: Option<Vec<u32>>,
+    sums: Sums,
+    divided: bool,
+    shown: Vec<u32>,
+    edges: Edges,
+    roots: Vec<i64>,
+    callers: Adjacency,
+    callees: Adjacency,
+    tags: HashMap<u32, NodeTags>,
+    /// Nodes there were before `node_count` limited them.
+    pub of_nodes: usize,
+    /// Nodes that went for being small.
+    pub dropped_nodes: usize,
+    /// Edges that went for being small.
+    pub dropped_edges: usize,
+}
+
+impl<'a> Graph<'a> {
+    /// Makes the graph. Errors where 64 bits do not hold the sums, unless they are to wrap.
+    pub fn new(profile: &'a Profile, options: &Options<'_>) -> Result<Self, Error> {
+        let mut draft = Draft::new(profile, options)?;
+        let flats = |draft: &Draft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
+        let total = flats(&draft) as f64;
+        let cutoff = |fraction: f64| truncated(total * fraction).wrapping_abs();
+        let (node_cutoff, edge_cutoff) =
+            (cutoff(options.node_fraction), cutoff(options.edge_fraction));
+
+        let mut dropped_nodes = 0;
+        if node_cutoff > 0 {
+            let heavy = |&n: &u32| draft.cum(n).wrapping_abs() >= node_cutoff;
+            let kept: Vec<u32> = draft.shown.iter().copied().filter(heavy).collect();
+            dropped_nodes = draft.shown.len() - kept.len();
+            if dropped_nodes > 0 {
+                draft.keep(kept);
+            }
+        }
+        let of_nodes = draft.shown.len();
+
+        draft.sort();
+        if options.node_count > 0 {
+            draft.trim_edges(edge_cutoff);
+            let most = draft.most(options.node_count, node_cutoff)?;
+            if most < draft.shown.len() {
+                draft.keep(draft.shown[..most].to_vec());
+                draft.sort();
+            }
+        }
+        let dropped_edges = draft.trim_edges(edge_cutoff);
+        draft.finish(node_cutoff, [of_nodes, dropped_nodes, dropped_edges])
+    }
+
+    /// The nodes of the report, in its order.
+    pub fn shown(&self) -> &[u32] {
+        &self.shown
+    }
+
+    /// One more than the greatest number of a node.
+    pub fn nodes(&self) -> usize {
+        self.info.len()
+    }
+
+    /// What a node shows.
+    pub fn info(&self, node: u32) -> NodeInfo<'_> {
+        self.table.info(self.profile, self.info[node as usize])
+    }
+
+    /// The printable name of a node.
+    pub fn name(&self, node: u32) -> &str {
+        self.names.get(self.info[node as usize])
+    }
+
+    /// The node's caller in a call tree from which nothing was removed.
+    pub fn parent(&self, node: u32) -> Option<u32> {
+        let parent = *self.parent.as_ref()?.get(node as usize)?;
+        (parent != NOBODY).then_some(parent)
+    }
+
+    /// Sum over the samples that end in the node, or their mean.
+    pub fn flat(&self, node: u32) -> i64 {
+        self.value(&self.sums.flat, node)
+    }
+
+    /// Sum over the samples that hold the node, each once; or their mean.
+    pub fn cum(&self, node: u32) -> i64 {
+        self.value(&self.sums.cum, node)
+    }
+
+    /// The flats in all columns, the divisor included.
+    pub fn flats(&self, node: u32) -> &[i64] {
+        &self.sums.flat[node as usize * self.sums.width..][..self.sums.width]
+    }
+
+    fn value(&self, of: &[i64], node: u32) -> i64 {
+        let of = &of[node as usize * self.sums.width..][..self.sums.width];
+        match self.divided {
+            true => mean(of[0], of[self.sums.width - 1]),
+            false => of[0],
+        }
+    }
+
+    /// The edges from shown nodes: the heaviest first, then by the names of their ends.
+    pub fn edges(&self) -> impl Iterator<Item = &Edge> {
+        let from = self.shown.iter().flat_map(|&node| {
+            let mut list = self.callees.of(node).to_vec();
+            list.sort_unstable();
+            list
+        });
+        let mut list: Vec<u32> = from.collect();
+        order::sort_list(&mut list, &self.edges, &self.names, &self.info);
+        list.into_iter().map(|at| &self.edges.edge[at as usize])
+    }
+
+    /// The edges to a shown node, the heaviest first; with [`Calls::Outermost`] in no order.
+    pub fn callers(&self, node: u32) -> impl Iterator<Item = &Edge> {
+        let edges = self.callers.of(node).iter();
+        edges.map(|&at| &self.edges.edge[at as usize])
+    }
+
+    /// The edges from a shown node, the heaviest first.
+    pub fn callees(&self, node: u32) -> impl Iterator<Item = &Edge> {
+        let edges = self.callees.of(node).iter();
+        edges.map(|&at| &self.edges.edge[at as usize])
+    }
+
+    /// Sum over the samples with this call, never divided.
+    pub fn weight(&self, edge: &Edge) -> i64 {
+        self.edges.weight(edge)
+    }
+
+    /// Sum over the samples with this call, or their mean.
+    pub fn weight_value(&self, edge: &Edge) -> i64 {
+        let weights = self.weights(edge);
+        match self.divided {
+            true => mean(weights[0], weights[weights.len() - 1]),
+            false => weights[0],
+        }
+    }
+
+    /// The weights in all columns, the divisor included.
+    pub fn weights(&self, edge: &Edge) -> &[i64] {
+        &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
+    }
+
+    /// Sums over the samples whose stack begins with the node, in all columns; with
+    /// [`Calls::Outermost`] only.
+    pub fn root_weights(&self, node: u32) -> &[i64] {
+        let at = node as usize * self.sums.width;
+        self.roots.get(at..at + self.sums.width).unwrap_or_default()
+    }
+
+    /// The tags of a node, in no order. None where the graph is not for a picture.
+    pub fn tags(&self, node: u32) -> Option<&NodeTags> {
+        self.tags.get(&node)
+    }
+}
+
+/// A sum divided by what there is to divide by.
+pub fn mean(value: i64, divisor: i64) -> i64 {
+    match divisor {
+        0 => value,
+        // Only the least number has no quotient by -1, and sums never reach it.
+        divisor => value.wrapping_div(divisor),
+    }
+}
+
+impl Tag {
+    /// Sum over the samples that end in the node, or their mean.
+    pub fn flat_value(&self) -> i64 {
+        mean(self.flat.0, self.flat.1)
+    }
+
+    /// Sum over the samples of the node, or their mean.
+    pub fn cum_value(&self) -> i64 {
+        mean(self.cum.0, self.cum.1)
+    }
+}
+
+/// A sum as pprof's.
+pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
+    values.fold(0, i64::wrapping_add)
+}
+
+/// Whether 64 bits hold the sums of a column.
+pub fn fits(profile: &Profile, column: usize) -> bool {
+    whole(profile, &[column]).is_ok()
+}
+
+/// What pprof's percentages are of: the sum of a column regardless of sign, over the samples of the
+/// difference's base if there are any; divided by the sum of another column for means. It wraps.
+pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
+    let sets = &profile.label_sets;
+    let of_base: Vec<bool> = (0..sets.len() as u32)
+        .map(|set| {
+            let mut labels = sets.get(LabelSetIndex(set)).iter();
+            labels.any(|l| profile.text(l.key) == DIFF_BASE && profile.text(l.str) == "true")
+        })
+        .collect();
+    let (mut base, mut base_divisor) = (0i64, 0i64);
+    for i in 0..profile.samples.len() {
+        if of_base[profile.samples.label_set(i).index()] {
+            let values = profile.samples.values(i);
+            base = base.wrapping_add(values[column].wrapping_abs());
+            base_divisor = base_divisor.wrapping_add(mean_divisor.map_or(0, |d| values[d]));
+        }
+    }
+    if base > 0 {
+        return mean(base, base_divisor);
+    }
+    let of =
+        |column: usize| (0..profile.samples.len()).map(move |i| profile.samples.values(i)[column]);
+    let divisor = mean_divisor.map_or(0, |d| sum(of(d)));
+    mean(sum(of(column).map(i64::wrapping_abs)), divisor)
+}

@@ -1,0 +1,336 @@
+//! A graph in the making: sums are computed once, then nodes and edges go step by step.
+//!
+//! pprof makes its graph anew after each choice of nodes. Flat and cum of the nodes that stay do
+//! not change by that, only the calls do; so only these are counted again here, and only when
+//! something looks at them.
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::Profile;
+
+use super::edge::{Adjacency, Edge, Edges, calls, outermost_calls};
+use super::node::{Names, NodeTable};
+use super::tags::{NodeTags, tags};
+use super::tree::{self, Paths};
+use super::walk::Walk;
+use super::{Calls, Graph, NOBODY, Options, order, redundant};
+use heapprof_totals::Error;
+use heapprof_totals::frames::FrameTable;
+use heapprof_totals::totals::{Sums, whole};
+
+/// A node's edges by which end it is.
+const CALLERS: usize = 0;
+const CALLEES: usize = 1;
+
+/// A picture shows no more tags than these beside a node.
+const MOST_TAGS: usize = 4;
+
+pub(super) struct Draft<'a, 'o> {
+    profile: &'a Profile,
+    options: &'o Options<'o>,
+    columns: Vec<usize>,
+    frames: FrameTable,
+    table: NodeTable,
+    names: Names,
+    walk: Walk,
+    /// The entry in `table` of each node.
+    info: Vec<u32>,
+    sums: Sums,
+    /// None until somebody asks.
+    edges: Option<Edges>,
+    roots: Vec<i64>,
+    pub(super) shown: Vec<u32>,
+    /// The tags of the nodes that might be shown: which calls are hidden changes nothing of them.
+    of_first: Option<HashMap<u32, NodeTags>>,
+}
+
+impl<'a, 'o> Draft<'a, 'o> {
+    pub(super) fn new(profile: &'a Profile, options: &'o Options<'o>) -> Result<Self, Error> {
+        let divisor = options.mean_divisor.iter();
+        let columns: Vec<usize> = options.columns.iter().chain(divisor).copied().collect();
+        if !options.wrapping {
+            // Bounds every sum below.
+            whole(profile, &columns)?;
+        }
+        let frames = FrameTable::new(profile, false);
+        let table = NodeTable::new(profile, &frames, &options.trim, options.objects);
+        let (walk, info) = match options.call_tree {
+            true => {
+                let mut paths = Paths::new(profile, &frames, &table.of_frame, &columns);
+                let info = std::mem::take(&mut paths.info);
+                (Walk::Paths(paths), info)
+            }
+            false => {
+                let all = (0..table.key.len() as u32).collect();
+                (Walk::Frames(table.of_frame.clone()), all)
+            }
+        };
+        let sums = walk.sums(profile, &frames, &columns, info.len());
+        let edges = match &walk {
+            Walk::Paths(paths) => Some(paths.edges(&sums)),
+            Walk::Frames(_) => None,
+        };
+        let mut draft = Self {
+            names: Names::new(profile, &table),
+            profile,
+            options,
+            columns,
+            frames,
+            table,
+            walk,
+            info,
+            sums,
+            edges,
+            roots: Vec::new(),
+            shown: Vec::new(),
+            of_first: None,
+        };
+        draft.list();
+        Ok(draft)
+    }
+
+    pub(super) fn flat(&self, node: u32) -> i64 {
+        self.sums.flat[node as usize * self.columns.len()]
+    }
+
+    pub(super) fn cum(&self, node: u32) -> i64 {
+        self.sums.cum[node as usize * self.columns.len()]
+    }
+
+    /// Shows all nodes that have a value.
+    fn list(&mut self) {
+        let width = self.columns.len();
+        let values = self.options.columns.len();
+        let some = |of: &[i64], node: u32| {
+            let at = node as usize * width;
+            of[at..at + values].iter().any(|&value| value != 0)
+        };
+        let nodes = 0..self.info.len() as u32;
+        self.shown = nodes
+            .filter(|&node| some(&self.sums.flat, node) || some(&self.sums.cum, node))
+            .filter(|&node| {
+                let negative = match self.flat(node) {
+                    0 => self.cum(node) < 0,
+                    flat => flat < 0,
+                };
+                !(self.options.drop_negative && negative)
+            })
+            .collect();
+        if let Walk::Paths(paths) = &self.walk {
+            // pprof finds them by caller.
+            let first = paths.first_callees();
+            self.shown
+                .sort_by_key(|&node| match paths.parent[node as usize] {
+                    NOBODY => 0,
+                    caller => first[caller as usize],
+                });
+        }
+    }
+
+    /// Leaves only these of the shown nodes. Samples then pass over the others.
+    pub(super) fn keep(&mut self, kept: Vec<u32>) {
+        let mut stays = vec![false; self.info.len()];
+        kept.iter().for_each(|&node| stays[node as usize] = true);
+        match &mut self.walk {
+            Walk::Paths(_) => {
+                self.of_first = None;
+                let mut removed = vec![false; self.info.len()];
+                let gone = self.shown.iter().filter(|&&node| !stays[node as usize]);
+                gone.for_each(|&node| removed[node as usize] = true);
+                if let Some(edges) = &mut self.edges {
+                    tree::remove(edges, &removed);
+                }
+                self.shown = kept;
+            }
+            Walk::Frames(node_of) => {
+                self.edges = None;
+                let Options { trim, objects, .. } = self.options;
+                match self
+                    .table
+                    .trimmed_again(self.profile, &self.frames, trim, *objects)
+                {
+                    None => {
+                        let gone = node_of
+                            .iter_mut()
+                            .filter(|n| **n != NOBODY && !stays[**n as usize]);
+                        gone.for_each(|node| *node = NOBODY);
+                        self.shown = kept;
+                    }
+                    Some(table) => self.rename(table, &stays),
+                }
+            }
+        }
+    }
+
+    /// Goes over to nodes with other file names: of these only such stay as bear the name of one
+    /// that stays.
+    fn rename(&mut self, table: NodeTable, stays: &[bool]) {
+        self.of_first = None;
+        let keys = table.key.iter();
+        let same = keys.map(|&key| self.table.find(key).is_some_and(|n| stays[n as usize]));
+        let same: Vec<bool> = same.collect();
+        let shown = |&node: &u32| if same[node as usize] { node } else { NOBODY };
+        self.walk = Walk::Frames(table.of_frame.iter().map(shown).collect());
+        self.info = (0..table.key.len() as u32).collect();
+        self.names = Names::new(self.profile, &table);
+        self.table = table;
+        self.sums = self
+            .walk
+            .sums(self.profile, &self.frames, &self.columns, self.info.len());
+        self.list();
+    }
+
+    fn edges(&mut self) -> &mut Edges {
+        self.edges.get_or_insert_with(|| match &self.walk {
+            Walk::Frames(node_of) if self.options.calls == Calls::Outermost => {
+                let functions = self.table.functions();
+                let (profile, frames, columns) = (self.profile, &self.frames, &self.columns);
+                let (edges, roots) = outermost_calls(profile, frames, node_of, &functions, columns);
+                self.roots = roots;
+                edges
+            }
+            Walk::Frames(node_of) => calls(
+                self.profile,
+                &self.frames,
+                node_of,
+                self.info.len(),
+                &self.columns,
+            ),
+            Walk::Paths(paths) => paths.edges(&self.sums),
+        })
+    }
+
+    pub(super) fn sort(&mut self) {
+        let mut shown = std::mem::take(&mut self.shown);
+        if self.options.picture.is_some() {
+            self.edges();
+        }
+        let nodes = order::Nodes {
+            names: &self.names,
+            info: &self.info,
+            sums: &self.sums,
+        };
+        match (&self.options.picture, &self.edges) {
+            (Some(_), Some(edges)) => nodes.by_entropy(&mut shown, edges),
+            _ if self.options.sort_by_cum => nodes.by_cum(&mut shown),
+            _ => nodes.by_flat(&mut shown),
+        }
+        self.shown = shown;
+    }
+
+    fn is_shown(&self) -> Vec<bool> {
+        let mut is = vec![false; self.info.len()];
+        self.shown.iter().for_each(|&node| is[node as usize] = true);
+        is
+    }
+
+    /// Removes light calls of shown nodes, where calls matter; how many they were.
+    pub(super) fn trim_edges(&mut self, least: i64) -> usize {
+        if self.options.calls == Calls::None && self.options.picture.is_none() {
+            return 0;
+        }
+        let shown = self.is_shown();
+        self.edges().trim(&shown, least)
+    }
+
+    /// Which of the shown nodes fit when `count` may be shown: in a picture their tags count too.
+    pub(super) fn most(&mut self, count: usize, least: i64) -> Result<usize, Error> {
+        let nodes = &self.shown[..count.min(self.shown.len())];
+        if self.options.picture.is_none() {
+            return Ok(nodes.len());
+        }
+        let tags = self.tags(nodes, least)?;
+        let tags = self.of_first.insert(tags);
+        let mut taken = 0;
+        for (at, node) in nodes.iter().enumerate() {
+            let tags = tags.get(node).map_or(0, NodeTags::with_flat);
+            taken += tags.min(MOST_TAGS) + 1;
+            if taken >= count {
+                return Ok(at + 1);
+            }
+        }
+        Ok(nodes.len())
+    }
+
+    fn tags(&self, nodes: &[u32], least: i64) -> Result<HashMap<u32, NodeTags>, Error> {
+        let Some(picture) = &self.options.picture else {
+            return Ok(HashMap::new());
+        };
+        let mut wanted = vec![false; self.info.len()];
+        nodes.iter().for_each(|&node| wanted[node as usize] = true);
+        let mut tags = tags(
+            self.profile,
+            &self.frames,
+            &self.walk,
+            &self.columns,
+            &wanted,
+            picture.size_name,
+            self.options.wrapping,
+        )?;
+        tags.values_mut().for_each(|tags| tags.trim(least));
+        Ok(tags)
+    }
+
+    /// The tags of the nodes that are shown in the end.
+    fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, Error> {
+        let Some(mut tags) = self.of_first.take() else {
+            return self.tags(&self.shown, least);
+        };
+        let shown = self.is_shown();
+        tags.retain(|&node, _| shown[node as usize]);
+        Ok(tags)
+    }
+
+    /// The graph with what was counted on the way: nodes before they were limited, nodes and edges
+    /// dropped.
+    pub(super) fn finish(mut self, least: i64, counts: [usize; 3]) -> Result<Graph<'a>, Error> {
+        let tags = self.tags_of_shown(least)?;
+        let mut edges = self.edges.take().unwrap_or_default();
+        let nodes = self.info.len();
+        let sorted = |edges: &Edges, side: usize| {
+            let end = |edge: &Edge| [edge.callee, edge.caller][side];
+            let mut lists = Adjacency::new(&edges.edge, nodes, end);
+            order::sort_edges(
+                &mut lists,
+                side,
+                &self.shown,
+                edges,
+                &self.names,
+                &self.info,
+            );
+            lists
+        };
+        let mut callers = match self.options.calls {
+            // A graph for callgrind, which needs no order of callers.
+            Calls::Outermost => Adjacency::new(&edges.edge, nodes, |edge| edge.callee),
+            Calls::None | Calls::Each => sorted(&edges, CALLERS),
+        };
+        if self.options.picture.is_some() {
+            let mut removed = redundant::find(&edges, &callers, &self.shown, nodes).into_iter();
+            edges.edge.retain(|_| removed.next() == Some(false));
+            callers = sorted(&edges, CALLERS);
+        }
+        let callees = sorted(&edges, CALLEES);
+        let [of_nodes, dropped_nodes, dropped_edges] = counts;
+        Ok(Graph {
+            profile: self.profile,
+            callers,
+            callees,
+            table: self.table,
+            names: self.names,
+            info: self.info,
+            parent: match self.walk {
+                Walk::Paths(paths) => Some(paths.parent),
+                Walk::Frames(_) => None,
+            },
+            sums: self.sums,
+            divided: self.options.mean_divisor.is_some(),
+            shown: self.shown,
+            edges,
+            roots: self.roots,
+            tags,
+            of_nodes,
+            dropped_nodes,
+            dropped_edges,
+        })
+    }
+}

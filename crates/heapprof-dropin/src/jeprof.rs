@@ -1,0 +1,224 @@
+//! `heapprof jeprof`: jeprof's options, its numbers and its text.
+//!
+//! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are
+//! those of `heapprof pprof`. Source: jemalloc's bin/jeprof.
+
+mod names;
+mod option_table;
+mod options;
+mod parts;
+mod reading;
+pub mod report;
+mod stacks;
+
+use std::io::Write;
+
+use anyhow::{Result, anyhow, bail};
+use heapprof_profile::Profile;
+use heapprof_text::{Stead, escaping};
+
+use crate::host::{Host, ReadAs};
+use crate::kind::Kind;
+use crate::pprof;
+use option_table::Fate;
+use options::Typed;
+use parts::Parts;
+use reading::{as_jeprof_sees_it, call_unnamed_by_number};
+use report::Measure;
+use stacks::Stacks;
+
+pub use option_table::help;
+
+/// Does what a command line of jeprof's says.
+///
+/// # Errors
+/// The command line is not jeprof's, a source can't be read, or the report can't be written.
+pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
+    let typed = Typed::parse(args)
+        .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;
+    if typed.on("help") {
+        let help = host.help();
+        return host.write(None, &mut |out| Ok(out.write_all(help.as_bytes())?));
+    }
+    if typed.on("version") {
+        return host.write(None, &mut |out| {
+            Ok(writeln!(out, "heapprof {}", env!("CARGO_PKG_VERSION"))?)
+        });
+    }
+    let format = format(host, &typed)?;
+    if typed.words.is_empty() {
+        bail!("Did not specify profile file");
+    }
+    let flags = flags(host, &typed, format);
+    // A thread's numbers are its own there, not its part of what all have.
+    let of_thread = typed.on("thread");
+    match format {
+        "text" | "collapsed" => print(host, &flags, &typed, format),
+        _ if typed.text("thread") == "*" => bail!(
+            "--thread=* prints a report for each thread, which --{format} cannot; name one with \
+             --thread=N"
+        ),
+        _ => pprof::run_with(host, &flags, of_thread),
+    }
+}
+
+/// The output that is asked for.
+fn format(host: &dyn Host, typed: &Typed) -> Result<&'static str> {
+    let mut outputs = Vec::new();
+    for option in typed.given() {
+        let name = option.name;
+        match option.fate {
+            Fate::Output => outputs.push(name),
+            Fate::Instead(instead) => bail!("--{name}: {instead}"),
+            Fate::NoSay => host.note(&format!("--{name} has no say here")),
+            Fate::Here | Fate::Passed => {}
+        }
+    }
+    let only = |names: &[&str]| names.iter().filter(|name| typed.on(name)).count() < 2;
+    if !only(&["functions", "lines", "addresses", "files"]) {
+        bail!("Only specify one output granularity option");
+    }
+    if !only(&[
+        "inuse_space",
+        "inuse_objects",
+        "alloc_space",
+        "alloc_objects",
+    ]) {
+        bail!("Specify at most one of --inuse/--alloc options");
+    }
+    match outputs[..] {
+        [] => Ok("text"),
+        [one] => Ok(one),
+        _ => bail!("Only specify one output mode"),
+    }
+}
+
+/// The same request in pprof's words.
+fn flags(host: &dyn Host, typed: &Typed, format: &str) -> Vec<String> {
+    let mut flags = match format {
+        "text" | "collapsed" => vec!["-top".to_string()],
+        "list" => vec![format!("-list={}", typed.text("list"))],
+        other => vec![format!("-{other}")],
+    };
+    for option in typed.given() {
+        let name = option.name;
+        let value = typed.text(name);
+        match (option.fate, option.kind) {
+            (Fate::Passed, Kind::Bool) => flags.push(format!("-{name}")),
+            (Fate::Passed, _) => flags.push(format!("-{name}={value}")),
+            // For pictures, which filter and sort as pprof does.
+            (Fate::Here, Kind::Bool) if matches!(name, "cum" | "drop_negative") => {
+                flags.push(format!("-{name}"));
+            }
+            (Fate::Here, Kind::Text) => match name {
+                "focus" | "ignore" => flags.push(format!("-{name}={value}")),
+                "retain" => flags.push(format!("-show={value}")),
+                "exclude" => flags.push(format!("-hide={value}")),
+                "thread" if value != "*" => {
+                    // Behind the number may stand the thread's name.
+                    let number = regex::escape(stacks::number(value));
+                    flags.push(format!("-tagfocus=thread=^{number}( |$)"));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    let of_bytes = !typed.on("inuse_objects") && !typed.on("alloc_objects");
+    if of_bytes && typed.on("show_bytes") {
+        flags.push("-unit=bytes".to_string());
+    }
+    flags.push("--".to_string());
+    flags.extend(typed.words.iter().map(|word| {
+        // A server that is named alone is asked for the page that jeprof asks for.
+        let server = word.strip_prefix("http://").unwrap_or(word);
+        let port = server
+            .trim_end_matches('/')
+            .rsplit_once(':')
+            .map(|(_, p)| p);
+        let is_server =
+            port.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()));
+        match is_server && !host.path(word).exists() {
+            true => format!("{}/pprof/profile", word.trim_end_matches('/')),
+            false => word.clone(),
+        }
+    }));
+    flags
+}
+
+/// `--text` and `--collapsed`.
+fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Result<()> {
+    let reader = pprof::Reader {
+        how: ReadAs {
+            seen: as_jeprof_sees_it,
+            stacks_as_written: false,
+            threads_as_counted: typed.on("thread"),
+        },
+        name_the_rest: call_unnamed_by_number,
+    };
+    let loaded = pprof::load_all_frames(host, flags, reader)?;
+    let measure = measure(&loaded.profile, loaded.column, typed);
+    let wanted = typed.text("thread");
+    let mut stacks = Stacks::new(loaded.profile)?;
+    let threads = match wanted {
+        "" => {
+            stacks.forget_labels();
+            vec![None]
+        }
+        wanted => stacks.threads(wanted).into_iter().map(Some).collect(),
+    };
+    match (wanted, &threads[..]) {
+        ("*", []) => bail!("--thread: the profile does not tell threads apart"),
+        (_, []) => bail!("--thread={wanted}: the profile has no such thread"),
+        _ => {}
+    }
+    if typed.on("drop_negative") && typed.on("base") {
+        stacks.unite()?;
+        stacks.drop_negative();
+    }
+    let totals = stacks.sums(loaded.column, threads.len());
+    stacks.cut_allocator();
+    stacks.filter(typed)?;
+    let profile = match format {
+        "collapsed" => stacks.profile,
+        _ => stacks.keyed(typed),
+    };
+    let report = |profile: &Profile, thread: &Option<String>, total, out: &mut dyn Write| {
+        if format == "collapsed" {
+            return report::collapsed(profile, loaded.column, out);
+        }
+        let thread = thread.as_ref().map(|t| format!(" (t{t})"));
+        let head = match total {
+            0 => String::new(),
+            total => format!(
+                "Total{}: {} {}\n",
+                thread.unwrap_or_default(),
+                measure.show(total),
+                measure.unit()
+            ),
+        };
+        report::text(profile, loaded.column, measure, typed.on("cum"), &head, out)
+    };
+    host.write(None, &mut |out| {
+        escaping(out, Stead::Replacement, |out| {
+            let parts = Parts::new(&profile, threads.len());
+            for ((thread, &total), part) in threads.iter().zip(&totals).zip(parts.iter()) {
+                report(&part, thread, total, out)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// How values are shown, by what they are.
+fn measure(profile: &Profile, column: usize, typed: &Typed) -> Measure {
+    let unit = profile.text(profile.sample_type[column].unit);
+    let r#type = profile.text(profile.sample_type[column].r#type);
+    match unit {
+        "bytes" if typed.on("show_bytes") => Measure::Bytes,
+        "bytes" => Measure::Megabytes,
+        "nanoseconds" if r#type.contains("delay") => Measure::Seconds,
+        _ if r#type.ends_with("objects") => Measure::Objects,
+        _ => Measure::Samples,
+    }
+}

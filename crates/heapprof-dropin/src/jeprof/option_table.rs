@@ -1,0 +1,112 @@
+//! Every option of jeprof in one table: its name, what it takes, what becomes of it, its help.
+
+use crate::kind::Kind;
+use Kind::{Bool, Float, Int, Text};
+
+/// What becomes of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// An output; at most one.
+    Output,
+    /// Done here.
+    Here,
+    /// Passed on to the part that is pprof's, under the same name.
+    Passed,
+    /// Of jeprof's own ways to find symbols or draw; it has no say here.
+    NoSay,
+    /// Not done; what to use instead.
+    Instead(&'static str),
+}
+
+use Fate::{Here, Instead, NoSay, Output, Passed};
+
+const VIEWER: &str = "heapprof starts no viewers; write a picture with --svg, and open that";
+
+/// An option.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JeprofOption {
+    /// Without its dashes.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) fate: Fate,
+    /// Empty for one that help does not name.
+    help: &'static str,
+}
+
+const fn option(name: &'static str, kind: Kind, fate: Fate, help: &'static str) -> JeprofOption {
+    JeprofOption {
+        name,
+        kind,
+        fate,
+        help,
+    }
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub(crate) const OPTIONS: &[JeprofOption] = &[
+    option("text", Bool, Output, "Functions by their values (default)"),
+    option("collapsed", Bool, Output, "Stacks on one line each, for flame graphs"),
+    option("list", Text, Output, "Source lines of functions that match"),
+    option("dot", Bool, Output, "The call graph for Graphviz"),
+    option("svg", Bool, Output, "The call graph as SVG (needs Graphviz)"),
+    option("gif", Bool, Output, "The call graph as GIF (needs Graphviz)"),
+    option("pdf", Bool, Output, "The call graph as PDF (needs Graphviz)"),
+    option("ps", Bool, Output, "The call graph as PostScript (needs Graphviz)"),
+    option("callgrind", Bool, Output, "For KCachegrind"),
+    option("cum", Bool, Here, "Sort by values with all that was called"),
+    option("base", Text, Passed, "Profile to subtract"),
+    option("drop_negative", Bool, Here, "Take what shrank since the base for 0"),
+    option("functions", Bool, Passed, "By function (default)"),
+    option("lines", Bool, Passed, "By line"),
+    option("addresses", Bool, Passed, "By address"),
+    option("files", Bool, Passed, "By file"),
+    option("inuse_space", Bool, Passed, "Bytes in use (default)"),
+    option("inuse_objects", Bool, Passed, "Objects in use"),
+    option("alloc_space", Bool, Passed, "Bytes ever allocated"),
+    option("alloc_objects", Bool, Passed, "Objects ever allocated"),
+    option("show_bytes", Bool, Here, "Bytes, not megabytes"),
+    option("focus", Text, Here, "Only stacks with a match"),
+    option("ignore", Text, Here, "No stacks with a match"),
+    option("retain", Text, Here, "Only matching functions of each stack"),
+    option("exclude", Text, Here, "No matching functions of each stack"),
+    option("thread", Text, Here, "Of one thread, or * for each"),
+    option("nodecount", Int, Passed, "Most functions in a graph"),
+    option("nodefraction", Float, Passed, "Hide functions below this share in a graph"),
+    option("edgefraction", Float, Passed, "Hide edges below this share in a graph"),
+    option("total_delay", Bool, Passed, "Delay in contention profiles"),
+    option("contentions", Bool, Passed, "Number of delays"),
+    option("mean_delay", Bool, Passed, "Mean delay"),
+    option("seconds", Int, Passed, "How long a server is to collect"),
+    option("help", Bool, Here, "This text"),
+    option("version", Bool, Here, "Version"),
+    option("interactive", Bool, Instead("there is no interactive shell; --text prints at once"), ""),
+    option("gv", Bool, Instead(VIEWER), ""),
+    option("evince", Bool, Instead(VIEWER), ""),
+    option("web", Bool, Instead(VIEWER), ""),
+    option("disasm", Text, Instead("there is no disassembler; --text --addresses shows values by address"), ""),
+    option("symbols", Bool, Instead("heapprof symbolize gives a profile's addresses their names"), ""),
+    option("raw", Bool, Instead("heapprof symbolize -o OUT.pb.gz FILE writes a profile that needs no program"), ""),
+    option("test", Bool, Instead("heapprof's tests come with its source"), ""),
+    option("maxdegree", Int, NoSay, ""),
+    option("scale", Int, NoSay, ""),
+    option("heapcheck", Bool, NoSay, ""),
+    option("add_lib", Text, NoSay, ""),
+    option("lib_prefix", Text, NoSay, ""),
+    option("tools", Text, NoSay, ""),
+    option("debug", Bool, NoSay, ""),
+    option("debug-syms-by-id", Bool, NoSay, ""),
+];
+
+/// The help of `heapprof jeprof`, behind its usage.
+pub fn help() -> String {
+    let mut text = "PROGRAM is the executable; profiles that name it, or hold symbols, need none. \
+                    Several profiles are added up.\n\nOptions:\n"
+        .to_string();
+    for option in OPTIONS.iter().filter(|option| !option.help.is_empty()) {
+        let name = format!("--{}{}", option.name, option.kind.value());
+        text += &format!("  {name:<22} {}\n", option.help);
+    }
+    text + "\nExit code: 0 done, 2 it could not be done.\n\n\
+Example: heapprof jeprof --text --cum profile.pb.gz"
+}

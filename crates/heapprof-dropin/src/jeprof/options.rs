@@ -1,0 +1,137 @@
+//! jeprof's options, read as Perl's Getopt::Long reads them: one dash or two, shortened names,
+//! `--nocum`, in any order.
+
+use std::collections::HashMap;
+
+use crate::jeprof::option_table::{JeprofOption, OPTIONS};
+use crate::kind::Kind::{self, Bool, Float, Int, Regex, Text};
+
+/// What was typed.
+#[derive(Debug, Default)]
+pub(super) struct Typed {
+    value: HashMap<&'static str, String>,
+    /// The program and the profiles.
+    pub(super) words: Vec<String>,
+}
+
+impl Typed {
+    pub(super) fn parse(args: &[String]) -> Result<Self, String> {
+        let mut typed = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if arg == "--" {
+                typed.words.extend(args.cloned());
+                break;
+            }
+            let body = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'));
+            let Some(body) = body.filter(|body| !body.is_empty()) else {
+                typed.words.push(arg.clone());
+                continue;
+            };
+            let (name, value) = match body.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_string())),
+                None => (body, None),
+            };
+            let (option, on) = find(name)?;
+            let name = option.name;
+            let value = match (option.kind, value) {
+                (Bool, None) => if on { "1" } else { "" }.to_string(),
+                (Bool, Some(_)) => return Err(format!("--{name} takes no value")),
+                (_, Some(value)) => value,
+                (_, None) => match args.next() {
+                    Some(value) => value.clone(),
+                    None => return Err(format!("--{name} wants a value")),
+                },
+            };
+            let fits = match option.kind {
+                Bool | Text | Regex => true,
+                Int => value.parse::<i64>().is_ok(),
+                Float => value.parse::<f64>().is_ok(),
+            };
+            if !fits {
+                return Err(format!("--{name} wants a number, not {value:?}"));
+            }
+            typed.value.insert(name, value);
+        }
+        Ok(typed)
+    }
+
+    /// The value of an option; empty when it was not given, or turned off.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.value.get(name).map_or("", String::as_str)
+    }
+
+    pub(super) fn on(&self, name: &str) -> bool {
+        !self.text(name).is_empty()
+    }
+
+    /// The options that were given, in the order of the table.
+    pub(super) fn given(&self) -> impl Iterator<Item = &'static JeprofOption> {
+        OPTIONS.iter().filter(|option| self.on(option.name))
+    }
+}
+
+/// The option of a name, whole or shortened as far as it stays the only one, and whether it is
+/// turned on.
+fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
+    let name = typed.to_ascii_lowercase();
+    if let Some(found) = by_name(&name)? {
+        return Ok((found, true));
+    }
+    let negated = name.strip_prefix("no").map(|n| n.trim_start_matches('-'));
+    match negated.map(by_name) {
+        Some(Ok(Some(option))) if option.kind == Kind::Bool => Ok((option, false)),
+        _ => Err(format!("--{typed} is no option of jeprof")),
+    }
+}
+
+fn by_name(name: &str) -> Result<Option<&'static JeprofOption>, String> {
+    if let Some(option) = OPTIONS.iter().find(|option| option.name == name) {
+        return Ok(Some(option));
+    }
+    let mut found = OPTIONS
+        .iter()
+        .filter(|option| option.name.starts_with(name));
+    match (found.next(), found.next()) {
+        (one, None) => Ok(one),
+        (Some(one), Some(two)) => Err(format!(
+            "--{name} may be --{} or --{}; type more of it",
+            one.name, two.name
+        )),
+        (None, Some(_)) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Typed, String> {
+        let args: Vec<String> = line.split(' ').map(str::to_string).collect();
+        Typed::parse(&args)
+    }
+
+    #[test]
+    fn options_come_in_any_order_and_may_be_short() {
+        let typed = parse("prog --text heap -cum --show --base=b --focus x -- --odd").unwrap();
+        assert_eq!(typed.words, ["prog", "heap", "--odd"]);
+        assert!(typed.on("text") && typed.on("cum") && typed.on("show_bytes"));
+        assert_eq!((typed.text("base"), typed.text("focus")), ("b", "x"));
+        assert!(!parse("--cum --nocum x").unwrap().on("cum"));
+        assert!(parse("--INUSE_SPACE x").unwrap().on("inuse_space"));
+    }
+
+    #[test]
+    fn wrong_options() {
+        for (line, says) in [
+            ("--bananas", "--bananas is no option of jeprof"),
+            ("--in x", "--in may be --inuse_space or --inuse_objects"),
+            ("--base", "--base wants a value"),
+            ("--nodecount=x", "--nodecount wants a number, not \"x\""),
+            ("--text=1", "--text takes no value"),
+        ] {
+            let why = parse(line).unwrap_err();
+            assert!(why.contains(says), "{line}: {why}");
+        }
+    }
+}

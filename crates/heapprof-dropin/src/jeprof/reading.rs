@@ -1,0 +1,102 @@
+//! What jeprof makes of a file where heapprof's readers make something else of it.
+//!
+//! jeprof leaves the innermost address of a stack where the call returns to, and looks it up there.
+//! An address that no symbol of its file holds is called by its number, and so is one that a
+//! symbolized profile does not name.
+
+use std::collections::HashMap;
+
+use crate::reshape;
+use heapprof_formats::{Format, Reading};
+use heapprof_profile::{Function, FunctionIndex, Line, Location, LocationIndex, Profile};
+
+/// The file of a function that has a name in a symbolized profile, which tells of no files.
+pub(super) const NO_FILE: &str = "?";
+
+/// The file of an address that is in no symbol, as addr2line writes it.
+pub(super) const UNKNOWN_FILE: &str = "??";
+
+/// The profile of a file as jeprof reads it.
+pub(super) fn as_jeprof_sees_it(reading: Reading) -> Profile {
+    let mut profile = reading.profile;
+    match reading.format {
+        Format::Pprof => reshape::drop_empty_labels(&mut profile),
+        Format::Gperftools | Format::Jemalloc => leaves_return(&mut profile),
+        Format::Symbolized => {
+            // Of a CPU profile's words, which have one value a sample, all addresses are calls.
+            if profile.sample_type.len() > 1 {
+                leaves_return(&mut profile);
+            }
+            let no_file = profile.strings.intern(NO_FILE);
+            for function in &mut profile.function {
+                function.filename = no_file;
+            }
+            call_by_number(&mut profile, NO_FILE, |_| true);
+        }
+        _ => {}
+    }
+    profile
+}
+
+/// Moves the innermost address of each stack behind its call.
+fn leaves_return(profile: &mut Profile) {
+    let known = profile.location.iter().zip(0..);
+    let mut at: HashMap<u64, LocationIndex> = known
+        .map(|(location, i)| (location.address, LocationIndex(i)))
+        .collect();
+    let locations = &mut profile.location;
+    profile.samples.rewrite(|stack, _, _, kept| {
+        let begin = kept.len();
+        kept.extend_from_slice(stack);
+        if let Some(leaf) = kept.get_mut(begin) {
+            let call = locations[leaf.index()].clone();
+            let address = call.address.wrapping_add(1);
+            *leaf = *at.entry(address).or_insert_with(|| {
+                let place = locations.len();
+                locations.push(Location {
+                    id: place as u64 + 1,
+                    address,
+                    ..call
+                });
+                LocationIndex(place as u32)
+            });
+        }
+        true
+    });
+}
+
+/// Makes numbers the names of locations that have none, where `wanted` says so.
+fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
+    let filename = profile.strings.intern(file);
+    for location in &mut profile.location {
+        if !location.line.is_empty() || !wanted(location) {
+            continue;
+        }
+        let number = format!("0x{:016x}", location.address);
+        let name = profile.strings.intern(&number);
+        let function = FunctionIndex(profile.function.len() as u32);
+        profile.function.push(Function {
+            id: profile.function.len() as u64 + 1,
+            name,
+            system_name: name,
+            filename,
+            start_line: 0,
+        });
+        let start = profile.line.len() as u32;
+        profile.line.push(Line {
+            function,
+            line: 0,
+            column: 0,
+        });
+        location.line = start..start + 1;
+    }
+}
+
+/// Calls addresses by their number that the files which are here have no symbol for. An address in
+/// no file is taken for one of the program, the first mapping.
+pub(super) fn call_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
+    call_by_number(profile, UNKNOWN_FILE, |location| {
+        let mapping = location.mapping.map_or(0, |m| m.index());
+        is_here.get(mapping).is_some_and(|&is_here| is_here)
+    });
+}

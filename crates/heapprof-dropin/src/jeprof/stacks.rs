@@ -1,0 +1,420 @@
+//! What jeprof does to stacks before it adds them up: allocator frames go, filters apply, frames
+//! get the names they are told apart by.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, anyhow};
+use heapprof_profile::{
+    Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
+    Profile, Samples, StringId,
+};
+use heapprof_totals::pattern::regex_error;
+use regex::Regex;
+
+use super::names;
+use super::options::Typed;
+use super::reading::{NO_FILE, UNKNOWN_FILE};
+
+/// Functions of allocators, which are not shown, nor anything they call.
+const ALLOCATOR: [&str; 55] = [
+    "calloc",
+    "cfree",
+    "malloc",
+    "newImpl",
+    "void* newImpl",
+    "free",
+    "memalign",
+    "posix_memalign",
+    "aligned_alloc",
+    "pvalloc",
+    "valloc",
+    "realloc",
+    "mallocx",
+    "rallocx",
+    "xallocx",
+    "dallocx",
+    "sdallocx",
+    "sdallocx_noflags",
+    "tc_calloc",
+    "tc_cfree",
+    "tc_malloc",
+    "tc_free",
+    "tc_memalign",
+    "tc_posix_memalign",
+    "tc_pvalloc",
+    "tc_valloc",
+    "tc_realloc",
+    "tc_new",
+    "tc_delete",
+    "tc_newarray",
+    "tc_deletearray",
+    "tc_new_nothrow",
+    "tc_newarray_nothrow",
+    "do_malloc",
+    "::do_malloc",
+    "::do_malloc_or_cpp_alloc",
+    "DoSampledAllocation",
+    "simple_alloc::allocate",
+    "__malloc_alloc_template::allocate",
+    "__builtin_delete",
+    "__builtin_new",
+    "__builtin_vec_delete",
+    "__builtin_vec_new",
+    "operator new",
+    "operator new[]",
+    "malloc_zone_malloc",
+    "malloc_zone_calloc",
+    "malloc_zone_valloc",
+    "malloc_zone_realloc",
+    "malloc_zone_memalign",
+    "malloc_zone_free",
+    "__start_google_malloc",
+    "__stop_google_malloc",
+    "__start_malloc_hook",
+    "__stop_malloc_hook",
+];
+
+fn is_allocator(name: &str) -> bool {
+    let listed = |name: &str| ALLOCATOR.contains(&name);
+    listed(name)
+        || name.strip_prefix('_').is_some_and(listed)
+        || name.contains("TCMalloc")
+        || name.starts_with("tcmalloc::")
+}
+
+/// The key of labels that tell threads apart.
+const THREAD: &str = "thread";
+
+/// A thread as jeprof calls it: by its number, behind which jemalloc writes the name that a thread
+/// has.
+pub(super) fn number(thread: &str) -> &str {
+    let first = thread.split(' ').next().unwrap_or_default();
+    match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
+        true => first,
+        false => thread,
+    }
+}
+
+fn thread(profile: &Profile, set: LabelSetIndex) -> Option<String> {
+    let mut labels = profile.label_sets.get(set).iter();
+    let label = labels.find(|l| profile.text(l.key) == THREAD)?;
+    Some(match label.str.is_empty() {
+        true => label.num.to_string(),
+        false => number(profile.text(label.str)).to_string(),
+    })
+}
+
+/// A profile on its way to jeprof's rows.
+pub(super) struct Stacks {
+    pub(super) profile: Profile,
+    /// What functions are called in rows and filters.
+    short: Vec<String>,
+}
+
+impl Stacks {
+    pub(super) fn new(profile: Profile) -> Result<Self> {
+        let functions = profile.function.iter();
+        let short = names::short(functions.map(|f| profile.text(f.name)))?;
+        Ok(Self { profile, short })
+    }
+
+    /// Leaves the samples no labels.
+    pub(super) fn forget_labels(&mut self) {
+        self.profile.label_sets = LabelSets::default();
+        self.profile.samples.relabel(|_| LabelSetIndex(0));
+    }
+
+    /// Leaves the samples of one thread, or of any with `*`; their threads in order. A sample's set
+    /// of labels then is its thread's place there.
+    pub(super) fn threads(&mut self, wanted: &str) -> Vec<String> {
+        let profile = &mut self.profile;
+        let sets = 0..profile.label_sets.len() as u32;
+        let of_set: Vec<Option<String>> = sets
+            .map(|set| thread(profile, LabelSetIndex(set)))
+            .map(|of| of.filter(|thread| wanted == "*" || thread == number(wanted)))
+            .collect();
+        let mut has_samples = vec![false; of_set.len()];
+        profile.samples.rewrite(|stack, _, set, kept| {
+            has_samples[set.index()] = true;
+            kept.extend_from_slice(stack);
+            of_set[set.index()].is_some()
+        });
+        let met = of_set.iter().zip(has_samples);
+        let met = met.filter_map(|(of, has)| of.as_ref().filter(|_| has));
+        let mut threads: Vec<String> = met.cloned().collect();
+        threads.sort_by_cached_key(|t| (t.parse::<u64>().unwrap_or(u64::MAX), t.clone()));
+        threads.dedup();
+        let place: HashMap<&String, usize> = threads.iter().zip(0..).collect();
+        let place: Vec<usize> = of_set
+            .iter()
+            .map(|of| of.as_ref().and_then(|of| place.get(of).copied()))
+            .map(Option::unwrap_or_default)
+            .collect();
+        let key = profile.strings.intern(THREAD);
+        profile.label_sets = LabelSets::default();
+        let set: Vec<LabelSetIndex> = threads
+            .iter()
+            .map(|thread| {
+                let str = profile.strings.intern(thread);
+                let label = Label {
+                    key,
+                    str,
+                    num: 0,
+                    num_unit: StringId::EMPTY,
+                };
+                profile.label_sets.intern(&mut [label], &profile.strings)
+            })
+            .collect();
+        profile.samples.relabel(|old| set[place[old.index()]]);
+        threads
+    }
+
+    /// Makes equal stacks one, as they are in jeprof's table: what labels tell apart here may be
+    /// above 0 in one half and below in the other.
+    pub(super) fn unite(&mut self) -> Result<()> {
+        let samples = std::mem::take(&mut self.profile.samples);
+        let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
+        let mut sums: Vec<(usize, Vec<i64>)> = Vec::new();
+        for i in 0..samples.len() {
+            let at = *place
+                .entry((samples.stack(i), samples.label_set(i)))
+                .or_insert(sums.len());
+            let Some((_, sum)) = sums.get_mut(at) else {
+                sums.push((i, samples.values(i).to_vec()));
+                continue;
+            };
+            for (sum, &value) in sum.iter_mut().zip(samples.values(i)) {
+                *sum = sum.checked_add(value).ok_or_else(|| {
+                    anyhow!("the values of a stack add up to more than a 64-bit number holds")
+                })?;
+            }
+        }
+        let mut united = Samples::new(self.profile.sample_type.len());
+        for (i, sum) in sums {
+            united.push(samples.stack(i).iter().copied(), &sum, samples.label_set(i));
+        }
+        self.profile.samples = united;
+        Ok(())
+    }
+
+    /// Takes what is below 0 for 0.
+    pub(super) fn drop_negative(&mut self) {
+        self.profile.samples.change_values(|_, value| value.max(0));
+    }
+
+    /// The signed sums of a sample type, by thread where samples are told apart by them.
+    pub(super) fn sums(&self, column: usize, threads: usize) -> Vec<i128> {
+        let samples = &self.profile.samples;
+        let mut sums = vec![0; threads];
+        for i in 0..samples.len() {
+            sums[place(samples.label_set(i))] += i128::from(samples.values(i)[column]);
+        }
+        sums
+    }
+
+    /// Cuts each stack at the function of an allocator nearest to the root.
+    pub(super) fn cut_allocator(&mut self) {
+        let of_allocator: Vec<bool> = self
+            .profile
+            .location
+            .iter()
+            .map(|location| self.outermost(location).is_some_and(is_allocator))
+            .collect();
+        self.profile.samples.rewrite(|stack, _, _, kept| {
+            let cut = stack.iter().rposition(|l| of_allocator[l.index()]);
+            kept.extend_from_slice(&stack[cut.map_or(0, |at| at + 1)..]);
+            true
+        });
+    }
+
+    /// The name of the function that a location is in, whatever was inlined there.
+    fn outermost(&self, location: &Location) -> Option<&str> {
+        let line = self.profile.lines(location).last()?;
+        Some(self.name(line)).filter(|name| !name.is_empty())
+    }
+
+    fn name(&self, line: &Line) -> &str {
+        &self.short[line.function.index()]
+    }
+
+    /// Where a line is, as addr2line writes it.
+    fn place(&self, line: &Line) -> String {
+        let function = &self.profile.function[line.function.index()];
+        match (self.profile.text(function.filename), line.line) {
+            ("", _) => "??:?".to_string(),
+            (UNKNOWN_FILE, _) => "??:0".to_string(),
+            (NO_FILE, _) => NO_FILE.to_string(),
+            (file, 0) => format!("{file}:?"),
+            (file, line) => format!("{file}:{line}"),
+        }
+    }
+
+    fn address(location: &Location) -> String {
+        format!("{:016x}", location.address)
+    }
+
+    /// Applies focus, ignore, retain and exclude.
+    pub(super) fn filter(&mut self, typed: &Typed) -> Result<()> {
+        let regex = |name: &str| -> Result<Option<Regex>> {
+            let text = typed.text(name);
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let regex = Regex::new(text);
+            regex
+                .map(Some)
+                .map_err(|e| anyhow!("--{name} {text:?}: {}", regex_error(&e)))
+        };
+        let (focus, ignore) = (regex("focus")?, regex("ignore")?);
+        let (retain, exclude) = (regex("retain")?, regex("exclude")?);
+        let any = |regex: &Regex| -> Vec<bool> {
+            let matches = |location: &Location| {
+                let lines = self.profile.lines(location).iter();
+                regex.is_match(&Self::address(location))
+                    || lines
+                        .into_iter()
+                        .any(|l| regex.is_match(self.name(l)) || regex.is_match(&self.place(l)))
+            };
+            self.profile.location.iter().map(matches).collect()
+        };
+        let own = |regex: &Regex| -> Vec<bool> {
+            let matches = |location: &Location| match self.outermost(location) {
+                Some(name) => regex.is_match(name),
+                None => regex.is_match(&Self::address(location)),
+            };
+            self.profile.location.iter().map(matches).collect()
+        };
+        let (retain, exclude) = (retain.as_ref().map(own), exclude.as_ref().map(own));
+        let (focus, ignore) = (focus.as_ref().map(any), ignore.as_ref().map(any));
+        self.profile.samples.rewrite(|stack, _, _, kept| {
+            let begin = kept.len();
+            kept.extend(stack.iter().filter(|l| {
+                retain.as_ref().is_none_or(|m| m[l.index()])
+                    && !exclude.as_ref().is_some_and(|m| m[l.index()])
+            }));
+            let stack = &kept[begin..];
+            let has = |matches: &Vec<bool>| stack.iter().any(|l| matches[l.index()]);
+            (retain.is_none() && exclude.is_none() || !stack.is_empty())
+                && focus.as_ref().is_none_or(has)
+                && !ignore.as_ref().is_some_and(has)
+        });
+        Ok(())
+    }
+
+    /// The profile with a function for each row: its name is what is printed, its linker name what
+    /// rows are told apart and ordered by.
+    pub(super) fn keyed(mut self, typed: &Typed) -> Profile {
+        let rows: Vec<Vec<Row>> = (self.profile.location.iter())
+            .map(|location| self.rows(location, typed))
+            .collect();
+        let profile = &mut self.profile;
+        profile.function.clear();
+        profile.line.clear();
+        let mut known = HashMap::new();
+        for (location, rows) in profile.location.iter_mut().zip(rows) {
+            location.address = 0;
+            location.mapping = None;
+            let start = profile.line.len() as u32;
+            for Row { key, shown } in rows {
+                let key = profile.strings.intern(&key);
+                let name = shown.map_or(key, |shown| profile.strings.intern(&shown));
+                let table = &mut profile.function;
+                let function = *known.entry(key).or_insert_with(|| {
+                    table.push(Function {
+                        id: table.len() as u64 + 1,
+                        name,
+                        system_name: key,
+                        filename: StringId::EMPTY,
+                        start_line: 0,
+                    });
+                    FunctionIndex(table.len() as u32 - 1)
+                });
+                profile.line.push(Line {
+                    function,
+                    line: 0,
+                    column: 0,
+                });
+            }
+            location.line = start..profile.line.len() as u32;
+        }
+        // A location without a row is none.
+        let empty: Vec<bool> = profile.location.iter().map(|l| l.line.is_empty()).collect();
+        if empty.contains(&true) {
+            profile.samples.rewrite(|stack, _, _, kept| {
+                kept.extend(stack.iter().filter(|&&LocationIndex(l)| !empty[l as usize]));
+                true
+            });
+        }
+        self.profile
+    }
+
+    /// The rows that a location adds to, the innermost function's first.
+    fn rows(&self, location: &Location, typed: &Typed) -> Vec<Row> {
+        // Addresses of the kernel's half come from damaged stacks.
+        if location.address > i64::MAX as u64 {
+            return Vec::new();
+        }
+        let address = Self::address(location);
+        let lines = self.profile.lines(location);
+        if lines.is_empty() {
+            // Neither a name nor a place: what is put together of them ends in a blank.
+            return vec![Row::new(if typed.on("addresses") {
+                format!("{address} {address} ")
+            } else if typed.on("lines") {
+                format!("{address} ")
+            } else {
+                address
+            })];
+        }
+        let of_line = |(i, line): (usize, &Line)| {
+            let (name, place) = (self.name(line), self.place(line));
+            let inline = if i + 1 < lines.len() { " (inline)" } else { "" };
+            let named = match name {
+                "" => "??".to_string(),
+                name => format!("{name}{inline}"),
+            };
+            if typed.on("addresses") {
+                return Row::new(format!("{address} {named} {place}"));
+            }
+            if typed.on("lines") {
+                return Row::new(format!("{named} {place}"));
+            }
+            if typed.on("files") {
+                return match place.rsplit_once(':') {
+                    // One row an address, at the address's place, with all that is known of it.
+                    Some(("??", "0")) => Row {
+                        key: address.clone(),
+                        shown: Some(format!("{named} {place}")),
+                    },
+                    Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => {
+                        Row::new(file.to_string())
+                    }
+                    _ => Row::new(place),
+                };
+            }
+            Row::new(match name {
+                "" => address.clone(),
+                _ => named,
+            })
+        };
+        lines.iter().enumerate().map(of_line).collect()
+    }
+}
+
+/// What a location adds to.
+struct Row {
+    key: String,
+    /// What is printed, where that is not the key.
+    shown: Option<String>,
+}
+
+impl Row {
+    fn new(key: String) -> Self {
+        Self { key, shown: None }
+    }
+}
+
+/// Place of a sample's thread, 0 where threads are not told apart.
+pub(super) fn place(set: LabelSetIndex) -> usize {
+    set.index().saturating_sub(1)
+}

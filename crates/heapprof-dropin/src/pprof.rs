@@ -1,0 +1,98 @@
+//! `heapprof pprof`: pprof's command line.
+//!
+//! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge,
+//! subtract a base, symbolize, drop uninteresting frames; then frames of labels, filters,
+//! aggregation, report.
+
+mod binaries;
+mod config;
+mod filters;
+mod flag_table;
+mod flags;
+mod image;
+mod load;
+mod print;
+mod ranges;
+mod remote;
+mod saved;
+mod sources;
+mod symbols;
+
+use anyhow::{Result, bail};
+
+use heapprof_formats::{Format, Reading};
+use heapprof_profile::Profile;
+
+use crate::host::{Host, ReadAs};
+use crate::reshape;
+use config::Config;
+use flags::{Typed, Wrong};
+
+/// Does what a command line of pprof's says.
+///
+/// # Errors
+/// The command line is not pprof's, a source can't be read, or the report can't be written.
+pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
+    run_with(host, args, false)
+}
+
+/// As [`run`]. Threads have the numbers that their file has for them, if `threads_as_counted`.
+pub(crate) fn run_with(host: &dyn Host, args: &[String], threads_as_counted: bool) -> Result<()> {
+    let typed = match Typed::parse(args) {
+        Ok(typed) => typed,
+        Err(Wrong::Help) => {
+            let help = host.help();
+            return host.write(None, &mut |out| Ok(out.write_all(help.as_bytes())?));
+        }
+        Err(Wrong::Because(why)) => bail!("pprof: {why}; heapprof pprof -h lists the flags"),
+    };
+    if typed.words.is_empty() {
+        host.explain(&host.help());
+        bail!("no profile source specified");
+    }
+    let config = Config::new(host, typed)?;
+    // These do not look at stacks, if no filter does; a sum does.
+    let passed_on = matches!(config.format, "proto" | "tags" | "comments")
+        && config.sources.len() == 1
+        && config.base.is_none();
+    let how = ReadAs {
+        seen: as_pprof_sees_it,
+        stacks_as_written: passed_on,
+        threads_as_counted,
+    };
+    let profile = load::load(&config, load::Keep::AsAsked(how))?;
+    print::report(profile, &config)
+}
+
+/// No word of its format, no labels without a value.
+fn as_pprof_sees_it(reading: Reading) -> Profile {
+    let mut profile = reading.profile;
+    if reading.format == Format::Pprof {
+        reshape::drop_empty_labels(&mut profile);
+    }
+    profile
+}
+
+pub use flag_table::help;
+pub(crate) use load::Reader;
+
+/// A profile with all its frames, and what it is to be reported by.
+pub(crate) struct Loaded {
+    pub(crate) profile: Profile,
+    /// Position of the sample type.
+    pub(crate) column: usize,
+}
+
+/// The profile that pprof's flags ask for as another tool reads it, with no frame dropped and whole
+/// names, before filters.
+pub(crate) fn load_all_frames(host: &dyn Host, flags: &[String], reader: Reader) -> Result<Loaded> {
+    let typed = match Typed::parse(flags) {
+        Ok(typed) => typed,
+        Err(Wrong::Because(why)) => bail!("{why}"),
+        Err(Wrong::Help) => bail!("no profile source specified"),
+    };
+    let config = Config::new(host, typed)?;
+    let profile = load::load(&config, load::Keep::AllFrames(reader))?;
+    let column = print::column(&profile, &config.sample_index)?;
+    Ok(Loaded { profile, column })
+}

@@ -1,0 +1,145 @@
+//! The files that mappings are of: where they are on this machine, and which one the command line
+//! names.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use heapprof_profile::{Mapping, MappingIndex, Profile, StringId};
+use heapprof_symbolize::program::object_file;
+
+use super::config::Config;
+use crate::host::Host;
+
+/// Gives mappings the files that are found for them, and the first one what the command line says
+/// of it. A profile without mappings gets one that holds everything.
+pub(super) fn locate(profile: &mut Profile, config: &Config<'_>) {
+    let folders = search_path();
+    for m in 0..profile.mapping.len() {
+        if let Some(found) = found(config.host, profile, &profile.mapping[m], &folders) {
+            profile.mapping[m].filename = profile.strings.intern(&found.to_string_lossy());
+        }
+    }
+    if profile.mapping.is_empty() {
+        profile.mapping.push(Mapping {
+            id: 1,
+            memory_start: 0,
+            memory_limit: 0,
+            file_offset: 0,
+            filename: StringId::EMPTY,
+            build_id: StringId::EMPTY,
+            has_functions: false,
+            has_filenames: false,
+            has_line_numbers: false,
+            has_inline_frames: false,
+        });
+        for location in &mut profile.location {
+            location.mapping = Some(MappingIndex(0));
+        }
+    }
+    if let Some(binary) = &config.binary {
+        profile.mapping[0].filename = profile.strings.intern(binary);
+    }
+    if profile.mapping[0].build_id.is_empty() {
+        profile.mapping[0].build_id = profile.strings.intern(config.flags.text("buildid"));
+    }
+}
+
+/// PPROF_BINARY_PATH, else a folder of the user's.
+pub(super) fn search_path() -> Vec<PathBuf> {
+    match env::var_os("PPROF_BINARY_PATH").filter(|path| !path.is_empty()) {
+        Some(path) => env::split_paths(&path).collect(),
+        None => {
+            let home = env::var_os("HOME").unwrap_or_default();
+            vec![Path::new(&home).join("pprof").join("binaries")]
+        }
+    }
+    .into_iter()
+    .filter(|folder| folder.is_dir())
+    .collect()
+}
+
+/// The mapping's file below one of the folders, laid out as for debuggers or symbol servers.
+fn found(
+    host: &dyn Host,
+    profile: &Profile,
+    mapping: &Mapping,
+    folders: &[PathBuf],
+) -> Option<PathBuf> {
+    let (file, id) = (
+        profile.text(mapping.filename),
+        profile.text(mapping.build_id),
+    );
+    let relative = file.trim_start_matches('/');
+    let path = Path::new(relative);
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+    let name = name.unwrap_or_default();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    for root in folders {
+        let mut files = Vec::new();
+        if !id.is_empty() {
+            files.push(root.join(id).join(&name));
+            let entries = std::fs::read_dir(root.join(id)).into_iter().flatten();
+            let mut entries: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+            entries.sort();
+            files.extend(entries);
+            files.push(root.join(relative).join(id));
+            if let (Some(start), Some(rest)) = (id.get(..2), id.get(2..)) {
+                files.push(root.join(start).join(format!("{rest}.debug")));
+            }
+        }
+        if !file.is_empty() {
+            files.push(root.join(&name));
+            files.push(root.join(relative));
+            files.push(root.join(format!("{relative}.debug")));
+            let debug = format!("{name}.debug");
+            files.push(root.join(folder).join(".debug").join(&debug));
+            files.push(root.join("usr/lib/debug").join(folder).join(&debug));
+        }
+        for file in files {
+            let Some(object) = object_file(&file) else {
+                continue;
+            };
+            match object.build_id {
+                Some(other) if !id.is_empty() && other != id => host.note(&format!(
+                    "Ignoring local file {}: build-id mismatch ({id} != {other})",
+                    file.display()
+                )),
+                _ => return Some(file),
+            }
+        }
+    }
+    None
+}
+
+/// Gives mappings without a file and build id the address that the profile was fetched from:
+/// profiles of different servers then don't share them.
+pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
+    let url = profile.strings.intern(url);
+    for mapping in &mut profile.mapping {
+        if mapping.filename.is_empty() && mapping.build_id.is_empty() {
+            mapping.filename = url;
+        }
+    }
+}
+
+/// Mappings that stand for the address they were fetched from lose it again.
+pub(super) fn forget_urls(profile: &mut Profile) {
+    for m in 0..profile.mapping.len() {
+        let mapping = profile.mapping[m];
+        if mapping.build_id.is_empty() && has_scheme(profile.text(mapping.filename)) {
+            profile.mapping[m].filename = StringId::EMPTY;
+        }
+    }
+}
+
+/// Whether a text begins as an absolute URL does.
+fn has_scheme(text: &str) -> bool {
+    let Some((scheme, _)) = text.split_once(':') else {
+        return false;
+    };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+        && !text.contains(|c: char| c.is_ascii_control())
+}

@@ -1,0 +1,165 @@
+//! What the flags ask for together: one format, one order, one granularity, one sample type.
+
+use anyhow::{Result, bail};
+use heapprof_symbolize::program::object_file;
+
+use super::flags::Typed;
+use crate::host::Host;
+use crate::kind::Kind;
+use crate::pprof::flag_table::{Group, of};
+
+/// A request that can be met.
+pub(super) struct Config<'h> {
+    /// Who reads, writes and says things.
+    pub(super) host: &'h dyn Host,
+    /// Name of the format's flag.
+    pub(super) format: &'static str,
+    /// What the format is about, where it takes a regular expression.
+    pub(super) about: Option<String>,
+    pub(super) granularity: &'static str,
+    pub(super) cum_sort: bool,
+    /// As typed; empty for the profile's default.
+    pub(super) sample_index: String,
+    pub(super) mean: bool,
+    /// The executable, named before the sources.
+    pub(super) binary: Option<String>,
+    pub(super) sources: Vec<String>,
+    pub(super) base: Option<String>,
+    /// Whether the base stays in sight, marked.
+    pub(super) diff: bool,
+    /// Everything else.
+    pub(super) flags: Typed,
+}
+
+/// Short forms of `-sample_index`, in the order in which the first one wins.
+const SHORT: [(&str, &str); 7] = [
+    ("total_delay", "delay"),
+    ("mean_delay", "delay"),
+    ("contentions", "contentions"),
+    ("inuse_space", "inuse_space"),
+    ("inuse_objects", "inuse_objects"),
+    ("alloc_space", "alloc_space"),
+    ("alloc_objects", "alloc_objects"),
+];
+
+impl<'h> Config<'h> {
+    pub(super) fn new(host: &'h dyn Host, mut flags: Typed) -> Result<Self> {
+        for name in &flags.repeated {
+            if matches!(*name, "base" | "diff_base") {
+                host.note(&format!(
+                    "-{name} is given more than once; the last one counts"
+                ));
+            }
+        }
+        let mut sources = std::mem::take(&mut flags.words);
+        let is_binary = sources.len() > 1 && object_file(&host.path(&sources[0])).is_some();
+        let binary = is_binary.then(|| sources.remove(0));
+        let sort = one_of(&flags, Group::Sort)?;
+        let granularity = one_of(&flags, Group::Granularity)?;
+        let (format, about) = format(&flags)?;
+        if flags.text("http").is_empty() && flags.on("no_browser") {
+            bail!("-no_browser only makes sense with -http");
+        }
+        let sample_index = sample_index(host, &flags);
+        let text = |name| Some(flags.text(name)).filter(|text| !text.is_empty());
+        let (base, diff_base) = (text("base"), text("diff_base"));
+        if base.is_some() && diff_base.is_some() {
+            bail!("-base and -diff_base flags cannot both be specified");
+        }
+        let diff = diff_base.is_some();
+        let base = base.or(diff_base).map(str::to_string);
+        if flags.on("normalize") && base.is_none() {
+            bail!("must have base profile to normalize by");
+        }
+        let format = supported(&flags, format)?;
+        Ok(Self {
+            host,
+            format,
+            about,
+            granularity: granularity.unwrap_or(""),
+            cum_sort: sort == Some("cum"),
+            sample_index,
+            mean: flags.on("mean") || flags.on("mean_delay"),
+            binary,
+            sources,
+            base,
+            diff,
+            flags,
+        })
+    }
+}
+
+/// The flag of a group that is on.
+fn one_of(flags: &Typed, group: Group) -> Result<Option<&'static str>> {
+    let on: Vec<&str> = of(group).map(|f| f.name).filter(|n| flags.on(n)).collect();
+    match on[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => bail!("conflicting options set: [{}]", on.join(" ")),
+    }
+}
+
+fn format(flags: &Typed) -> Result<(Option<&'static str>, Option<String>)> {
+    let mut chosen = None;
+    for flag in of(Group::Format).chain(of(Group::Elsewhere)) {
+        let about = match flag.kind {
+            Kind::Bool if flag.name != "no_browser" && flags.on(flag.name) => None,
+            Kind::Regex if !flags.text(flag.name).is_empty() => Some(flags.text(flag.name)),
+            _ => continue,
+        };
+        if chosen.is_some() {
+            bail!("must set at most one output format");
+        }
+        chosen = Some((flag.name, about.map(str::to_string)));
+    }
+    if chosen.is_some() && !flags.text("http").is_empty() {
+        bail!("-http is not compatible with an output format on the command line");
+    }
+    Ok(match chosen {
+        Some((name, about)) => (Some(name), about),
+        None => (None, None),
+    })
+}
+
+/// The format, unless it is one that heapprof does otherwise.
+fn supported(flags: &Typed, format: Option<&'static str>) -> Result<&'static str> {
+    if !flags.text("http").is_empty() {
+        bail!(
+            "-http: there is no web page; heapprof flame -o out.svg FILE writes a flame graph, \
+             -svg -output=out.svg the call graph"
+        );
+    }
+    let Some(format) = format else {
+        bail!(
+            "there is no interactive shell; name a format, -top for one (heapprof pprof -h lists \
+             them)"
+        );
+    };
+    let instead = match format {
+        "weblist" => "heapprof list REGEX FILE, or -list=REGEX here, shows source lines",
+        "disasm" => {
+            "there is no disassembler; heapprof top -g addresses, or -top -addresses here, shows \
+             values by address"
+        }
+        "web" | "eog" => "write the picture with -svg -output=out.svg, and open that",
+        "evince" => "write the picture with -pdf -output=out.pdf, and open that",
+        "gv" => "write the picture with -ps -output=out.ps, and open that",
+        "kcachegrind" => "write the file with -callgrind -output=callgrind.out, and open that",
+        _ => return Ok(format),
+    };
+    bail!("-{format}: heapprof starts no viewers; {instead}");
+}
+
+fn sample_index(host: &dyn Host, flags: &Typed) -> String {
+    let mut index = flags.text("sample_index").to_string();
+    for (flag, r#type) in SHORT {
+        if !flags.on(flag) {
+            continue;
+        }
+        match index.is_empty() {
+            true => index = r#type.to_string(),
+            false => host.note(&format!("Multiple value selections, ignoring -{flag}")),
+        }
+    }
+    index
+}

@@ -1,0 +1,132 @@
+//! The filters in pprof's order, and what it says of those that match nothing.
+
+use crate::report::scaled_label;
+use crate::reshape::{self, Detail, LabelFilter, LabelUnits, NameFilters, go_regex};
+use anyhow::{Result, anyhow};
+use heapprof_profile::Profile;
+use regex::Regex;
+
+use super::config::Config;
+use super::ranges::range;
+
+/// Adds the frames that `-tagroot` and `-tagleaf` ask for.
+pub(super) fn label_frames(profile: &mut Profile, config: &Config<'_>) {
+    let keys = |name| -> Vec<&str> {
+        let keys = config.flags.text(name).split(',');
+        keys.filter(|key| !key.is_empty()).collect()
+    };
+    let unit = config.flags.text("unit");
+    let show = |number: i64, from: &str| match from {
+        "" => scaled_label(number, "", ""),
+        from => scaled_label(number, from, unit),
+    };
+    let (root, leaf) = (keys("tagroot"), keys("tagleaf"));
+    let (any_root, any_leaf) = reshape::add_label_frames(profile, &root, &leaf, &show);
+    unmatched(config, "tagroot", any_root, "TagRoot");
+    unmatched(config, "tagleaf", any_leaf, "TagLeaf");
+}
+
+/// Applies all filters.
+pub(super) fn apply(profile: &mut Profile, units: &LabelUnits, config: &Config<'_>) -> Result<()> {
+    let [focus, ignore, hide, show, show_from] =
+        ["focus", "ignore", "hide", "show", "show_from"].map(|name| regex(config, name));
+    let (focus, ignore, hide, show) = (focus?, ignore?, hide?, show?);
+    let show_from = show_from?;
+    let tag_focus = label_filter(config, "tagfocus", units)?;
+    let tag_ignore = label_filter(config, "tagignore", units)?;
+    let prune_from = regex(config, "prune_from")?;
+    let (tag_show, tag_hide) = (regex(config, "tagshow")?, regex(config, "taghide")?);
+
+    let names = NameFilters {
+        focus: focus.as_ref(),
+        ignore: ignore.as_ref(),
+        hide: hide.as_ref(),
+        show: show.as_ref(),
+    };
+    let matched = reshape::keep_by_name(profile, names);
+    unmatched(config, "focus", matched.focus, "Focus");
+    unmatched(config, "ignore", matched.ignore, "Ignore");
+    unmatched(config, "hide", matched.hide, "Hide");
+    unmatched(config, "show", matched.show, "Show");
+    if let Some(regex) = &show_from {
+        let matched = reshape::show_from(profile, regex);
+        unmatched(config, "show_from", matched, "ShowFrom");
+    }
+    let (focused, ignored) =
+        reshape::keep_by_label(profile, tag_focus.as_ref(), tag_ignore.as_ref());
+    unmatched(config, "tagfocus", focused, "TagFocus");
+    unmatched(config, "tagignore", ignored, "TagIgnore");
+    if tag_show.is_some() || tag_hide.is_some() {
+        let (shown, hidden) =
+            reshape::keep_label_keys(profile, tag_show.as_ref(), tag_hide.as_ref());
+        unmatched(config, "tagshow", shown, "TagShow");
+        unmatched(config, "taghide", hidden, "TagHide");
+    }
+    if let Some(regex) = &prune_from {
+        reshape::prune_from(profile, regex);
+    }
+    Ok(())
+}
+
+/// Makes frames forget what the granularity does not tell apart.
+pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &Config<'_>) {
+    let inlines = !config.flags.on("noinlines");
+    let detail = |function, filename, line, address| Detail {
+        inlines,
+        function,
+        filename,
+        line,
+        column: config.flags.on("showcolumns"),
+        address,
+    };
+    let detail = match granularity {
+        // Everything stays, columns too.
+        "addresses" if inlines => return,
+        "addresses" => detail(true, true, true, true),
+        "lines" => detail(true, true, true, false),
+        "files" => detail(false, true, false, false),
+        "filefunctions" => detail(true, true, false, false),
+        _ => detail(true, false, false, false),
+    };
+    reshape::aggregate(profile, detail);
+}
+
+fn regex(config: &Config<'_>, name: &str) -> Result<Option<Regex>> {
+    match config.flags.text(name) {
+        "" => Ok(None),
+        text => parsed(name, text, go_regex(text)).map(Some),
+    }
+}
+
+fn label_filter(
+    config: &Config<'_>,
+    name: &str,
+    units: &LabelUnits,
+) -> Result<Option<LabelFilter>> {
+    let text = config.flags.text(name);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let read = |value: &str| {
+        let test = range(value, units)?;
+        if test.is_some() {
+            config.host.note(&format!(
+                "{name}: Interpreted '{value}' as range, not regexp"
+            ));
+        }
+        Ok(test)
+    };
+    parsed(name, text, LabelFilter::as_pprof(text, read)).map(Some)
+}
+
+fn parsed<T>(name: &str, text: &str, result: Result<T, String>) -> Result<T> {
+    result.map_err(|why| anyhow!("-{name} {text:?}: {why}"))
+}
+
+fn unmatched(config: &Config<'_>, flag: &str, matched: bool, name: &str) {
+    if !matched && !config.flags.text(flag).is_empty() {
+        config
+            .host
+            .note(&format!("{name} expression matched no samples"));
+    }
+}

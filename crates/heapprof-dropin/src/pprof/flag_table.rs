@@ -1,0 +1,219 @@
+//! Every flag of pprof in one table: its name, what it takes, its default, its help.
+
+use crate::kind::Kind;
+
+/// Where a flag stands in the help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Output formats: at most one.
+    Format,
+    /// Formats that heapprof does something else for.
+    Elsewhere,
+    /// What is shown and how.
+    Display,
+    /// Order of rows: at most one.
+    Sort,
+    /// What a row is: at most one.
+    Granularity,
+    /// Which samples and frames count.
+    Filter,
+    /// Where profiles and symbols come from.
+    Source,
+    /// Short for others.
+    Short,
+}
+
+/// A flag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag {
+    /// Without its dash.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// As it would be typed.
+    pub(crate) default: &'static str,
+    pub(crate) group: Group,
+    pub(crate) help: &'static str,
+}
+
+const fn flag(
+    group: Group,
+    kind: Kind,
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        kind,
+        default,
+        group,
+        help,
+    }
+}
+
+use Group::{Display, Elsewhere, Filter, Format, Granularity, Short, Sort, Source};
+use Kind::{Bool, Float, Int, Regex, Text};
+
+/// All of them.
+#[rustfmt::skip]
+const FLAGS: &[Flag] = &[
+    flag(Format, Bool, "top", "false", "Functions by their values"),
+    flag(Format, Bool, "text", "false", "The same as -top"),
+    flag(Format, Bool, "tree", "false", "Each function with its callers and callees"),
+    flag(Format, Regex, "peek", "", "As -tree, functions that match alone"),
+    flag(Format, Regex, "list", "", "Source lines of functions that match"),
+    flag(Format, Bool, "traces", "false", "Each sample with its stack"),
+    flag(Format, Bool, "tags", "false", "Labels and what they are worth"),
+    flag(Format, Bool, "raw", "false", "All that the profile holds"),
+    flag(Format, Bool, "comments", "false", "The profile's comments"),
+    flag(Format, Bool, "dot", "false", "The call graph for Graphviz"),
+    flag(Format, Bool, "svg", "false", "The call graph as SVG (needs Graphviz)"),
+    flag(Format, Bool, "png", "false", "The call graph as PNG (needs Graphviz)"),
+    flag(Format, Bool, "gif", "false", "The call graph as GIF (needs Graphviz)"),
+    flag(Format, Bool, "pdf", "false", "The call graph as PDF (needs Graphviz)"),
+    flag(Format, Bool, "ps", "false", "The call graph as PostScript (needs Graphviz)"),
+    flag(Format, Bool, "callgrind", "false", "For KCachegrind"),
+    flag(Format, Bool, "proto", "false", "The profile, filtered, as a profile"),
+    flag(Format, Bool, "topproto", "false", "The rows of -top as a profile"),
+
+    flag(Elsewhere, Regex, "weblist", "", "heapprof list shows sources"),
+    flag(Elsewhere, Regex, "disasm", "", "heapprof top -g addresses shows instructions' values"),
+    flag(Elsewhere, Text, "http", "", "heapprof flame writes what a browser shows"),
+    flag(Elsewhere, Bool, "no_browser", "false", "Goes with -http"),
+    flag(Elsewhere, Bool, "web", "false", "-svg with -output, and open the file"),
+    flag(Elsewhere, Bool, "eog", "false", "-svg with -output, and open the file"),
+    flag(Elsewhere, Bool, "evince", "false", "-pdf with -output, and open the file"),
+    flag(Elsewhere, Bool, "gv", "false", "-ps with -output, and open the file"),
+    flag(Elsewhere, Bool, "kcachegrind", "false", "-callgrind with -output, and open the file"),
+
+    flag(Display, Text, "output", "", "File to write to; stdout without"),
+    flag(Display, Text, "sample_index", "", "Which value of samples: its type or position from 0"),
+    flag(Display, Text, "unit", "minimum", "Unit to show: minimum, auto, bytes, kb, mb, ns, ms, s, ..."),
+    flag(Display, Float, "divide_by", "1", "Divide all values by this"),
+    flag(Display, Bool, "mean", "false", "Divide by the first value of samples, the count"),
+    flag(Display, Bool, "normalize", "false", "Scale the profile to the base's totals"),
+    flag(Display, Bool, "compact_labels", "false", "Fewer lines above the report"),
+    flag(Display, Bool, "call_tree", "false", "A tree by call paths (-dot and images, -callgrind)"),
+    flag(Display, Bool, "relative_percentages", "false", "Percentages of what the filters left"),
+    flag(Display, Text, "source_path", "", "Folders with sources, : between"),
+    flag(Display, Text, "trim_path", "", "Fronts to cut off file names, : between"),
+    flag(Display, Bool, "intel_syntax", "false", "Goes with -disasm"),
+
+    flag(Sort, Bool, "flat", "false", "By a function's own values (default)"),
+    flag(Sort, Bool, "cum", "false", "By values with all that was called"),
+
+    flag(Granularity, Bool, "functions", "false", "By function (default)"),
+    flag(Granularity, Bool, "filefunctions", "false", "By function and file"),
+    flag(Granularity, Bool, "files", "false", "By file"),
+    flag(Granularity, Bool, "lines", "false", "By line"),
+    flag(Granularity, Bool, "addresses", "false", "By address"),
+
+    flag(Filter, Int, "nodecount", "-1", "Most functions; -1 is all for -top, 80 for graphs"),
+    flag(Filter, Float, "nodefraction", "0.005", "Hide functions below this share of the total"),
+    flag(Filter, Float, "edgefraction", "0.001", "Hide edges below this share of the total"),
+    flag(Filter, Bool, "trim", "true", "Obey the three above; =false shows all"),
+    flag(Filter, Bool, "drop_negative", "false", "Hide functions with values below 0"),
+    flag(Filter, Text, "focus", "", "Only samples through a match"),
+    flag(Filter, Text, "ignore", "", "No samples through a match"),
+    flag(Filter, Text, "prune_from", "", "Cut what is below a match"),
+    flag(Filter, Text, "hide", "", "Leave matching functions out of stacks"),
+    flag(Filter, Text, "show", "", "Leave all but matching functions out of stacks"),
+    flag(Filter, Text, "show_from", "", "Cut what is above the highest match"),
+    flag(Filter, Text, "tagfocus", "", "Only samples with such a label: [key=]regex or range"),
+    flag(Filter, Text, "tagignore", "", "No samples with such a label"),
+    flag(Filter, Text, "tagshow", "", "Only labels whose key matches"),
+    flag(Filter, Text, "taghide", "", "No labels whose key matches"),
+    flag(Filter, Text, "tagroot", "", "Frames of labels at the root: keys, comma between"),
+    flag(Filter, Text, "tagleaf", "", "Frames of labels at the leaf: keys, comma between"),
+    flag(Filter, Bool, "noinlines", "false", "Give inlined functions' values to their caller"),
+    flag(Filter, Bool, "showcolumns", "false", "Columns beside line numbers"),
+    flag(Filter, Bool, "all_frames", "false", "Ignore the profile's drop_frames and keep_frames"),
+
+    flag(Source, Text, "base", "", "Profile to subtract"),
+    flag(Source, Text, "diff_base", "", "Profile to compare with; percentages are of it"),
+    flag(Source, Int, "seconds", "-1", "How long a server is to collect"),
+    flag(Source, Int, "timeout", "-1", "Seconds to wait for a server"),
+    flag(Source, Text, "add_comment", "", "Comment to add"),
+    flag(Source, Text, "buildid", "", "Build id of the main binary, where it has none"),
+    flag(Source, Text, "symbolize", "", "none, local, fastlocal, remote, force, demangle=MODE; : between"),
+    flag(Source, Text, "tools", "", "Accepted; no outside tools are used for symbols"),
+    flag(Source, Text, "tls_cert", "", "Client certificate for servers"),
+    flag(Source, Text, "tls_key", "", "Its private key"),
+    flag(Source, Text, "tls_ca", "", "Certificates of authorities to trust"),
+
+    flag(Short, Bool, "inuse_space", "false", "-sample_index=inuse_space"),
+    flag(Short, Bool, "inuse_objects", "false", "-sample_index=inuse_objects"),
+    flag(Short, Bool, "alloc_space", "false", "-sample_index=alloc_space"),
+    flag(Short, Bool, "alloc_objects", "false", "-sample_index=alloc_objects"),
+    flag(Short, Bool, "total_delay", "false", "-sample_index=delay"),
+    flag(Short, Bool, "contentions", "false", "-sample_index=contentions"),
+    flag(Short, Bool, "mean_delay", "false", "-mean -sample_index=delay"),
+];
+
+/// The flag of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.name == name)
+}
+
+/// The flags of a group.
+pub(crate) fn of(group: Group) -> impl Iterator<Item = &'static Flag> {
+    FLAGS.iter().filter(move |flag| flag.group == group)
+}
+
+const GROUPS: [(Group, &str); 8] = [
+    (Format, "Formats, at most one"),
+    (Sort, "Order"),
+    (Granularity, "What a row is"),
+    (Display, "Display"),
+    (Filter, "Filters"),
+    (Source, "Sources and symbols"),
+    (Short, "Short forms"),
+    (Elsewhere, "What to use instead"),
+];
+
+/// The help of `heapprof pprof`, behind its usage.
+pub fn help() -> String {
+    format!(
+        "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. \
+         BINARY is the program, where the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 \
+         it could not be done.\n\nExample: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
+        flags()
+    )
+}
+
+/// All flags with their help, a line each.
+fn flags() -> String {
+    let mut text = String::new();
+    for (group, title) in GROUPS {
+        text += &format!("{title}:\n");
+        for flag in of(group) {
+            let name = format!("-{}{}", flag.name, flag.kind.value());
+            text += &format!("  {name:<22} {}\n", flag.help);
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_defaults_fit() {
+        for (i, flag) in FLAGS.iter().enumerate() {
+            assert_eq!(FLAGS.iter().position(|f| f.name == flag.name), Some(i));
+            match flag.kind {
+                Bool => assert!(flag.default.parse::<bool>().is_ok(), "{}", flag.name),
+                Int => assert!(flag.default.parse::<i64>().is_ok(), "{}", flag.name),
+                Float => assert!(flag.default.parse::<f64>().is_ok(), "{}", flag.name),
+                Text | Regex => {}
+            }
+            assert!(
+                flags().contains(&format!("  -{}", flag.name)),
+                "{}",
+                flag.name
+            );
+        }
+    }
+}

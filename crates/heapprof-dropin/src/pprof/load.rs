@@ -1,0 +1,175 @@
+//! From the sources to the one profile that is reported on: read, merge, subtract the base,
+//! symbolize.
+
+use crate::report::{convertible, scale};
+use crate::reshape;
+use anyhow::{Result, anyhow, bail};
+use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
+
+use super::config::Config;
+use super::{binaries, remote, saved, symbols};
+use crate::host::{Host, ReadAs};
+
+/// The label that marks samples of a base that stays in sight.
+const BASE: (&str, &str) = ("pprof::base", "true");
+
+const UNITS: UnitRules = UnitRules {
+    scale: |value, from, to| scale(value, from, to).0,
+    convertible,
+};
+
+/// As many profiles are merged at a time, and their sums then.
+const CHUNK: usize = 128;
+
+/// Which frames stay, and how their functions are called.
+#[derive(Clone, Copy)]
+pub(super) enum Keep {
+    /// What the flags and the profile say.
+    AsAsked(ReadAs),
+    /// All, as another tool reads them, with whole names.
+    AllFrames(Reader),
+}
+
+/// How another tool reads profiles.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader {
+    pub(crate) how: ReadAs,
+    /// Names the addresses that have no symbol. It is told of each mapping whether its file is
+    /// here.
+    pub(crate) name_the_rest: fn(&mut Profile, &[bool]),
+}
+
+/// The profile of all sources, ready to be filtered.
+pub(super) fn load(config: &Config<'_>, keep: Keep) -> Result<Profile> {
+    let how = match keep {
+        Keep::AsAsked(how) => how,
+        Keep::AllFrames(reader) => reader.how,
+    };
+    let (mut profile, mut save) = all(&config.sources, "source", config, how)?;
+    if let Some(base) = &config.base {
+        let (mut base, save_base) = all(std::slice::from_ref(base), "base", config, how)?;
+        save |= save_base;
+        if config.diff {
+            reshape::set_label(&mut base, BASE.0, BASE.1);
+        }
+        if config.flags.on("normalize") {
+            profile.normalize_as_pprof(&base)?;
+        }
+        base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
+        profile = merged(config.host, vec![profile, base])?;
+    }
+    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
+        profile.drop_frames = StringId::EMPTY;
+        profile.keep_frames = StringId::EMPTY;
+    }
+    match keep {
+        Keep::AsAsked(_) => {
+            symbols::symbolize(config.host, &mut profile, config.flags.text("symbolize"))
+        }
+        Keep::AllFrames(reader) => {
+            symbols::symbolize_locally(config.host, &mut profile, reader.name_the_rest);
+        }
+    }
+    if let Err(why) = reshape::drop_uninteresting(&mut profile) {
+        config.host.note(&format!(
+            "the profile's drop_frames or keep_frames is {why}; no frame is dropped"
+        ));
+    }
+    binaries::forget_urls(&mut profile);
+    let comment = config.flags.text("add_comment");
+    if !comment.is_empty() {
+        let comment = profile.strings.intern(comment);
+        profile.comment.push(comment);
+    }
+    if save {
+        saved::save(config.host, &profile);
+    }
+    Ok(profile)
+}
+
+/// Reads and merges sources; those that can't be read are named and left out, unless none is left.
+/// Whether any came from a server.
+fn all(names: &[String], what: &str, config: &Config<'_>, how: ReadAs) -> Result<(Profile, bool)> {
+    let mut sum: Option<Profile> = None;
+    let (mut read, mut remote) = (0, false);
+    for chunk in names.chunks(CHUNK) {
+        let mut profiles = Vec::new();
+        for name in chunk {
+            match one(name, config, how) {
+                Ok((profile, from_server)) => {
+                    profiles.push(profile);
+                    remote |= from_server;
+                }
+                Err(error) => config.host.note(&format!("{error:#}")),
+            }
+        }
+        read += profiles.len();
+        if profiles.is_empty() {
+            continue;
+        }
+        let problem = |error| anyhow!("problem fetching {what} profiles: {error}");
+        let of_chunk = merged(config.host, profiles).map_err(problem)?;
+        sum = Some(match sum {
+            None => of_chunk,
+            Some(before) => merged(config.host, vec![before, of_chunk]).map_err(problem)?,
+        });
+    }
+    let Some(sum) = sum else {
+        bail!("failed to fetch any {what} profiles");
+    };
+    if read < names.len() {
+        config.host.note(&format!(
+            "Fetched {read} {what} profiles out of {}",
+            names.len()
+        ));
+    }
+    Ok((sum, remote))
+}
+
+/// Profiles added up; what 64 bits do not hold wraps, as in pprof, but not without a word.
+fn merged(host: &dyn Host, profiles: Vec<Profile>) -> Result<Profile, heapprof_profile::Error> {
+    if profiles.len() > 1 && !together_fit(&profiles) {
+        host.note(
+            "the sum of the profiles does not fit in 64 bits in each of their types; as in pprof, \
+             such sums wrap around",
+        );
+    }
+    merge_as_pprof(profiles, UNITS)
+}
+
+/// Whether 64 bits hold the sum of all samples, whichever type.
+fn together_fit(profiles: &[Profile]) -> bool {
+    let widest = profiles.iter().map(|p| p.sample_type.len()).max();
+    (0..widest.unwrap_or(0)).all(|column| {
+        let sum: u128 = profiles
+            .iter()
+            .flat_map(|p| (0..p.samples.len()).filter_map(move |i| p.samples.values(i).get(column)))
+            .map(|value| u128::from(value.unsigned_abs()))
+            .sum();
+        i64::try_from(sum).is_ok()
+    })
+}
+
+/// One source's profile, and whether it came from a server.
+fn one(name: &str, config: &Config<'_>, how: ReadAs) -> Result<(Profile, bool)> {
+    let address = remote::address(name, config.host.path(name).exists(), &config.flags);
+    let mut profile = match &address {
+        Some(address) => {
+            let transfer = remote::transfer(address, &config.flags)?;
+            config
+                .host
+                .note(&format!("Fetching profile over HTTP from {}", address.url));
+            config.host.fetch(&address.url, &transfer, how)?
+        }
+        None => config.host.read(name, how)?,
+    };
+    // Text that is not UTF-8 is changed, which pprof would not do.
+    for warning in &profile.warnings {
+        config.host.note(&format!("{name}: {warning}"));
+    }
+    binaries::locate(&mut profile, config);
+    if let Some(address) = &address {
+        binaries::name_by_url(&mut profile, &address.url);
+    }
+    Ok((profile, address.is_some()))
+}

@@ -1,0 +1,271 @@
+//! The report: options as pprof's driver works them out, filters, aggregation, printing.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::graph;
+use crate::host::Host;
+use crate::report::{self, Options, Zone};
+use crate::reshape::{self, LabelUnits, go_regex};
+use anyhow::{Result, anyhow, bail};
+use heapprof_profile::Profile;
+use heapprof_text::{Stead, escaping};
+
+use super::config::Config;
+use super::saved::numbered;
+use super::sources::Sources;
+use super::{filters, image};
+
+/// Filters the profile and prints what was asked for.
+pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
+    let units = reshape::label_units(&profile);
+    for (key, ignored) in &units.ignored {
+        let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
+        config.host.note(&format!(
+            "For tag {key} used unit {}, also encountered unit(s) {}",
+            units.of[key],
+            ignored.join(", ")
+        ));
+    }
+    let limits = Limits::new(config);
+    filters::label_frames(&mut profile, config);
+    let relative = config.flags.on("relative_percentages");
+    if relative {
+        filters::apply(&mut profile, &units, config)?;
+    }
+    let options = options(&profile, &units, &limits, config)?;
+    if !relative {
+        filters::apply(&mut profile, &units, config)?;
+    }
+    filters::aggregate(&mut profile, limits.granularity, config);
+    let file = config.flags.text("output");
+    if file.is_empty() && config.host.is_terminal() && !ending(config.format).is_empty() {
+        // Not for a terminal: a new file here.
+        let mut report = Vec::new();
+        print(profile, config.format, &options, &mut report)?;
+        let (path, file) = numbered(Path::new(""), "profile", ending(config.format))?;
+        config
+            .host
+            .note(&format!("Generating report in {}", path.display()));
+        let name = path.display().to_string();
+        return config
+            .host
+            .write_into(&name, file, &mut |out| Ok(out.write_all(&report)?));
+    }
+    if !file.is_empty() {
+        config.host.note(&format!("Generating report in {file}"));
+    }
+    let file = (!file.is_empty()).then(|| config.host.path(file));
+    let mut profile = Some(profile);
+    config.host.write(file.as_deref(), &mut |out| {
+        let profile = profile
+            .take()
+            .ok_or_else(|| anyhow!("the report is written once"))?;
+        print(profile, config.format, &options, out)
+    })
+}
+
+/// What files of a format end in that is not for terminals.
+fn ending(format: &str) -> &'static str {
+    match format {
+        "callgrind" => ".callgraph.out",
+        "proto" | "topproto" => ".pb.gz",
+        "svg" => ".svg",
+        "png" => ".png",
+        "gif" => ".gif",
+        "pdf" => ".pdf",
+        "ps" => ".ps",
+        _ => "",
+    }
+}
+
+/// Prints the report. Texts hold no control characters: the one thing in which they are not pprof's
+/// to the byte.
+fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
+    match format {
+        "proto" => Ok(report::proto(profile, options, out)?),
+        "topproto" => Ok(report::topproto(&profile, options, out)?),
+        "svg" | "png" | "gif" | "pdf" | "ps" => {
+            let mut graph = Vec::new();
+            print(profile, "dot", options, &mut graph)?;
+            Ok(out.write_all(&image::draw(&graph, format)?)?)
+        }
+        format => escaping(out, Stead::Replacement, |out| {
+            text(profile, format, options, out)
+        }),
+    }
+}
+
+fn text(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
+    match format {
+        "raw" => report::raw(&profile, &options.zone, out)?,
+        "traces" => report::traces(&profile, options, out)?,
+        "tags" => report::tags(&profile, options, out)?,
+        "comments" => report::comments(&profile, out)?,
+        "text" | "top" => report::top(&profile, options, out)?,
+        "tree" | "peek" => report::tree(&profile, options, out)?,
+        "callgrind" => report::callgrind(&profile, options, out)?,
+        "list" => {
+            let sources = Sources::new(options)?;
+            report::list(&profile, options, &|file| sources.read(file), out)?;
+        }
+        _ => report::dot(&profile, options, out)?,
+    }
+    Ok(())
+}
+
+/// What a format makes of granularity and of the limits on nodes.
+struct Limits {
+    granularity: &'static str,
+    node_count: usize,
+    node_fraction: f64,
+    edge_fraction: f64,
+}
+
+impl Limits {
+    fn new(config: &Config<'_>) -> Self {
+        let flags = &config.flags;
+        let node_count = match (flags.int("nodecount"), config.format) {
+            (-1, "text" | "top" | "topproto") => 0,
+            (-1, _) => 80,
+            (count, _) => usize::try_from(count).unwrap_or(0),
+        };
+        let granularity = match config.format {
+            "list" => "lines",
+            "proto" | "raw" | "callgrind" => "addresses",
+            _ => config.granularity,
+        };
+        let whole = matches!(
+            config.format,
+            "peek" | "list" | "proto" | "raw" | "callgrind"
+        );
+        match flags.on("trim") && !whole {
+            true => Self {
+                granularity,
+                node_count,
+                node_fraction: flags.float("nodefraction"),
+                edge_fraction: flags.float("edgefraction"),
+            },
+            false => Self {
+                granularity,
+                node_count: 0,
+                node_fraction: 0.0,
+                edge_fraction: 0.0,
+            },
+        }
+    }
+}
+
+/// Filters that reports name.
+const NAMED: [&str; 9] = [
+    "focus",
+    "ignore",
+    "hide",
+    "show",
+    "show_from",
+    "tagfocus",
+    "tagignore",
+    "tagshow",
+    "taghide",
+];
+
+fn options(
+    profile: &Profile,
+    units: &LabelUnits,
+    limits: &Limits,
+    config: &Config<'_>,
+) -> Result<Options> {
+    let flags = &config.flags;
+    let column = column(profile, &config.sample_index)?;
+    let mean_divisor = config.mean.then_some(0);
+    let divide_by = flags.float("divide_by");
+    if divide_by == 0.0 {
+        bail!("zero divisor specified");
+    }
+    let symbol = match &config.about {
+        None => None,
+        Some(text) => {
+            Some(go_regex(text).map_err(|why| anyhow!("-{} {text:?}: {why}", config.format))?)
+        }
+    };
+    let r#type = profile.sample_type[column];
+    let name = profile.text(r#type.r#type);
+    let named = NAMED.iter().map(|name| (name, flags.text(name)));
+    let named = named.filter(|(_, text)| !text.is_empty());
+    Ok(Options {
+        cum_sort: config.cum_sort,
+        call_tree: flags.on("call_tree"),
+        drop_negative: flags.on("drop_negative"),
+        compact_labels: flags.on("compact_labels"),
+        ratio: 1.0 / divide_by,
+        active_filters: named.map(|(name, text)| format!("{name}={text}")).collect(),
+        num_label_units: units.of.clone(),
+        node_count: limits.node_count,
+        node_fraction: limits.node_fraction,
+        edge_fraction: limits.edge_fraction,
+        column,
+        mean_divisor,
+        sample_type: match config.mean {
+            true => format!("mean_{name}"),
+            false => name.to_string(),
+        },
+        sample_unit: profile.text(r#type.unit).to_string(),
+        output_unit: flags.text("unit").to_string(),
+        total: match config.format {
+            // They show no total, so one beyond 64 bits does not matter.
+            "raw" | "proto" | "comments" => 0,
+            _ => total(config.host, profile, column, mean_divisor),
+        },
+        symbol,
+        source_path: flags.text("source_path").to_string(),
+        trim_path: flags.text("trim_path").to_string(),
+        zone: Zone::of(std::env::var("TZ").ok().as_deref()),
+    })
+}
+
+/// What percentages are of. What 64 bits do not hold wraps, as in pprof, but not without a word.
+fn total(host: &dyn Host, profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
+    if !graph::fits(profile, column) {
+        host.note(&format!(
+            "the total of {} does not fit in 64 bits, so no number of it can be trusted; as in \
+             pprof, sums wrap around",
+            profile.text(profile.sample_type[column].r#type)
+        ));
+    }
+    graph::total(profile, column, mean_divisor)
+}
+
+/// The position of the sample type: by number, by name, else the profile's default, else the last
+/// one.
+pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
+    let types: Vec<&str> = profile
+        .sample_type
+        .iter()
+        .map(|t| profile.text(t.r#type))
+        .collect();
+    let Some(last) = types.len().checked_sub(1) else {
+        bail!("profile has no samples");
+    };
+    if index.is_empty() {
+        let default = profile.text(profile.default_sample_type);
+        let default = types
+            .iter()
+            .position(|t| !default.is_empty() && *t == default);
+        return Ok(default.unwrap_or(last));
+    }
+    if let Ok(number) = index.parse::<i64>() {
+        return match usize::try_from(number) {
+            Ok(number) if number <= last => Ok(number),
+            _ => bail!("sample_index {index} is outside the range [0..{last}]"),
+        };
+    }
+    // What was called space is inuse_space today.
+    let bare = index.strip_prefix("inuse_").unwrap_or(index);
+    let found = types.iter().position(|t| *t == index || *t == bare);
+    found.ok_or_else(|| {
+        anyhow!(
+            "sample_index {index:?} must be one of: [{}]",
+            types.join(" ")
+        )
+    })
+}

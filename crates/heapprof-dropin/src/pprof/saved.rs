@@ -1,0 +1,75 @@
+//! A copy of what was fetched from a server, so that it can be looked at again.
+
+use std::env;
+use std::fs::{DirBuilder, OpenOptions};
+use std::path::PathBuf;
+
+use crate::graph::base;
+use anyhow::{Context, Result, bail};
+use heapprof_profile::{Profile, encode};
+
+use crate::host::Host;
+
+/// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's
+/// folder for what passes.
+pub(super) fn save(host: &dyn Host, profile: &Profile) {
+    match saved(host, profile) {
+        Ok(path) => host.note(&format!("Saved profile in {}", path.display())),
+        Err(error) => host.note(&format!("Could not save profile: {error:#}")),
+    }
+}
+
+fn saved(host: &dyn Host, profile: &Profile) -> Result<PathBuf> {
+    let mut name = "pprof.".to_string();
+    let main = profile.mapping.first();
+    let file = main.map_or("", |m| profile.text(m.filename));
+    if !file.is_empty() {
+        name += &format!("{}.", base(file));
+    }
+    for r#type in &profile.sample_type {
+        name += &format!("{}.", profile.text(r#type.r#type));
+    }
+    let (path, file) = numbered(&folder(host)?, &name, ".pb.gz")?;
+    host.write_into(&path.display().to_string(), file, &mut |writer| {
+        Ok(encode(profile, writer)?)
+    })?;
+    Ok(path)
+}
+
+fn folder(host: &dyn Host) -> Result<PathBuf> {
+    let given = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let wanted = given("PPROF_TMPDIR").map(PathBuf::from);
+    let home = given("HOME").map(|home| PathBuf::from(home).join("pprof"));
+    let folders = [wanted, home, Some(env::temp_dir())];
+    for folder in folders.into_iter().flatten() {
+        match DirBuilder::new().recursive(true).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) => host.note(&format!(
+                "Could not use temp dir {}: {error}",
+                folder.display()
+            )),
+        }
+    }
+    bail!("failed to identify temp dir")
+}
+
+/// A new file, the first of its name with a number that is free.
+pub(super) fn numbered(
+    folder: &std::path::Path,
+    name: &str,
+    end: &str,
+) -> Result<(PathBuf, std::fs::File)> {
+    for number in 1..10_000 {
+        // As it is, so that a file in the current folder is named without it.
+        let path = folder.join(format!("{name}{number:03}{end}"));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("{}: cannot be written", path.display()));
+            }
+        }
+    }
+    bail!("could not create file of the form {name}001{end}")
+}

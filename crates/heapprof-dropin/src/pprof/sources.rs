@@ -1,0 +1,92 @@
+//! Source files for `-list`, looked for as pprof does: absolute names as they are, others in the
+//! search path's folders and in all folders above them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::graph::Trim;
+use crate::report::Options;
+use anyhow::{Context, Result};
+
+type Lines = Result<Rc<[Vec<u8>]>, String>;
+
+/// Reads source files, each once.
+pub(super) struct Sources {
+    trim: Trim,
+    path: String,
+    known: RefCell<HashMap<String, Lines>>,
+}
+
+/// pprof reads no line that is longer, nor anything behind it.
+const LONGEST: usize = 64 << 10;
+
+impl Sources {
+    pub(super) fn new(options: &Options) -> Result<Self> {
+        let path = match options.source_path.as_str() {
+            "" => std::env::current_dir()
+                .context("could not stat current dir")?
+                .to_string_lossy()
+                .into_owned(),
+            path => path.to_string(),
+        };
+        Ok(Self {
+            trim: Trim::new(&options.trim_path, &path),
+            path,
+            known: RefCell::default(),
+        })
+    }
+
+    /// The lines of a file, or why there are none.
+    pub(super) fn read(&self, file: &str) -> Lines {
+        let mut known = self.known.borrow_mut();
+        let lines = known
+            .entry(file.to_string())
+            .or_insert_with(|| self.open(file).map(|bytes| lines(bytes).into()));
+        lines.clone()
+    }
+
+    fn open(&self, file: &str) -> Result<Vec<u8>, String> {
+        let trimmed = self.trim.apply(file);
+        if Path::new(trimmed).is_absolute() {
+            return match std::fs::read(trimmed) {
+                Ok(bytes) => Ok(bytes),
+                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => Ok(Vec::new()),
+                Err(error) => Err(format!("open {trimmed}: {}", said(&error))),
+            };
+        }
+        let folders = self.path.split(':').map(PathBuf::from);
+        let found = folders.into_iter().find_map(|folder| {
+            let mut above = folder.ancestors();
+            above.find_map(|folder| std::fs::read(folder.join(trimmed)).ok())
+        });
+        found.ok_or_else(|| format!("could not find file {trimmed} on path {}", self.path))
+    }
+}
+
+/// What the system says, as Go writes it.
+fn said(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+fn lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
+    let mut lines: Vec<Vec<u8>> = bytes
+        .split(|&b| b == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+        .collect();
+    // What follows the last line's end is no line.
+    if lines.last().is_some_and(Vec::is_empty) {
+        lines.pop();
+    }
+    if let Some(long) = lines.iter().position(|line| line.len() >= LONGEST) {
+        lines.truncate(long);
+    }
+    lines
+}

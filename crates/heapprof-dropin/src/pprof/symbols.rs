@@ -1,0 +1,116 @@
+//! `-symbolize`: names for addresses, from the binaries and debug files of this machine.
+
+use heapprof_profile::Profile;
+use heapprof_symbolize::{NameStyle, Options, Warning, simplify_names, symbolize as look_up};
+
+use super::binaries::search_path;
+use crate::host::Host;
+
+/// What `-symbolize` asks for.
+struct Mode {
+    local: bool,
+    force: bool,
+    style: NameStyle,
+}
+
+/// Symbolizes as the mode says: options with colons between.
+pub(super) fn symbolize(host: &dyn Host, profile: &mut Profile, mode: &str) {
+    let Some(mode) = read(host, mode) else {
+        return;
+    };
+    let known = profile.function.len();
+    if mode.local {
+        local(host, profile, mode.force, false);
+    }
+    simplify_names(profile, mode.style, if mode.force { 0 } else { known });
+}
+
+/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users
+/// guess. `name_the_rest` sees to what has no name then.
+pub(super) fn symbolize_locally(
+    host: &dyn Host,
+    profile: &mut Profile,
+    name_the_rest: fn(&mut Profile, &[bool]),
+) {
+    let is_here = local(host, profile, false, true);
+    name_the_rest(profile, &is_here);
+    simplify_names(profile, NameStyle::Full, 0);
+}
+
+/// `None` when nothing is to be done.
+fn read(host: &dyn Host, text: &str) -> Option<Mode> {
+    let mut mode = Mode {
+        local: true,
+        force: false,
+        style: NameStyle::Short,
+    };
+    for option in text.to_lowercase().split(':') {
+        match option {
+            "" | "demangle=default" | "default" => {}
+            "none" | "no" => return None,
+            "local" | "fastlocal" => mode.local = true,
+            "remote" => {
+                host.note(
+                    "-symbolize=remote: servers are not asked for symbols; -symbolize=local looks \
+                     into this machine's files",
+                );
+                mode.local = false;
+            }
+            "force" => mode.force = true,
+            other => {
+                let style = match other.strip_prefix("demangle=").unwrap_or(other) {
+                    "full" => NameStyle::Full,
+                    "none" => NameStyle::Linker,
+                    "templates" => NameStyle::Templates,
+                    _ => {
+                        host.note(&format!(
+                            "ignoring unrecognized symbolization option: {text}; \
+expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|templates|default]]"
+                        ));
+                        continue;
+                    }
+                };
+                mode.style = style;
+                mode.force = true;
+            }
+        }
+    }
+    Some(mode)
+}
+
+/// Whether the file of each mapping is here, of those that something was asked of.
+fn local(host: &dyn Host, profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
+    let options = Options {
+        number_functions: false,
+        force,
+        unnamed_mappings: true,
+        nearest,
+        debug_dirs: search_path(),
+        ..Options::default()
+    };
+    let main = profile.mapping.first();
+    let has_no_file = main.is_some_and(|m| m.filename.is_empty() && !m.has_functions);
+    let in_main = |l: &heapprof_profile::Location| l.mapping.is_some_and(|m| m.index() == 0);
+    if has_no_file && profile.location.iter().any(in_main) {
+        host.note("Main binary filename not available.");
+    }
+    let mut is_here = vec![false; profile.mapping.len()];
+    for file in look_up(profile, &options).files {
+        if file.binary.is_some() || file.debug_file.is_some() {
+            file.mappings.iter().for_each(|m| is_here[m.index()] = true);
+        }
+        for warning in file.warnings {
+            host.note(&match warning {
+                Warning::Missing { file } => format!(
+                    "Local symbolization failed for {file}: there is no such file, nor a debug \
+                     file with its build id; PPROF_BINARY_PATH names folders to look in"
+                ),
+                Warning::NoSymbols { file, .. } => format!(
+                    "Local symbolization failed for {file}: it has no symbols for these addresses"
+                ),
+                other => format!("Local symbolization: {other}"),
+            });
+        }
+    }
+    is_here
+}

@@ -1,0 +1,197 @@
+//! `pprof -callgrind`: nodes and calls for KCachegrind, names and positions compressed.
+//!
+//! Costs are whole numbers of the shown unit, as pprof has them; `heapprof convert --to callgrind`
+//! counts in the profile's own units and has all sample types.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use crate::graph::{Graph, NodeInfo, truncated};
+use heapprof_profile::Profile;
+
+use super::measurement::Scale;
+use super::options::Options;
+use super::{For, graph, output_unit};
+use crate::error::Error;
+use crate::numbered::Numbered;
+use heapprof_totals::fetch::fetch;
+
+/// Writes the graph, nothing trimmed.
+pub fn callgrind(
+    profile: &Profile,
+    options: &Options,
+    mut writer: impl Write,
+) -> Result<(), Error> {
+    let options = Options {
+        node_count: 0,
+        node_fraction: 0.0,
+        edge_fraction: 0.0,
+        ..options.clone()
+    };
+    let graph = graph(profile, &options, For::Callgrind)?;
+    let unit = output_unit(&graph, &options, true);
+    let scale = Scale::new(&options.sample_unit, &unit);
+    let scaled = |value: i64| truncated(scale.apply(value).0);
+    writeln!(writer, "positions: instr line")?;
+    writeln!(writer, "events: {}({unit})", options.sample_type)?;
+    let names = unambiguous(&graph);
+    let [mut objects, mut files, mut functions] = [(); 3].map(|()| Numbered::default());
+    let mut known = Known::new(graph.nodes());
+    let mut before: Option<NodeInfo<'_>> = None;
+    for &node in graph.shown() {
+        let info = graph.info(node);
+        if before.is_none_or(|before| function(before) != function(info)) {
+            writeln!(writer)?;
+            writeln!(writer, "ob={}", objects.name(info.object))?;
+            writeln!(writer, "fl={}", files.name(info.file))?;
+            writeln!(writer, "fn={}", functions.name(info.name))?;
+        }
+        let from = before.map(|before| before.address);
+        let address = position(from, info.address);
+        writeln!(
+            writer,
+            "{address} {} {}",
+            info.line,
+            scaled(graph.flat(node))
+        )?;
+        known.fetch(&graph, node);
+        for edge in graph.callees(node) {
+            if known.of[edge.callee as usize].names.1 == 0 {
+                let info = graph.info(edge.callee);
+                let name = names.get(&edge.callee).map_or("", String::as_str);
+                let [file, function] = [files.name(info.file), functions.name(name)];
+                writeln!(writer, "cfl={file}\ncfn={function}")?;
+                // Names are numbers from now on.
+                let again = [files.name(info.file), functions.name(name)];
+                known.add(edge.callee, &info, again);
+            } else {
+                let (start, end) = known.of[edge.callee as usize].names;
+                writer.write_all(&known.text.as_bytes()[start..end])?;
+            }
+            let callee = &known.of[edge.callee as usize];
+            // How often it was called a profile of samples can't say.
+            let address = position(from, callee.address);
+            let (line, weight) = (callee.line, scaled(graph.weight(edge)));
+            writeln!(writer, "calls=0 {address} {line}\n* * {weight}")?;
+        }
+        before = Some(info);
+    }
+    Ok(())
+}
+
+/// What is written again of nodes that were called before.
+struct Known {
+    of: Vec<Callee>,
+    /// The lines of their files and names, one behind the other.
+    text: String,
+}
+
+/// Where a node's lines begin and end, and where it is; none ends at 0.
+#[derive(Clone, Copy, Default)]
+struct Callee {
+    names: (usize, usize),
+    address: u64,
+    line: i64,
+}
+
+impl Known {
+    fn new(nodes: usize) -> Self {
+        Self {
+            of: vec![Callee::default(); nodes],
+            text: String::new(),
+        }
+    }
+
+    fn add(&mut self, node: u32, info: &NodeInfo<'_>, [file, function]: [String; 2]) {
+        let start = self.text.len();
+        self.text.extend(["cfl=", &file, "\ncfn=", &function, "\n"]);
+        self.of[node as usize] = Callee {
+            names: (start, self.text.len()),
+            address: info.address,
+            line: info.line,
+        };
+    }
+
+    /// [Fetches](fetch) what the calls of a node need.
+    fn fetch(&self, graph: &Graph<'_>, node: u32) {
+        let text = self.text.as_bytes();
+        fetch(graph.callees(node).map(|edge| {
+            let text = text.get(self.of[edge.callee as usize].names.0);
+            graph.weight(edge) as u8 ^ text.copied().unwrap_or_default()
+        }));
+    }
+}
+
+/// What the lines before a record say.
+fn function(info: NodeInfo<'_>) -> [&str; 3] {
+    [info.object, info.file, info.name]
+}
+
+/// An address, as the distance from the one before where that is shorter.
+fn position(before: Option<u64>, address: u64) -> String {
+    let absolute = format!("{address:#x}");
+    let Some(before) = before else {
+        return absolute;
+    };
+    if before == address {
+        return "*".to_string();
+    }
+    let relative = format!("{:+}", address.wrapping_sub(before) as i64);
+    match relative.len() < absolute.len() {
+        true => relative,
+        false => absolute,
+    }
+}
+
+/// The name of each shown node, with `[n/of]` where several functions have the same name and file:
+/// those of different binaries, and in a call tree those on different ways.
+fn unambiguous(graph: &Graph<'_>) -> HashMap<u32, String> {
+    let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
+    let mut numbers = Vec::with_capacity(graph.shown().len());
+    for &node in graph.shown() {
+        let info = graph.info(node);
+        let function = match (info.address, info.line) {
+            (0, 0) => info,
+            _ => NodeInfo {
+                address: 0,
+                line: 0,
+                column: 0,
+                ..info
+            },
+        };
+        let alike = functions.entry((info.file, info.name)).or_default();
+        let next = alike.len() + 1;
+        numbers.push(*alike.entry((graph.parent(node), function)).or_insert(next));
+    }
+    let nodes = graph.shown().iter().zip(numbers);
+    nodes
+        .map(|(&node, number)| {
+            let NodeInfo { name, file, .. } = graph.info(node);
+            let name = match functions.get(&(file, name)).map_or(1, HashMap::len) {
+                1 => name.to_string(),
+                of => format!("{name} [{number}/{of}]"),
+            };
+            (node, name)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions() {
+        let table = [
+            (None, 0, "0x0"),
+            (Some(0), 0, "*"),
+            (Some(0x1000), 0x1010, "+16"),
+            (Some(0x1010), 0x1000, "-16"),
+            (Some(0x100000), 0x1, "0x1"),
+            (Some(0), u64::MAX, "-1"),
+        ];
+        for (before, address, expected) in table {
+            assert_eq!(position(before, address), expected);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The lines above a report: what the profile is, which filters are on, what the rows account for.
+
+use crate::graph::{base, truncated};
+use heapprof_profile::Profile;
+
+use super::measurement::{label, percentage, scale};
+use super::options::{Options, Values};
+
+/// What became of the nodes and edges of a report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    /// Sum of the shown flats.
+    pub flat: i64,
+    /// Nodes shown.
+    pub nodes: usize,
+    /// Nodes there were before `node_count` limited them.
+    pub of_nodes: usize,
+    /// Nodes dropped for being small.
+    pub dropped_nodes: usize,
+    /// Edges dropped for being small.
+    pub dropped_edges: usize,
+}
+
+/// Name of the main binary's file; empty when there is none.
+pub(super) fn title(profile: &Profile) -> &str {
+    let main = profile.mapping.first().map(|m| profile.text(m.filename));
+    main.filter(|path| !path.is_empty()).map_or("", base)
+}
+
+/// What the profile is: binary, comments, type, time, duration.
+pub fn profile_labels(profile: &Profile, options: &Options, values: &Values) -> Vec<String> {
+    let mut labels = Vec::new();
+    if !title(profile).is_empty() {
+        labels.push(format!("File: {}", title(profile)));
+    }
+    if let Some(main) = profile.mapping.first()
+        && !main.build_id.is_empty()
+    {
+        labels.push(format!("Build ID: {}", profile.text(main.build_id)));
+    }
+    let comments = profile.comment.iter().map(|&c| profile.text(c));
+    labels.extend(comments.filter(|c| !c.starts_with('#')).map(str::to_string));
+    if !options.sample_type.is_empty() {
+        labels.push(format!("Type: {}", options.sample_type));
+    }
+    if !profile.doc_url.is_empty() {
+        labels.push(format!("Doc: {}", profile.text(profile.doc_url)));
+    }
+    if profile.time_nanos != 0 {
+        labels.push(format!("Time: {}", options.zone.show(profile.time_nanos)));
+    }
+    if profile.duration_nanos != 0 {
+        let (nanos, unit) = scale(options.total, &options.sample_unit, "nanoseconds");
+        let share = match unit == "ns" && nanos != 0.0 {
+            true => format!("({})", percentage(truncated(nanos), profile.duration_nanos)),
+            false => String::new(),
+        };
+        labels.push(format!(
+            "Duration: {}, Total samples = {} {share}",
+            label(profile.duration_nanos, "nanoseconds"),
+            values.show(options.total),
+        ));
+    }
+    labels
+}
+
+/// All lines above a report; `full` ones for pictures, whatever `compact_labels` says.
+pub fn report_labels(
+    profile: &Profile,
+    options: &Options,
+    values: &Values,
+    shown: &Shown,
+    full: bool,
+) -> Vec<String> {
+    let total = options.total;
+    let mut labels = match full || !options.compact_labels {
+        true => profile_labels(profile, options, values),
+        false => Vec::new(),
+    };
+    if !options.active_filters.is_empty() {
+        labels.push("Active filters:".to_string());
+        let filters = options.active_filters.iter();
+        labels.extend(filters.map(|filter| format!("   {}", shortened(filter))));
+    }
+    labels.push(format!(
+        "Showing nodes accounting for {}, {} of {} total",
+        values.show(shown.flat),
+        percentage(shown.flat, total).trim(),
+        values.show(total)
+    ));
+    if total != 0 {
+        let cutoff = |fraction: f64| values.show(truncated(total as f64 * fraction).wrapping_abs());
+        let dropped = |count: usize, what: &str, by: &str, fraction: f64| {
+            let plural = if count > 1 { "s" } else { "" };
+            format!(
+                "Dropped {count} {what}{plural} ({by} <= {})",
+                cutoff(fraction)
+            )
+        };
+        if shown.dropped_nodes > 0 {
+            labels.push(dropped(
+                shown.dropped_nodes,
+                "node",
+                "cum",
+                options.node_fraction,
+            ));
+        }
+        if shown.dropped_edges > 0 {
+            labels.push(dropped(
+                shown.dropped_edges,
+                "edge",
+                "freq",
+                options.edge_fraction,
+            ));
+        }
+        if shown.nodes > 0 && shown.nodes < shown.of_nodes {
+            labels.push(format!(
+                "Showing top {} nodes out of {}",
+                shown.nodes, shown.of_nodes
+            ));
+        }
+    }
+    if full {
+        labels.push("\nSee https://git.io/JfYMW for how to read the graph".to_string());
+    }
+    labels
+}
+
+/// At most 80 bytes of a filter. pprof may cut a character in two; a reader gets the whole ones
+/// before it.
+fn shortened(filter: &str) -> String {
+    let whole = (0..=80).rev().find(|&at| filter.is_char_boundary(at));
+    match filter.len() > 80 {
+        true => format!("{}…", &filter[..whole.unwrap_or(0)]),
+        false => filter.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_filters_are_cut() {
+        let long = format!("focus={}", "x".repeat(100));
+        assert_eq!(shortened(&long), format!("{}…", &long[..80]));
+        assert_eq!(shortened("hide=x"), "hide=x");
+    }
+}

@@ -1,0 +1,125 @@
+//! `-list`: source lines of the functions that match, with what each is worth.
+//!
+//! The sums in a function's head are those of its lines, so a sample that recurs counts again, as
+//! in pprof. Source: google/pprof, internal/report/source.go.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::rc::Rc;
+
+use crate::graph::{Graph, NodeInfo};
+use heapprof_profile::Profile;
+
+use super::measurement::percentage;
+use super::options::Options;
+use super::{For, graph};
+use crate::error::Error;
+
+/// Reads a source file's lines, or says why it can't.
+pub type ReadSource<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
+
+/// Lines that are shown before the first and after the last one with a value.
+const MARGIN: i64 = 5;
+
+/// Prints the functions whose name matches [`Options::symbol`].
+pub fn list(
+    profile: &Profile,
+    options: &Options,
+    read: ReadSource<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let whole = Options {
+        mean_divisor: None,
+        node_count: 0,
+        node_fraction: 0.0,
+        edge_fraction: 0.0,
+        ..options.clone()
+    };
+    let graph = graph(profile, &whole, For::List)?;
+    let wanted = |name: &str| options.symbol.as_ref().is_some_and(|s| s.is_match(name));
+    let mut functions: BTreeMap<&str, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
+    for &node in graph.shown() {
+        let NodeInfo { name, file, .. } = graph.info(node);
+        if wanted(name) {
+            let files = functions.entry(name).or_default();
+            if !file.is_empty() {
+                files.entry(file).or_default().push(node);
+            }
+        }
+    }
+    if functions.is_empty() {
+        let symbol = options.symbol.as_ref().map(ToString::to_string);
+        return Err(Error::NoMatch(symbol.unwrap_or_default()));
+    }
+    let values = options.values();
+    writeln!(out, "Total: {}", values.show(options.total))?;
+    for (name, files) in functions {
+        if files.is_empty() {
+            writeln!(out, "No source information for {name}")?;
+        }
+        for (file, nodes) in files {
+            let (flat, cum) = sums(&graph, &nodes);
+            writeln!(out, "ROUTINE ======================== {name} in {file}")?;
+            writeln!(
+                out,
+                "{:>10} {:>10} (flat, cum) {} of Total",
+                values.show(flat),
+                values.show(cum),
+                percentage(cum, options.total)
+            )?;
+            let (first, last) = range(&graph, &nodes);
+            if first > last {
+                // pprof opens no file of which it shows nothing.
+                continue;
+            }
+            let lines = match read(file) {
+                Ok(lines) => lines,
+                Err(why) => {
+                    writeln!(out, " Error: {why}")?;
+                    continue;
+                }
+            };
+            let mut of_line: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+            for &node in &nodes {
+                of_line.entry(graph.info(node).line).or_default().push(node);
+            }
+            for number in first..=last {
+                let line = usize::try_from(number - 1)
+                    .ok()
+                    .and_then(|at| lines.get(at));
+                let Some(line) = line else {
+                    break;
+                };
+                let (flat, cum) = sums(&graph, of_line.get(&number).map_or(&[][..], Vec::as_slice));
+                let show = |value| match value {
+                    0 => ".".to_string(),
+                    value => values.show(value),
+                };
+                write!(out, "{:>10} {:>10} {number:>6}:", show(flat), show(cum))?;
+                out.write_all(line)?;
+                out.write_all(b"\n")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sums(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
+    // A sample is in as many of these as its stack has lines of the function, so 64 bits may not
+    // hold the sum.
+    nodes.iter().fold((0, 0), |(flat, cum), &node| {
+        let (f, c) = (graph.flat(node), graph.cum(node));
+        (i64::wrapping_add(flat, f), i64::wrapping_add(cum, c))
+    })
+}
+
+/// The first and the last line to show.
+fn range(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
+    let info = || nodes.iter().map(|&node| graph.info(node));
+    let first = info().map(|i| match i.start_line {
+        0 => i.line.saturating_sub(MARGIN),
+        start => start,
+    });
+    let last = info().map(|i| i.line.saturating_add(MARGIN));
+    (first.min().unwrap_or(1).max(1), last.max().unwrap_or(0))
+}

@@ -1,0 +1,158 @@
+//! The boxes beside a node of a picture: what the labels of its samples say.
+
+use std::fmt::Write;
+
+use crate::graph::{NodeTags, Tag, mean, sort_as_go, truncated};
+
+use super::measurement::{Scale, label};
+use super::options::{Options, Values};
+
+/// No more boxes of a kind than these beside a node.
+const MOST: usize = 4;
+
+/// Writes boxes.
+pub(super) struct Nodelets<'a> {
+    values: &'a Values,
+    /// Of the sizes, and from it to itself as pprof converts it.
+    unit: &'a str,
+    same: Scale,
+}
+
+impl<'a> Nodelets<'a> {
+    pub(super) fn new(values: &'a Values, options: &'a Options) -> Self {
+        let unit = options.bytes_unit();
+        Self {
+            values,
+            unit,
+            same: Scale::new(unit, unit),
+        }
+    }
+
+    /// The boxes of the node with number `n`. A node that calls none shows cums, for they hold what
+    /// its removed callees had; else only flats.
+    pub(super) fn of(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
+        let mut text = String::new();
+        let mut texts = tags.texts.clone();
+        sort(&mut texts, flat);
+        let sizes = |under: &str| tags.sizes.iter().find(|(name, _)| name == under);
+        for (at, tag) in texts.iter().take(MOST).enumerate() {
+            let value = if flat {
+                tag.flat_value()
+            } else {
+                tag.cum_value()
+            };
+            if value == 0 {
+                continue;
+            }
+            let id = format!("N{n}_{at}");
+            self.a_box(&mut text, &format!("N{n}"), &id, &tag.name, value, "");
+            if let Some((_, sizes)) = sizes(&tag.name) {
+                self.sizes(&mut text, sizes, flat, &id);
+            }
+        }
+        if let Some((_, sizes)) = sizes("") {
+            self.sizes(&mut text, sizes, flat, &format!("N{n}"));
+        }
+        text
+    }
+
+    fn a_box(&self, text: &mut String, from: &str, id: &str, name: &str, value: i64, style: &str) {
+        let worth = self.values.show(value);
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "{id} [label = \"{name}\" id=\"{id}\" fontsize=8 shape=box3d tooltip=\"{worth}\"]"
+        );
+        let _ = writeln!(
+            text,
+            "{from} -> {id} [label=\" {worth}\" weight=100 tooltip=\"{worth}\" \
+             labeltooltip=\"{worth}\"{style}]"
+        );
+    }
+
+    fn sizes(&self, text: &mut String, sizes: &[Tag], flat: bool, from: &str) {
+        for (at, tag) in self.collapsed(sizes, flat).iter().enumerate() {
+            let only_flat = flat || tag.flat_value() == tag.cum_value();
+            let (value, style) = match only_flat {
+                true => (tag.flat_value(), ""),
+                false => (tag.cum_value(), " style=\"dotted\""),
+            };
+            if value != 0 {
+                self.a_box(
+                    text,
+                    from,
+                    &format!("N{from}_{at}"),
+                    &tag.name,
+                    value,
+                    style,
+                );
+            }
+        }
+    }
+
+    /// At most [`MOST`] tags: the others join the nearest of the heaviest, which become ranges.
+    fn collapsed(&self, sizes: &[Tag], flat: bool) -> Vec<Tag> {
+        let mut sizes = sizes.to_vec();
+        sort(&mut sizes, flat);
+        if sizes.len() <= MOST {
+            return sizes;
+        }
+        let others = sizes.split_off(MOST);
+        let mut groups: Vec<Vec<Tag>> = sizes.into_iter().map(|tag| vec![tag]).collect();
+        for tag in others {
+            let mut nearest = (f64::INFINITY, 0);
+            for (at, group) in groups.iter().enumerate() {
+                let distance = (self.same.apply(group[0].value).0 - tag.value as f64).abs();
+                if distance < nearest.0 {
+                    nearest = (distance, at);
+                }
+            }
+            groups[nearest.1].push(tag);
+        }
+        let mut joined: Vec<Tag> = groups.iter().map(|group| self.joined(group)).collect();
+        sort(&mut joined, flat);
+        joined
+    }
+
+    /// One tag for the sizes of a group, which is not empty.
+    fn joined(&self, group: &[Tag]) -> Tag {
+        let (mut least, mut most) = (group[0].value, group[0].value);
+        let (mut flat, mut cum) = ((0, 0), (0, 0));
+        for tag in group {
+            let value = truncated(self.same.apply(tag.value).0);
+            if value < least {
+                least = tag.value;
+            }
+            if value > most {
+                most = tag.value;
+            }
+            // Bounded as the tags are: all of a node's together.
+            flat = (flat.0 + tag.flat.0, flat.1 + tag.flat.1);
+            cum = (cum.0 + tag.cum.0, cum.1 + tag.cum.1);
+        }
+        let name = match group.len() {
+            1 => label(least, self.unit),
+            _ => format!("{}..{}", label(least, self.unit), label(most, self.unit)),
+        };
+        Tag {
+            name,
+            value: 0,
+            flat: (mean(flat.0, flat.1), 0),
+            cum: (mean(cum.0, cum.1), 0),
+        }
+    }
+}
+
+/// Sorts by the size of what is shown, then by name.
+fn sort(tags: &mut [Tag], flat: bool) {
+    let cum = |tag: &Tag| if flat { 0 } else { tag.cum.0 };
+    sort_as_go(tags, |a, b| {
+        if cum(a) != cum(b) {
+            return cum(a).wrapping_abs() > cum(b).wrapping_abs();
+        }
+        if a.flat.0 != b.flat.0 {
+            return a.flat.0.wrapping_abs() > b.flat.0.wrapping_abs();
+        }
+        a.name < b.name
+    });
+}

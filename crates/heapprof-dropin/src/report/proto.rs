@@ -1,0 +1,19 @@
+//! `-proto`: what filters and aggregation left of the profile, as a profile.
+
+use std::io::Write;
+
+use crate::graph::truncated;
+use heapprof_profile::{Error, Profile, encode_loosely};
+
+use super::options::Options;
+
+/// Writes the profile gzipped, its values divided as shown ones are. Inflated, the bytes are
+/// pprof's; packed, they are more, in a fraction of the time.
+pub fn proto(mut profile: Profile, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+    let ratio = options.ratio;
+    if ratio > 0.0 && ratio != 1.0 {
+        let samples = &mut profile.samples;
+        samples.change_values(|_, value| truncated(value as f64 * ratio));
+    }
+    encode_loosely(&profile, out)
+}

@@ -1,0 +1,68 @@
+//! `pprof -text`, `-top`: a row a node.
+
+use std::io::Write;
+
+use crate::graph::Graph;
+use heapprof_profile::Profile;
+
+use super::header::{Shown, report_labels};
+use super::measurement::percentage;
+use super::options::{Options, Values};
+use super::{For, graph, output_unit};
+use crate::error::Error;
+
+/// What the lines above a report say of its graph.
+pub(super) fn shown(graph: &Graph<'_>, dropped_edges: usize) -> Shown {
+    Shown {
+        flat: graph::sum(graph.shown().iter().map(|&node| graph.flat(node))),
+        nodes: graph.shown().len(),
+        of_nodes: graph.of_nodes,
+        dropped_nodes: graph.dropped_nodes,
+        dropped_edges,
+    }
+}
+
+/// The graph, how its values are shown, and the lines above it.
+pub(super) fn headed<'a>(
+    profile: &'a Profile,
+    options: &Options,
+    edges: bool,
+) -> Result<(Graph<'a>, Values, Vec<String>), Error> {
+    let graph = graph(profile, options, For::Text { edges })?;
+    let values = options.values_in(&output_unit(&graph, options, false));
+    let labels = report_labels(profile, options, &values, &shown(&graph, 0), false);
+    Ok((graph, values, labels))
+}
+
+/// Writes the rows.
+pub fn top(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
+    // Calls are looked at only for whether they were inlined.
+    let inlined = profile.location.iter().any(|l| l.line.len() > 1);
+    let (graph, values, labels) = headed(profile, options, inlined)?;
+    let total = options.total;
+    writeln!(writer, "{}", labels.join("\n"))?;
+    writeln!(writer, "      flat  flat%   sum%        cum   cum%")?;
+    let mut sum = 0i64;
+    for &node in graph.shown() {
+        let (flat, cum) = (graph.flat(node), graph.cum(node));
+        sum = sum.wrapping_add(flat);
+        let inlined = graph.callers(node).any(|edge| edge.inline);
+        let called = graph.callers(node).any(|edge| !edge.inline);
+        let mark = match (inlined, called) {
+            (true, true) => " (partial-inline)",
+            (true, false) => " (inline)",
+            (false, _) => "",
+        };
+        writeln!(
+            writer,
+            "{:>10} {} {} {:>10} {}  {}{mark}",
+            values.show(flat),
+            percentage(flat, total),
+            percentage(sum, total),
+            values.show(cum),
+            percentage(cum, total),
+            graph.name(node),
+        )?;
+    }
+    Ok(())
+}

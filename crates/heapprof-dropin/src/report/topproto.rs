@@ -1,0 +1,85 @@
+//! `pprof -topproto`: the rows of `-top` as a profile, a sample a node.
+//!
+//! Values come as whole numbers of the shown unit, cum before flat: that is pprof's file, and of
+//! little use where values are smaller than the unit.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use crate::graph::truncated;
+use heapprof_profile::{
+    Function, FunctionIndex, LabelSetIndex, Line, Location, LocationIndex, Profile, Samples,
+    StringId, ValueType, encode,
+};
+
+use super::measurement::Scale;
+use super::options::Options;
+use super::{For, graph, output_unit};
+use crate::error::Error;
+
+/// The profile of the rows.
+fn top_profile(profile: &Profile, options: &Options) -> Result<Profile, Error> {
+    let graph = graph(profile, options, For::Text { edges: false })?;
+    let unit = output_unit(&graph, options, false);
+    let scale = Scale::new(&options.sample_unit, &unit);
+    let scaled = |value: i64| truncated(scale.apply(value).0);
+
+    let mut out = Profile {
+        samples: Samples::new(2),
+        time_nanos: profile.time_nanos,
+        duration_nanos: profile.duration_nanos,
+        period: profile.period,
+        ..Profile::default()
+    };
+    out.sample_type = ["cum", "flat"]
+        .map(|name| ValueType {
+            r#type: out.strings.intern(name),
+            unit: out.strings.intern(&unit),
+        })
+        .to_vec();
+    out.period_type = profile.period_type.map(|t| ValueType {
+        r#type: out.strings.intern(profile.text(t.r#type)),
+        unit: out.strings.intern(profile.text(t.unit)),
+    });
+    let mut functions: HashMap<(StringId, StringId, i64), FunctionIndex> = HashMap::new();
+    for &node in graph.shown() {
+        let info = graph.info(node);
+        let name = out.strings.intern(info.name);
+        let filename = out.strings.intern(info.file);
+        let list = &mut out.function;
+        let function = *functions
+            .entry((name, filename, info.start_line))
+            .or_insert_with(|| {
+                list.push(Function {
+                    id: list.len() as u64 + 1,
+                    name,
+                    system_name: StringId::EMPTY,
+                    filename,
+                    start_line: info.start_line,
+                });
+                FunctionIndex(list.len() as u32 - 1)
+            });
+        let at = out.line.len() as u32;
+        out.line.push(Line {
+            function,
+            line: info.line,
+            column: info.column,
+        });
+        out.location.push(Location {
+            id: u64::from(at) + 1,
+            mapping: None,
+            address: info.address,
+            line: at..at + 1,
+            is_folded: false,
+        });
+        let values = [scaled(graph.cum(node)), scaled(graph.flat(node))];
+        out.samples
+            .push([LocationIndex(at)], &values, LabelSetIndex(0));
+    }
+    Ok(out)
+}
+
+/// Writes the profile of the rows, gzipped.
+pub fn topproto(profile: &Profile, options: &Options, writer: impl Write) -> Result<(), Error> {
+    Ok(encode(&top_profile(profile, options)?, writer)?)
+}

@@ -1,0 +1,76 @@
+//! `pprof -tree` and `-peek`: each node between its callers and its callees.
+
+use std::io::Write;
+
+use crate::graph::Edge;
+use heapprof_profile::Profile;
+
+use super::measurement::percentage;
+use super::options::Options;
+use super::text::{Spool, aligned};
+use super::top::headed;
+use crate::error::Error;
+use heapprof_totals::fetch::fetch;
+
+const SEPARATOR: &str = "----------------------------------------------------------+-------------";
+const LEGEND: &str = "      flat  flat%   sum%        cum   cum%   calls calls% + context \t \t ";
+
+/// Writes the nodes; with [`Options::symbol`] only those whose name it matches, of which there must
+/// be one.
+pub fn tree(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
+    let (graph, values, labels) = headed(profile, options, true)?;
+    let total = options.total;
+    let mut nodes = graph.shown().to_vec();
+    if let Some(symbol) = &options.symbol {
+        nodes.retain(|&node| symbol.is_match(graph.name(node)));
+        if nodes.is_empty() {
+            return Err(Error::NoMatch(symbol.to_string()));
+        }
+    }
+    let mut out = Spool::new(&mut writer);
+    *out.text() += &format!("{}\n{SEPARATOR}\n{LEGEND}\n", labels.join("\n"));
+    let mut sum = 0i64;
+    for node in nodes {
+        let (flat, cum) = (graph.flat(node), graph.cum(node));
+        sum = sum.wrapping_add(flat);
+        let call = |text: &mut String, edge: &Edge, other: u32| {
+            let weight = graph.weight(edge);
+            aligned(text, &values.show(weight), 50);
+            *text += " ";
+            *text += &percentage(weight, cum);
+            *text += " |   ";
+            *text += graph.name(other);
+            *text += if edge.inline { " (inline)\n" } else { "\n" };
+        };
+        let text = out.text();
+        *text += SEPARATOR;
+        *text += "\n";
+        let others = graph.callers(node).map(|edge| (edge, edge.caller));
+        let others = others.chain(graph.callees(node).map(|edge| (edge, edge.callee)));
+        fetch(others.map(|(edge, other)| {
+            let name = graph.name(other).as_bytes().first();
+            graph.weight(edge) as u8 ^ name.copied().unwrap_or_default()
+        }));
+        graph
+            .callers(node)
+            .for_each(|edge| call(text, edge, edge.caller));
+        *text += &format!(
+            "{:>10} {} {} {:>10} {}                | {}\n",
+            values.show(flat),
+            percentage(flat, total),
+            percentage(sum, total),
+            values.show(cum),
+            percentage(cum, total),
+            graph.name(node),
+        );
+        graph
+            .callees(node)
+            .for_each(|edge| call(text, edge, edge.callee));
+        out.spill()?;
+    }
+    if !graph.shown().is_empty() {
+        *out.text() += SEPARATOR;
+        *out.text() += "\n";
+    }
+    Ok(out.finish()?)
+}

@@ -1,0 +1,36 @@
+//! The unit of a report when `-unit=minimum` leaves the choice to pprof: one that shows the
+//! smallest value.
+
+use crate::graph::{Graph, truncated};
+
+use super::measurement::scale;
+use super::options::Options;
+
+/// The unit for the values of `graph`; `whole` numbers alone can be shown, so nothing may come
+/// below one.
+pub(super) fn output_unit(graph: &Graph<'_>, options: &Options, whole: bool) -> String {
+    if options.output_unit != "minimum" || graph.shown().is_empty() {
+        return options.output_unit.clone();
+    }
+    let sizes = graph.shown().iter().map(|&node| match graph.flat(node) {
+        0 => graph.cum(node).wrapping_abs(),
+        flat => flat.wrapping_abs(),
+    });
+    let least = sizes.filter(|&size| size > 0).min();
+    let (mut least, mut most) = (least.unwrap_or(options.total), options.total);
+    if options.ratio > 0.0 && options.ratio != 1.0 {
+        least = truncated(least as f64 * options.ratio);
+        most = truncated(most as f64 * options.ratio);
+    }
+    let unit_of = |value: i64| scale(value, &options.sample_unit, "minimum").1;
+    let mut unit = unit_of(least);
+    let hundredfold = least.wrapping_mul(100);
+    if unit != unit_of(most) && hundredfold < most && !whole {
+        // Two decimals let the smallest value be a hundredth.
+        unit = unit_of(hundredfold);
+    }
+    match unit.as_str() {
+        "" => options.sample_unit.clone(),
+        _ => unit,
+    }
+}

@@ -1,0 +1,224 @@
+//! JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that open
+//! and close.
+//!
+//! The format is `file-format-spec.ts` of speedscope. What heapprof wrote becomes what it was, a
+//! sample type from each profile. Of any other file all profiles are taken, each with its name as
+//! label, unless one is asked for; there is a sample type for each unit, and times are nanoseconds.
+
+mod file;
+mod timeline;
+mod unit;
+
+use crate::error::Error;
+use crate::format::Format;
+use crate::json;
+use crate::lines::Lines;
+use crate::readers::folded;
+use crate::reading::{Options, Reading};
+use crate::tally::{Frame, Tally};
+use file::{File, FileSeed};
+use unit::Unit;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let says = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
+    // Keys come in any order, and what comes first may be longer than the head.
+    json::begins(head)
+        && (says("speedscope.app/file-format-schema")
+            || says("\"shared\"") && says("\"frames\"")
+            || says("\"profiles\"") && says("\"startValue\""))
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let mut file = File::default();
+    json::whole(lines, FileSeed(&mut file))?;
+    file.reading(options)
+}
+
+/// A sample type, and which profiles it holds the values of.
+struct Column {
+    name: String,
+    unit: String,
+}
+
+impl File {
+    fn reading(self, options: &Options) -> Result<Reading, Error> {
+        let count = self.profiles.len();
+        let total = |i: &usize| self.profiles[*i].total;
+        let peak = (0..count).rev().max_by_key(total).unwrap_or(0);
+        let chosen = options
+            .part
+            .map(|part| part.choose("profile", count, peak))
+            .transpose()?;
+        let is_ours = self.exporter.starts_with("heapprof");
+        let mut columns: Vec<Column> = Vec::new();
+        // The column of each profile; none for those that are not read.
+        let mut of_profile: Vec<Option<usize>> = Vec::new();
+        for (i, profile) in self.profiles.iter().enumerate() {
+            if chosen.is_some_and(|chosen| chosen != i) {
+                of_profile.push(None);
+                continue;
+            }
+            let column = match (is_ours, profile.name.rsplit_once('/')) {
+                (true, Some((name, unit))) => Column {
+                    name: name.to_string(),
+                    unit: unit.to_string(),
+                },
+                _ => profile.unit.column(),
+            };
+            let same = |c: &Column| !is_ours && c.name == column.name;
+            let known = columns.iter().position(same);
+            of_profile.push(Some(known.unwrap_or(columns.len())));
+            if known.is_none() {
+                columns.push(column);
+            }
+        }
+        if columns.len() > MOST_TYPES {
+            return Err(Error::TooMuch(format!("{MOST_TYPES} sample types")));
+        }
+        let types: Vec<(&str, &str)> = columns
+            .iter()
+            .map(|c| (c.name.as_str(), c.unit.as_str()))
+            .collect();
+        let mut tally = Tally::new(&types).within(options);
+        self.add(
+            &mut tally,
+            &of_profile,
+            chosen.is_none() && !is_ours && count > 1,
+        )?;
+        let shown = self.active.unwrap_or(0);
+        if let Some(column) = of_profile.get(shown).copied().flatten() {
+            let shown = tally.builder.text(&columns[column].name);
+            tally.builder.profile.default_sample_type = shown;
+        }
+        if !self.name.is_empty() {
+            tally.comment(&format!("name: {}", self.name));
+        }
+        if let Some(chosen) = chosen {
+            let name = &self.profiles[chosen].name;
+            tally.comment(&format!("profile: {} of {count}, {name}", chosen + 1));
+        }
+        Ok(Reading::new(
+            Format::Speedscope,
+            "none, as the file says",
+            tally.finish(),
+        ))
+    }
+
+    /// Adds the entries of the profiles that have a column.
+    fn add(
+        &self,
+        tally: &mut Tally,
+        of_profile: &[Option<usize>],
+        labelled: bool,
+    ) -> Result<(), Error> {
+        let text = |range: &std::ops::Range<usize>| self.text.get(range.clone()).unwrap_or("");
+        let mut locations = Vec::new();
+        for frame in &self.frames {
+            locations.push(tally.location(&[Frame {
+                file: text(&frame.file),
+                line: frame.line,
+                column: frame.column,
+                ..folded::frame(text(&frame.name))
+            }]));
+        }
+        let mut stack = Vec::new();
+        let mut row = vec![0; tally.builder.profile.sample_type.len()];
+        for (profile, column) in self.profiles.iter().zip(of_profile) {
+            let Some(column) = *column else { continue };
+            let name = if labelled { profile.name.as_str() } else { "" };
+            let labels = tally.labelled("profile", name);
+            for &(number, value) in &profile.entries {
+                stack.clear();
+                stack.extend(
+                    self.stacks
+                        .stack(number)
+                        .iter()
+                        .map(|frame| locations[frame.index()]),
+                );
+                row[column] = value;
+                tally.add(&stack, labels, &row)?;
+            }
+            row[column] = 0;
+        }
+        Ok(())
+    }
+}
+
+/// As many as a pprof profile may have.
+const MOST_TYPES: usize = 1024;
+
+impl Unit {
+    /// The sample type of a profile that says only its unit.
+    fn column(self) -> Column {
+        let (name, unit) = match self {
+            Unit::None => ("samples", "count"),
+            Unit::Bytes => ("space", "bytes"),
+            Unit::Time(_) => ("time", "nanoseconds"),
+        };
+        Column {
+            name: name.to_string(),
+            unit: unit.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Part;
+    use crate::rendered::{read, read_with, samples, types};
+
+    const FRAMES: &str =
+        r#""shared":{"frames":[{"name":"main","file":"m.c","line":3},{"name":"f","col":null}]}"#;
+    const PROFILES: &str = r#""profiles":[
+        {"type":"sampled","name":"one","unit":"seconds","startValue":0,"endValue":2,"samples":[[0,1],[0]],"weights":[1.5,0.25]},
+        {"type":"sampled","name":"two","unit":"seconds","startValue":0,"endValue":2,"weights":[1],"samples":[[0,1]]},
+        {"type":"evented","name":"three","unit":"none","startValue":0,"endValue":2,
+         "events":[{"type":"O","frame":0,"at":0},{"type":"C","frame":0,"at":2}]}]"#;
+
+    #[test]
+    fn profiles_are_labels_and_units_are_types() {
+        // Keys come in any order.
+        for text in [
+            format!("{{{FRAMES},{PROFILES}}}"),
+            format!("{{{PROFILES},\"version\":\"0\",{FRAMES}}}"),
+        ] {
+            let profile = read(&text);
+            assert_eq!(types(&profile), ["time/nanoseconds", "samples/count"]);
+            assert_eq!(
+                samples(&profile),
+                [
+                    "main@m.c:3;f [profile=one] 1500000000 0",
+                    "main@m.c:3 [profile=one] 250000000 0",
+                    "main@m.c:3;f [profile=two] 1000000000 0",
+                    "main@m.c:3 [profile=three] 0 2",
+                ]
+            );
+            let part = |part| samples(&read_with(&text, Options::default().part(Some(part))));
+            assert_eq!(part(Part::Number(2)), ["main@m.c:3;f 1000000000"]);
+            assert_eq!(part(Part::Last), ["main@m.c:3 2"]);
+            assert_eq!(part(Part::Peak).len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_heapprof_wrote_is_what_it_was() {
+        let text = PROFILES
+            .replace("\"one\"", "\"alloc_objects/count\"")
+            .replace("\"two\"", "\"inuse_space/pages\"")
+            .replace("seconds", "none")
+            .replace("1.5,0.25", "9007199254740993,1");
+        let profile = read(&format!(
+            "{{\"exporter\":\"heapprof@0\",\"activeProfileIndex\":1,{FRAMES},{text}}}"
+        ));
+        assert_eq!(
+            types(&profile),
+            ["alloc_objects/count", "inuse_space/pages", "samples/count"]
+        );
+        assert_eq!(
+            samples(&profile),
+            ["main@m.c:3;f 9007199254740993 1 0", "main@m.c:3 1 0 2"]
+        );
+        assert_eq!(profile.text(profile.default_sample_type), "inuse_space");
+    }
+}

@@ -1,0 +1,83 @@
+//! What the values of a profile are, and numbers as JSON has them.
+
+use std::fmt;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+
+/// What the values of a profile are.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Unit {
+    #[default]
+    None,
+    Bytes,
+    /// Worth so many nanoseconds.
+    Time(i64),
+}
+
+impl Unit {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "none" => Unit::None,
+            "bytes" => Unit::Bytes,
+            "nanoseconds" => Unit::Time(1),
+            "microseconds" => Unit::Time(1_000),
+            "milliseconds" => Unit::Time(1_000_000),
+            "seconds" => Unit::Time(1_000_000_000),
+            _ => return None,
+        })
+    }
+
+    /// A number in the unit of the sample type; a fraction of it is rounded.
+    pub(super) fn value(self, number: Number) -> Result<i64, String> {
+        let factor = match self {
+            Unit::Time(nanoseconds) => nanoseconds,
+            Unit::None | Unit::Bytes => 1,
+        };
+        let value = match number {
+            Number::Whole(n) => n.checked_mul(factor),
+            Number::Fraction(x) => {
+                let product = (x * factor as f64).round();
+                // Beyond this bound the conversion would cut it.
+                (product.abs() < 9.2e18).then_some(product as i64)
+            }
+        };
+        value.ok_or_else(|| "expected a number that fits in 64 bits".to_string())
+    }
+}
+
+/// A number as JSON has it: whole ones keep all their digits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Whole(i64),
+    Fraction(f64),
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct NumberVisitor;
+        impl Visitor<'_> for NumberVisitor {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+
+            fn visit_i64<E>(self, n: i64) -> Result<Number, E> {
+                Ok(Number::Whole(n))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Number, E> {
+                let whole = i64::try_from(n);
+                whole.map(Number::Whole).map_err(|_| {
+                    E::custom(format!("expected a number that fits in 64 bits, found {n}"))
+                })
+            }
+
+            fn visit_f64<E>(self, n: f64) -> Result<Number, E> {
+                Ok(Number::Fraction(n))
+            }
+        }
+        json.deserialize_any(NumberVisitor)
+    }
+}

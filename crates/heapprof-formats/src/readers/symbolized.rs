@@ -1,0 +1,222 @@
+//! Profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a
+//! table of names by address, `---`, and the profile itself, `--- heap` and the like, as text or in
+//! the words of google-pprof's CPU profiles. The tools read one without its table too, and so do
+//! we; its places have no names.
+
+mod names;
+mod words;
+
+use crate::error::Error;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::readers::{gperftools, jemalloc};
+use crate::reading::{Options, Reading};
+
+use names::Names;
+
+const SECTION: &str = "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
+
+/// The section of names.
+const SYMBOLS: &[u8] = b"symbol";
+/// The sections that hold a profile.
+const PROFILES: [&[u8]; 4] = [b"heap", b"growth", b"fragmentation", b"profile"];
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    let first = section(head.split(|&b| b == b'\n').next().unwrap_or_default());
+    first.is_some_and(|name| name == SYMBOLS || PROFILES.contains(&name))
+}
+
+/// The name in `--- name`.
+fn section(line: &[u8]) -> Option<&[u8]> {
+    let name = line.trim_ascii().strip_prefix(b"---")?;
+    Some(name.trim_ascii())
+}
+
+pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    next_line(lines)?;
+    let mut names = Names::default();
+    if section(lines.line()) == Some(SYMBOLS) {
+        names.read(lines)?;
+        next_line(lines)?;
+    }
+    let name = section(lines.line()).map(<[u8]>::to_vec);
+    let reading = match name.as_deref() {
+        Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines, options)?,
+        Some(name) if PROFILES.contains(&name) => {
+            next_line(lines)?;
+            text(lines, options)?
+        }
+        Some(_) => return Err(lines.wrong(SECTION)),
+        None => text(lines, options)?,
+    };
+    Ok(Reading::new(
+        Format::Symbolized,
+        reading.unsampling,
+        names.put_into(reading.profile),
+    ))
+}
+
+/// Goes to the next line that says something: `%` begins a command between server and tool, such as
+/// a warning.
+fn next_line(lines: &mut Lines<'_>) -> Result<(), Error> {
+    while lines.advance()? {
+        let line = lines.trimmed();
+        if !line.is_empty() && line[0] != b'%' {
+            return Ok(());
+        }
+    }
+    Err(lines.ended(SECTION))
+}
+
+fn is_heap_text(head: &[u8]) -> bool {
+    [&b"heap"[..], b"%", b"\n", b"\r"]
+        .iter()
+        .any(|start| head.starts_with(start))
+}
+
+/// The heap profile whose first line `lines` is on.
+fn text(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+    let read = if gperftools::sniff(lines.line()) {
+        gperftools::read
+    } else if jemalloc::sniff(lines.line()) {
+        jemalloc::read
+    } else {
+        return Err(lines.wrong(SECTION));
+    };
+    // Unlike words, text says what its values are.
+    if options.values.is_some() {
+        let reason =
+            "holds a heap profile that says itself what its values are; leave --values out";
+        return Err(Error::Inapplicable(reason.to_string()));
+    }
+    lines.stay();
+    read(lines, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::Profile;
+
+    use super::*;
+
+    fn parsed(text: &[u8]) -> Reading {
+        let mut input = text;
+        read(&mut Lines::new(&mut input), &Options::default()).unwrap()
+    }
+
+    fn stack(profile: &Profile) -> Vec<String> {
+        let names = profile.samples.stack(0).iter().map(|l| {
+            let location = &profile.location[l.index()];
+            let names = profile.lines(location).iter();
+            let names =
+                names.map(|line| profile.text(profile.function[line.function.index()].name));
+            format!(
+                "{:x} {}",
+                location.address,
+                names.collect::<Vec<_>>().join(" < ")
+            )
+        });
+        names.collect()
+    }
+
+    const SYMBOLS: &str = "--- symbol\nbinary=/bin/shop\n\
+        0x0000000000401000 alloc(unsigned long)<0000000000001000>\n\
+        0x402000 main--outer--inner@@LIB_1.0\n---\n";
+
+    #[test]
+    fn text_with_names() {
+        for (marker, profile) in [
+            (
+                "--- heap\n",
+                "heap profile: 1: 96 [1: 96] @ heapprofile\n1: 96 [1: 96] @ 0x401000 0x402001 \
+                 0x403001\n",
+            ),
+            (
+                "--- profile\n%warn late\n",
+                "heap profile: 1: 96 [1: 96] @ heap_v2/1\n1: 96 [1: 96] @ 0x401000 0x402001 \
+                 0x403001\n",
+            ),
+            (
+                "",
+                "heap_v2/1\n@ 0x401000 0x402001 0x403001\n t*: 1: 96 [0: 0]\n",
+            ),
+        ] {
+            let reading = parsed(format!("{SYMBOLS}{marker}{profile}").as_bytes());
+            let profile = &reading.profile;
+            // The first address is its call's return address here, in the table it is not.
+            assert_eq!(
+                stack(profile),
+                [
+                    "400fff alloc(unsigned long)",
+                    "402000 inner < outer < main",
+                    "403000 "
+                ]
+            );
+            assert_eq!(profile.samples.values(0), [1, 96]);
+            assert!(profile.mapping[0].has_functions);
+            let comments: Vec<&str> = profile.comment.iter().map(|&c| profile.text(c)).collect();
+            assert_eq!(comments, ["binary: /bin/shop"]);
+        }
+    }
+
+    #[test]
+    fn sections_without_names() {
+        let text = "heap profile: 1: 96 [1: 96] @ heapprofile\n1: 96 [1: 96] @ 0x401000\n";
+        let dump = "heap_v2/1\n@ 0x401000\n t*: 1: 96 [0: 0]\n";
+        let words = [0u64, 3, 0, 1, 0, 96, 1, 0x40_0fff]
+            .map(u64::to_le_bytes)
+            .concat();
+        for (section, profile) in [
+            ("heap", text.as_bytes()),
+            ("heap", dump.as_bytes()),
+            ("growth", text.as_bytes()),
+            ("fragmentation", text.as_bytes()),
+            ("profile", text.as_bytes()),
+            ("profile", &words),
+        ] {
+            let file = [format!("--- {section}\n").as_bytes(), profile].concat();
+            let reading = crate::read(&file[..], &Options::default()).unwrap();
+            assert_eq!(reading.format, Format::Symbolized, "{section}");
+            assert_eq!(stack(&reading.profile), ["400fff "], "{section}");
+            assert_eq!(reading.profile.samples.values(0).last(), Some(&96));
+        }
+    }
+
+    #[test]
+    fn what_words_mean_can_be_said() {
+        let words = format!("{SYMBOLS}--- profile\n").into_bytes();
+        let header = [0u64, 3, 0, 1, 0].map(u64::to_le_bytes).concat();
+        let words = [words, header].concat();
+        let text = format!("{SYMBOLS}heap_v2/1\n").into_bytes();
+        let options = Options::default().values("inuse_objects/count".parse().ok());
+        let read = |file: &[u8]| read(&mut Lines::new(&mut &file[..]), &options);
+        let profile = read(&words).unwrap().profile;
+        assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");
+        assert_eq!(
+            read(&text).unwrap_err().to_string(),
+            "holds a heap profile that says itself what its values are; leave --values out"
+        );
+    }
+
+    #[test]
+    fn words_with_names() {
+        let words: [u64; 15] = [0, 3, 0, 1, 0, 96, 2, 0x40_1000, 0x40_2000, 7, 1, 5, 0, 1, 0];
+        for big in [false, true] {
+            let mut file = format!("{SYMBOLS}--- profile\n").into_bytes();
+            for word in words {
+                file.extend(match big {
+                    true => word.to_be_bytes(),
+                    false => word.to_le_bytes(),
+                });
+            }
+            let reading = parsed(&file);
+            let profile = &reading.profile;
+            assert_eq!(
+                stack(profile),
+                ["401000 alloc(unsigned long)", "402000 inner < outer < main"]
+            );
+            let values: Vec<i64> = (0..2).map(|i| profile.samples.values(i)[0]).collect();
+            assert_eq!(values, [96, 7]);
+        }
+    }
+}

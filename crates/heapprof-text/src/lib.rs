@@ -1,0 +1,15 @@
+//! Text as eyes may see it: without control characters, with names that fit a line.
+//!
+//! Names come from profiles, files and databases, so they may hold anything. [`printable`] and
+//! [`escaping`] make them safe to show; [`shorten`] makes them short enough to read.
+#![forbid(unsafe_code)]
+
+mod escape;
+mod short_name;
+mod whole;
+
+pub use crate::{
+    escape::{Escaping, Stead, escaping, printable, printable_lines},
+    short_name::{alike, cut, shorten, shortened, shown_match},
+    whole::push_whole,
+};
