@@ -41,7 +41,7 @@ fn stripped(start: u64, bytes: i64) -> Profile {
     profile
 }
 
-/// 0 is no address, and lies in no file.
+/// The address 0 stands for no address and lies in no file.
 #[test]
 fn a_diff_moves_no_address_that_is_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,8 @@ fn a_diff_moves_no_address_that_is_none() {
     );
 }
 
-/// Two runs of a program without symbols had nothing in common: it lies elsewhere each time.
+/// A program without symbols lies at another address in each run. Two of its runs used to have
+/// nothing in common.
 #[test]
 fn a_diff_knows_the_same_place_of_two_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +96,8 @@ fn a_diff_knows_the_same_place_of_two_runs() {
     assert_eq!(folded.out, "0x55c47870e165 [shop] 100 300\n");
 }
 
-/// A file that is mapped twice, and memory that is no file's, stay where they are: nothing differs
-/// from itself.
+/// A file that is mapped twice and memory without a file stay where they are, so a profile does not
+/// differ from itself.
 #[test]
 fn nothing_differs_from_itself() {
     let folder = tempfile::tempdir().unwrap();

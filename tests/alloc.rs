@@ -13,10 +13,10 @@ use heapprof_profile::decode;
 use crate::expectations::check;
 use crate::harness::{command, heapprof, root};
 
-/// Builds an example of heapprof-alloc with `flags` of its own; where it lies, by `name`. `None`:
-/// it can't be built here.
+/// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
+/// which is called `name`, or `None` if it can't be built here.
 fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<PathBuf> {
-    // Each build of an example takes the place of the one before it.
+    // Each build of an example replaces the one before it.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let target = heapprof().parent().and_then(Path::parent).unwrap();
@@ -43,15 +43,16 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     let folder = target.join("programs");
     std::fs::create_dir_all(&folder).unwrap();
     let own = folder.join(name);
-    // Whole at once: another run of the tests may be running the old one.
+    // The new binary is moved into place whole, because another run of the tests may be running the
+    // old one.
     let new = folder.join(format!("{name}.{}", std::process::id()));
     std::fs::copy(built.join("examples").join(example), &new).unwrap();
     std::fs::rename(&new, &own).unwrap();
     Some(own)
 }
 
-/// The collector's own allocations do not fail for want of the program's memory, and never end the
-/// program.
+/// The collector's own allocations do not fail when the program's memory runs out, and they never
+/// end the program.
 #[test]
 fn dumps_of_a_program_without_memory() {
     for (name, cargo) in [
@@ -80,8 +81,8 @@ fn dumps_of_a_program_without_memory() {
     }
 }
 
-/// libc takes fork handlers away at the end, perhaps between the one before a fork and the one
-/// after it.
+/// libc removes fork handlers when the program ends. That may happen between the handler before a
+/// fork and the handler after it.
 #[test]
 fn a_program_that_ends_while_it_forks() {
     let program = build("alloc_ending", "alloc_ending", &[], &[]).expect("alloc_ending builds");
@@ -103,7 +104,7 @@ fn counted(name: &str, cargo: &[&str], flags: &[&str]) -> PathBuf {
     build("alloc_counted", name, cargo, flags).expect("alloc_counted builds")
 }
 
-/// Gives every profile in the folder its names.
+/// Symbolizes every profile in the folder.
 fn symbolize(folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -192,7 +193,7 @@ fn numbers_hold_with_and_without_frame_pointers() {
     }
 }
 
-/// Where no library can be preloaded.
+/// No library can be preloaded into a static executable; the numbers are right there too.
 #[test]
 fn numbers_hold_in_a_static_executable() {
     for (name, model) in [("static-pie", "pie"), ("static", "static")] {
@@ -228,7 +229,7 @@ fn numbers_hold_with_musl() {
     leaves_right_numbers(&program, ROADS);
 }
 
-/// A program that is ended with the test.
+/// A program that is killed when the test ends.
 struct Served(Child);
 
 impl Drop for Served {
@@ -253,7 +254,7 @@ fn fetch(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
 #[test]
 fn the_example_serves_profiles_as_go_does() {
     let program = build("pprof_endpoint", "pprof_endpoint", &["--release"], &[]).unwrap();
-    // A port that was free a moment ago.
+    // This port was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -266,7 +267,7 @@ fn the_example_serves_profiles_as_go_does() {
         assert!(start.elapsed() < Duration::from_secs(60), "no answer");
         assert!(served.0.try_wait().unwrap().is_none(), "it ended");
         if let Ok(answer) = fetch(&address, "/debug/pprof/heap?debug=0") {
-            // Until the cache is large enough to be sampled.
+            // The cache needs this long to be large enough to be sampled.
             if start.elapsed() > Duration::from_secs(2) {
                 break answer;
             }
@@ -303,7 +304,7 @@ fn the_example_serves_profiles_as_go_does() {
     let mut functions = profile.function.iter().map(|f| profile.text(f.name));
     assert!(functions.any(|name| name == "pprof_endpoint::remember"));
 
-    // The desk reads it from where it is served.
+    // `heapprof top` reads the profile from the server.
     let url = format!("http://{address}/debug/pprof/heap");
     let top = command(folder.path()).args(["top", &url]).output().unwrap();
     assert!(

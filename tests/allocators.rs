@@ -1,5 +1,5 @@
-//! Over other allocators, preloaded behind the hooks: their malloc, and their own operators new and
-//! delete.
+//! Recording over other allocators, preloaded behind the hooks: their malloc, and their own
+//! operators new and delete.
 
 use crate::built::{build, have, library};
 use crate::expectations::Sums;
@@ -45,8 +45,8 @@ fn operators_of_another_allocator_are_counted() {
                 value("alloc_space"),
                 value("inuse_space"),
             );
-            // bad_alloc's own memory is allocated below the function that throws it, be it caught
-            // in there.
+            // bad_alloc's own memory is allocated below the function that throws it, even if it is
+            // caught in that function.
             let thrown = i64::from(["operators_array", "operators_nothrow"].contains(&function));
             let objects = objects..=objects + thrown;
             assert!(objects.contains(&found.0), "{name}: {function}: {found:?}");
@@ -59,8 +59,8 @@ fn operators_of_another_allocator_are_counted() {
     }
 }
 
-/// An allocator that brings only the operators that throw: those that don't are the C++ library's
-/// then, and call the former.
+/// An allocator may bring only the operators that throw. The others are then the C++ library's, and
+/// they call those of the allocator.
 #[test]
 fn an_allocator_with_half_of_the_operators_does_not_go_in_circles() {
     if !have(&["g++"]) {
@@ -107,8 +107,8 @@ void operator delete[](void *p) noexcept { free(p); }
     assert!(main("alloc_space") >= 9000, "{}", main("alloc_space"));
 }
 
-/// glibc's own malloc debugging is a library that is preloaded: an overflow is seen with ours in
-/// front of it as without.
+/// glibc's own malloc debugging is a preloaded library. It finds an overflow with our library in
+/// front of it as well as without.
 #[test]
 fn malloc_debugging_stays_on() {
     if !have(&["gcc"]) {

@@ -1,4 +1,4 @@
-//! The rules that docs/dev/architecture.md states, held by the machine.
+//! Checks the rules that docs/dev/architecture.md states.
 
 mod circles;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::harness::{bless, root};
 
-/// What each crate may use of ours. An arrow that is not here is an error.
+/// Which of our crates each crate may use. An arrow that is not here is an error.
 const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-profile", &[]),
     ("heapprof-collect", &["heapprof-profile"]),
@@ -61,10 +61,11 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     ("anyhow", "heapprof-cli heapprof-dropin"),
     ("ureq", "heapprof-cli"),
-    // Children and files of others; files of others.
+    // The first one uses it for children and for files of others, the second one for files of
+    // others.
     ("rustix", "heapprof-cli heapprof-symbolize"),
     ("signal-hook", "heapprof-cli"),
-    // Those that live in the profiled program, and the one that starts it.
+    // These crates live in the profiled program, or start it.
     (
         "libc",
         "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
@@ -80,9 +81,9 @@ const OWNED: &[(&str, &str)] = &[
     ("gimli", "heapprof-symbolize heapprof-collect"),
 ];
 
-/// The only files that may hold unsafe code. In collect and preload they are most: what is listed
-/// there is what deals with raw memory, registers, the kernel or C; names, options, naming rules
-/// and text stay safe.
+/// The only files that may hold unsafe code. In collect and preload they are most of the files:
+/// those that deal with raw memory, registers, the kernel or C. The files for names, options,
+/// naming rules and text stay safe.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-analysis/src/", &["relation/vtab"]),
     ("crates/heapprof-symbolize/src/", &["storage"]),
@@ -266,8 +267,8 @@ fn files_are_short() {
     assert!(*longest <= 600, "{name} has {longest} lines");
 }
 
-/// Whether a line of code may be over 100 columns: it holds text that would be worse to read in
-/// pieces, such as a row of a table, a regular expression or what a test compares.
+/// Whether a line of code may be over 100 columns. It may if it holds text that would be worse to
+/// read in pieces, such as a row of a table, a regular expression or what a test compares.
 fn is_text(line: &str) -> bool {
     let line = line.trim_start();
     match line.strip_prefix("//") {
@@ -284,7 +285,8 @@ fn lines_fit_100_columns() {
     let mut found = Vec::new();
     for file in sources().iter().filter(|f| !f.ends_with("src/proto.rs")) {
         let text = std::fs::read_to_string(file).unwrap();
-        // The programs that tests compile and what they expect are text between quotation marks.
+        // The programs that tests compile, and the output that tests expect, are text between
+        // quotation marks.
         let is_test = file.starts_with(root().join("tests"));
         let lines = text.lines().filter(too_long);
         let wrong = lines
@@ -347,7 +349,7 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
             });
             assert!(listed || is(&["tests/"]), "{name}: unsafe");
         }
-        // Whoever links the engine keeps the allocator they have: hooks are preload's.
+        // A program that links the engine keeps its allocator, because only preload has hooks.
         if code.contains("no_mangle") || code.contains("export_name") {
             assert!(
                 is(&["tests/", "crates/heapprof-preload/"]),
@@ -366,9 +368,9 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                 is(&[
                     "tests/",
                     "crates/heapprof-cli/src/messages.rs",
-                    // A test, for whoever wants its figures.
+                    // This is a test that prints its figures for whoever wants them.
                     "crates/heapprof-analysis/src/gate/simulation.rs",
-                    // To cargo.
+                    // These print to cargo.
                     "crates/heapprof-cli/build.rs",
                     "crates/heapprof-preload/build.rs"
                 ]),
@@ -415,8 +417,8 @@ fn the_list_of_unsafe_files_is_current() {
     }
 }
 
-/// What runs inside the program prints one kind of line: what was asked for and can't be done, or
-/// was asked to be said.
+/// Code that runs inside the program prints one kind of line: it says what was asked for and can't
+/// be done, or what it was asked to say.
 #[test]
 fn the_library_writes_to_stderr_in_one_place() {
     let writing = [
@@ -475,7 +477,7 @@ fn the_architecture_page_names_every_crate() {
                 "{package} uses {used}: why?"
             );
         }
-        // What is named in Cargo.toml is named in the code.
+        // The code names each library that Cargo.toml names.
         let folder = format!("crates/{}/", package.trim_end_matches("-tests"));
         let own = sources().into_iter().filter(|file| {
             let name = relative(file);

@@ -1,10 +1,10 @@
-//! Faults of options, arguments and standard streams, each found by a user and mended.
+//! Faults of options, arguments and standard streams, each found by a user and fixed.
 
 use crate::harness::{heapprof, run};
 use crate::regression::{in_use, json};
 
-/// Rules about a share that a filter keeps were refused; relative percentages were taken and did
-/// nothing.
+/// Rules about the share that a filter keeps used to be refused. Rules with relative percentages
+/// were accepted but did nothing.
 #[test]
 fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,8 +38,8 @@ fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     assert_eq!(relative.code, 2, "{}", relative.err);
 }
 
-/// Columns of one name lost all values but the last; an empty argument had an error without a
-/// subject.
+/// Of several columns with the same name only the last one kept its values. The error about an
+/// empty argument did not say which argument it meant.
 #[test]
 fn columns_and_arguments_have_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -62,8 +62,8 @@ fn columns_and_arguments_have_names() {
     assert!(empty.err.contains("an empty PROFILE"), "{}", empty.err);
 }
 
-/// std opens a closed standard output as /dev/null: reports and merged profiles went nowhere
-/// without a word, and a recorded program had one that it was not given.
+/// std opens a closed standard output as /dev/null. So reports and merged profiles were lost
+/// without a message, and a recorded program had a standard output that it was not given.
 #[test]
 fn a_closed_standard_output_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn a_closed_standard_output_is_an_error() {
     assert_eq!(echo.status.code(), Some(1), "{echo:?}");
 }
 
-/// What users typed by analogy, and what they are told.
+/// Users typed these by analogy with other tools; the errors tell them what they meant.
 #[test]
 fn near_misses_are_told_what_was_meant() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,8 +152,8 @@ fn near_misses_are_told_what_was_meant() {
     }
 }
 
-/// gperftools' dumps have types without a prefix: their objects were shown as bytes. And their
-/// values may be estimates.
+/// gperftools' dumps have types without a prefix, and their objects were shown as bytes. Their
+/// values may also be estimates.
 #[test]
 fn text_dumps_say_what_their_values_are() {
     let folder = tempfile::tempdir().unwrap();

@@ -46,7 +46,7 @@ fn converting_units_loses_no_sample() {
     }
 }
 
-/// D7: locations that differ in a column only stay two.
+/// D7: two locations that differ only in a column stay two.
 #[test]
 fn columns_tell_places_apart() {
     let mut builder = ProfileBuilder::new(&HEAP);
@@ -69,8 +69,8 @@ fn columns_tell_places_apart() {
     assert_eq!(shape(&sum).1, [[2, 20], [4, 40]]);
 }
 
-/// D8: the default sample type stays what the first profile says, and no type that only one has is
-/// made up.
+/// D8: the default sample type stays what the first profile says, and a type that only one profile
+/// has is not made up for the other.
 #[test]
 fn types_that_not_all_have_are_left_out_and_said() {
     let four = [
@@ -100,7 +100,7 @@ fn types_that_not_all_have_are_left_out_and_said() {
     );
 }
 
-/// D9: the time is the earliest that is known, in whatever order.
+/// D9: the time is the earliest that is known, in any order of the profiles.
 #[test]
 fn the_earliest_known_time() {
     for times in [[5, 3, 0], [5, 0, 3], [0, 3, 5], [3, 5, 0]] {

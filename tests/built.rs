@@ -9,7 +9,7 @@ use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
 use crate::harness::root;
 
-/// Lists, with functions inlined into each other.
+/// A program in C: lists, with functions inlined into each other.
 pub(crate) const C: &str = r#"
 #include <stdlib.h>
 struct node { struct node *next; long value; };
@@ -36,7 +36,7 @@ __attribute__((noinline)) static struct node *fill(int count) {
 int main(int argc, char **argv) { return (int)sum(fill(argc * 100)) & 1; }
 "#;
 
-/// Templates, a lambda, the standard library.
+/// A program in C++: templates, a lambda, the standard library.
 pub(crate) const CXX: &str = r#"
 #include <map>
 #include <string>
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Generics, closures, inlined functions.
+/// A program in Rust: generics, closures, inlined functions.
 pub(crate) const RUST: &str = r#"
 mod shop {
     pub struct Shelf<T> { pub goods: Vec<T> }
@@ -83,7 +83,7 @@ fn main() {
 }
 "#;
 
-/// Whether all these commands are here. Where HEAPPROF_REQUIRE is set, they have to be.
+/// Whether all these commands are installed. If HEAPPROF_REQUIRE is set, a missing one is an error.
 pub(crate) fn have(tools: &[&str]) -> bool {
     let missing: Vec<&&str> = tools.iter().filter(|tool| !is_here(tool)).collect();
     if missing.is_empty() {
@@ -102,7 +102,8 @@ pub(crate) fn is_here(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok()
 }
 
-/// A shared library of this machine; a missing one is said, and an error where all are required.
+/// The path of a shared library of this machine. If it is missing, a message says so, and it is an
+/// error if everything is required.
 pub(crate) fn library(name: &str) -> Option<String> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
     let mut paths = folders.iter().map(|folder| format!("{folder}/{name}"));
@@ -120,7 +121,7 @@ fn run(folder: &Path, line: &str) -> String {
     let output = Command::new(words[0])
         .args(&words[1..])
         .current_dir(folder)
-        // The older scheme of names is still in the field, but rustc hides it.
+        // The older scheme of names is still in use, but rustc hides it.
         .env("RUSTC_BOOTSTRAP", "1")
         .output()
         .unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -129,7 +130,7 @@ fn run(folder: &Path, line: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Compiles a program of docs/examples into `folder`; false where there is no compiler.
+/// Compiles a program of docs/examples into `folder`. Returns false if there is no compiler.
 pub(crate) fn example(folder: &Path, name: &str, options: &str) -> bool {
     if !have(&["gcc"]) {
         return false;
@@ -216,14 +217,15 @@ impl Built {
                 addresses.extend((start..end).step_by(3));
             }
         }
-        // Two names of one function are one function.
+        // A function with two names counts once.
         addresses.sort_unstable();
         addresses.dedup();
         assert!(addresses.len() > 10, "{names}");
         addresses
     }
 
-    /// A profile as a collector writes it: the code mapped somewhere, one sample an address.
+    /// A profile as a collector writes it, with the code mapped somewhere and one sample for each
+    /// address.
     pub(crate) fn profile(&self, addresses: &[u64]) -> Profile {
         self.profile_at(0x7f12_3456_7000, addresses)
     }
@@ -255,7 +257,7 @@ impl Built {
         b.finish()
     }
 
-    /// What binutils says of each address, with linker names.
+    /// What binutils' addr2line prints for each address, with linker names.
     pub(crate) fn addr2line(&self, addresses: &[u64]) -> Vec<String> {
         let mut line = "addr2line -a -i -f -e program".to_string();
         for address in addresses {
@@ -304,7 +306,7 @@ pub(crate) fn symbolized(mut profile: Profile, options: &Options) -> (Profile, S
     (profile, summary)
 }
 
-/// The source that answered, of a profile with one file.
+/// The source that the names came from, in a profile with one file.
 pub(crate) fn source(summary: &Summary) -> Option<Source> {
     assert_eq!(summary.files.len(), 1);
     summary.files[0].source

@@ -16,7 +16,7 @@ fn total(profile: &Profile, sample_type: &str) -> i64 {
     (0..samples.len()).map(|i| samples.values(i)[column]).sum()
 }
 
-/// The profile that a file holds; `comment` must be in it.
+/// The profile that a file holds. It must have this comment.
 fn read(path: &Path, comment: &str) -> Profile {
     let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let profile = decode(file).unwrap();
@@ -25,7 +25,7 @@ fn read(path: &Path, comment: &str) -> Profile {
     profile
 }
 
-/// Runs a program of the examples in its folder; what it printed.
+/// Runs a program of the examples in its folder and returns what it printed.
 fn run(folder: &Path, name: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(folder.join(name));
     for variable in ["HEAPPROF_OUTPUT", "HEAPPROFILE", "LD_PRELOAD"] {
@@ -42,8 +42,8 @@ fn run(folder: &Path, name: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The library and its header beside each other, as -I and -L want them; the options to link with
-/// it.
+/// Puts the library and its header beside each other, as -I and -L need them. Returns the options
+/// to link with the library.
 fn linked(folder: &Path) -> String {
     for option in [&["preload-path"][..], &["preload-path", "--header"]] {
         let path = ok(option);
@@ -91,12 +91,12 @@ fn a_program_looks_the_functions_up() {
     }
     let end = read(&folder.path().join("ask.pb.gz"), "dump: exit");
     assert_eq!(end.period, 1);
-    // stdout's buffer besides.
+    // stdout's buffer is counted too.
     assert!(total(&end, "alloc_space") > 2000);
     assert!(total(&end, "peak_space") >= 2000);
 }
 
-/// HeapProfilerStart goes by the variables that HEAPPROFILE goes by.
+/// HeapProfilerStart obeys the same variables as HEAPPROFILE.
 #[test]
 fn intervals_of_gperftools_hold_for_its_functions() {
     if !have(&["gcc"]) {
@@ -132,7 +132,8 @@ int main(void) {
         }
         (found, String::from_utf8(output.stderr).unwrap())
     };
-    // 10 MB go by; as many as tcmalloc 2.10 writes, the last one at exit.
+    // The program allocates 10 MB. There must be as many dumps as tcmalloc 2.10 writes, the last
+    // one at exit.
     for (interval, expected) in [("2000000", 6), ("1000000", 11), ("300000", 34)] {
         for what in ["ALLOCATION", "DEALLOCATION"] {
             let variable = format!("HEAP_PROFILE_{what}_INTERVAL");
@@ -161,7 +162,7 @@ fn a_program_links_the_library() {
     }
     let out = run(folder.path(), "report", &[]);
     let mut lines = out.lines();
-    // As gperftools' readers want it: in use, then allocated, in objects and bytes.
+    // gperftools' readers expect what is in use, then what was allocated, in objects and bytes.
     assert_eq!(
         lines.next().unwrap(),
         "heap profile:      3:     3000 [     4:     4000] @ heapprofile"
@@ -179,7 +180,7 @@ fn a_program_links_the_library() {
         dumped.starts_with("heap profile:      3:     3000 [     4:     4000] @ heapprofile\n"),
         "{dumped}"
     );
-    // It was stopped before the end, so there is no last one.
+    // The recording was stopped before the end, so there is no last dump.
     assert!(!folder.path().join("report.hprof.0002.heap").exists());
     let pprof = read(&folder.path().join("report.pb.gz"), "mode: exact");
     assert_eq!(total(&pprof, "inuse_space"), 3000);
@@ -187,8 +188,8 @@ fn a_program_links_the_library() {
     assert_eq!(total(&pprof, "temporary_objects"), 1);
 }
 
-/// A program, or a plugin of one, may look at the functions and close the library again; and no
-/// period is too long in silence.
+/// A program, or a plugin of it, may look the functions up and close the library again. A period
+/// that is too long is not accepted silently.
 #[test]
 fn the_library_may_be_opened_and_closed() {
     if !have(&["gcc"]) {
@@ -282,7 +283,8 @@ int main(int argc, char **argv) {
     assert_eq!(dumps, 300);
 }
 
-/// A dump that somebody asks for while another thread writes one is made all the same, after it.
+/// If the program asks for a dump while another thread writes one, the second dump is made after
+/// the first.
 #[test]
 fn dumps_that_meet_are_all_made() {
     if !have(&["gcc"]) {
@@ -338,8 +340,8 @@ int main(void) {
     read(&folder.path().join("out.pb.gz"), "dump: exit");
 }
 
-/// What a program dumps from another folder is named there, and a file of that name here is left as
-/// it is.
+/// A dump that a program makes from another folder is written there. A file of the same name in the
+/// first folder is left as it is.
 #[test]
 fn a_dump_from_another_folder() {
     if !have(&["gcc"]) {
@@ -373,8 +375,8 @@ int main(void) {
     assert!(names.any(|name| name == "keep_some"), "{}", found.err);
 }
 
-/// The clock of a recording ends with it; and a profile that is asked for by name is pprof's,
-/// whatever the recording's are.
+/// The clock of a recording ends with the recording. A profile that is asked for by name is in
+/// pprof's format, whatever format the recording has.
 #[test]
 fn a_recording_without_an_interval_has_none() {
     if !have(&["gcc"]) {
@@ -417,7 +419,7 @@ int main(void) {
     assert_eq!(names, ["named.pb.gz", "second.0001.pb.gz"]);
 }
 
-/// gperftools goes on counting its dumps where a program starts again.
+/// If a program starts recording again, gperftools goes on counting its dumps.
 #[test]
 fn a_second_start_keeps_the_first_ones_dumps() {
     if !have(&["gcc"]) {
@@ -448,8 +450,8 @@ int main(void) {
     }
 }
 
-/// What another library stands in front of is still its own: libjsig keeps a JVM's handlers by way
-/// of sigaction.
+/// If another library stands between ours and libc, its functions are called: libjsig keeps a JVM's
+/// handlers through sigaction.
 #[test]
 fn libraries_between_are_called() {
     if !have(&["gcc"]) {
@@ -513,7 +515,7 @@ int main(void) {
     }
 }
 
-/// heapprof_start's path is a path, whatever setup the environment has, and no start takes away
+/// heapprof_start takes its path as a path, whatever setup the environment has. No start deletes
 /// what this run has written.
 #[test]
 fn a_path_of_its_own_beside_gperftools_prefix() {
@@ -555,7 +557,8 @@ int main(void) {
     }
 }
 
-/// A program that is linked with one copy and recorded with another has one, which obeys it.
+/// A program that is linked with one copy of the library and recorded with another uses only one of
+/// them, and that one obeys the program.
 #[test]
 fn a_linked_program_is_recorded_once() {
     if !have(&["gcc"]) {

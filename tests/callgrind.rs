@@ -15,8 +15,8 @@ fn is_positive(profile: &Profile) -> bool {
     (0..samples.len()).all(|i| samples.values(i).iter().all(|&v| v >= 0))
 }
 
-/// What callgrind_annotate says of a file: `file:function` with flat or cum; None when it is not
-/// installed.
+/// What callgrind_annotate prints for a file: `file:function` with flat or cum. Returns `None` if
+/// it is not installed.
 fn annotated(file: &std::path::Path, event: &str, cum: bool) -> Option<BTreeMap<String, i64>> {
     if !have(&["callgrind_annotate"]) {
         return None;
@@ -53,7 +53,7 @@ fn callgrind_annotate_reads_flat_and_cum() {
     let folder = tempfile::tempdir().unwrap();
     for file in valid() {
         let profile = decode(std::fs::File::open(&file).unwrap()).unwrap();
-        // Kept out: names that its text can't show, and those it has no rows for.
+        // Left out are profiles with names that its text can't show, and those it has no rows for.
         let odd = ["odd-names", "unsymbolized", "empty-stacks"];
         if !is_positive(&profile) || odd.iter().any(|odd| name(&file).contains(odd)) {
             continue;
@@ -201,7 +201,7 @@ fn records() {
     .assert_eq(&text);
 }
 
-/// A difference has decreases, for which the format has no number.
+/// A difference has decreases, and the format has no negative numbers.
 #[test]
 fn negative_values_are_refused() {
     let run = run(

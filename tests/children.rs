@@ -1,5 +1,5 @@
 //! Where the profiles of a program's children are, which of them are kept, and what `record` says
-//! of them and of what no heap accounts for.
+//! of them and of memory outside the heap.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::built::{build, have};
 use crate::harness::{Run, heapprof, run};
 
-/// Holds 300 KB; with an argument it maps and touches so many MiB beside it.
+/// A program that holds 300 KB. With an argument it also maps and touches that many MiB.
 const HOLDER: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The names in a folder, process ids as `N`.
+/// The names in a folder, with `N` for process ids.
 fn names(folder: &Path) -> Vec<String> {
     let id = regex::Regex::new(r"\d{2,}").unwrap();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -46,8 +46,8 @@ fn record(folder: &Path, options: &[&str], script: &str) -> Run {
     found
 }
 
-/// In a folder of their own, called by program and process; what held next to nothing is counted
-/// and left out.
+/// The children's profiles are in a folder of their own, named by program and process. Profiles of
+/// children that held next to nothing are counted and left out.
 #[test]
 fn children_have_a_folder() {
     if !have(&["gcc"]) {
@@ -90,15 +90,15 @@ fn children_have_a_folder() {
         "{kept:?}"
     );
     assert!(!found.err.contains("left out"), "{}", found.err);
-    // A folder with nothing in it is none.
+    // A folder that would be empty is not there.
     record(here, &["-o", "b.pb.gz"], "env true; exit 3");
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz"]);
     record(here, &["-o", "c.pb.gz", "--follow-children", "no"], script);
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz", "c.pb.gz"]);
 }
 
-/// The folder is called as the program's profile, which only its end decides; a pattern of one's
-/// own names children, too.
+/// The folder is named after the program's profile, whose name is known only at the end. A pattern
+/// that the user gives names children too.
 #[test]
 fn default_names_and_patterns() {
     if !have(&["gcc"]) {
@@ -109,7 +109,7 @@ fn default_names_and_patterns() {
     let found = record(here, &[], "./program; exit 3");
     let expected = ["heapprof.sh.N.children", "heapprof.sh.N.pb.gz"];
     assert_eq!(names(here), expected, "{}", found.err);
-    // What is newest here is the program's own.
+    // The newest recording here is the program's own.
     let top = run(here, &["top", "-n", "1"]);
     assert!(top.out.contains("heapprof.sh."), "{} {}", top.out, top.err);
     let words = [
@@ -151,7 +151,7 @@ fn default_names_and_patterns() {
     assert_eq!(kept, ["p.program.N.pb.gz", "p.sh.N.pb.gz"], "{}", found.err);
 }
 
-/// How much of the process the heap is, and what shows the rest.
+/// `record` says how much of the process the heap is, and which option shows the rest.
 #[test]
 fn what_is_no_heap_is_said() {
     if !have(&["gcc"]) {
@@ -185,11 +185,11 @@ fn what_is_no_heap_is_said() {
         info.contains("Beside the heap") && info.contains(advice),
         "{info}"
     );
-    // With them counted there is nothing to be said.
+    // If mappings are counted, there is nothing to say.
     let said = recorded(&["--mmap"], &["60"]);
     assert!(!said.contains(advice), "{said}");
     assert!(!recorded(&[], &["1"]).contains(advice));
-    // What was reserved and not touched is more than there is.
+    // Memory that was reserved and not touched makes the total larger than the RSS.
     let said = recorded(&["--mmap"], &["60", "20"]);
     let info = run(here, &["info", "p.pb.gz"]).out;
     assert!(
@@ -199,7 +199,7 @@ fn what_is_no_heap_is_said() {
     assert!(said.contains("MiB, more than was touched)"), "{said}");
 }
 
-/// The largest by heap is not always the one that held the most.
+/// The child with the largest heap is not always the one with the most resident memory.
 #[test]
 fn the_largest_is_said_by_heap_and_by_residence() {
     if !have(&["gcc"]) {
@@ -225,7 +225,7 @@ fn the_largest_is_said_by_heap_and_by_residence() {
     );
 }
 
-/// Few samples say little, and not only none.
+/// A few samples say little too, as no samples do.
 #[test]
 fn few_samples_are_said() {
     if !have(&["gcc"]) {
@@ -240,7 +240,7 @@ fn few_samples_are_said() {
         assert_eq!(found.code, 0, "{}", found.err);
         found.err
     };
-    // One of 2 MB is missed once in 45 times.
+    // A block of 2 MB is missed once in 45 times.
     let said = recorded("12");
     let expected = regex::Regex::new(
         r"the values are rough, for 1[0-3] allocations were sampled; --exact records every one, --period 16KiB some 1000 of them\n",
@@ -250,13 +250,13 @@ fn few_samples_are_said() {
     assert!(!recorded("60").contains("rough"));
 }
 
-/// A total that is not well known says so, and what would make it better.
+/// If the total is not well known, `record` says so, and says what would make it better.
 #[test]
 fn how_sure_the_total_is_is_said() {
     if !have(&["gcc"]) {
         return;
     }
-    // Some 60 blocks are sampled: below 30 and above 95 once in 10,000 times.
+    // About 60 blocks are sampled. There are fewer than 30 or more than 95 once in 10,000 times.
     let source = "#include <stdlib.h>\nvoid *volatile p;\n\
         int main(void) { for (int i = 0; i < 7700; i++) p = malloc(4096); }\n";
     let built = build(source, "gcc -g -O1");
@@ -283,7 +283,7 @@ fn how_sure_the_total_is_is_said() {
     );
 }
 
-/// The profile of a child is not passed off as that of a program which left none.
+/// If the program left no profile, a child's profile is not presented as the program's.
 #[test]
 fn a_child_s_profile_is_called_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +309,7 @@ fn a_child_s_profile_is_called_so() {
     assert!(!ended.err.contains("child's"), "{}", ended.err);
 }
 
-/// An orphan whose parent is `record` by then is not the program.
+/// An orphan that has become a child of `record` is not taken for the program.
 #[test]
 fn orphans_have_profiles_of_their_own() {
     if !have(&["unshare"]) {

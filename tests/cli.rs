@@ -349,7 +349,7 @@ fn merge_and_convert_keep_everything() {
         let read = |p: &str| heapprof_profile::decode(std::fs::File::open(p).unwrap()).unwrap();
         let (mut written, own) = (read(out), read(path));
         if !own.samples.has_spread() {
-            // How sure Go's values are is worked out, and stays.
+            // The spread of Go's values is computed when the file is read, and it is written too.
             written.samples.forget_spread();
         }
         assert_eq!(written, own, "{path}");
@@ -404,7 +404,7 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     let diff = ok(&["flame", "--base", &before, &after]);
     assert!(diff.contains("orange grew, blue shrank"));
     assert!(diff.contains("id=\"legend\""));
-    // Lighter and alphabetically first: the picture's order is not that of names.
+    // `aa` is lighter and alphabetically first, so the picture's order is not that of names.
     assert!(diff.contains("aa (40B before, 10B after, -30B)"));
     assert!(diff.contains("main (190B before, 310B after, +120B)"));
     assert!(
@@ -429,8 +429,8 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     );
 }
 
-/// What --show-sql prints gives the same numbers when it is asked again.
-/// Deep stacks opened on an empty screen, and in a text were indented to its edge.
+/// What --show-sql prints gives the same numbers when it is asked again. Deep stacks used to open
+/// on an empty screen, and in text they were indented up to its edge.
 #[test]
 fn deep_stacks_can_be_seen() {
     let folder = tempfile::tempdir().unwrap();
@@ -490,7 +490,7 @@ fn deep_stacks_can_be_seen() {
     assert_eq!(csv(&[]), csv(&["--full"]));
 }
 
-/// With eight sample types a row had 390 columns.
+/// With eight sample types a row used to have 390 columns.
 #[test]
 fn wide_tables_are_as_wide_as_they_may_be() {
     let file = "valid/go.leaky.after.pb.gz";
@@ -507,7 +507,7 @@ fn wide_tables_are_as_wide_as_they_may_be() {
         let said =
             out.map(|out| format!("Not in these {width} columns: {out}; --width 0 shows all"));
         assert_eq!(text.lines().nth(1), said.as_deref(), "{text}");
-        // What stands below the table is a sentence.
+        // The lines below the table are sentences.
         let rows = text
             .lines()
             .skip(2)

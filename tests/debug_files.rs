@@ -12,7 +12,7 @@ fn debug_files_are_found_where_tools_put_them() {
     if !have(&["gcc", "readelf", "nm", "objcopy", "strip"]) {
         return;
     }
-    // Each: how the program is built, what is done to it, where a debug folder is.
+    // Each case says how the program is built, what is done to it, and where a debug folder is.
     let split = "objcopy --only-keep-debug program PLACE";
     let cases: &[(&str, &str, &[&str])] = &[
         ("beside", "", &[split, "strip program", "LINK"]),
@@ -89,7 +89,7 @@ fn split_debug_information_is_followed() {
     let (found, summary) = symbolized(built.profile(&addresses), &Options::default());
     assert_eq!(summary.files[0].warnings, []);
     assert_eq!(strip(&built, told(&found)), strip(&whole, told(&full)));
-    // Moved away it is missed by name, and found again in a --debug-dir.
+    // If the file is moved away, the message names it. A --debug-dir finds it again.
     let options = built.options("symbols");
     let entries = std::fs::read_dir(built.folder.path()).unwrap().flatten();
     let is_split = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "dwo");
@@ -108,12 +108,12 @@ fn split_debug_information_is_followed() {
 
 #[test]
 fn packed_debug_information_is_followed() {
-    // Newer binutils have no dwp any more, so it is never required.
+    // Newer binutils no longer have dwp, so it is never required.
     if !have(&["gcc", "readelf", "nm"]) || !is_here("dwp") {
         eprintln!("SKIPPED packed_debug_information_is_followed: there is no dwp");
         return;
     }
-    // All split files in one.
+    // dwp packs all split files into one.
     let built = build(C, "gcc -g -O2 -gdwarf-4 -gsplit-dwarf");
     let addresses = built.addresses("^(main|sum|fill)");
     let (full, _) = symbolized(built.profile(&addresses), &Options::default());
@@ -134,7 +134,7 @@ fn shared_debug_information_is_followed() {
     if !have(&["gcc", "g++", "readelf", "nm", "dwz"]) {
         return;
     }
-    // What several programs have in common, in a file of its own, as distributions do.
+    // dwz puts what several programs have in common into a file of its own, as distributions do.
     let built = build(CXX, "g++ -g -O2");
     let addresses = built.addresses("main|shop");
     let (full, _) = symbolized(built.profile(&addresses), &Options::default());
@@ -176,12 +176,12 @@ fn files_of_another_build_are_refused_by_name() {
     assert_eq!(summary.resolved(), 0);
     assert!(found.location.iter().all(|l| l.line.is_empty()));
 
-    // Without a build id on one side, the file is taken.
+    // If one side has no build id, the file is used.
     built.run("objcopy --remove-section .note.gnu.build-id program");
     let (_, summary) = symbolized(profile.clone(), &Options::default());
     assert!(summary.resolved() > 0, "{summary:?}");
 
-    // But not when it is known to have been replaced.
+    // It is not used if it is known to have been replaced.
     let mut deleted = profile.clone();
     deleted.mapping[0].filename = deleted.strings.intern(&format!("{program} (deleted)"));
     let (_, summary) = symbolized(deleted, &Options::default());
@@ -189,7 +189,7 @@ fn files_of_another_build_are_refused_by_name() {
         panic!("{summary:?}");
     };
 
-    // A debug file is checked by its sum where there are no build ids.
+    // If there are no build ids, a debug file is checked by its checksum.
     let built = build(C, "gcc -g -O2 -Wl,--build-id=none");
     built.run("objcopy --only-keep-debug program program.debug");
     built.run("strip program");
@@ -208,8 +208,8 @@ fn recorded(built: &Built) -> Profile {
     decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap()
 }
 
-/// However the linker lays segments out: code may begin at the mapping's first byte, in a page that
-/// the file shares, or with headers.
+/// The layout of segments depends on the linker: code may begin at the mapping's first byte, in a
+/// page that the file shares, or with headers.
 #[test]
 fn a_debug_file_alone_names_any_layout() {
     if !have(&["gcc", "objcopy"]) {
@@ -222,7 +222,7 @@ fn a_debug_file_alone_names_any_layout() {
         ("-fuse-ld=lld", "ld.lld"),
         ("-fuse-ld=mold", "mold"),
     ];
-    // More than a page of code, so that a wrong page has names, too.
+    // The program has more than a page of code, so a wrong page has names too.
     let filling = "z += n; z ^= 3; z *= n;".repeat(200);
     let text = format!(
         "#include <stdlib.h>\nvolatile int z; void *volatile sink;\n\
@@ -251,8 +251,7 @@ fn a_debug_file_alone_names_any_layout() {
     }
 }
 
-/// Without a build id nothing tells that a file is not the one that ran, but that the kernel says
-/// so.
+/// Without a build id only the kernel tells that a file is not the one that ran.
 #[test]
 fn a_program_that_was_replaced_while_it_ran_is_not_used() {
     if !have(&["gcc"]) {

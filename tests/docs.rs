@@ -1,10 +1,11 @@
-//! The docs can't rot: each example is run, and what it printed stands in the page.
+//! The docs can't rot: each example is run, and its output must be what the page shows.
 //!
-//! A block begins with ```` ```console ````, its first line with `$
-//! heapprof`. `exit=N` behind `console` says how it ends, `stderr` that the text is what stderr
-//! said. `recorded` runs it in a folder of the page's own, with the programs of docs/examples, and
-//! leaves it out where no compiler is. `any` takes whatever it prints, for that is the machine's,
-//! as is the share of RSS in `record`'s line. HEAPPROF_BLESS=1 writes outputs anew.
+//! A block begins with ```` ```console ````, and its first line begins with `$ heapprof`. Words
+//! after `console` are options. `exit=N` is the exit code. `stderr` means that the text is what was
+//! printed to stderr. `recorded` runs the example in a folder of the page's own, with the programs
+//! of docs/examples, and skips it if there is no compiler. `any` accepts any output, because it
+//! depends on the machine; so does the share of RSS in `record`'s line. HEAPPROF_BLESS=1 writes the
+//! outputs anew.
 
 use std::path::{Path, PathBuf};
 
@@ -32,18 +33,18 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Whether a block says this of itself.
+/// Whether a block has this option.
 fn says(options: &str, word: &str) -> bool {
     options.split(' ').any(|o| o == word)
 }
 
-/// Runs one example line in `folder`; its output, cut as `| head -N` says.
+/// Runs one example line in `folder` and returns its output, cut as `| head -N` says.
 fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     let (line, head) = match line.split_once(" | head -") {
         Some((line, n)) => (line, n.trim().parse().unwrap()),
         None => (line, usize::MAX),
     };
-    // A redirection, not a rule in quotes.
+    // This must be a redirection and not a rule in quotes.
     let line = match line.rfind(" > ") {
         Some(at) if !line[at..].contains(['\'', '"']) => &line[..at],
         _ => line,
@@ -78,13 +79,14 @@ fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     text
 }
 
-/// Without what a program's code and libraries take in memory here.
+/// The text without the share of RSS, which depends on how much memory code and libraries take on
+/// this machine.
 fn of_any_machine(text: &str) -> String {
     let share = regex::Regex::new(r" \([0-9.<]+% of peak RSS [0-9.]+[KM]iB\)").unwrap();
     share.replace_all(text, " (SHARE)").into_owned()
 }
 
-/// Words as a shell parts them, with both kinds of quotes.
+/// Splits words as a shell does, with both kinds of quotes.
 fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -143,7 +145,7 @@ fn examples_print_what_the_pages_say() {
             } else {
                 expected.clone()
             };
-            // Lines of a page do not end in blanks.
+            // The lines of a page do not end in blanks.
             let mut found: String = found
                 .lines()
                 .map(|l| format!("{}\n", l.trim_end()))

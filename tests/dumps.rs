@@ -1,5 +1,5 @@
-//! Every profile that is written on the way is whole, while threads allocate and free, and
-//! processes fork.
+//! Every profile that is written while the program runs is whole, while threads allocate and free
+//! and processes fork.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,8 @@ use crate::harness::{command, preloaded, run};
 use crate::programs::build;
 use crate::stacks::read;
 
-/// One profile: by whom, its number, why it was made, its sums of all samples.
+/// One profile: which process wrote it, its number, why it was written, and the sums of all
+/// samples.
 struct Dump {
     process: String,
     number: u64,
@@ -31,7 +32,7 @@ const TYPES: [&str; 6] = [
     "peak_space",
 ];
 
-/// What holds for each profile by itself.
+/// Reads a profile and checks what must hold for each one by itself.
 fn look(path: &Path) -> Dump {
     let name = path.file_name().unwrap().to_str().unwrap();
     let profile = read(path);
@@ -69,7 +70,7 @@ fn look(path: &Path) -> Dump {
     }
 }
 
-/// Runs the program with dumps on the way; how many there were of each reason.
+/// Runs the program with dumps while it runs. Returns how many there were for each reason.
 fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, usize> {
     let Some(binaries) = build("oracle_dumps.c") else {
         return BTreeMap::new();
@@ -105,7 +106,7 @@ fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, us
         let [(before, _), (after, path)] = pair else {
             unreachable!("windows of two");
         };
-        // What was allocated only ever grows; so does the peak.
+        // The sums of what was allocated never shrink, nor does the peak.
         if before.process == after.process {
             let times = [before.start, before.taken, after.taken];
             assert!(times.is_sorted(), "{}: {times:?}", path.display());
@@ -127,7 +128,7 @@ fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, us
     let exact = options.contains(&"--exact");
     for (dump, path) in last.values() {
         assert_eq!(dump.reason, "exit", "{}", path.display());
-        // Nobody allocates any more, so the peak is no lower than what is left.
+        // No thread allocates any more, so the peak is at least what is left.
         let is_quiet = dump.total["peak_space"] >= dump.total["inuse_space"];
         assert!(is_quiet || !exact, "{}: {:?}", path.display(), dump.total);
     }
@@ -141,7 +142,7 @@ fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, us
     reasons
 }
 
-/// The last profile of each process has the numbers that the process knows.
+/// Checks that the last profile of each process has the numbers that the process knows.
 fn final_numbers<'a>(folder: &Path, profiles: impl Iterator<Item = &'a Path>) {
     for path in profiles {
         let pid = path.file_name().unwrap().to_str().unwrap();
@@ -172,7 +173,8 @@ fn at_least(reasons: &BTreeMap<String, usize>, reason: &str, count: usize) {
     );
 }
 
-/// In gperftools' text a cut stack is said beside it, in a way that its readers pass over.
+/// In gperftools' text a note beside a cut stack says so, in a form that readers of the format
+/// skip.
 #[test]
 fn cut_stacks_are_said_in_text() {
     if !have(&["gcc"]) {
@@ -233,7 +235,7 @@ int main(void) { return deep(2000) != 2000; }
 #[test]
 fn on_an_interval() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
-        // Where others keep the processors busy, it may end before its clock had a turn.
+        // If other work keeps the processors busy, the program may end before its clock ran.
         let mut reasons = BTreeMap::from([("none".to_string(), 1)]);
         for _ in 0..5 {
             if reasons.is_empty() || reasons.contains_key("interval") {
@@ -245,7 +247,8 @@ fn on_an_interval() {
     }
 }
 
-/// One thread dumps at each crossing. Of several, the others may go on to the end while one dumps.
+/// At each crossing one thread dumps. If there are several threads, the others may run to the end
+/// while one dumps.
 #[test]
 fn on_growth() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
@@ -266,8 +269,8 @@ fn on_new_peaks() {
     }
 }
 
-/// Forks in the midst of it, each child with profiles of its own, and dumps that the program asks
-/// for.
+/// The program forks in between, each child has profiles of its own, and the program asks for
+/// dumps.
 #[test]
 fn with_forks_and_dumps_that_were_asked_for() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
@@ -285,8 +288,8 @@ fn of_many_threads() {
     }
 }
 
-/// A dump that the interval begins after an exec's must not take the exec for failed, and its
-/// profile away; nor be cut off.
+/// The interval may begin a dump after the dump of an exec. It must not conclude that the exec
+/// failed and remove the exec's profile, and it must not be cut off.
 #[test]
 fn the_profile_before_an_exec_stays() {
     let Some(binaries) = build("process_exec.c") else {
@@ -317,7 +320,7 @@ fn the_profile_before_an_exec_stays() {
     }
 }
 
-/// When all other threads have ended the process ends, also where the clock's thread rarely looks.
+/// When all other threads have ended, the process ends, even if the clock's thread rarely looks.
 #[test]
 fn the_clock_keeps_no_program_alive() {
     let Some(binaries) = build("lifecycle_ends.c") else {
@@ -337,8 +340,8 @@ fn the_clock_keeps_no_program_alive() {
     }
 }
 
-/// A process with a thread of ours could not go into a namespace of its own, and libc ended one
-/// that gave up its rights.
+/// A process that has a thread of ours could not enter a namespace of its own, and libc ended a
+/// process that gave up its rights.
 #[test]
 fn the_clock_gives_way() {
     let unshare = ["unshare", "-U", "id", "-u"];
@@ -363,7 +366,8 @@ fn the_clock_gives_way() {
     );
 }
 
-/// A program may close every file that it does not know, and open its own by the same numbers.
+/// A program may close every file that it does not know, and open its own files under the same
+/// numbers.
 #[test]
 fn dumps_on_an_interval_have_files_of_their_own() {
     if !have(&["gcc"]) {
@@ -417,7 +421,7 @@ int main(void) {
     assert!(!err.contains("could not be written"), "{err}");
 }
 
-/// A program that has used up its open files leaves a whole profile all the same.
+/// A program that has reached its limit of open files still leaves a whole profile.
 #[test]
 fn at_the_limit_of_open_files() {
     if !have(&["gcc"]) {
@@ -453,7 +457,7 @@ int main(int argc, char **argv) {
     }
 }
 
-/// Prints what it holds at most; 1,000 blocks need few tables, 200,000 many.
+/// A program that prints what it holds at most. 1,000 blocks need few tables, 200,000 need many.
 const HOLDS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -469,8 +473,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program of 1 MiB has up to 4 MiB of tables beside it, mostly large pages, which were counted
-/// as the program's.
+/// A program of 1 MiB has up to 4 MiB of tables beside it, mostly because of large pages. They used
+/// to be counted as the program's.
 #[test]
 fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
     if !have(&["gcc"]) {

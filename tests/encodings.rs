@@ -9,7 +9,7 @@ fn read(bytes: &[u8]) -> Profile {
     decode(bytes).unwrap()
 }
 
-/// Function names of the first sample, and its values.
+/// The function names of the first sample, and its values.
 fn shape(profile: &Profile) -> (Vec<&str>, &[i64]) {
     let names = profile.samples.stack(0).iter().flat_map(|l| {
         let lines = profile.lines(&profile.location[l.index()]);
@@ -36,8 +36,8 @@ fn packed_unpacked_and_mixed() {
     }
 }
 
-/// Stacks in forms that no writer needs, with ids as few writers number: kept as they are written
-/// or not, they are the same.
+/// Stacks in forms that no writer needs, with ids that few writers use. They are the same profile,
+/// whether their bytes are kept as written or not.
 #[test]
 fn stacks_in_odd_forms() {
     let huge = (1 << 63) + 5;
@@ -75,7 +75,7 @@ fn stacks_in_odd_forms() {
         ([1, 1 << 40], true),
         ([1, 2], false),
     ] {
-        // What does not fit: an id that is one too large, and one that is none.
+        // Two ids are not valid: one that is too large by one, and 0.
         let asked = match fits {
             true => vec![ids],
             false => vec![[1, 3], [0, 2]],
@@ -145,7 +145,7 @@ fn gzip_members_and_padding() {
         let (a, b) = bytes.split_at(cut);
         assert_eq!(read(&[gzip(a), gzip(b)].concat()), expected, "{cut}");
     }
-    // gzip ignores zeros behind its data, tape style.
+    // gzip ignores zeros after its data, as on tapes.
     assert_eq!(read(&[gzip(&bytes), vec![0; 512]].concat()), expected);
     assert_eq!(
         read(&[gzip(&[]), gzip(&bytes), gzip(&[])].concat()),
@@ -160,7 +160,7 @@ fn negative_and_long_numbers() {
         ..Parts::default()
     };
     assert_eq!(shape(&read(&parts.bytes())).1, [-3, i64::MIN]);
-    // Eleven bits too many are discarded, as protobuf says.
+    // Bits beyond the 64th are discarded, as protobuf says.
     let mut long = varint(u64::MAX);
     long[9] = 0x7f;
     let body = [
@@ -223,8 +223,8 @@ fn unknown_fields_are_skipped() {
     assert_eq!(read(&parts.bytes()), read(&p.bytes()));
 }
 
-/// What pprof does not know is not in what stands in for it, be it right or wrong; and is in what
-/// else writes a profile.
+/// Commands that stand in for pprof drop the fields that pprof does not know, whether they are
+/// valid or not. Other commands that write a profile keep them.
 #[test]
 fn what_samples_say_besides_is_dropped_where_pprof_drops_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn packed_numbers_that_are_cut_are_named_by_their_place() {
     let whole = Parts::default().bytes();
     let bytes = [&whole[..], &len(13, [1, 2, 0x80])].concat();
     let error = decode(&bytes[..]).unwrap_err().to_string();
-    // Behind the tag, the length and two numbers.
+    // The place is after the tag, the length and two numbers.
     let place = format!(
         "byte {} of the profile: the data is cut short inside field 13",
         whole.len() + 4

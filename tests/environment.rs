@@ -1,5 +1,5 @@
-//! docs/environment.md holds the library's own table of variables, and the table holds what the
-//! library reads.
+//! docs/environment.md has the library's own table of variables, and the table has what the library
+//! reads.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::built::{build, example, have};
 use crate::harness::{expect_file, preloaded, root, run};
 
-// The library does not compile this file: it is only for us.
+// The library does not compile this file. Only the tests use it.
 #[path = "../crates/heapprof-preload/src/variables.rs"]
 #[allow(unreachable_pub)]
 mod variables;
@@ -26,7 +26,8 @@ fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
     )
 }
 
-/// The page with its tables, which begin at `| Variable |`, made anew.
+/// The page is compared with itself after its tables, which begin at `| Variable |`, were made
+/// anew.
 #[test]
 fn the_page_shows_the_table() {
     let page = root().join("docs/environment.md");
@@ -82,7 +83,8 @@ fn the_table_holds_what_record_sets() {
     }
 }
 
-/// An existing gperftools setup: every allocation, in its text form, and silence.
+/// In an existing gperftools setup every allocation is recorded, profiles are in gperftools' text
+/// form, and nothing is printed.
 #[test]
 fn a_gperftools_setup_runs_unchanged() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +103,7 @@ fn a_gperftools_setup_runs_unchanged() {
         "heap profile:   2000:   224000 [  2001:   232000] @ heapprofile"
     );
     assert!(text.contains("\nMAPPED_LIBRARIES:\n"), "{text}");
-    // What is written here is read here.
+    // heapprof reads what it writes.
     let symbolized = ["symbolize", "shop.hprof.0001.heap", "-o", "shop.pb.gz"];
     let named = run(folder.path(), &symbolized);
     assert_eq!(named.code, 0, "{}", named.err);
@@ -113,7 +115,7 @@ fn a_gperftools_setup_runs_unchanged() {
     );
 }
 
-/// Files of an earlier run go, and the process id is where it is asked for.
+/// Files of an earlier run are removed, and the process id is in the name where it is asked for.
 #[test]
 fn gperftools_names_are_as_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,7 +148,7 @@ fn gperftools_names_are_as_asked() {
     assert_eq!((named, files().len()), (2, 4));
 }
 
-/// A program that maps what it uses, in a setup that asks for that.
+/// The program maps its memory, and the setup asks to record mappings.
 #[test]
 fn gperftools_mmap_is_ours() {
     if !have(&["gcc"]) {
@@ -172,8 +174,8 @@ int main(void) {
     }
 }
 
-/// Why a profile is not there is told by errno: the text for it, in a locale, may need the
-/// program's malloc.
+/// The list says by errno why a profile is missing, because the text for it, in a locale, may need
+/// the program's malloc.
 #[test]
 fn what_was_not_written_is_listed_by_errno() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +196,7 @@ fn what_was_not_written_is_listed_by_errno() {
     assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o600);
     let listed = std::fs::read_to_string(own).unwrap();
     assert_eq!(listed, format!("!2 {}\0", output.display()));
-    // record gives it its text.
+    // `record` turns the number into text.
     let away = ["sh", "-c", "rm -r away; exit 6"];
     std::fs::create_dir(folder.path().join("away")).unwrap();
     let record = ["record", "-o", "away/x.pb.gz", "--follow-children", "no"];
@@ -209,8 +211,8 @@ fn what_was_not_written_is_listed_by_errno() {
     );
 }
 
-/// As gperftools does: the first process marks its environment, and only the others put their ids
-/// into their files' names.
+/// This works as in gperftools: the first process marks its environment, and only the other
+/// processes put their ids into the names of their files.
 #[test]
 fn executed_children_of_a_gperftools_setup_have_names_of_their_own() {
     if !have(&["gcc"]) {
@@ -245,7 +247,7 @@ int main(void) {
         }
         let of_children = names.iter().filter(|name| name.starts_with("x_"));
         assert_eq!(of_children.count() > 0, children, "{names:?}");
-        // Dumps on the way are told of like the last one.
+        // Dumps while the program runs are reported like the last one.
         let told = String::from_utf8_lossy(&output.stderr);
         // An image and what it becomes by exec have the same name.
         let told: BTreeSet<&str> = told.lines().collect();
@@ -253,7 +255,7 @@ int main(void) {
     }
 }
 
-/// SIGTERM and SIGINT are taken under `record` only.
+/// The library handles SIGTERM and SIGINT only under `record`.
 #[test]
 fn gperftools_setup_leaves_ending_signals_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +287,7 @@ fn gperftools_setup_leaves_ending_signals_alone() {
     assert_eq!(mask & (1 << (2 - 1) | 1 << (15 - 1)), 0, "{mask:x}");
 }
 
-/// Without `record` nobody but the library knows which process is the first.
+/// Without `record` only the library knows which process is the first.
 #[test]
 fn follow_no_records_the_first_process_only() {
     let folder = tempfile::tempdir().unwrap();

@@ -143,7 +143,7 @@ fn no_report_in_any_format_lets_a_control_character_through() {
         &["pprof", "-peek", ".", after],
         &["jeprof", "--text", after],
         &["jeprof", "--collapsed", after],
-        // Errors speak of names, too.
+        // Errors name things too.
         &["top", "none\u{1b}[31m\u{202e}"],
         &["top", "--focus", "\u{202e}(", after],
         &["load", "--as", "a/\u{202e}", after],

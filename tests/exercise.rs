@@ -1,5 +1,5 @@
-//! What every input must survive: read, written again, asked. The mutation test and the fuzz target
-//! share it.
+//! Reads an input, writes it again and asks every question of it; the mutation test and the fuzz
+//! target share this.
 
 use std::io::Write;
 
@@ -20,8 +20,8 @@ use heapprof_profile::{Profile, ReadOptions, decode_with, encode_plain};
 /// The most an input may inflate to.
 pub(crate) const LIMIT: usize = 1 << 20;
 
-/// Reads `bytes`, of whatever format, encodes what came out, and with `asked` asks for every report
-/// and every form. Whether it could be read.
+/// Reads `bytes` in any format and encodes the result. With `asked` it also makes every report and
+/// writes every form. Returns whether the bytes could be read.
 pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     let options = Options::default().max_inflated(LIMIT as u64);
     let kept = read(bytes, &options.clone().stacks_as_written(true));
@@ -88,7 +88,7 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
     true
 }
 
-/// Every form that `convert` writes. What the readers know of them is read again.
+/// Writes every form that `convert` writes. Forms that have a reader are read again.
 fn write_all(profile: &Profile) {
     let reads = |bytes: &[u8], format: Format| {
         let again = read(bytes, &Options::default()).unwrap_or_else(|error| {
@@ -119,7 +119,7 @@ fn write_all(profile: &Profile) {
     let _ = heapprof_dropin::callgrind(profile, std::io::sink());
 }
 
-/// Whether the form had a place for the profile; nothing else may go wrong.
+/// Whether the form can hold the profile. No other error is allowed.
 fn fits<T>(result: Result<T, WriteError>) -> bool {
     match result {
         Ok(_) => true,
@@ -134,10 +134,10 @@ fn fits<T>(result: Result<T, WriteError>) -> bool {
     }
 }
 
-/// What `heapprof pprof` and `heapprof jeprof` print: with every filter, at every granularity, in
-/// every format.
+/// Prints what `heapprof pprof` and `heapprof jeprof` print, with every filter, at every
+/// granularity and in every format.
 fn print_all(mut profile: Profile) {
-    // One that is no regular expression drops nothing.
+    // An invalid regular expression drops nothing.
     let _ = reshape::drop_uninteresting(&mut profile);
     let Some(last) = profile.sample_type.len().checked_sub(1) else {
         return;
@@ -154,7 +154,7 @@ fn print_all(mut profile: Profile) {
     let out = &mut std::io::sink();
     pprof::raw(&profile, &options.zone, out).expect("a sink takes everything");
     print(&profile, &options, out);
-    // A sum beyond 64 bits.
+    // The sum may exceed 64 bits, so errors are allowed.
     let _ = jeprof::text(&profile, last, jeprof::Measure::Bytes, true, "", out);
     let _ = jeprof::collapsed(&profile, last, out);
 
@@ -189,7 +189,7 @@ fn print_all(mut profile: Profile) {
     }
 }
 
-/// All filters at once; `a` is in most names.
+/// Applies all filters at once; `a` is in most names.
 fn filter(profile: &mut Profile) {
     let regex = |text: &str| go_regex(text).expect("a regular expression");
     let (common, rare) = (regex("a"), regex("zz"));
@@ -212,7 +212,7 @@ fn filter(profile: &mut Profile) {
     reshape::set_label(profile, "pprof::base", "true");
 }
 
-/// Every printer that makes a graph.
+/// Runs every printer that makes a graph.
 fn print(profile: &Profile, options: &pprof::Options, out: &mut dyn Write) {
     let total = graph::total(profile, options.column, options.mean_divisor);
     let options = &pprof::Options {

@@ -1,4 +1,5 @@
-//! What programs know of their own allocations, line by line, and whether the profiles agree.
+//! Checks whether the profiles agree with what programs know of their own allocations, line by
+//! line.
 //!
 //! A program writes to the file `expect` beside the profile, its children to `expect.PID`;
 //! programs/README.md has the words.
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use heapprof_profile::{Profile, decode};
 
-/// The profile's sums: of every function that has a name, and of all samples.
+/// The sums of a profile: of every function that has a name, and of all samples.
 pub(crate) struct Sums {
     types: Vec<String>,
     functions: BTreeMap<String, Vec<i64>>,
@@ -65,8 +66,8 @@ fn load(path: &Path) -> Result<Sums, String> {
     Ok(Sums::of(&profile))
 }
 
-/// Holds the profiles of a run to what its programs wrote of themselves; `needed`: there must be
-/// one of each process.
+/// Checks the profiles of a run against what its programs wrote about themselves. With `needed`
+/// each process must have a profile.
 pub(crate) fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
     let mut children: Vec<(String, String)> = Vec::new();
     let mut profiles: Vec<PathBuf> = Vec::new();
@@ -81,7 +82,7 @@ pub(crate) fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), Strin
             return Err(format!("{name} is left behind"));
         }
     }
-    // Under `record` children have a folder of their own.
+    // Under `record` the children's profiles are in a folder of their own.
     let of_children = std::fs::read_dir(folder.join("out.children"));
     for entry in of_children.into_iter().flatten() {
         let path = entry.unwrap().path();
@@ -113,7 +114,7 @@ pub(crate) fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), Strin
         if its.is_empty() && needed {
             return Err(format!("no profile of child {pid}"));
         }
-        // A process that ran several images has a profile of each.
+        // A process that ran several images has a profile for each of them.
         for line in lines.lines() {
             let tried: Vec<String> = its
                 .iter()

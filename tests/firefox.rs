@@ -1,5 +1,5 @@
-//! Firefox Profiler's JSON, held against the types of version 60 of its format: tables, numbers
-//! that refer, sums per stack.
+//! Checks the Firefox Profiler's JSON against the types of version 60 of its format: tables,
+//! references between them, sums per stack.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::harness::name;
 use crate::writers::{factor, profiles, sums, type_names};
 
-/// A table of the format: its columns are as long as it says, and each number is below what it
-/// refers to.
+/// Checks a table of the format: its columns are as long as it says, and each number is below the
+/// length of the table that it refers to.
 fn table<'j>(
     json: &'j Value,
     columns: &[(&str, Option<u64>)],
@@ -140,7 +140,7 @@ fn firefox_profiles_are_what_its_types_say() {
             ],
         );
         table(&shared["sources"], &[("uuid", None), ("filename", strings)]);
-        // A stack's prefix comes before it.
+        // The prefix of a stack comes before the stack.
         let (frame_of, prefix) = (numbers(&stacks["frame"]), numbers(&stacks["prefix"]));
         assert!(
             prefix
@@ -195,7 +195,7 @@ fn firefox_profiles_are_what_its_types_say() {
                 }
                 names.reverse();
                 let weight = match weight_type.as_str().unwrap() {
-                    // Milliseconds, to the nanosecond.
+                    // These are milliseconds, exact to the nanosecond.
                     "tracing-ms" => (weight.as_f64().unwrap() * 1e6).round() as i64,
                     "bytes" | "samples" => weight.as_i64().unwrap(),
                     other => panic!("{other}"),

@@ -1,8 +1,8 @@
-//! Tracers and their own printers: the sums of a file, per function, are those that its own tool
+//! Checks that the sums of a tracer's file, per function, are those that the tracer's own tool
 //! prints.
 //!
-//! The tools' output stands in `tests/golden/foreign`; where a tool is installed it is run, and
-//! must print the same. `HEAPPROF_BLESS=1` writes it anew.
+//! The tools' output is kept in `tests/golden/foreign`. If a tool is installed, it is run and must
+//! print the same. `HEAPPROF_BLESS=1` writes the output anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use heapprof_profile::Profile;
 use crate::formats::{reading, samples};
 use crate::harness::{expect_file, name, root, run, sample_profiles};
 
-/// What a tool prints of a sample, as it did when the golden was written.
+/// What a tool printed for a sample when the golden was written.
 fn printed(tool: &str, args: &[&str], file: &Path) -> String {
     let golden = root().join(format!("tests/golden/foreign/{}.{tool}.txt", name(file)));
     let folder = file.parent().unwrap();
@@ -46,7 +46,7 @@ fn part(path: &Path, part: Part) -> Profile {
         .profile
 }
 
-/// Flat values by function, as `top` has them; an unknown function by its address.
+/// Flat values by function, as in `top`. An unknown function is called by its address.
 fn flats(profile: &Profile, sample_type: &str) -> (BTreeMap<String, i64>, i64) {
     let query = Query {
         sample_type: Some(sample_type.to_string()),
@@ -141,7 +141,7 @@ fn massif_as_ms_print_adds_it_up() {
             }
         }
         check(&snapshot, &mut expected, &mut has_tree);
-        // The peak is what is read unless another is asked for.
+        // The peak is read unless another snapshot is asked for.
         let peak = text.lines().find(|line| line.contains("(peak)")).unwrap();
         let number = peak
             .split(" (peak)")
@@ -156,7 +156,8 @@ fn massif_as_ms_print_adds_it_up() {
     assert!(trees > 10, "{trees}");
 }
 
-/// A size as heaptrack prints it, `32.11K`, and by how much it may be rounded.
+/// Parses a size as heaptrack prints it, such as `32.11K`. Also returns by how much it may be
+/// rounded.
 fn size(text: &str) -> (f64, f64) {
     let (digits, unit) = text.split_at(text.len() - 1);
     let unit = match unit {
@@ -194,8 +195,8 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
             }
             (flats, total)
         });
-        // Exact counts of calls, rounded sizes at the peak and at the end; of each its sum and how
-        // far off it may be.
+        // These are exact counts of calls, and rounded sizes at the peak and at the end. Each has
+        // its sum, and how far off that may be.
         let mut expected: [BTreeMap<String, (f64, f64)>; 3] = Default::default();
         let mut add = |which: usize, function: &str, (size, rounding): (f64, f64)| {
             let sum = expected[which].entry(named(function)).or_insert((0.0, 0.0));
@@ -265,10 +266,11 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
     assert!(functions > 30, "{functions}");
 }
 
-/// Totals of sample types.
+/// The totals of sample types.
 type Totals = &'static [(&'static str, i64)];
 
-/// Valgrind's summary of a run, and that of a leak report; bytes and blocks.
+/// The totals must be those of Valgrind's summary of a run and of a leak report, in bytes and
+/// blocks.
 #[test]
 fn totals_as_the_tools_said_them() {
     let table: &[(&str, &str, Totals)] = &[
@@ -323,7 +325,7 @@ fn totals_as_the_tools_said_them() {
     }
 }
 
-/// The same program's leaks, as three tools saw them.
+/// Three tools must agree about the leaks of the same program.
 #[test]
 fn tools_agree_about_a_program() {
     let sample = |path: &str| reading(&sample_profiles().join("foreign").join(path)).profile;
@@ -380,7 +382,7 @@ fn parts_are_named_on_the_command_line() {
     assert_eq!(total(&format!("{file}#peak")), 351_181);
     assert_eq!(total(&format!("{file}#6")), 61_861);
     assert_eq!(total(&format!("{file}#last")), 55_197);
-    // Each can be stored, and a file whose own name looks like a part comes first.
+    // Each part can be stored. A file whose own name looks like a part is found before the part.
     let part = format!("{file}#6");
     for args in [
         &["load", part.as_str(), "--as", "early"][..],

@@ -1,8 +1,8 @@
-//! Files of other tools: what is read is what the tool itself, or pprof, makes of the same file.
+//! Files of other tools are read as the tool itself, or pprof, reads the same file.
 //!
-//! The goldens in `tests/golden/formats` are what the real pprof makes of the samples:
-//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests
-//! formats` writes them anew.
+//! The goldens in `tests/golden/formats` are what the real pprof makes of the samples.
+//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats` writes
+//! them anew.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +34,7 @@ fn pprof() -> Option<PathBuf> {
     std::env::var_os("HEAPPROF_PPROF").map(PathBuf::from)
 }
 
-/// What pprof makes of a file, as it writes it.
+/// The profile that pprof writes when it reads a file.
 fn pprof_proto(pprof: &Path, file: &Path) -> Result<Vec<u8>, String> {
     let out = tempfile::NamedTempFile::new().unwrap();
     let output = Command::new(pprof)
@@ -49,7 +49,7 @@ fn pprof_proto(pprof: &Path, file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Panics where the profiles differ, and says in what.
+/// Panics if the profiles differ, and says in what.
 fn assert_same(ours: &Profile, theirs: &Profile, what: &str) {
     if ours == theirs {
         return;
@@ -85,7 +85,7 @@ fn assert_same(ours: &Profile, theirs: &Profile, what: &str) {
     panic!("{what}: {} parts, {} expected", ours.len(), theirs.len());
 }
 
-/// What pprof makes of a sample, from the golden that it wrote.
+/// The profile that pprof made of a sample, from the golden that it wrote.
 fn golden(file: &Path) -> Profile {
     let golden = root().join(format!("tests/golden/formats/{}.pb.gz", name(file)));
     if bless()
@@ -122,7 +122,7 @@ fn the_old_header_of_jemalloc_is_tcmallocs() {
     assert_same(&reading.profile, &golden(&file), &name(&file));
 }
 
-/// pprof knows no names in it; values, and the addresses that Go named, are the same.
+/// pprof reads no names from this text. The values and the addresses that Go named are the same.
 #[test]
 fn go_text_has_the_values_that_pprof_reads() {
     let file = sample_profiles().join("foreign/go-text/ledger.heap.txt");
@@ -141,7 +141,7 @@ fn go_text_has_the_values_that_pprof_reads() {
     }
 }
 
-/// Go wrote both in one moment: names, files, lines and numbers are those of its protobuf.
+/// Go wrote both files in one moment. Names, files, lines and numbers are those of its protobuf.
 #[test]
 fn go_text_is_what_its_protobuf_says() {
     let folder = sample_profiles().join("foreign/go-text");
@@ -177,7 +177,7 @@ fn go_text_is_what_its_protobuf_says() {
     }
 }
 
-/// Files kept elsewhere: HEAPPROF_ORACLE_TEXTS, paths separated by colons.
+/// HEAPPROF_ORACLE_TEXTS names more files, which are kept elsewhere, as paths separated by colons.
 #[test]
 #[ignore = "needs the real pprof"]
 fn more_gperftools_text_is_read_as_pprof_reads_it() {
@@ -189,7 +189,7 @@ fn more_gperftools_text_is_read_as_pprof_reads_it() {
     }
 }
 
-/// Texts with everything that the format leaves open, at random.
+/// A random text with everything that the format leaves open.
 fn random_text(next: &mut impl FnMut(u64) -> u64) -> String {
     let blanks = |n: u64| " ".repeat(n as usize);
     let mut text = String::new();
@@ -327,7 +327,7 @@ fn packed_files_and_streams_are_read_too() {
     let folder = folder.path();
     let sample = sample_profiles().join("foreign/gperftools/shelf.heap");
     let plain = std::fs::read(sample).unwrap();
-    // Several members or frames, one of them for others.
+    // The file has several members or frames, and one of the frames is to be skipped.
     let (half, rest) = plain.split_at(5000);
     let skippable = b"\x50\x2a\x4d\x18\x03\0\0\0abc".to_vec();
     for (file, bytes) in [
@@ -365,7 +365,7 @@ fn packed_files_and_streams_are_read_too() {
             found.err
         );
     }
-    // From stdin, as a pipe gives it.
+    // The profile comes from stdin, as from a pipe.
     let stdin = std::fs::File::open(folder.join("one.gz")).unwrap();
     let piped: Run = command(folder)
         .args(["top", "-f", "csv", "-g", "addresses", "-"])
@@ -440,7 +440,7 @@ fn what_is_read_can_be_stored_compared_and_written() {
     let rows = |name: &str| done(&["top", "-f", "csv", "-n", "0", "-g", "addresses", name]);
     assert_eq!(rows("dump"), rows(jemalloc));
     assert_eq!(rows("ledger.pb.gz"), rows(go));
-    // Where a profile comes from stays with it.
+    // A profile keeps the comment that says where it comes from.
     for (name, format, rule) in [
         (
             "dump",
@@ -460,7 +460,7 @@ fn what_is_read_can_be_stored_compared_and_written() {
     assert!(diff.contains("Nothing changed."), "{diff}");
 }
 
-/// A log packs so well that what is looked at of it is all of the file.
+/// A log compresses so well that the part that is looked at is the whole file.
 #[test]
 fn a_report_behind_a_packed_log_is_found() {
     let mut log = "request 1 served in 3 ms\n".repeat(8000);

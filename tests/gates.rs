@@ -1,5 +1,5 @@
-//! What libheapprof.so promises of its code: how short the way of an allocation is that is not
-//! looked at, and what the library calls, exports and needs.
+//! What libheapprof.so promises of its code: how short the path of an allocation is that is not
+//! sampled, and what the library calls, exports and needs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::process::Command;
 use crate::built::have;
 use crate::harness::{expect_file, ok, root};
 
-/// The library as users get it: the one that the binary carries.
+/// The library as users get it: the copy inside the binary.
 fn library() -> PathBuf {
     PathBuf::from(ok(&["preload-path"]).trim())
 }
 
-/// What a tool of binutils says of the library; nothing where it is missing.
+/// What a tool of binutils prints for the library, or `None` if the tool is missing.
 fn said(tool: &str, options: &[&str]) -> Option<String> {
     if !cfg!(target_arch = "x86_64") || !have(&[tool]) {
         return None;
@@ -25,7 +25,7 @@ fn said(tool: &str, options: &[&str]) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The instructions of a function up to its first jump that has no condition, that one included.
+/// The instructions of a function up to and including its first unconditional jump.
 fn straight_way(function: &str) -> Option<Vec<String>> {
     let disassemble = format!("--disassemble={function}");
     let text = said("objdump", &["-d", "--no-show-raw-insn", &disassemble])?;
@@ -50,7 +50,7 @@ fn is_short(function: &str, most: usize) {
     let text = way.join("\n");
     assert!(way.len() <= most, "{} instructions\n{text}", way.len());
     assert!(!text.contains("call"), "calls\n{text}");
-    // No memory of the stack is touched, so the real function returns to the program.
+    // No memory of the stack is touched, so the real function returns directly to the program.
     assert!(!text.contains("push") && !text.contains("rsp"), "{text}");
     let last = way.last().unwrap();
     assert!(last.starts_with("jmp    *"), "not to the real one: {last}");
@@ -66,7 +66,7 @@ fn free_of_what_was_not_sampled_takes_seven_instructions() {
     is_short("free", 7);
 }
 
-/// Names of the dynamic symbols, without their versions.
+/// The names of the dynamic symbols, without their versions.
 fn symbols(which: &str) -> Option<BTreeSet<String>> {
     let text = said("nm", &["-D", which])?;
     let names = text.lines().filter_map(|l| l.split_whitespace().last());
@@ -103,7 +103,7 @@ fn what_is_exported_is_on_the_list() {
     expect_file(&root().join("tests/exports.txt"), &list);
 }
 
-/// What the header declares is there.
+/// The library exports every function that the header declares.
 #[test]
 fn the_headers_functions_are_exported() {
     let Some(exported) = symbols("--defined-only") else {
@@ -155,7 +155,7 @@ fn the_oldest_glibc_is_the_documented_one() {
     assert!(newest <= stated, "it needs 2.{newest}");
 }
 
-/// The header is C and C++ on its own.
+/// The header compiles on its own, as C and as C++.
 #[test]
 fn the_header_compiles() {
     let header = ok(&["preload-path", "--header"]);
@@ -174,7 +174,7 @@ fn the_header_compiles() {
     }
 }
 
-/// Exit handlers and threads lead into it.
+/// Exit handlers and threads refer to the library, so it must not be unmapped.
 #[test]
 fn who_opens_the_library_and_closes_it_does_not_unmap_it() {
     let Some(text) = said("readelf", &["-d"]) else {

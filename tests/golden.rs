@@ -1,4 +1,4 @@
-//! What reports print on real profiles: one file a case, named profile.report.options.
+//! What reports print on real profiles, in one file for each case, named profile.report.options.
 //!
 //! The numbers in them were compared with the real pprof (see oracle.rs); the files hold the form.
 

@@ -1,7 +1,8 @@
-//! The call graph: small cases as folded text in, nodes and calls out; laws on every sample.
+//! The call graph: small cases with folded text in and nodes and calls out, and laws on every
+//! sample.
 //!
-//! That pprof draws the same graphs is held by the goldens it wrote (pprof.rs); here is what they
-//! follow from.
+//! The goldens that pprof wrote check that pprof draws the same graphs (pprof.rs). This file checks
+//! the rules behind them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn profile(stacks: &str) -> Profile {
     without_addresses(builder.finish())
 }
 
-/// Nodes are told apart by function, file and line.
+/// The profile without addresses: its nodes are told apart by function, file, line and column.
 fn without_addresses(mut profile: Profile) -> Profile {
     let detail = Detail {
         inlines: true,
@@ -55,7 +56,7 @@ fn options<'a>() -> Options<'a> {
     }
 }
 
-/// A node a line: flat, cum, name; then its calls.
+/// A graph as text: a line for each node with flat, cum and name, then its calls.
 fn drawn(profile: &Profile, options: &Options<'_>) -> String {
     let graph = Graph::new(profile, options).unwrap();
     let mut text = String::new();
@@ -163,8 +164,8 @@ fn calls_go_over_nodes_that_were_dropped() {
     );
 }
 
-/// parse is reached over load, so a picture does without the call from main to it over serve, which
-/// was left out.
+/// `parse` is reached through `load`. So a picture does not need the call from `main` to it through
+/// `serve`, which was left out.
 #[test]
 fn pictures_leave_redundant_calls_out() {
     let picture = Options {
@@ -273,7 +274,8 @@ fn the_outermost_call_to_a_function_counts() {
     );
 }
 
-/// Each new graph trims anew; a node whose name that changes is not found again.
+/// Each new graph trims names anew. If that changes the name of a node, the node is not found
+/// again.
 #[test]
 fn names_are_trimmed_with_each_choice_of_nodes() {
     let trimmed = |node_count| Options {
@@ -341,7 +343,7 @@ fn sums_beyond_64_bits_are_refused() {
     let refused = |error| matches!(error, Some(Error::Overflow { .. }));
     assert!(refused(Graph::new(&beyond, &options()).err()));
 
-    // pprof's wrap, and so do those of its face.
+    // pprof's sums wrap, and so do those of `heapprof pprof`.
     let wrapping = Options {
         wrapping: true,
         ..options()
@@ -355,7 +357,7 @@ fn sums_beyond_64_bits_are_refused() {
     assert_eq!(total(&beyond, 0, None), i64::MIN);
     assert!(!fits(&beyond, 0) && fits(&profile("f 3"), 0));
 
-    // As a tag a sample counts once a label.
+    // In tags, a sample counts once for each of its labels.
     let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
     let label = builder.number_label("bytes", 16, "bytes");
     builder.folded_with_labels("f", &[max / 2 + 1], &mut [label, label]);
@@ -403,7 +405,7 @@ fn nodes_have_the_flat_and_cum_of_top() {
             let source = Source::new("p", profile.clone());
             let question = Question::new(vec![source], &query, Types::One).unwrap();
             let rows = top(&Session::new(question).unwrap(), 1, &query, false).unwrap();
-            // Frames without symbols have a row each in top, and one all together here.
+            // In `top` each frame without symbols has a row; here they have one node together.
             let is_named = |name: &str| !name.starts_with("0x") && name != EMPTY_STACK;
             let named = rows.rows.iter().filter(|r| is_named(&r.place.function));
             let rows: BTreeMap<String, (i64, i64)> = named
@@ -436,7 +438,7 @@ fn nodes_have_the_flat_and_cum_of_top() {
     }
 }
 
-/// In a tree flat and what is passed on make the cum.
+/// In a tree, flat and the weight of the calls add up to the cum.
 #[test]
 fn flat_and_calls_make_the_cum_of_a_path() {
     for (name, profile) in profiles() {
@@ -454,7 +456,7 @@ fn flat_and_calls_make_the_cum_of_a_path() {
     }
 }
 
-/// The outermost calls to a function, and the stacks that begin with it, make its cum.
+/// The outermost calls to a function and the stacks that begin with it add up to its cum.
 #[test]
 fn outermost_calls_make_the_cum_of_a_function() {
     for (name, profile) in profiles() {

@@ -66,7 +66,8 @@ pub(crate) fn bless() -> bool {
     std::env::var_os("HEAPPROF_BLESS").is_some()
 }
 
-/// Path of the binary, built once: `cargo test` builds no other package's binaries.
+/// The path of the binary. It is built once here, because `cargo test` builds no binaries of other
+/// packages.
 pub(crate) fn heapprof() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -87,7 +88,7 @@ pub(crate) fn heapprof() -> &'static Path {
     })
 }
 
-/// A command of heapprof with nothing of this machine's settings, in `folder`.
+/// A command of heapprof in `folder`, without any settings of this machine.
 pub(crate) fn command(folder: &Path) -> Command {
     let mut command = Command::new(heapprof());
     command.current_dir(folder);
@@ -124,7 +125,7 @@ pub(crate) fn run(folder: &Path, args: &[&str]) -> Run {
         .into()
 }
 
-/// Runs heapprof in the folder of the samples; it must succeed.
+/// Runs heapprof in the folder of the samples. The run must succeed.
 pub(crate) fn ok(args: &[&str]) -> String {
     let run = run(&sample_profiles(), args);
     assert_eq!(run.code, 0, "{args:?}: {}", run.err);
@@ -138,7 +139,7 @@ pub(crate) fn preloaded(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Compares with an expected file, or writes it when blessing.
+/// Compares with an expected file, or writes that file when blessing.
 pub(crate) fn expect_file(path: &Path, found: &str) {
     if bless() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

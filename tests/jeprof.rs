@@ -1,9 +1,8 @@
 //! `heapprof jeprof` prints what the real jeprof prints, on the same dumps.
 //!
-//! jeprof and google-pprof are run beside it where they are installed (Debian's `libjemalloc-dev`
-//! and `google-perftools`). What stays different on purpose is in docs/commands/jeprof.md:
-//! fractions of bytes, symbol versions, discriminators. `live.rs` has dumps that are made in the
-//! test.
+//! If jeprof and google-pprof are installed (Debian's `libjemalloc-dev` and `google-perftools`),
+//! they are run beside it. docs/commands/jeprof.md lists what is different on purpose: fractions of
+//! bytes, symbol versions, discriminators. `live.rs` has dumps that are made in the test.
 
 mod live;
 
@@ -24,7 +23,7 @@ const ACCUM: &str = "foreign/jemalloc/shelf.accum.heap";
 /// A program without symbols for the dumps.
 const PROGRAM: &str = "/bin/true";
 
-/// What jeprof or google-pprof prints, without what is left out here on purpose.
+/// What jeprof or google-pprof prints, without what `heapprof jeprof` leaves out on purpose.
 fn theirs(tool: &str, folder: &Path, args: &[&str]) -> String {
     let output = Command::new(tool)
         .args(args)
@@ -44,7 +43,7 @@ fn ours(folder: &Path, args: &[&str]) -> String {
     run.out
 }
 
-/// The numbers of a report by what stands before and behind them: `Total: … MB`, functions.
+/// The numbers of a report by the text before and after them: `Total: … MB`, functions.
 fn numbers(text: &str) -> BTreeMap<String, Vec<f64>> {
     let total = Regex::new(r"^(Total.*): (\S+) (\w+)$").unwrap();
     let row = Regex::new(r"^\s*(-?[\d.]+)\s+\S+\s+\S+\s+(-?[\d.]+)\s+\S+ (.*)$").unwrap();
@@ -65,8 +64,8 @@ fn numbers(text: &str) -> BTreeMap<String, Vec<f64>> {
     numbers
 }
 
-/// The same rows with the same numbers, but for the fractions that are cut from whole numbers: less
-/// than one a stack.
+/// Checks that the rows and numbers are the same, except for fractions that are cut from whole
+/// numbers: less than one for each stack.
 fn assert_close(theirs: &str, ours: &str, stacks: usize, what: &str) {
     let (theirs, mut ours) = (numbers(theirs), numbers(ours));
     assert!(!theirs.is_empty(), "{what}: nothing to compare");
@@ -75,14 +74,15 @@ fn assert_close(theirs: &str, ours: &str, stacks: usize, what: &str) {
             let mut pairs = theirs.iter().zip(ours);
             pairs.all(|(a, b)| (a - b).abs() <= stacks as f64)
         };
-        // What is all fractions is 0 here, and no row.
+        // A sum that is only fractions is 0 here and has no row.
         let ours = ours.remove(&row).unwrap_or_else(|| vec![0.0; theirs.len()]);
         assert!(close(&ours), "{what}: {row}: {theirs:?}, ours {ours:?}");
     }
     assert_eq!(ours, BTreeMap::new(), "{what}: rows that they do not have");
 }
 
-/// Lines of collapsed stacks, equal ones added up, functions without the marks of their addresses.
+/// The lines of collapsed stacks. Equal ones are added up, and functions lose the marks of their
+/// addresses.
 fn stacks(text: &str) -> BTreeMap<String, i64> {
     let mark = Regex::new(r"<[0-9a-f]{16}>").unwrap();
     let mut stacks = BTreeMap::new();
@@ -94,8 +94,8 @@ fn stacks(text: &str) -> BTreeMap<String, i64> {
     stacks
 }
 
-/// Compares a report of whole numbers with theirs as closely as `stacks` allow, any other to the
-/// byte.
+/// Compares a report with theirs: one of whole numbers as closely as `stacks_of_dump` allows, any
+/// other one to the byte.
 fn compare(tool: &str, folder: &Path, args: &[&str], stacks_of_dump: usize) {
     let (theirs, ours) = (theirs(tool, folder, args), ours(folder, args));
     let what = format!("{tool} {args:?}");
@@ -119,8 +119,8 @@ fn compare(tool: &str, folder: &Path, args: &[&str], stacks_of_dump: usize) {
     }
 }
 
-/// The sample with its libraries nowhere, so that no symbol of this machine is in it, and the
-/// number of its stacks.
+/// Writes the sample with libraries that do not exist, so that no symbol of this machine is in it.
+/// Returns the number of its stacks.
 fn without_libraries(sample: &str, folder: &Path) -> usize {
     let path = sample_profiles().join("foreign").join(sample);
     let text = std::fs::read_to_string(path).unwrap();
@@ -151,7 +151,7 @@ fn dumps_without_their_programs() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Sampled ones have fractions, others are the same to the byte. Two of them get every report.
+    // Sampled dumps have fractions; others are the same to the byte. Two of them get every report.
     for (sample, is_sampled, every) in [
         ("jemalloc/shelf.heap", true, 3),
         ("jemalloc/shelf.accum.heap", true, 1),
@@ -176,7 +176,7 @@ fn dumps_without_their_programs() {
         (&["--thread=*", "--show_bytes", "shelf.accum.heap"], 40),
         (&["--thread=1", "--collapsed", "shelf.accum.heap"], 40),
     ] {
-        // jemalloc counts what was freed with prof_accum only, gperftools does always.
+        // jemalloc counts what was freed only with prof_accum; gperftools always does.
         let args = match args.last() {
             Some(&"shelf.heap") => {
                 without_libraries("gperftools/shelf.heap", folder.path());
@@ -220,8 +220,8 @@ fn symbolized_profiles() {
         let args = [args, &["shelf.google-pprof.raw"]].concat();
         let theirs = theirs("google-pprof", &folder, &args);
         let ours = ours(&folder, &args);
-        // It takes the bytes for samples of time, and tells functions of one short name apart by
-        // address.
+        // It takes the bytes for samples of time, and tells functions with the same short name
+        // apart by address.
         let theirs = theirs.replace(" samples\n", " B\n");
         let is_one = |line: &&str| !line.contains('@');
         let of_one: Vec<&str> = theirs.lines().filter(is_one).collect();
@@ -232,7 +232,7 @@ fn symbolized_profiles() {
     }
 }
 
-/// A dump in the words of jemalloc: its stacks with the lines below them.
+/// Writes a dump as jemalloc does: its stacks with the lines below them.
 fn dump(folder: &Path, name: &str, stacks: &[(&str, &str)]) {
     let mut text =
         "heap_v2/1\n  t*: 9: 9000 [0: 0]\n  t1: 1: 1 [0: 0] worker one\n  t12: 1: 1 [0: 0]\n"
@@ -275,7 +275,8 @@ fn threads_are_called_by_their_numbers() {
             compare("jeprof", folder.path(), &args(&[thread]), 0);
         }
     }
-    // Pictures find the thread by its number, too: not that of another that begins so.
+    // Pictures find the thread by its number too. They do not take another one whose number begins
+    // in the same way.
     let drawn = ours(folder.path(), &args(&["--dot", "--thread=1"]));
     assert!(
         drawn.contains("Showing nodes accounting for 2000B, 57.14% of 3500B total"),
@@ -283,7 +284,7 @@ fn threads_are_called_by_their_numbers() {
     );
 }
 
-/// A stack whose mean size changed is one stack still.
+/// A stack whose mean size changed is still one stack.
 #[test]
 fn what_shrank_is_subtracted_before_it_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,7 +317,7 @@ fn what_shrank_is_subtracted_before_it_is_dropped() {
     }
 }
 
-/// A report is begun when nothing of it can fail any more.
+/// A report is begun only when nothing in it can fail any more.
 #[test]
 fn what_cannot_be_added_up_prints_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,7 +332,7 @@ fn what_cannot_be_added_up_prints_nothing() {
     assert!(run.err.contains("does not fit in 64 bits"), "{}", run.err);
 }
 
-/// Many threads are many reports, of which one is in memory at a time.
+/// Many threads give many reports, but only one of them is in memory at a time.
 #[cfg(target_os = "linux")]
 #[test]
 fn threads_do_not_multiply_memory() {
@@ -362,7 +363,7 @@ fn threads_do_not_multiply_memory() {
     assert_eq!(text.matches("Total (t").count(), THREADS);
 }
 
-/// Rows of jeprof, on a profile that needs no binary: numbers, units, filters.
+/// jeprof's rows on a profile that needs no binary: numbers, units, filters.
 #[test]
 fn rows_of_profiles_of_pprof() {
     let text = |args: &[&str]| {
@@ -415,7 +416,7 @@ fn rows_of_profiles_of_pprof() {
             "the profile has no such thread",
         ),
         (&["jeprof"], "Did not specify profile file"),
-        // One report a thread, which a picture is not.
+        // `--thread=*` makes a report for each thread, and a picture can't be that.
         (
             &["jeprof", "--thread=*", "--dot", ACCUM],
             "name one with --thread=N",
@@ -432,7 +433,7 @@ fn rows_of_profiles_of_pprof() {
     }
 }
 
-/// Graphs are pprof's, with jeprof's options in pprof's words.
+/// Graphs are those of pprof, with jeprof's options translated into pprof's.
 #[test]
 fn pictures_are_those_of_pprof() {
     for (theirs, ours) in [
@@ -446,7 +447,7 @@ fn pictures_are_those_of_pprof() {
             &["--list=step1", "--show_bytes"],
             &["-list=step1", "-unit=bytes"],
         ),
-        // Objects are not bytes, whatever else is asked for.
+        // Objects are not shown as bytes, whatever else is asked for.
         (
             &["--dot", "--inuse_objects", "--show_bytes"],
             &["-dot", "-inuse_objects"],

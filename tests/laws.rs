@@ -1,4 +1,4 @@
-//! Laws that hold for every profile: they are tried on every sample.
+//! Laws that hold for every profile, tried on every sample.
 
 use heapprof_analysis::{
     EMPTY_STACK, Error, Granularity, Query, Question, Session, Source, Top, TreeOptions, Types,
@@ -171,8 +171,8 @@ fn cut_trees_keep_the_total() {
     }
 }
 
-/// The definition of cum: the sum of `total` over an entity's outermost nodes; of flat: that of
-/// `self` over all.
+/// Checks two definitions: cum is the sum of `total` over an entity's outermost nodes, and flat is
+/// the sum of `self` over all of its nodes.
 #[test]
 fn totals_are_what_the_tree_says() {
     for (name, profile) in profiles() {
@@ -225,7 +225,7 @@ fn a_profile_less_itself_is_empty() {
         negated.negate().unwrap();
         let knows = profile.samples.has_spread();
         let samples = merge(profile, negated).unwrap().samples;
-        // What is left of estimates is that they were some.
+        // A difference with itself keeps only the fact that the values were estimates.
         let zero = |i: usize| samples.values(i).iter().all(|&v| v == 0);
         assert!((0..samples.len()).all(zero), "{name}");
         assert!(samples.is_empty() || knows, "{name}");
@@ -268,7 +268,7 @@ fn a_profile_does_not_differ_from_itself() {
     }
 }
 
-/// What filters keep and what they leave out is the whole; focus and ignore part it.
+/// What filters keep and what they leave out add up to the whole; focus and ignore divide it.
 #[test]
 fn filters_part_the_whole() {
     for (name, profile) in profiles() {
@@ -293,7 +293,7 @@ fn filters_part_the_whole() {
     }
 }
 
-/// Callers add up to cum, and so do callees with flat.
+/// The callers add up to the cum, and so do the callees together with the flat value.
 #[test]
 fn neighbours_add_up() {
     for (name, profile) in profiles() {

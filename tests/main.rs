@@ -1,4 +1,4 @@
-//! What only the whole of heapprof can show: laws on every sample profile, real processes, goldens.
+//! Tests that need the whole of heapprof: laws on every sample profile, real processes, goldens.
 //!
 //! `HEAPPROF_BLESS=1` writes the expected files anew instead of comparing with them.
 #![allow(clippy::print_stderr)]
@@ -13,7 +13,7 @@ mod wire;
 
 // Laws that hold for every profile.
 mod laws;
-// Profiles that must be read, whatever order and packing they come in.
+// Profiles that must be read in any order and packing.
 mod encodings;
 // Profiles that must be refused, each with its message; the docs page of them.
 mod malformed;
@@ -23,7 +23,7 @@ mod formats;
 mod perl_pprof;
 // Files of tracers, beside what their own printers say of them.
 mod foreign;
-// Forms for other tools, and what those make of them.
+// Forms for other tools, and what those tools make of them.
 mod writers;
 // The Firefox Profiler's form, table by table.
 mod firefox;
@@ -35,7 +35,7 @@ mod mutation;
 mod arithmetic;
 // Small cases of flat, cum, filters and granularities, as folded text.
 mod questions;
-// What reports take in memory.
+// How much memory reports take.
 mod memory;
 // Frames without symbols in two runs.
 mod addresses;
@@ -52,15 +52,15 @@ mod unnoticed;
 mod usage;
 // Names that control a terminal, in every report and format.
 mod escapes;
-// Options, arguments and standard streams that did something else.
+// Options, arguments and standard streams that did something else than they should.
 mod arguments;
 // Where profiles come from: standard input, parts of files, servers, the newest recording.
 mod sources;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
-// What symbolize may write over.
+// What `symbolize` may overwrite.
 mod symbolize_target;
-// Names of functions that have no linker's.
+// Names of functions that have no linker name.
 mod scopes;
 // Debug files: where they are found, and which are refused.
 mod debug_files;
@@ -78,7 +78,7 @@ mod environment;
 mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
-// What libheapprof.so promises of its code: instructions, calls, exports, needs.
+// What libheapprof.so promises about its code: instructions, calls, exports, needs.
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
@@ -94,27 +94,27 @@ mod names;
 mod own_code;
 // Runs of programs that may hang.
 mod watched;
-// Over other allocators than libc's.
+// Recording over allocators other than libc's.
 mod allocators;
 // heapprof-alloc in Rust programs that count themselves.
 mod alloc;
-// Stacks beside those of libgcc's unwinder and of gdb.
+// Stacks compared with those of libgcc's unwinder and of gdb.
 mod stacks;
-// Sampled values over many rounds, beside theory.
+// Sampled values over many rounds, compared with theory.
 mod sampling;
-// Exact values and the peak, beside a replay of the events.
+// Exact values and the peak, compared with a replay of the events.
 mod peak;
-// Profiles that are written on the way.
+// Profiles that are written while the program runs.
 mod dumps;
 // What a program maps itself.
 mod mmap;
 // The rules of the architecture, the generated code, the house style.
 mod architecture;
-// Bugs that were found, and stay mended.
+// Bugs that were found, and stay fixed.
 mod regression;
 // pprof's command line and reports: 48 golden cases of the real one.
 mod pprof;
 // jeprof's command line and rows, beside the real one.
 mod jeprof;
-// The real pprof, where it was built (ignored unless asked for).
+// The real pprof, if it was built (ignored unless asked for).
 mod oracle;

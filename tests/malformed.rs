@@ -1,4 +1,4 @@
-//! What must be refused: each kind with one line that names the defect, and exit code 2.
+//! Profiles that must be refused, each kind with one line that names the defect and exit code 2.
 //!
 //! `HEAPPROF_BLESS=1` writes the files and docs/malformed-profiles.md anew; the texts below must
 //! still hold.
@@ -396,7 +396,7 @@ fn each_is_refused_with_its_message() {
         }
         for entry in std::fs::read_dir(&path).unwrap() {
             let entry = entry.unwrap();
-            // The folders are of formats that are read.
+            // The folders hold formats that heapprof reads.
             if entry.path().is_dir() {
                 continue;
             }

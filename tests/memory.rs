@@ -1,8 +1,8 @@
-//! No report holds its rows or its text: each is written within a small multiple of the memory of
+//! No report keeps its rows or its text: each is written within a small multiple of the memory of
 //! `top`.
 //!
-//! A report is made in a process of its own, whose peak Linux knows; so what SQLite takes is
-//! counted too.
+//! Each report is made in a process of its own, and Linux reports the peak of that process. So what
+//! SQLite takes is counted too.
 
 use std::io::{Write, sink, stdout};
 use std::process::Command;
@@ -14,8 +14,8 @@ use heapprof_analysis::{
 use heapprof_profile::{FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder};
 use heapprof_report::{Folded, Format, Style, flame_folded, result_table};
 
-/// The most that any report may take, as a multiple of what `top` takes. Written from lists of rows
-/// they took 5 to 15.
+/// The most that any report may take, as a multiple of what `top` takes. When reports were written
+/// from lists of rows, they took 5 to 15 times as much.
 const MOST: u64 = 3;
 
 /// Which report the process is to make.
@@ -59,7 +59,8 @@ fn profile() -> Profile {
         let mut at = random(20);
         let mut stack: Vec<LocationIndex> = (0..24)
             .map(|depth| {
-                // Now and then a call leads anywhere, so that there are many different ones.
+                // Sometimes a call leads to a random function, so that there are many different
+                // calls.
                 at = match depth % 6 {
                     5 => random(2_000),
                     _ => (at * 3 + random(4)) % 2_000,
@@ -132,7 +133,7 @@ fn report(name: &str) {
     .expect("a sink takes everything");
 }
 
-/// The other processes' part: makes the report that the environment names.
+/// The part of the other processes: makes the report that the environment names.
 #[test]
 fn report_of_this_process() {
     if let Ok(name) = std::env::var(REPORT) {

@@ -1,5 +1,5 @@
-//! What a program maps itself, under `record --mmap`: cut, moved, refused, put over one another, by
-//! threads at once.
+//! What a program maps itself, under `record --mmap`: mappings that are cut, moved, refused,
+//! overlaid, and made by several threads at once.
 
 use crate::built::{build, have};
 use crate::expectations::Sums;

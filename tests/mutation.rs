@@ -15,16 +15,16 @@ use crate::exercise::{LIMIT, exercise};
 use crate::harness::{sample_profiles, valid};
 use crate::samples::made;
 
-/// Memory that reading takes whatever is read: buffers, the inflater, SQLite.
+/// The memory that any reading takes: buffers, the inflater, SQLite.
 const BOUND: usize = 24 << 20;
 /// Memory for each byte of inflated profile.
 const FACTOR: usize = 200;
 const ROUNDS: usize = 100_000;
-/// Every so often a mutant that can be read is also asked questions through SQLite, printed and
-/// written, which costs more than decoding.
+/// One in this many of the mutants that can be read is also asked questions through SQLite, printed
+/// and written. That costs more than decoding.
 const ASKED: usize = 72;
-/// A text is mutated from its first lines, which hold all kinds of them: long ones only take
-/// longer.
+/// Only this much of the beginning of a text is mutated. It has all kinds of lines, and a longer
+/// text only takes longer.
 const LONGEST: usize = 8 << 10;
 
 thread_local! {
@@ -47,7 +47,7 @@ fn count(change: isize) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments as they came.
+// SAFETY: every call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -119,7 +119,7 @@ fn mutate(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn damaged_profiles_do_no_harm() {
     let started = Instant::now();
-    // Others by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p
+    // To try others by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p
     // heapprof-tests damaged_profiles
     let set = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let mut random = Random(set("HEAPPROF_SEED").unwrap_or(0x6865_6170_7072_6f66));
@@ -163,7 +163,7 @@ fn damaged_profiles_do_no_harm() {
             mutant.len()
         );
         worst = worst.max(used as f64 / bound as f64);
-        // Generous: the run takes under a minute, a hang takes for ever.
+        // The limit is generous, because the run takes under a minute and a hang takes for ever.
         assert!(
             started.elapsed() < Duration::from_secs(900 * (1 + (rounds / ROUNDS) as u64)),
             "round {round} hangs"
@@ -175,8 +175,8 @@ fn damaged_profiles_do_no_harm() {
     );
 }
 
-/// A file of each format that describes stacks by their parents, whose calls are nested `depth`
-/// deep, each with a value.
+/// A file of each format that describes stacks by their parents. Its calls are nested `depth` deep,
+/// and each call has a value.
 fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
     let lines = |line: &dyn Fn(usize) -> String| (1..=depth).map(line).collect::<String>();
     let heaptrack = [
@@ -210,13 +210,13 @@ fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Text grows with the depth, stacks with its square.
+/// The text grows with the depth, but the stacks grow with the square of the depth.
 #[test]
 fn deep_chains_take_bounded_memory() {
     let mut refused = BTreeSet::new();
     for depth in [50, 500, 1000, 1500, 2000, 4000, 16_000] {
         for (format, text) in deep_chains(depth) {
-            // Massif's lines are as long as their depth.
+            // A line of Massif is as long as it is deep.
             if format == "massif" && depth > 2000 {
                 continue;
             }
@@ -250,7 +250,7 @@ fn deep_chains_take_bounded_memory() {
     assert_eq!(refused.len(), 3, "{refused:?}");
 }
 
-/// The samples of other formats: whole where they are small, else their beginning.
+/// The samples of other formats: whole if they are small, otherwise only their beginning.
 fn foreign() -> Vec<Vec<u8>> {
     let folders = std::fs::read_dir(sample_profiles().join("foreign")).unwrap();
     let folders = folders.map(|f| f.unwrap().path()).filter(|f| f.is_dir());
@@ -259,7 +259,7 @@ fn foreign() -> Vec<Vec<u8>> {
     files.sort();
     let seed = |file| {
         let mut plain = inflate(&std::fs::read(file).unwrap());
-        // JSON is nothing without its end, and protobuf not made of lines.
+        // JSON can't be read without its end, and protobuf is not made of lines.
         let in_lines = !plain.starts_with(b"{") && !plain.contains(&0);
         if in_lines && plain.len() > 20_000 {
             let end = plain[..LONGEST].iter().rposition(|&b| b == b'\n').unwrap();

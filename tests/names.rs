@@ -21,7 +21,7 @@ pub(crate) fn functions(folder: &Path, args: &[&str]) -> Vec<String> {
     reader
 }
 
-/// The third column, in which there are no quotes but around the whole.
+/// The third column. It has no quotes except around the whole.
 pub(crate) fn csv_rows(ran: &Run) -> Vec<String> {
     let names = ran.out.lines().map(|line| {
         let from = line.match_indices(',').nth(1).map_or(0, |(at, _)| at + 1);
@@ -34,7 +34,8 @@ pub(crate) fn csv_rows(ran: &Run) -> Vec<String> {
     names.collect()
 }
 
-/// Wrappers of several projects, one of the program's own, and functions that are none.
+/// A program with wrappers of several projects, a wrapper of its own, and functions that are not
+/// wrappers.
 pub(crate) const WRAPPED: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,7 @@ fn wrappers_are_not_blamed() {
             "(other)"
         ]
     );
-    // Each row is there that was there before, with all that its wrappers had.
+    // Each row is still there, and has all that its wrappers had.
     let whole = functions(folder, &["-n", "6", "--all-frames", "p.pb.gz"]);
     assert_eq!(
         whole[..4],
@@ -88,7 +89,7 @@ fn wrappers_are_not_blamed() {
         &["-n", "5", "--wrappers", "our_.*|xmalloc_table", "p.pb.gz"],
     );
     assert_eq!(own[..5], ["by_table", "by_ours", "by_copy", "by_z", "by_x"]);
-    // record writes them, and all readers obey.
+    // `record` writes the wrappers into the profile, and all readers obey them.
     recorded(
         folder,
         &["--wrappers", "our_.*", "-o", "q.pb.gz", "./program"],
@@ -150,8 +151,8 @@ fn wrappers_that_are_none_are_said() {
     }
 }
 
-/// What is cut with a wrapper is all that it called. So none of those that are known calls the
-/// program.
+/// A wrapper is cut together with everything that it called. So no wrapper that heapprof knows may
+/// call back into the program.
 const CALLED_BACK: &str = r#"
 #include <cstdlib>
 #include <map>
@@ -210,7 +211,7 @@ fn a_constructor_s_memory_is_its_own() {
             "{options}: {}",
             top.out
         );
-        // And nothing is mangled, and no allocator is in it.
+        // Also, no name is mangled, and no allocator is in the list.
         for name in functions(folder, &["-n", "0", "p.pb.gz"]) {
             assert!(!name.starts_with("_Z"), "{options}: {name}");
             assert!(
@@ -267,7 +268,7 @@ fn names_fit_a_line() {
         for row in rows.clone().filter(|_| args.is_empty()) {
             assert!(row.chars().count() <= 120, "{row}");
         }
-        // Six columns of numbers stand before.
+        // The name comes after the columns of numbers.
         rows.map(|row| row.split_whitespace().skip(5).collect::<Vec<_>>().join(" "))
             .collect()
     };
@@ -314,7 +315,7 @@ fn names_fit_a_line() {
         literal.contains("as a name, and no expression, it is \"parse\\\\(int\\\\)\""),
         "{literal}"
     );
-    // What is copied from these screens is no whole name, and that is said.
+    // A name that is copied from these screens is not a whole name, and the message says so.
     for args in [
         &["peek", "parse$", "p.pb.gz"][..],
         &["list", "parse$", "p.pb.gz"],
@@ -341,8 +342,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A stripped program's functions have their places for names, which no run changes, and no debug
-/// file is kept out by.
+/// The functions of a stripped program are named by their places. These are the same in each run,
+/// and they do not keep a debug file from giving real names.
 #[test]
 fn code_without_names_is_called_the_same_in_each_run() {
     if !have(&["gcc", "objcopy", "strip"]) {
@@ -389,7 +390,8 @@ fn code_without_names_is_called_the_same_in_each_run() {
         "{changed}"
     );
     assert!(rows[0].contains(&a[1]), "{changed}");
-    // Another build, and names on one side only, are said to be why rows are new and gone.
+    // If one side is another build, or has no names, `diff` says that this is why rows are new and
+    // gone.
     let longer = NAMELESS.replace(
         "one(100000);",
         "one(100000); for (volatile int i = 0; i < argc * 3; i++) argc ^= i;",
@@ -406,7 +408,7 @@ fn code_without_names_is_called_the_same_in_each_run() {
         said.contains("may be new or gone only because it is another build there"),
         "{said}"
     );
-    // pprof takes nothing for symbolized that is not, and info counts it.
+    // pprof takes no frame for symbolized that is not, and `info` counts those frames.
     let info = run(folder, &["info", "a.pb.gz"]).out;
     assert!(info.contains("without symbols"), "{info}");
     let named = run(folder, &["symbolize", "--debug-dir", "debug", "a.pb.gz"]);
@@ -422,7 +424,7 @@ fn code_without_names_is_called_the_same_in_each_run() {
     );
 }
 
-/// A wrapper without a name is proposed as well, and what makes objects of one type is not.
+/// A wrapper without a name is proposed too. A function that makes objects of one type is not.
 #[test]
 fn a_wrapper_of_a_stripped_program_is_proposed() {
     if !have(&["gcc", "strip"]) {
@@ -459,7 +461,7 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     assert!(pattern.starts_with("^program\\+0x"), "{pattern}");
     let top = run(folder, &["top", "--wrappers", pattern, "p.pb.gz"]).out;
     assert!(!top.contains("counts it for them"), "{top}");
-    // What makes items is first now, and then who asked for the most.
+    // The function that makes items comes first now, and then the caller that asked for the most.
     let csv = [
         "top",
         "-f",
@@ -476,8 +478,8 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     assert!(rows[1].starts_with("2100,5100,"), "{csv}");
 }
 
-/// A private wrapper is proposed, with the flag that counts it for its callers; what makes objects
-/// of one type is not.
+/// A private wrapper is proposed, with the flag that counts its blocks for its callers. A function
+/// that makes objects of one type is not.
 #[test]
 fn a_wrapper_that_nobody_knows_is_proposed() {
     if !have(&["gcc"]) {
@@ -495,7 +497,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
         "x_realloc2",
         "buf_memdup",
     ];
-    // What makes objects of one type, what has few callers, and what is called otherwise.
+    // These make objects of one type, have few callers, or have another kind of name.
     let none = [
         "alloc_node",
         "node_alloc",
@@ -555,8 +557,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
     }
 }
 
-/// Whatever a report is about, no row of it is wider than a screen, except what says how it was
-/// made.
+/// No row of any report is wider than a screen, except the lines that say how the profile was made.
 #[test]
 fn no_row_is_wider_than_120_columns() {
     for file in valid() {

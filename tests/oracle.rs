@@ -1,5 +1,5 @@
-//! The real pprof as the judge: flat and cum of every function, for every sample type, byte for
-//! byte of value.
+//! Compares with the real pprof: flat and cum of every function, for every sample type, to the
+//! byte.
 //!
 //! `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests oracle --
 //! --ignored`; more profiles with HEAPPROF_ORACLE_PROFILES (paths separated by colons).
@@ -64,11 +64,11 @@ fn pprof() -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Profiles where pprof shows each function in a row of its own, as we do.
+/// Profiles in which pprof shows each function in a row of its own, as we do.
 fn comparable() -> Vec<PathBuf> {
     let ours = valid().into_iter().filter(|f| {
-        // Kept out: frames without symbols and empty stacks, which pprof folds together or drops;
-        // names that its text can't show.
+        // Left out are profiles with frames without symbols and with empty stacks, which pprof
+        // folds together or drops, and with names that its text can't show.
         !["unsymbolized", "empty-stacks", "odd-names", "leaks"]
             .iter()
             .any(|n| name(f).contains(n))
@@ -155,8 +155,8 @@ const FLAGS: [&str; 24] = [
     "-top -sample_index=0 -trim=false",
 ];
 
-/// `heapprof pprof` prints what pprof prints, byte for byte. Left out is where pprof's own output
-/// changes from run to run.
+/// `heapprof pprof` prints what pprof prints, byte for byte. Cases in which pprof's own output
+/// changes from run to run are left out.
 #[test]
 #[ignore = "needs the real pprof: HEAPPROF_PPROF"]
 fn the_drop_in_prints_what_pprof_prints() {
@@ -167,7 +167,8 @@ fn the_drop_in_prints_what_pprof_prints() {
     };
     let mut files = valid();
     files.extend(folder("pprof"));
-    // Those that pprof reads in spite of their field numbers are refused, and not packed.
+    // Profiles that pprof reads in spite of their field numbers are refused here. They are not
+    // packed, so this leaves them out.
     files.extend(folder("malformed").filter(|f| name(f).ends_with(".pb.gz")));
     files.extend(folder("foreign/gperftools").filter(|f| name(f).ends_with(".heap")));
     let more = std::env::var("HEAPPROF_ORACLE_PROFILES").unwrap_or_default();

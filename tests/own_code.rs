@@ -1,4 +1,5 @@
-//! Whose code counts: `--own-code` and `--wrappers` with every report, filter and loaded profile.
+//! `--own-code` and `--wrappers`, which say whose code counts, with every report, filter and loaded
+//! profile.
 
 use std::path::Path;
 
@@ -6,7 +7,8 @@ use crate::built::{build, have};
 use crate::harness::run;
 use crate::names::{WRAPPED, csv_rows, functions, recorded};
 
-/// What libraries allocate is their caller's; a callback's is its own.
+/// A program in which the allocations of libraries count for their caller, and those of a callback
+/// for the callback itself.
 const LIBRARIES: &str = r#"
 #include <algorithm>
 #include <cstdlib>
@@ -65,7 +67,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
         assert!(own(&["leaks", "--own-code", "p.pb.gz"]));
         assert!(own(&["diff", "--own-code", "p.pb.gz", "p.pb.gz"]));
         assert!(!own(&["leaks", "p.pb.gz"]) && !own(&["diff", "p.pb.gz", "p.pb.gz"]));
-        // A note says that it is there, and what it would tell.
+        // A note says that `--own-code` exists, and what it would show.
         let plain = run(folder, &["top", "-n", "5", "-t", "alloc_space", "p.pb.gz"]).out;
         if options == "-O0" {
             assert!(
@@ -76,7 +78,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
                 "{plain}"
             );
         }
-        // Rows add up as ever.
+        // Rows still add up.
         let sum = |args: &[&str]| -> i64 {
             let rows = run(
                 folder,
@@ -92,7 +94,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
     }
 }
 
-/// What `--own-code` goes by stands in SQL, the same over files and in a database.
+/// SQL shows what `--own-code` is based on, with the same values for files and for a database.
 #[test]
 fn a_function_s_module_is_a_column() {
     if !have(&["g++"]) {
@@ -125,7 +127,7 @@ fn a_function_s_module_is_a_column() {
     );
 }
 
-/// The options that say whose code counts are options of all reports, and of loaded profiles.
+/// All reports have the options that say whose code counts, also for loaded profiles.
 #[test]
 fn whose_code_counts_is_asked_of_every_report() {
     if !have(&["gcc"]) {
@@ -167,7 +169,7 @@ fn whose_code_counts_is_asked_of_every_report() {
         let whole = run(folder, &[report, &["--own-code"]].concat());
         assert_eq!(whole.code, 0, "{report:?}: {}", whole.err);
     }
-    // A rule speaks of the rows that are shown.
+    // A rule is about the rows that are shown.
     let rule = |args: &[&str]| {
         let args = [
             &["top", "--fail-if", "flat(^by_ours$) > 3000", "p.pb.gz"],
@@ -177,7 +179,7 @@ fn whose_code_counts_is_asked_of_every_report() {
         run(folder, &args).code
     };
     assert_eq!((rule(&[]), rule(&own)), (0, 1));
-    // What is set in the environment comes into the file; what is no expression there switches
+    // A setting in the environment gets into the file. If it is not a valid expression, it switches
     // nothing off.
     for (names, row) in [("our_.*", "by_ours"), ("(", "our_alloc")] {
         let mut program = std::process::Command::new("./program");
@@ -204,7 +206,8 @@ fn preload_path(folder: &Path) -> String {
     run(folder, &["preload-path"]).out.trim().to_string()
 }
 
-/// Frames that labels add are no code: they hold nothing back, and get nothing.
+/// Frames that labels add are not code: they do not stop the search for own code, and nothing is
+/// counted for them.
 #[test]
 fn labels_and_filters_leave_own_code_as_it_is() {
     if !have(&["g++"]) {

@@ -1,7 +1,7 @@
 //! All eight values of 50 sites equal a brute-force replay of the program's events, the peak among
 //! them.
 //!
-//! programs/oracle_peak.c makes its events from a seed and logs nothing; the same generator here
+//! programs/oracle_peak.c makes its events from a seed and logs nothing. The same generator here
 //! makes them again.
 
 use std::path::Path;
@@ -30,7 +30,7 @@ const TYPES: [&str; 8] = [
     "temporary_space",
 ];
 
-/// Allocations and frees as they come, a reallocation as both.
+/// An allocation or a free, in their order. A reallocation is both.
 enum Event {
     Allocated {
         site: usize,
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// What the program does with a seed.
+/// The events that the program makes from a seed.
 fn events(seed: u64) -> Vec<Event> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(1 + seed));
     let mut slots = vec![None; SLOTS as usize];
@@ -99,12 +99,13 @@ fn events(seed: u64) -> Vec<Event> {
     events
 }
 
-/// The values of each site, found the long way: the heap of every moment is added up anew.
+/// The values of each site, computed the long way: the heap of every moment is added up anew.
 fn replay(events: &[Event]) -> [[i64; 8]; SITES] {
     let mut values = [[0; 8]; SITES];
     let mut live = std::collections::BTreeMap::new();
     let mut highest = 0;
-    // Until the first free after it, what comes on top of the peak is empty blocks and part of it.
+    // Until the first free after the peak, only empty blocks can be allocated on top of it. They
+    // belong to the peak.
     let mut at_peak = false;
     for (number, event) in events.iter().enumerate() {
         match *event {
@@ -161,7 +162,7 @@ fn compare(binary: &Path, seed: u64) -> Result<(), String> {
             }
         }
     }
-    // The program has no other blocks, so this is the height of the peak as well.
+    // The program has no other blocks, so this is also the height of the peak.
     let peak: i64 = expected.iter().map(|values| values[5]).sum();
     let total = Sums::of(&read(&profile));
     match total.total("peak_space") {
@@ -184,8 +185,8 @@ fn all_values_equal_a_replay() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Threads that hold a block each and rise and fall together, on many stacks: what is in use at the
-/// end is no more than the peak, and that no less than what the program itself saw.
+/// Threads hold a block each and rise and fall together, on many stacks. What is in use at the end
+/// is at most the peak, and the peak is at least what the program itself saw.
 #[test]
 fn threads_that_go_on_during_a_dump() {
     if !have(&["gcc"]) {

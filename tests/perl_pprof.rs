@@ -1,9 +1,9 @@
-//! jeprof and google-pprof, the perl pprof: their numbers per function or address are ours, on the
-//! same file.
+//! jeprof and google-pprof, the perl pprof, have the same numbers per function or address as we, on
+//! the same file.
 //!
-//! What they print is kept in `tests/golden/formats`, and compared with the tools where they are
-//! installed; with `HEAPPROF_BLESS=1` it is written anew. `google-perftools` and `libjemalloc-dev`
-//! are Debian's packages of them.
+//! What they print is kept in `tests/golden/formats`. If the tools are installed, it is compared
+//! with what they print now; `HEAPPROF_BLESS=1` writes it anew. Debian's packages of them are
+//! `google-perftools` and `libjemalloc-dev`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use std::process::Command;
 use crate::built::have;
 use crate::harness::{bless, expect_file, name, root, run, sample_profiles};
 
-/// Flat and cum, by function or address. Inlined and not, a function has two rows.
+/// Flat and cum, by function or address. A function that is inlined in some places has two rows.
 type Rows = BTreeMap<String, Vec<(i64, i64)>>;
 
-/// The rows of a report; the rest is percentages.
+/// The rows of a report, without the percentages.
 fn rows(text: &str) -> Rows {
     let row = regex::Regex::new(r"^\s*(\d+)\s+\S+%\s+\S+%\s+(\d+)\s+\S+%\s+(.*?)( \(inline\))?$")
         .unwrap();
@@ -30,8 +30,8 @@ fn rows(text: &str) -> Rows {
     rows
 }
 
-/// What the tool printed of a sample, from the golden; where the tool is, that this is what it
-/// prints.
+/// What the tool printed for a sample, from the golden. If the tool is installed, this also checks
+/// that it still prints that.
 fn printed(tool: &str, sample: &Path, file: &Path, args: &[&str]) -> Rows {
     let options: Vec<&str> = args.iter().filter_map(|a| a.strip_prefix("--")).collect();
     let golden = format!(
@@ -51,14 +51,14 @@ fn printed(tool: &str, sample: &Path, file: &Path, args: &[&str]) -> Rows {
         if bless() {
             expect_file(&golden, &text);
         }
-        // Rows of one number come in any order.
+        // Rows with the same number come in any order.
         let kept = std::fs::read_to_string(&golden).unwrap();
         assert_eq!(rows(&text), rows(&kept), "{}", golden.display());
     }
     rows(&std::fs::read_to_string(&golden).unwrap())
 }
 
-/// The dump with libraries that are nowhere, so that rows are addresses on every machine.
+/// The dump with libraries that do not exist, so that rows are addresses on every machine.
 fn without_libraries(sample: &Path, folder: &Path) -> PathBuf {
     let text = std::fs::read_to_string(sample).unwrap();
     let file = folder.join(name(sample));
@@ -85,7 +85,7 @@ fn hexadecimal(address: &str) -> u64 {
     u64::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("{address}"))
 }
 
-/// Values differ by what was cut to whole numbers: less than one a stack, on either side.
+/// Values differ by what was cut to whole numbers: less than one for each stack, on either side.
 fn assert_close(ours: i64, theirs: i64, stacks: usize, what: &str) {
     let close = ours.abs_diff(theirs) <= stacks as u64;
     assert!(close, "{what}: {theirs}, ours {ours}");
@@ -94,7 +94,7 @@ fn assert_close(ours: i64, theirs: i64, stacks: usize, what: &str) {
 #[test]
 fn totals_by_address() {
     let folder = tempfile::tempdir().unwrap();
-    // A program without symbols for them.
+    // The tools need a program; this one has no symbols.
     let program = "/bin/true";
     let cases: [(&str, &str, &[&str], &str); 7] = [
         ("google-pprof", "gperftools/shelf.heap", &[], "inuse_space"),
@@ -138,8 +138,8 @@ fn totals_by_address() {
         }
         let text = std::fs::read_to_string(&sample).unwrap();
         let stacks = text.matches('@').count();
-        // They leave the innermost address where the call returns to, we put all of them into their
-        // calls.
+        // The tools leave the innermost address where the call returns to. We put all addresses
+        // into their calls.
         let mut moved: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
         for (address, rows) in &theirs {
             for (flat, cum) in rows {
@@ -155,7 +155,7 @@ fn totals_by_address() {
             assert_close(ours.0, *flat, stacks, &what);
             assert_close(ours.1, *cum, stacks, &what);
         }
-        // What they leave out is nothing.
+        // Rows that the tools leave out have no values.
         for (address, (flat, cum)) in ours {
             assert_eq!(flat, 0, "{what}: {address:x}");
             assert_close(cum, 0, stacks, &format!("{what}: {address:x}"));
@@ -163,7 +163,7 @@ fn totals_by_address() {
     }
 }
 
-/// A function's name as they print it: without parameters, template arguments and return type.
+/// A function's name as the tools print it: without parameters, template arguments and return type.
 fn short(name: &str) -> String {
     let mut name = name.to_string();
     for pattern in [r"\([^()]*\)(\s*const)?", r"<[^<>]*>"] {
@@ -178,7 +178,7 @@ fn short(name: &str) -> String {
 
 #[test]
 fn totals_by_function_of_symbolized_profiles() {
-    /// The samples have fewer.
+    /// The samples have fewer stacks than this.
     const STACKS: usize = 40;
     for (tool, sample) in [
         ("google-pprof", "symbolized/shelf.google-pprof.raw"),
@@ -186,7 +186,8 @@ fn totals_by_function_of_symbolized_profiles() {
     ] {
         let sample = sample_profiles().join("foreign").join(sample);
         let theirs = printed(tool, &sample, &sample, &[]);
-        // Functions that are one by their short names: flat adds up, cum only of one alone.
+        // Some functions have the same short name. Their flat values add up; cum is compared only
+        // if there is one function of the name.
         let mut ours = Rows::new();
         for row in our_rows(&sample, &[]) {
             let function = short(row["function"].as_str().unwrap());
@@ -194,7 +195,7 @@ fn totals_by_function_of_symbolized_profiles() {
         }
         let mut alone = 0;
         for (function, rows) in &theirs {
-            // The version of a symbol stays with them.
+            // The tools keep the version of a symbol.
             let function = function.split("@@").next().unwrap();
             let our_rows = &ours[function];
             let flat = |rows: &[(i64, i64)]| rows.iter().map(|row| row.0).sum::<i64>();

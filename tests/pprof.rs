@@ -1,12 +1,11 @@
 //! `heapprof pprof` prints what the real pprof prints: golden cases of each report, and the command
 //! line around them.
 //!
-//! The expected files were written by the real pprof;
-//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests
-//! pprof` writes them, and the fixtures, anew. Each is what this prints, in sample-profiles/pprof:
-//! `TZ=UTC pprof -symbolize=none -trim=true -compact_labels -nodecount=20 -nodefraction=0.05
-//! -edgefraction=0.01 -divide_by=1 -unit=minimum FLAGS
-//! FIXTURE.pb.gz`. More profiles and flags are compared in `oracle.rs`.
+//! The real pprof wrote the expected files. `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo
+//! test -p heapprof-tests pprof` writes them, and the fixtures, anew. Each is what this prints, in
+//! sample-profiles/pprof: `TZ=UTC pprof -symbolize=none -trim=true -compact_labels -nodecount=20
+//! -nodefraction=0.05 -edgefraction=0.01 -divide_by=1 -unit=minimum FLAGS FIXTURE.pb.gz`. More
+//! profiles and flags are compared in `oracle.rs`.
 
 mod fixtures;
 
@@ -31,7 +30,7 @@ const COMMON: [&str; 8] = [
     "-unit=minimum",
 ];
 
-/// A fixture and flags: the 48 cases of pprof's own suite that a command line can tell.
+/// A fixture and flags: the 48 cases of pprof's own suite that can be given on a command line.
 const CASES: [(&str, &str); 48] = [
     ("cpu", "-text -functions -flat"),
     ("cpu", "-text -functions -noinlines -flat"),
@@ -109,7 +108,8 @@ fn real() -> Option<Command> {
     Some(command)
 }
 
-/// What a pprof prints for a case. A profile that it writes is shown with its own `-raw`.
+/// What a pprof prints for a case. If it writes a profile, the profile is shown with the same
+/// pprof's `-raw`.
 fn printed(pprof: &dyn Fn() -> Command, fixture: &str, flags: &str) -> String {
     let print = |command: &mut Command| {
         let output = command.output().unwrap();
@@ -177,7 +177,7 @@ fn reports_are_pprofs_to_the_byte() {
     }
 }
 
-/// Whether a report says more than its head does.
+/// Whether a report has more than its head.
 fn says_something(flags: &str, text: &str) -> bool {
     let has = |start: &str| text.lines().any(|line| line.starts_with(start));
     let behind = |head: &str, end: &str| {
@@ -198,7 +198,7 @@ fn says_something(flags: &str, text: &str) -> bool {
     }
 }
 
-/// Two empty reports are the same whatever is wrong.
+/// Two empty reports are the same, whatever is wrong, so no golden may be empty.
 #[test]
 fn no_golden_is_an_empty_report() {
     for (fixture, flags) in CASES {
@@ -305,7 +305,7 @@ fn what_cannot_be_done_is_one_line() {
         assert!(last.starts_with("heapprof: "), "{args:?}: {}", run.err);
         assert!(last.contains(says), "{args:?}: {}", run.err);
     }
-    // What can't be read is named, and the rest is reported.
+    // A file that can't be read is named, and the rest is reported.
     let run = pprof(&["-top", "-symbolize=none", "nowhere.pb.gz", AFTER]);
     assert_eq!(run.code, 0);
     assert!(
@@ -325,7 +325,7 @@ fn what_cannot_be_done_is_one_line() {
         "{}",
         run.err
     );
-    // Without sources there is help, as from pprof.
+    // Without sources it prints help, as pprof does.
     let run = pprof(&["-top"]);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("Usage: heapprof pprof"), "{}", run.err);
@@ -381,7 +381,7 @@ fn filters_that_match_nothing_are_said() {
     );
 }
 
-/// A link of the name `pprof` or `jeprof` is enough.
+/// A link named `pprof` or `jeprof` is enough.
 #[cfg(unix)]
 #[test]
 fn a_program_called_pprof_is_pprof() {
@@ -418,7 +418,7 @@ fn reports_go_to_files() {
     assert!(run.err.contains("Generating report in "), "{}", run.err);
     let printed = pprof(&["-top", "-symbolize=none", AFTER]).out;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), printed);
-    // What was written is a profile like any other.
+    // The file that was written is a profile like any other.
     let flag = format!("-output={}", folder.path().join("p.pb.gz").display());
     assert_eq!(pprof(&["-proto", "-symbolize=none", &flag, AFTER]).code, 0);
     let copy = folder.path().join("p.pb.gz");
@@ -426,7 +426,7 @@ fn reports_go_to_files() {
     assert_eq!(again.out, printed);
 }
 
-/// A first word that is a program's file is no source.
+/// If the first word is a program's file, it is not a source.
 #[test]
 fn the_binary_comes_before_the_sources() {
     let run = pprof(&["-raw", "-symbolize=none", "programs/basket", BEFORE]);
@@ -465,7 +465,7 @@ fn addresses_are_symbolized() {
     );
 }
 
-/// Answers one request with `body`, and says what was asked for.
+/// Answers one request with `body`, and returns what was asked for.
 fn serve(body: Vec<u8>) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -515,7 +515,7 @@ fn servers_are_asked_and_their_answer_is_kept() {
     assert_eq!(again.out, printed);
 }
 
-/// Pictures are Graphviz's, and without it a line says so.
+/// Pictures need Graphviz; without it a line says so.
 #[test]
 fn pictures_need_graphviz() {
     let empty = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ fn paths(cache: &tempfile::TempDir) -> [PathBuf; 2] {
     })
 }
 
-/// What lies there is loaded into programs: only what this binary carries may be named.
+/// The files there are loaded into programs, so only what this binary carries may be named.
 #[test]
 fn what_is_not_to_the_byte_what_was_unpacked_is_unpacked_again() {
     let cache = tempfile::tempdir().unwrap();

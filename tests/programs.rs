@@ -2,7 +2,7 @@
 //! right numbers.
 //!
 //! Each program in `programs/` says in its first lines how it is built; programs/README.md has the
-//! list. What a program knows of its own allocations it writes to the file that
+//! list. A program writes what it knows of its own allocations to the file that
 //! HEAPPROF_TEST_EXPECT names, and the exact profile must agree.
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::watched::run;
 /// Whether a profile must be there at the end.
 #[derive(Clone, Copy, PartialEq)]
 enum Left {
-    /// A profile, with all numbers that the program knows.
+    /// There must be a profile, with all numbers that the program knows.
     Profile,
-    /// Perhaps none, as the program took away what it needs; but a readable one if any, with the
-    /// right numbers.
+    /// There may be none, because the program took away what a profile needs. If there is one, it
+    /// must be readable and have the right numbers.
     Perhaps,
 }
 
@@ -31,7 +31,7 @@ enum Left {
 struct Case {
     program: &'static str,
     args: &'static [&'static str],
-    /// The exit code, 128 + N when a signal ends it.
+    /// The exit code, or 128 + N if signal N ends the program.
     code: i32,
     left: Left,
 }
@@ -198,7 +198,7 @@ const DEADLOCK: &[Case] = &[
     case("deadlock_stopped.c", &["50"], 0),
 ];
 
-/// A thousand rounds of what takes a process or more each: too long for every day.
+/// A thousand rounds that each need one process or more. They take too long for everyday runs.
 const STRESS: &[Case] = &[
     case("deadlock_loader.c", &["1000"], 0),
     case("deadlock_atfork.c", &["1000"], 0),
@@ -211,14 +211,14 @@ const STRESS: &[Case] = &[
     case("lifecycle_dumps.c", &["5000"], 0),
 ];
 
-/// What no library can be put before: `record` says so.
+/// No library can be preloaded into these; `record` says so.
 const CLOSED: &[Case] = &[case("linkage_static.c", &[], 35)];
 
 const TABLES: &[&[Case]] = &[
     ACCOUNTING, LINKAGE, LIFECYCLE, PROCESS, STACKS, DEADLOCK, STRESS, CLOSED,
 ];
 
-/// A run that takes longer hangs.
+/// A run that takes longer than this is considered hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STRESS_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -276,7 +276,7 @@ fn what_cannot_be_preloaded_is_said() {
     }
 }
 
-/// Where a script starts the program, only its empty profile can tell.
+/// If a script starts the program, only the empty profile of the program can tell.
 #[test]
 fn an_allocator_behind_a_wrapper_is_said() {
     let Some(binaries) = build("linkage_own_allocator.c") else {
@@ -306,8 +306,8 @@ fn every_program_is_run_and_described() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README: {name}");
         let is_run = || TABLES.iter().any(|t| t.iter().any(|c| c.program == name));
-        // Libraries are part of programs; stacks.rs, sampling.rs, peak.rs and dumps.rs run the
-        // oracles.
+        // Libraries are part of other programs. stacks.rs, sampling.rs, peak.rs and dumps.rs run
+        // the oracles.
         let is_part = name.starts_with("lib_") || name.starts_with("oracle_");
         assert!(is_part || is_run(), "{name} is never run");
     }
@@ -317,7 +317,7 @@ pub(crate) fn folder() -> PathBuf {
     root().join("tests/programs")
 }
 
-/// Runs every case in every mode, and tells all failures at once.
+/// Runs every case in every mode, and reports all failures at once.
 fn run_all(cases: &[Case], patience: Duration) {
     let mut failures = Vec::new();
     for case in cases {
@@ -339,7 +339,7 @@ fn run_all(cases: &[Case], patience: Duration) {
     );
 }
 
-/// What a file's first lines say.
+/// What the first lines of a program's file say.
 #[derive(Default)]
 struct Header {
     build: Vec<String>,
@@ -378,7 +378,8 @@ fn header(file: &Path) -> Header {
     header
 }
 
-/// The program's binaries, one a variant, built once; none where there is no compiler.
+/// The program's binaries, one for each variant, built once. Returns `None` if there is no
+/// compiler.
 pub(crate) fn build(program: &'static str) -> Option<Vec<PathBuf>> {
     type Built = Arc<OnceLock<Option<Vec<PathBuf>>>>;
     static ALL: Mutex<BTreeMap<&str, Built>> = Mutex::new(BTreeMap::new());
@@ -389,7 +390,7 @@ pub(crate) fn build(program: &'static str) -> Option<Vec<PathBuf>> {
     built.get_or_init(|| compile_program(program, &[])).clone()
 }
 
-/// As [`build`], with variants of the caller's beside the program's own.
+/// As [`build`], with the caller's variants in addition to the program's own.
 pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBuf>> {
     let source = folder().join(program);
     let header = header(&source);
@@ -414,7 +415,7 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
         let mut words = header.build.clone();
         words.extend(variant.iter().skip(1).cloned());
         if words[0] != "rustc" {
-            // Libraries are found beside the program, by its own RUNPATH.
+            // The program finds libraries beside itself, by its own RUNPATH.
             words.push("-Wl,-rpath,$ORIGIN".to_string());
             words.push(format!("-L{}", out.display()));
         }
@@ -429,7 +430,7 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
     binaries.collect()
 }
 
-/// Whether the linker that a variant asks for is here; many a system has only one.
+/// Whether the linker that a variant asks for is installed. Many systems have only one.
 fn has_linker(variant: &[String]) -> bool {
     let asked = |word: &String| {
         word.strip_prefix("-fuse-ld=")
@@ -445,7 +446,7 @@ fn has_linker(variant: &[String]) -> bool {
     found
 }
 
-/// Compiles a file unless that is done already; nothing where the compiler is missing.
+/// Compiles a file unless that is done already. Returns `None` if the compiler is missing.
 pub(crate) fn compile(words: &[String], source: &Path, link: &[String], out: &Path) -> Option<()> {
     let written = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
     let newest: Option<SystemTime> = std::fs::read_dir(folder())
@@ -455,8 +456,8 @@ pub(crate) fn compile(words: &[String], source: &Path, link: &[String], out: &Pa
     if written(out) > newest {
         return Some(());
     }
-    // Another run or thread of the tests may be at it: each writes its own file and puts it in its
-    // place whole.
+    // Another run or thread of the tests may be compiling the same file. So each one writes its own
+    // file and moves it into place whole.
     let mut own = OsString::from(out);
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -522,7 +523,7 @@ fn compare(binary: &Path, case: &Case, patience: Duration) -> Result<(), String>
 }
 
 fn same(bare: &Run, recorded: &Run) -> Result<(), String> {
-    // The program's own lines: ours say whose they are.
+    // These are the program's own lines; ours begin with `heapprof: `.
     let own = |line: &&str| !line.starts_with("heapprof: ");
     let err = |run: &Run| {
         run.err

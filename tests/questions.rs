@@ -1,4 +1,4 @@
-//! Small cases as folded text in, expected rows out: flat, cum, granularities and filters.
+//! Small cases with folded text in and expected rows out: flat, cum, granularities and filters.
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
@@ -121,8 +121,8 @@ fn hide_and_show_move_values_to_the_nearest_frame_kept() {
     );
 }
 
-/// Both cut each stack at its own match: frames that match elsewhere keep what is above or below
-/// them.
+/// Both options cut each stack at its own match. Frames that match in another stack keep what is
+/// above or below them.
 #[test]
 fn show_from_and_prune_from() {
     check(
@@ -199,7 +199,7 @@ fn empty_stacks_have_a_row() {
         left out 64
     "#]]
     .assert_eq(&rows(samples::empty_stacks(), &query));
-    // Also where there is no frame anywhere.
+    // This also holds if there is no frame anywhere.
     let mut nothing_else = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     nothing_else.folded("", &[64]);
     expect![[r#"
@@ -416,7 +416,7 @@ fn diff_names_what_happened() {
     ));
 }
 
-/// Rounded as a running sum: what is shown still adds up.
+/// Normalized values are rounded as a running sum, so what is shown still adds up.
 #[test]
 fn normalized_values_add_up() {
     let text = changes("a 100", "a 1\nb 1\nc 1", true);

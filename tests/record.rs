@@ -13,7 +13,7 @@ use crate::built::{build, have};
 use crate::harness::{Run, command, heapprof, run};
 use crate::watched::with_default_signals;
 
-/// Counts the signals of a kind from its start to 0.3 seconds after the first.
+/// A program that counts the signals of one kind, from its start to 0.3 seconds after the first.
 const COUNT: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -46,8 +46,8 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.display())
 }
 
-/// Waits for the counting program, does something to `record`, whose process is its parent; how
-/// many signals came.
+/// Waits for the counting program, and then calls `act` with the process id of `record`, which is
+/// its parent. Returns how many signals came.
 fn counted(mut command: Command, act: impl FnOnce(&mut dyn Write, &str)) -> String {
     let mut child = command
         .stdin(Stdio::piped())
@@ -79,8 +79,8 @@ fn kill(signal: &str, process: &str) {
     assert!(status.unwrap().success());
 }
 
-/// The terminal sends Ctrl-C to both, wherever stdin comes from; what is sent to `record` alone
-/// reaches the program too.
+/// The terminal sends Ctrl-C to both processes, wherever stdin comes from. A signal that is sent
+/// only to `record` reaches the program too.
 #[test]
 fn signals_reach_the_program_once() {
     if !have(&["gcc", "script"]) {
@@ -99,7 +99,7 @@ fn signals_reach_the_program_once() {
         command.current_dir(built.folder.path());
         command
     };
-    // Two that come at once are one: more rounds see them apart.
+    // Two signals that come at once count as one. More rounds tell them apart.
     for redirected in ["</dev/null", "</dev/null", "</dev/null", ""] {
         let count = counted(on_terminal(redirected), |terminal, _| {
             terminal.write_all(b"\x03").unwrap();
@@ -121,7 +121,7 @@ fn signals_reach_the_program_once() {
     }
 }
 
-/// What was ignored or blocked when `record` began is so in the program.
+/// Signals that were ignored or blocked when `record` began are so in the program too.
 #[test]
 fn ignored_and_blocked_signals_stay_so() {
     if !have(&["python3"]) {
@@ -174,7 +174,7 @@ fn profiles(folder: &Path) -> Vec<String> {
     found
 }
 
-/// A percent sign in the name of a folder that is there is nothing but one.
+/// A percent sign in the name of an existing folder has no special meaning.
 #[test]
 fn folders_may_have_percent_signs() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,8 +204,8 @@ fn folders_may_have_percent_signs() {
     record("new%/", r"new%/heapprof\.true\.\d+\.pb\.gz");
 }
 
-/// A program is called as it was started; a script is its interpreter, and what starts itself anew
-/// the file that it is.
+/// A program is named as it was started. A script is named after its interpreter, and a program
+/// that starts itself anew is named after its file.
 #[test]
 fn programs_are_called_as_they_were_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,8 +241,8 @@ fn programs_are_called_as_they_were_started() {
     }
 }
 
-/// Only what stands for something makes a pattern: other names get the process id and the number
-/// put in.
+/// Only a percent sign that stands for something makes a name a pattern. In other names the process
+/// id and the number are inserted.
 #[test]
 fn percent_signs_alone_make_no_pattern() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,14 +269,14 @@ fn percent_signs_alone_make_no_pattern() {
     let names = profiles(&here);
     assert!(names.contains(&"a%.pb.gz".to_string()), "{names:?}");
     assert!(names.contains(&"a%.0001.pb.gz".to_string()), "{names:?}");
-    // A child has its process id in the name, in front of a number.
+    // A child's profile has its process id in the name, before a number.
     let child = regex::Regex::new(r"^a%\.children/\w+\.\d{2,}\.\d+\.pb\.gz$").unwrap();
     let children = names.iter().filter(|name| child.is_match(name));
     assert!(children.count() >= 1, "{names:?}");
 }
 
-/// `-#12` is a part of what comes on stdin; after `record` it is the program's own, wherever other
-/// options stand.
+/// `-#12` names a part of what comes on stdin. After `record` it belongs to the program, wherever
+/// other options stand.
 #[test]
 fn the_program_gets_its_arguments_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
@@ -293,7 +293,7 @@ fn script(folder: &Path, name: &str, text: &[u8]) {
     std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Scripts run as a shell runs them, and where one can't, the exit code is a shell's.
+/// Scripts run as a shell runs them. If a shell can't run one, the exit code is that of a shell.
 #[test]
 fn scripts_run_as_from_a_shell() {
     let folder = tempfile::tempdir().unwrap();
@@ -370,7 +370,8 @@ fn a_signal_writes_a_profile() {
     }
 }
 
-/// The loader preloads nothing into what has more rights than its user.
+/// The loader preloads nothing into a program that has more rights than its user, and `record` says
+/// so.
 #[test]
 fn programs_with_rights_of_their_own_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -397,7 +398,7 @@ fn programs_with_rights_of_their_own_are_said() {
         return;
     }
     let found = run(folder.path(), &["record", "-o", "a.pb.gz", "--", "./true"]);
-    // root gains nothing by them.
+    // Capabilities give root nothing more.
     assert!(!found.err.contains("capabilities"), "{}", found.err);
     let heapprof = folder.path().join("heapprof");
     std::fs::copy(crate::harness::heapprof(), &heapprof).unwrap();
@@ -415,7 +416,7 @@ fn programs_with_rights_of_their_own_are_said() {
     assert!(err.contains("has capabilities, so"), "{err}");
 }
 
-/// Reports begin at the program's own functions, not at operator new; the stacks have it all.
+/// Reports begin at the program's own functions, not at `operator new`. The stacks have all frames.
 #[test]
 fn allocators_are_cut_from_reports() {
     if !have(&["g++", "rustc"]) {
@@ -471,8 +472,8 @@ fn allocators_are_cut_from_reports() {
     }
 }
 
-/// Of a deep stack the ends are kept. They are taken from the last stack where that is remembered,
-/// else by unwinding: one stack either way.
+/// Of a deep stack only the ends are kept. They are taken from the last stack if that is
+/// remembered, and otherwise by unwinding. Either way the stack is the same.
 #[test]
 fn deep_stacks_are_one_stack_however_they_are_found() {
     if !have(&["gcc"]) {
@@ -494,7 +495,7 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
         .map(|i| profile.samples.values(i)[objects])
         .collect();
     counts.sort_unstable();
-    // Thrice 12,001 levels; those below some 510 are stacks of their own.
+    // There are three times 12,001 levels. Levels up to about 510 deep are stacks of their own.
     let deepest = counts.pop().unwrap();
     assert!(
         deepest > 3 * 11_480 && counts.iter().all(|&n| n == 3),
@@ -502,8 +503,8 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
     );
 }
 
-/// A stripped program's functions have addresses for names; where that is most of the profile,
-/// record says so.
+/// The functions of a stripped program have addresses instead of names. If these are most of the
+/// profile, `record` says so.
 #[test]
 fn a_stripped_program_is_said() {
     if !have(&["gcc"]) {
@@ -533,8 +534,8 @@ int main(void) { return outer(100) == 103 && outer(7) == 10 ? 0 : 1; }
     }
 }
 
-/// An alarm that is set before the exec of record is the program's; a pipe is no program; a
-/// sanitizer's runtime is not put second.
+/// An alarm that was set before `record` was executed is the program's. A pipe is not a program.
+/// `record` does not preload itself before a sanitizer's runtime, which has to come first.
 #[test]
 fn what_comes_to_record_in_place_of_the_program() {
     let folder = tempfile::tempdir().unwrap();

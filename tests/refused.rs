@@ -1,5 +1,5 @@
-//! Damaged files of other tools: each is refused with one line that says where, what was expected
-//! and what was found.
+//! Damaged files of other tools are refused with one line that says where, what was expected and
+//! what was found.
 //!
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below
 //! anew.
@@ -454,7 +454,7 @@ const OTHERS: &[(&str, &[u8], &str)] = &[
     ),
 ];
 
-/// The header of a tar archive, whose name stands 257 bytes behind its begin.
+/// The header of a tar archive, which has the name of the format 257 bytes after its beginning.
 fn tar() -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..10].copy_from_slice(b"heap.pb.gz");
@@ -468,7 +468,7 @@ fn other_files_are_named() {
         assert!(unknown(&archive).starts_with("is a tar archive"));
     }
     for (name, head, expected) in OTHERS {
-        // More of it changes nothing, nor does gzip around it.
+        // More data changes nothing, nor does gzip around the file.
         let tail: Vec<u8> = (0..200_000u32).map(|i| (i * 7) as u8).collect();
         let long = [head, &tail[..]].concat();
         for file in [head.to_vec(), long, wire::gzip(head)] {

@@ -91,7 +91,7 @@ fn units_are_compared_by_type_not_by_position() {
     }
 }
 
-/// A reader that closes the pipe turned a broken rule into exit code 0.
+/// When the reader closed the pipe, a broken rule ended with exit code 0.
 #[test]
 fn a_closed_pipe_does_not_open_the_gate() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ fn normalizing_is_by_whole_totals() {
     assert_eq!(Some(after), diff["total"]["after"].as_i64());
 }
 
-/// A narrow filter left only `(other)`, for the cut went by the whole profile.
+/// A narrow filter left only `(other)`, because the cut was relative to the whole profile.
 #[test]
 fn trees_are_cut_by_what_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -216,7 +216,8 @@ fn trees_are_cut_by_what_is_kept() {
     assert!(tree.out.contains("  main → small\n"), "{}", tree.out);
 }
 
-/// Time and memory of deep stacks grew with the square of the depth; so did those of many labels.
+/// The time and memory for deep stacks grew with the square of the depth, and so did those for many
+/// labels.
 #[test]
 fn deep_stacks_and_many_labels_cost_linear_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,7 +239,7 @@ fn deep_stacks_and_many_labels_cost_linear_time() {
         labels.folded_with_labels("main", &[1], &mut label);
     }
     write(folder, "labels.pb.gz", &labels.finish());
-    // Each took minutes or gigabytes; now each takes seconds, even unoptimized.
+    // Each of these took minutes or gigabytes. Now each takes seconds, even unoptimized.
     for args in [
         &["tree", "deep.pb.gz"][..],
         &["peek", ".", "-n", "3", "deep.pb.gz"],
@@ -312,7 +313,8 @@ fn odd_names_of_sample_types() {
     );
 }
 
-/// Text that stands for a number, a statement that makes files, an empty file as a database.
+/// These went wrong: text that stands for a number, a statement that creates files, and an empty
+/// file as a database.
 #[test]
 fn sql_is_read_only_and_compares_as_sqlite_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -384,8 +386,8 @@ fn output_files_stay_what_they_were() {
     );
 }
 
-/// What `diff -t` and `leaks --fail-if` called inuse_space, the rules of `diff --fail-if` did not
-/// know.
+/// The rules of `diff --fail-if` did not know the name inuse_space as `diff -t` and
+/// `leaks --fail-if` do.
 #[test]
 fn rules_know_sample_types_by_the_names_that_options_know() {
     let folder = tempfile::tempdir().unwrap();
@@ -409,7 +411,7 @@ fn rules_know_sample_types_by_the_names_that_options_know() {
     }
 }
 
-/// `ls` chose another sample type than `top` where two have one name.
+/// If two sample types have one name, `ls` chose another one than `top`.
 #[test]
 fn a_stored_profile_shows_what_its_file_shows() {
     let folder = tempfile::tempdir().unwrap();
@@ -432,7 +434,7 @@ fn a_stored_profile_shows_what_its_file_shows() {
     }
 }
 
-/// Numbers of stacks and locations that somebody changed by hand ended in a panic.
+/// If somebody changed the numbers of stacks and locations by hand, heapprof panicked.
 #[test]
 fn a_database_changed_by_hand_is_damaged() {
     if !have(&["sqlite3"]) {
@@ -456,7 +458,7 @@ fn a_database_changed_by_hand_is_damaged() {
         let db = folder.join("heapprof.db");
         let _ = std::fs::remove_file(&db);
         assert_eq!(run(folder, &["load", "a.pb.gz"]).code, 0);
-        // The bytes beside the rows would be read in their place.
+        // The stored bytes are deleted, because they would be read instead of the rows.
         let change = format!("DELETE FROM profile_part; {change}");
         let mut sqlite = std::process::Command::new("sqlite3");
         assert!(sqlite.arg(&db).arg(&change).status().unwrap().success());
@@ -468,7 +470,8 @@ fn a_database_changed_by_hand_is_damaged() {
     }
 }
 
-/// Errors of several profiles named none of them, and of wide tables SQLite's limit.
+/// Errors about several profiles named none of them, and errors about wide tables named SQLite's
+/// limit.
 #[test]
 fn errors_say_which_profiles_they_speak_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -525,7 +528,7 @@ fn errors_say_which_profiles_they_speak_of() {
     }
 }
 
-/// Types of one name were one member of the object.
+/// Sample types of one name were one member of the JSON object.
 #[test]
 fn wide_json_keeps_types_of_one_name_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -542,7 +545,7 @@ fn wide_json_keeps_types_of_one_name_apart() {
     assert_eq!(flats.iter().sum::<i64>(), 6, "{values:?}");
 }
 
-/// `rm` made a database of an empty file, and removed names one by one.
+/// `rm` turned an empty file into a database, and removed names one by one.
 #[test]
 fn rm_removes_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The sample profiles that are made, not recorded: small shapes that readers get wrong.
+//! The sample profiles that are made and not recorded: small shapes that readers get wrong.
 //!
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests samples` writes them to sample-profiles/valid.
 
@@ -20,7 +20,7 @@ fn plain(profile: &Profile) -> Vec<u8> {
     bytes
 }
 
-/// Direct and mutual recursion: what must count once a sample.
+/// Direct and mutual recursion: a function must count once for each sample.
 pub(crate) fn recursion() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.folded(
@@ -119,8 +119,8 @@ pub(crate) fn drop_frames() -> Profile {
     b.finish()
 }
 
-/// What our own collector writes at exit: six types, comments, RSS; sites that were freed, blocks
-/// of no size, inlined frames, a library without symbols.
+/// What our own collector writes at exit: six types, comments and RSS. It has sites that were
+/// freed, blocks of size 0, inlined frames and a library without symbols.
 pub(crate) fn leaks() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let peak = [("peak_objects", "count"), ("peak_space", "bytes")];

@@ -1,10 +1,10 @@
 //! Sampled profiles are right on average, and spread as theory says: 200 rounds of a known
 //! workload, stack by stack.
 //!
-//! An allocation of s bytes is sampled with p = 1 - e^(-(s+1)/T), independent of all others, and
-//! then counts 1/p objects of s bytes. So a stack's bytes are right on average with the variance Σ
-//! s² (1-p)/p, its objects with Σ (1-p)/p. The seeds come from the clock: what follows fails by
-//! chance less than once in a million runs.
+//! An allocation of s bytes is sampled with p = 1 - e^(-(s+1)/T), independently of all others, and
+//! then counts as 1/p objects of s bytes. So a stack's bytes are right on average, with the
+//! variance Σ s² (1-p)/p, and so are its objects, with Σ (1-p)/p. The seeds come from the clock.
+//! These tests fail by chance less than once in a million runs.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -17,11 +17,11 @@ use crate::programs::build;
 use crate::stacks::{preloaded, read};
 
 const ROUNDS: usize = 200;
-/// Standard errors that a mean may be off, and a variance: a chance below 1e-10 each, below 1e-7
-/// where samples are so few that they are not normal; there are some 160 of them.
+/// How many standard errors a mean or a variance may be off. The chance is below 1e-10 for each,
+/// and below 1e-7 if samples are so few that they are not normal. There are about 160 of them.
 const ERRORS: f64 = 6.5;
 
-/// Sites whose mean must be within 1 %, and can be: with kinds of value, as positions in `KINDS`.
+/// Sites whose mean can be and must be within 1 %, with kinds of value as positions in `KINDS`.
 type Precise = [(&'static str, &'static [usize])];
 
 const KINDS: [&str; 4] = [
@@ -37,7 +37,7 @@ struct Site {
     blocks: Vec<(f64, f64, f64)>,
 }
 
-/// As programs/oracle_sampling.c has it.
+/// The sites as in programs/oracle_sampling.c.
 fn sites(period: f64) -> Vec<Site> {
     let scale = if period < 8192.0 { 6.0 } else { 1.0 };
     let sizes = [24.0, 200.0, 1000.0, 3000.0, 10000.0, 40000.0, 160_000.0];
@@ -73,7 +73,7 @@ fn sites(period: f64) -> Vec<Site> {
 struct Theory {
     mean: f64,
     variance: f64,
-    /// Fourth cumulant: few samples of much weight spread more than normal.
+    /// The fourth cumulant. A few samples of large weight spread more than normal ones.
     fourth: f64,
 }
 
@@ -98,8 +98,9 @@ impl Site {
 }
 
 impl Theory {
-    /// Between what the variance of so many rounds lies, over the true one: Wilson and Hilferty's
-    /// quantiles of a chi² with as many degrees of freedom as give the variance's own variance.
+    /// The range of the variance of `ROUNDS` rounds, divided by the true one. These are Wilson and
+    /// Hilferty's quantiles of a chi² with the degrees of freedom that give the variance's own
+    /// variance.
     fn band(&self) -> [f64; 2] {
         let n = ROUNDS as f64;
         let variance = 2.0 / (n - 1.0) + self.fourth / self.variance.powi(2) / n;
@@ -108,7 +109,7 @@ impl Theory {
     }
 }
 
-/// Holds the rounds' profiles to theory.
+/// Compares the profiles of all rounds with theory.
 fn judge(binary: &Path, profiles: &[PathBuf], period: f64, precise: &Precise) {
     assert_eq!(profiles.len(), ROUNDS);
     let functions = functions(binary);
@@ -164,7 +165,7 @@ fn judge(binary: &Path, profiles: &[PathBuf], period: f64, precise: &Precise) {
 
 pub(crate) type Functions = Vec<(String, std::ops::Range<u64>)>;
 
-/// Where the program's functions lie in its file, which a linker puts at the same place in memory.
+/// Where the program's functions lie in its file. The linker puts them at the same place in memory.
 pub(crate) fn functions(binary: &Path) -> Functions {
     let output = Command::new("nm").arg("-S").arg(binary).output();
     let output = output.expect("nm comes with the compiler");
@@ -192,7 +193,7 @@ pub(crate) fn sums(
     })
 }
 
-/// Adds up what `values` tells of each sample, by the function that allocated.
+/// Adds up what `values` returns for each sample, by the function that allocated.
 fn by_function<V: Copy + Default + AddAssign>(
     profile: &Profile,
     binary: &Path,
@@ -223,8 +224,8 @@ fn by_function<V: Copy + Default + AddAssign>(
     sums
 }
 
-/// Holds to theory what the rounds' profiles say of their own spread: it is right on average, and
-/// so is the number of samples.
+/// Compares with theory what the profiles of all rounds say of their own spread: it is right on
+/// average, and so is the number of samples.
 fn judge_spread(binary: &Path, profiles: &[PathBuf], period: f64) {
     let functions = functions(binary);
     let (mut known, mut failures) = (BTreeMap::<String, Vec<f64>>::new(), Vec::new());
@@ -247,7 +248,7 @@ fn judge_spread(binary: &Path, profiles: &[PathBuf], period: f64) {
     let rounds = ROUNDS as f64;
     for site in sites(period) {
         for (kind, name) in KINDS.iter().enumerate() {
-            // Expected samples and variance of a round, and the variances of the two.
+            // The expected samples and variance of a round, and the variances of these two.
             let (mut mean, mut varies) = ([0.0; 2], [0.0; 2]);
             for &(size, made, held) in &site.blocks {
                 let p = -(-(size + 1.0) / period).exp_m1();
@@ -315,7 +316,8 @@ fn all_sites_at_64_kib() {
     rounds_in_one_process(64 << 10, PRECISE_AT_64_KIB);
 }
 
-/// Each round is a process of its own: the first countdown of a thread, and the dump at the end.
+/// Each round is a process of its own, which tests the first countdown of a thread and the dump at
+/// the end.
 #[test]
 fn processes_at_64_kib() {
     let Some(binaries) = build("oracle_sampling.c") else {
@@ -342,7 +344,7 @@ fn processes_at_64_kib() {
     );
 }
 
-/// What runs unless something else is asked for: few samples, whose band is wide.
+/// The default period takes few samples, so their band is wide.
 #[test]
 fn the_default_period() {
     rounds_in_one_process(512 << 10, &[("site_hard", &[1, 3])]);

@@ -1,10 +1,11 @@
-//! Functions without a linker's name: what stands around them tells them apart.
+//! Functions without a linker name are told apart by the scopes around them.
 
 use crate::built::{build, have};
 use crate::harness;
 
-/// Lambdas and functions of one unit were all `operator()` and `h`: strangers added up. Inlined or
-/// not, in one file, split, shared by dwz or optimized at link time.
+/// Lambdas and functions of one unit were all called `operator()` and `h`, so unrelated functions
+/// were added up. They are tried inlined and not, in one file, split, shared by dwz and optimized
+/// at link time.
 #[test]
 fn functions_without_linker_names_are_named_with_what_stands_around_them() {
     if !have(&["g++", "readelf", "nm", "dwz"]) {
@@ -69,7 +70,8 @@ int main() { char *p = a::f(1); KEEP(p); p = b::h(2); KEEP(p); p = b::hidden(3);
     }
 }
 
-/// gcc puts a function's body apart from its declaration, which is where its namespace is.
+/// gcc separates a function's body from its declaration, and only the declaration has the
+/// namespace.
 #[test]
 fn lambdas_of_functions_that_are_defined_apart() {
     if !have(&["g++"]) {

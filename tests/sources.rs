@@ -15,7 +15,7 @@ use crate::wire::gzip;
 const AFTER: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 
-/// Runs with a file as standard input; what came out.
+/// Runs heapprof with a file as standard input and returns its output.
 fn with_stdin(file: &str, args: &[&str]) -> String {
     let stdin = std::fs::File::open(sample_profiles().join(file)).unwrap();
     let output = command(&sample_profiles()).args(args).stdin(stdin).output();
@@ -51,7 +51,7 @@ fn parts_of_standard_input() {
     assert_eq!(wrong.code, 2);
 }
 
-/// gperftools tells `alloc_*` apart once something was freed, jemalloc with `prof_accum`.
+/// gperftools writes `alloc_*` separately once something was freed, jemalloc with `prof_accum`.
 #[test]
 fn early_dumps_and_late_ones_are_compared() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,11 +164,12 @@ fn the_newest_recording_is_meant_when_none_is_named() {
         "heapprof: reading heapprof.new.2.pb.gz, the newest recording here\n"
     );
     assert_eq!(newest.out, ok(&["top", "-f", "json", AFTER]));
-    // Whatever it is called: our collector's comment tells. A link may lead out of here.
+    // A recording is known by our collector's comment, whatever its file is called. A link is not
+    // followed, because it may lead out of the folder.
     moment(folder.path(), "before.pb.gz", 7, 1);
     copy(BEFORE, "newer.pb.gz", 0);
     std::fs::write(folder.path().join("junk.pb.gz"), b"\x1f\x8bno gzip").unwrap();
-    // Nor does a text that speaks of it make a recording.
+    // A text that contains the comment is not a recording.
     let text = b"notes.txt: collector: heapprof 0.1.0";
     std::fs::write(folder.path().join("notes.gz"), gzip(text)).unwrap();
     std::os::unix::fs::symlink("before.pb.gz", folder.path().join("heapprof.x.3.pb.gz")).unwrap();
@@ -205,7 +206,7 @@ fn moment(folder: &Path, name: impl AsRef<Path>, pid: u32, seconds: i64) {
     .unwrap();
 }
 
-/// What two moments have in common is the same memory.
+/// What two moments of a process have in common is the same memory, so they are not added up.
 #[test]
 fn moments_of_one_process_are_a_series_and_no_sum() {
     let folder = tempfile::tempdir().unwrap();
@@ -303,14 +304,14 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         "{}",
         asked.err
     );
-    // As docs/database.md asks for the growth of one process.
+    // This is the query of docs/database.md for the growth of one process.
     let growth = "SELECT sum(CASE WHEN m.snapshot = 1 THEN s.value ELSE 0 END) AS first, sum(CASE \
                   WHEN m.snapshot = m.snapshots THEN s.value ELSE 0 END) AS last FROM snapshot m \
                   JOIN sample s ON s.profile = m.id JOIN sample_type t ON t.id = s.type WHERE \
                   t.type = 'inuse_space' AND m.pid = '7' AND m.profile <> 'sum' GROUP BY s.stack";
     let grown = run(folder, &["sql", "-f", "csv", growth]);
     assert_eq!(grown.out, "first,last\n10,20\n", "{}", grown.err);
-    // The views of a database are there without one.
+    // The views of a database exist without one too.
     for view in ["profile_report", "function_report"] {
         let sql = format!(
             "SELECT * FROM {view} WHERE profile LIKE 'a%' AND sample_type = 'inuse_space' ORDER \
@@ -331,7 +332,8 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
     );
 }
 
-/// A name is bytes. Every command opens it, and says it as well as a text can.
+/// A file name is bytes. Every command opens such a file, and prints its name as well as text can
+/// show it.
 #[test]
 fn a_name_that_is_no_text_is_a_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -383,7 +385,7 @@ fn a_name_that_is_no_text_is_a_name() {
     assert_eq!(run(folder, &["top"]).out, top);
 }
 
-/// A profile over HTTP, from a server that answers one request.
+/// Serves a profile over HTTP, from a server that answers one request.
 fn serve(answer: Vec<u8>) -> (String, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/debug/pprof/heap", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! How sure estimates are, in every form of every report that says it; and gates that noise does
+//! How sure estimates are, in every form of every report that says it, and gates that noise does
 //! not break.
 
 use heapprof_profile::{Profile, ProfileBuilder, encode};
@@ -31,16 +31,17 @@ fn json_has_the_range_of_each_value() {
     assert!(is_near(numbers(&top["estimate"]), TOTAL), "{top}");
     let rows = top["rows"].as_array().unwrap();
     let of = |name: &str| rows.iter().find(|row| row["function"] == name).unwrap();
-    // Nobody is above main, so its cum is the total's; of its own it has nothing.
+    // main has no caller, so its cum has the range of the total. It has no flat value.
     assert!(
         is_near(numbers(&of("main")["cum_estimate"]), TOTAL),
         "{top}"
     );
     assert_eq!(of("main")["estimate"], Value::Null);
-    // One sample of a small block: from a sixth to nearly six times of it.
+    // This is one sample of a small block. Its range goes from a sixth to nearly six times the
+    // value.
     let log = numbers(&of("log")["estimate"]);
     assert!(is_near(log, [91_157, 2_950_775, 1]), "{log:?}");
-    // Three that are nearly certain.
+    // These are three samples that are nearly certain.
     let load = numbers(&of("read_all")["estimate"]);
     assert!(
         load[0] > 2_000_000 && load[1] < 7_000_000 && load[2] == 3,
@@ -147,7 +148,7 @@ fn sql_has_the_range_in_columns() {
     assert!(exact.ends_with("\n0\n"), "{exact}");
 }
 
-/// A loaded profile says as much as its file, with filters and without.
+/// A loaded profile shows the same ranges as its file, with filters and without.
 #[test]
 fn a_database_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +175,7 @@ fn a_database_keeps_it() {
     assert!(row.ends_with("1,1\n"), "{row}");
 }
 
-/// A heap of functions, each with so many samples of small blocks.
+/// A heap of functions, each with this many samples of small blocks.
 fn heap(functions: &[(&str, u64)]) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for (i, &(name, samples)) in functions.iter().enumerate() {
@@ -285,7 +286,7 @@ fn noise_is_called_noise_and_breaks_no_gate() {
         assert_eq!(run.code, code, "{args:?} {}", run.err);
         assert!(run.err.contains(says), "{args:?} {}", run.err);
     }
-    // A value of one profile.
+    // A rule may be about a value of one profile.
     for (report, rule, code, says) in [
         (
             "top",
@@ -313,7 +314,7 @@ fn noise_is_called_noise_and_breaks_no_gate() {
     }
 }
 
-/// An absolute budget needs one profile, and of any sample type.
+/// An absolute budget needs only one profile, and may be about any sample type.
 #[test]
 fn budgets_of_one_profile() {
     let table: [(&[&str], i32, &str); 7] = [

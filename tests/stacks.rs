@@ -1,8 +1,8 @@
-//! Stacks are those that an independent unwinder finds, for every allocation of many programs.
+//! Stacks must be those that an independent unwinder finds, for every allocation of many programs.
 //!
-//! Behind the hooks stands an allocator (programs/lib_unwinder.c) that asks libgcc's unwinder at
-//! each of its calls. Under exact recording the profile must have the same stacks, each with the
-//! same objects and bytes. A few programs are held to gdb too.
+//! Behind the hooks is an allocator (programs/lib_unwinder.c) that asks libgcc's unwinder at each
+//! of its calls. With exact recording the profile must have the same stacks, each with the same
+//! objects and bytes. A few programs are compared with gdb too.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,14 +16,15 @@ use crate::built::{build, have};
 use crate::harness::{command, heapprof, run};
 use crate::programs::{compile, compile_program, folder, words};
 
-/// Frames kept at each end of a deep stack, as the engine has it; `CUT` stands for those between.
+/// The number of frames that the engine keeps at each end of a deep stack. `CUT` stands for those
+/// between.
 const KEPT: usize = 256;
 const CUT: u64 = 0;
 
 /// Objects and bytes by stack, leaf first: addresses of the calls.
 type Stacks = BTreeMap<Vec<u64>, [u64; 2]>;
 
-/// libheapprof.so.
+/// The path of libheapprof.so.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -33,7 +34,7 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
-/// A program under the library alone, writing `name.PID.pb.gz` into `folder`.
+/// A program with only the library, which writes `name.PID.pb.gz` into `folder`.
 pub(crate) fn preloaded(folder: &Path, binary: &Path, more: &[&Path]) -> Command {
     let mut preload = library().as_os_str().to_owned();
     for library in more {
@@ -81,7 +82,7 @@ fn unwound(file: &Path, hooks: &[std::ops::Range<u64>]) -> Result<Stacks, String
     if lost != 0 {
         return Err(format!("the unwinder had no room for {lost} records"));
     }
-    // Only what is written: behind it the file is a large hole.
+    // This reads only what was written. After that the file is a large hole.
     let mut bytes = vec![0; 8 * (end - 2)];
     file.read_exact(&mut bytes).map_err(failed)?;
     let word = |at: usize| number(&bytes, at);
@@ -93,7 +94,7 @@ fn unwound(file: &Path, hooks: &[std::ops::Range<u64>]) -> Result<Stacks, String
         let is_hook = |pc: &u64| hooks.iter().any(|range| range.contains(pc));
         let own = frames.iter().take_while(|pc| is_hook(pc)).count();
         if frames[own..].iter().any(is_hook) {
-            // The library's own doing, which it does not record.
+            // The library itself made this allocation, and it does not record its own.
             continue;
         }
         let mut stack = frames[own..].to_vec();
@@ -124,7 +125,7 @@ fn recorded(profile: &Profile) -> Stacks {
     stacks
 }
 
-/// A stack as a person reads it: places in files, leaf first.
+/// A stack in a form for people: places in files, leaf first.
 fn text(profile: &Profile, stack: &[u64]) -> String {
     let place = |pc: &u64| {
         let holds = |m: &&heapprof_profile::Mapping| (m.memory_start..m.memory_limit).contains(pc);
@@ -136,7 +137,7 @@ fn text(profile: &Profile, stack: &[u64]) -> String {
             },
         )
     };
-    // Of a recursion only the first of its frames.
+    // Of a recursion only the first frame is shown.
     let mut places: Vec<String> = stack.iter().map(place).collect();
     places.dedup();
     places.join(" ")
@@ -172,7 +173,7 @@ fn differences(profile: &Profile, expected: &Stacks, found: &Stacks) -> Result<(
     Err(message)
 }
 
-/// Runs a program with the unwinder behind the hooks; how many allocations were compared.
+/// Runs a program with the unwinder behind the hooks. Returns how many allocations were compared.
 fn compare(binary: &Path, args: &[&str]) -> Result<u64, String> {
     let Some(unwinder) = unwinder() else {
         return Ok(0);
@@ -199,7 +200,7 @@ fn compare(binary: &Path, args: &[&str]) -> Result<u64, String> {
     Ok(expected.values().map(|sum| sum[0]).sum())
 }
 
-/// Every variant of these programs, and these variants of each besides.
+/// Compares every variant of these programs, and also `more` variants of each.
 fn corpus(programs: &[&'static str], more: &[&str], at_least: u64) {
     let mut failures = Vec::new();
     for program in programs {
@@ -270,7 +271,7 @@ fn libraries() {
     );
 }
 
-/// Linkers may map code elsewhere than its place in the file says: lld always does.
+/// Linkers may map code at another place than its place in the file. lld always does.
 #[test]
 fn a_library_that_comes_back_has_the_same_stacks() {
     if !have(&["gcc"]) {
@@ -328,7 +329,7 @@ fn threads() {
     corpus(&["accounting_threads.c", "accounting_cross.c"], &[], 100);
 }
 
-/// Programs of which nothing is known but that they have real stacks.
+/// Compares programs of which we know only that they have real stacks.
 #[test]
 fn real_programs() {
     let cases: [(&str, &[&str]); 3] = [
@@ -369,8 +370,8 @@ fn which(program: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Each stack shares some frames with the one before, in frames of every kind: what is reused must
-/// be what is there.
+/// Each stack shares some frames of every kind with the one before. Frames that are reused must be
+/// those that are there.
 #[test]
 fn random_trees_of_calls() {
     let more = [
@@ -407,11 +408,11 @@ enum Seen {
     Signal,
 }
 
-/// gdb's stacks at calls of `function`, which allocates once a call, from its caller on. Not those
-/// of all calls, as gdb takes its time.
+/// gdb's stacks at calls of `function`, which allocates once in each call, from its caller on.
+/// These are not the stacks of all calls, because gdb is slow.
 fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     let script = format!(
-        // From a library's debug information gdb makes up frames for jumps that left none.
+        // From a library's debug information gdb invents frames for jumps that left no frame.
         "set debug-file-directory /nowhere\nset startup-with-shell off\nset width 0\nset \
          pagination off\nset backtrace past-main on\nset backtrace past-entry on\nset $calls = \
          0\nhandle SIGUSR1 SIGVTALRM nostop noprint pass\nset environment LD_PRELOAD {}\nset \
@@ -456,8 +457,8 @@ fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     stacks
 }
 
-/// Where a stack of the profile is what gdb saw: the call of each return address, and an
-/// interrupted frame's own place.
+/// Whether a stack of the profile is what gdb saw: the call of each return address, and the own
+/// place of an interrupted frame.
 fn agrees(found: &[u64], seen: &[Seen]) -> bool {
     let holds = |(i, frame): (usize, &Seen)| match *frame {
         Seen::At(address) if i > 0 && seen[i - 1] == Seen::Signal => found[i] == address,
@@ -482,7 +483,7 @@ fn gdb_sees_the_same() {
     ];
     let mut failures = Vec::new();
     for (program, function) in cases {
-        // Without -g gdb shows no frame for what is inlined.
+        // Without -g gdb shows no frames for inlined functions.
         let plain = ["gdb-O0 -g0 -O0", "gdb-O2 -g0 -O2 -fomit-frame-pointer"];
         let Some(binaries) = compile_program(program, &plain) else {
             continue;

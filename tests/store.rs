@@ -1,5 +1,5 @@
-//! The database: what is loaded reads as the file does, is shared, survives interruption, and goes
-//! again.
+//! The database: a loaded profile reads as its file does, shares its parts, survives interruption,
+//! and can be removed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn with_db<'a>(db: &'a str, args: &[&'a str]) -> Vec<&'a str> {
     [&["--db", db], args].concat()
 }
 
-/// Load then report equals report without load, for every report and every sample.
+/// A report on a loaded profile equals the report on its file, for every report and every sample.
 #[test]
 fn loaded_profiles_read_as_files_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn loaded_profiles_read_as_files_do() {
             );
             assert_eq!(stored.out, direct.out, "{args:?}");
         }
-        // The facts differ only in what the profile is called.
+        // The facts differ only in the name of the profile.
         let direct = run(folder.path(), &["info", "-f", "csv", path]).out;
         let stored = run(
             folder.path(),
@@ -113,7 +113,7 @@ fn two_loaded_profiles_differ_as_their_files_do() {
     assert!(same.contains("\"rows\":[]"), "{same}");
 }
 
-/// A second profile with the same stacks adds samples and totals only.
+/// A second profile with the same stacks adds only samples and totals.
 #[test]
 fn stacks_are_shared() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn stacks_are_shared() {
     assert_eq!(first, second);
 }
 
-/// `rm` leaves what a database without that profile would hold, and the file is as small.
+/// After `rm` the database holds what it would hold without that profile, and its file is as small.
 #[test]
 fn removing_gives_the_space_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,7 +240,7 @@ fn integrity(db: &Path) -> String {
     ])
 }
 
-/// Killed at any moment of a load, the database is as it was before.
+/// If a load is killed at any moment, the database is as it was before.
 #[test]
 fn a_killed_load_leaves_the_database_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -256,7 +256,8 @@ fn a_killed_load_leaves_the_database_as_it_was() {
     ]);
     let top = || ok(&["--db", path, "top", "first", "-f", "json", "-n", "0"]);
     let before = top();
-    // Larger than SQLite's cache, so that it writes into the database before the end.
+    // The profile is larger than SQLite's cache, so that SQLite writes into the database before the
+    // end.
     let large = folder.path().join("large.pb.gz");
     let mut builder = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for i in 0..30_000 {
@@ -370,7 +371,7 @@ fn databases_of_others_and_of_the_future_are_refused() {
         }
     };
     refused(&junk, "is not a heapprof database");
-    // A database of the future: the same file with a higher version in its header.
+    // This is a database of the future: the same file with a higher version in its header.
     let future = folder.path().join("future.db");
     assert_eq!(run_on(&future, &["load", "valid/made.plain.pb"]).code, 0);
     let mut bytes = std::fs::read(&future).unwrap();
@@ -380,7 +381,7 @@ fn databases_of_others_and_of_the_future_are_refused() {
         &future,
         &format!("was written by a newer heapprof (schema 99, this one knows {SCHEMA_VERSION})"),
     );
-    // Somebody else's: the same file with another application id.
+    // This is another application's database: the same file with another application id.
     bytes[60..64].copy_from_slice(&(SCHEMA_VERSION as u32).to_be_bytes());
     bytes[68..72].copy_from_slice(&7u32.to_be_bytes());
     let other = folder.path().join("other.db");
@@ -427,7 +428,7 @@ fn sql_reads_and_does_not_write() {
     );
 }
 
-/// What plain SQLite sees: the schema page's views, without heapprof.
+/// Plain SQLite can use the views of the schema page without heapprof.
 #[test]
 fn plain_sqlite_reads_the_file() {
     let folder = tempfile::tempdir().unwrap();

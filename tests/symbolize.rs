@@ -45,14 +45,14 @@ fn frames_equal_binutils() {
             let expected = without_fault(expected, &found);
             assert_eq!(found, expected, "{command}: {address:#x}");
         }
-        // Optimized programs have inlined frames, else this shows little.
+        // Optimized programs must have inlined frames, otherwise this test shows little.
         let inlined = found.iter().filter(|f| f.lines().count() > 1).count();
         assert!(inlined > 3 || command.contains("0"), "{command}: {inlined}");
     }
 }
 
-/// What is mapped would end us when it is shortened, so that a file which others may write to is
-/// read.
+/// If a mapped file is shortened, heapprof would be killed. So a file that others may write to is
+/// read instead of mapped.
 #[test]
 fn files_that_others_may_write_to_have_names_too() {
     use std::os::unix::fs::PermissionsExt;
@@ -68,7 +68,7 @@ fn files_that_others_may_write_to_have_names_too() {
     assert_eq!(told(&others), told(&ours));
 }
 
-/// binutils has only the last part of a name that is no linker's.
+/// If a name is not a linker name, binutils has only its last part.
 fn last_parts(frames: &str) -> String {
     let lines = frames.lines().map(|line| {
         let (name, place) = line.rsplit_once(' ').unwrap();
@@ -81,8 +81,8 @@ fn last_parts(frames: &str) -> String {
     lines.collect()
 }
 
-/// binutils gives an inlined function that has no linker name that of the function it was inlined
-/// into.
+/// If an inlined function has no linker name, binutils gives it the name of the function that it
+/// was inlined into.
 fn without_fault(expected: &str, found: &str) -> String {
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_string();
     let mut lines: Vec<String> = expected.lines().map(str::to_string).collect();
@@ -97,7 +97,7 @@ fn without_fault(expected: &str, found: &str) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A name without blanks, parameters and what stands in `<>`: cpp_demangle and binutils write empty
+/// A name without blanks, parameters and the text in `<>`. cpp_demangle and binutils write empty
 /// parameter packs and numbers in them differently.
 fn skeleton(name: &str) -> String {
     let mut depth = 0;
@@ -135,7 +135,7 @@ fn names_are_demangled_as_binutils_does() {
         addresses.truncate(2000);
         let (profile, _) = symbolized(built.profile(&addresses), &Options::default());
         let names = profile.function.iter().map(|f| profile.text(f.system_name));
-        // What is inlined and has no linker name is no matter for c++filt.
+        // c++filt has nothing to do with inlined functions that have no linker name.
         let is_linkers = |name: &&str| name.starts_with('_') || !name.contains("::");
         let names = names.filter(is_linkers);
         let names: Vec<&str> = names.filter(|name| !name.contains("lambda")).collect();
@@ -147,7 +147,7 @@ fn names_are_demangled_as_binutils_does() {
                 profile.text(function.system_name),
             );
             if let Some(expected) = demangled.get(system) {
-                // Older binutils leave Rust's hashes.
+                // Older binutils keep Rust's hashes.
                 let expected = hash.replace_all(expected, "");
                 assert_eq!(skeleton(name), skeleton(&expected), "{command}: {system}");
             }
@@ -157,7 +157,7 @@ fn names_are_demangled_as_binutils_does() {
     }
 }
 
-/// Names of all addresses, with nothing but names.
+/// Only the names of all addresses.
 fn names_only(full: &[String]) -> Vec<String> {
     let last = |frames: &String| {
         let outermost = frames.lines().last().unwrap_or_default();
@@ -186,7 +186,7 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     assert!(mapping.has_functions && !mapping.has_filenames);
     assert!(!mapping.has_line_numbers && !mapping.has_inline_frames);
 
-    // As distributions make it: the functions' symbols, in xz, in a section.
+    // Distributions make it like this: the symbols of functions, packed by xz, in a section.
     built.run("cp program mini");
     built.run("objcopy -S --remove-section .comment --keep-symbol=fill mini");
     built.run("xz -q mini");
@@ -203,8 +203,8 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     assert_eq!(source(&summary), Some(Source::MiniDebugInfo));
     assert_eq!(told(&found), names);
 
-    // Assembly: names without sizes reach to the next one or the end, names within names do not
-    // hide them.
+    // This is assembly. A name without a size reaches to the next one or the end. Names within a
+    // name do not hide it.
     let bare = r#"
 __asm__(".globl bare\nbare: nop\nnop\nnext: nop\nnop\n"
         ".type outer,@function\nouter: nop\ninner: nop\n.size inner,1\nnop\n.size outer,3\n");
@@ -260,8 +260,8 @@ name a folder with --debug-dir"
     );
 }
 
-/// What was learned for one profile answers for the next, without the file, wherever that was
-/// mapped.
+/// What was learned for one profile answers for the next one without the file, wherever the file
+/// was mapped.
 #[test]
 fn a_second_profile_asks_no_file_again() {
     if !have(&["gcc", "readelf", "nm"]) {
@@ -275,7 +275,7 @@ fn a_second_profile_asks_no_file_again() {
     let mut first = built.profile(some);
     let summary = symbolizer.symbolize(&mut first);
     assert_eq!(summary.resolved(), some.len());
-    // The first half is known, the second is asked now.
+    // The first half is known; the second half is looked up now.
     let mut second = built.profile(&addresses);
     let summary = symbolizer.symbolize(&mut second);
     assert_eq!(summary.resolved(), fresh.resolved());
@@ -298,7 +298,7 @@ fn adjusted_forced_and_below_a_sysroot() {
     let addresses = built.addresses("^sum$");
     let (full, _) = symbolized(built.profile(&addresses), &Options::default());
 
-    // Return addresses with --adjust -1 are what they would be without.
+    // Return addresses with --adjust -1 get the same names as addresses of calls without it.
     let returns: Vec<u64> = addresses.iter().map(|a| a + 1).collect();
     let options = Options {
         adjust: -1,
@@ -307,7 +307,7 @@ fn adjusted_forced_and_below_a_sysroot() {
     let (adjusted, _) = symbolized(built.profile(&returns), &options);
     assert_eq!(told(&adjusted), told(&full));
 
-    // Names that are there stay, unless forced; then none of the old functions stays behind.
+    // Existing names stay, unless symbolizing is forced. Then none of the old functions remains.
     let mut named = full.clone();
     let stale = named.strings.intern("stale");
     for function in &mut named.function {
@@ -322,7 +322,7 @@ fn adjusted_forced_and_below_a_sysroot() {
     let (forced, _) = symbolized(named, &force);
     assert_eq!(forced, full);
 
-    // Below a sysroot, and only there.
+    // The file is below a sysroot, and only there.
     let root = tempfile::tempdir().unwrap();
     let below = root.path().join(built.program.strip_prefix("/").unwrap());
     let options = Options {
@@ -341,7 +341,7 @@ fn adjusted_forced_and_below_a_sysroot() {
     assert_eq!(told(&found), told(&full));
 }
 
-/// A damaged header is no reason to ask for terabytes.
+/// A damaged header must not make heapprof allocate terabytes.
 #[test]
 fn compressed_sections_get_no_memory_on_their_word() {
     if !have(&["gcc", "readelf", "nm", "objcopy", "xz"]) {
@@ -366,7 +366,7 @@ fn compressed_sections_get_no_memory_on_their_word() {
     );
     assert_eq!(source(&summary), Some(Source::SymbolTable));
 
-    // 300 MB in a section of some 45 kB.
+    // A section of about 45 kB holds 300 MB.
     built.run("truncate -s 300000000 zeros");
     built.run("xz -0 zeros");
     built.run("strip program");
@@ -389,7 +389,7 @@ fn damaged_files_are_warnings() {
     let whole = std::fs::read(&built.program).unwrap();
     let names = names_only(&told(&full));
 
-    // Debug information that is nonsense: the symbol table answers.
+    // The debug information is nonsense, so the symbol table answers.
     std::fs::write(built.path("nonsense"), vec![0xff; 500]).unwrap();
     built.run("objcopy --update-section .debug_info=nonsense program");
     let (found, summary) = symbolized(profile.clone(), &Options::default());
@@ -404,7 +404,8 @@ fn damaged_files_are_warnings() {
     );
     assert_eq!(told(&found), names);
 
-    // Cut anywhere, and hit anywhere: a warning or wrong names, never a panic.
+    // The file is cut anywhere, and damaged anywhere. That gives a warning or wrong names, never a
+    // panic.
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     let mut check = |bytes: &[u8]| {
         std::fs::write(&built.program, bytes).unwrap();
@@ -435,8 +436,8 @@ fn damaged_files_are_warnings() {
     assert!(kinds["damaged"] > 60 && kinds["no ELF"] > 0, "{kinds:?}");
 }
 
-/// `programs/basket` as a collector would have seen it run: three calls, and one in a library that
-/// is gone.
+/// `programs/basket` as a collector would have recorded it: three calls, and one in a library that
+/// no longer exists.
 fn basket() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     let mut mapped = |start: u64, filename: &str, build_id: &str| {
@@ -460,7 +461,7 @@ fn basket() -> Profile {
         "0f650d2017687327776b92b8aba30d538450ea7d",
     );
     let (far, library) = mapped(0x7f03_9d60_0000, "/opt/shop/lib/libc.so.6", "");
-    // Return addresses less one, as objdump shows the calls.
+    // These are return addresses less one, as objdump shows the calls.
     let [malloc, strdup, fill] =
         [0x790, 0x79b, 0x650].map(|returns| b.location(program, at + returns - 1, false, &[]));
     let start = b.location(library, far + 0x249, false, &[]);
@@ -517,7 +518,7 @@ fn the_command_replaces_the_file_and_says_what_it_could_not() {
     std::fs::write(&file, &bytes).unwrap();
     let folder = built.folder.path();
 
-    // To stdout; the file stays.
+    // The result goes to stdout, and the file stays.
     let mut command = harness::command(folder);
     let output = command
         .args(["symbolize", "p.pb.gz", "-o", "-"])
@@ -545,7 +546,7 @@ fn the_command_replaces_the_file_and_says_what_it_could_not() {
             .all(|e| !e.file_name().to_string_lossy().ends_with(".tmp"))
     );
 
-    // Nothing found: nothing written.
+    // If nothing is found, nothing is written.
     std::fs::write(&file, &bytes).unwrap();
     built.run("gcc -g -O1 -o program source.c");
     let run = harness::run(folder, &["symbolize", "p.pb.gz"]);

@@ -2,8 +2,8 @@
 
 use crate::harness;
 
-/// What would be lost in place is not replaced: another tool's dump, all other parts of a file; and
-/// a pipe can't be.
+/// A file is not replaced if that would lose something: another tool's dump, or all other parts of
+/// a file. A pipe can't be replaced.
 #[test]
 fn only_pprof_profiles_are_replaced() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! What others may do with heapprof's files, and what heapprof does with theirs: the list of a
+//! What other users may do with heapprof's files, and what heapprof does with theirs: the list of a
 //! recording, links and pipes that others planted, folders that others can change, rights of new
 //! files.
 //!
-//! What needs another user needs root, and says so where it is skipped. The race of a worker with
-//! root's `record` is run a few times;
-//! `HEAPPROF_ROUNDS=1000 cargo test -p heapprof-tests -- trust::a_worker` runs it a thousand times.
+//! Tests that need another user need root, and say so if they are skipped. The race of a worker
+//! with root's `record` is run a few times; `HEAPPROF_ROUNDS=1000 cargo test -p heapprof-tests --
+//! trust::a_worker` runs it a thousand times.
 
 use std::fs::Permissions;
 use std::io::Read;
@@ -19,7 +19,7 @@ use crate::harness::{Run, command, heapprof, run, sample_profiles};
 /// A user that is not root, and not the one that runs the tests.
 const NOBODY: u32 = 65534;
 
-/// Whether there are other users for us; where not, that is said.
+/// Whether we can act as other users, which needs root. If not, a message says so.
 fn is_root() -> bool {
     let own = std::fs::metadata("/proc/self").unwrap().uid();
     if own != 0 {
@@ -43,7 +43,7 @@ fn folder(path: &Path, mode: u32, user: u32) -> PathBuf {
     path.to_path_buf()
 }
 
-/// A folder that other users find their way into.
+/// A folder that other users can enter.
 fn open_folder() -> tempfile::TempDir {
     let open = tempfile::tempdir().unwrap();
     std::fs::set_permissions(open.path(), Permissions::from_mode(0o755)).unwrap();
@@ -54,7 +54,7 @@ fn sample() -> PathBuf {
     sample_profiles().join("valid/go.leaky.after.pb.gz")
 }
 
-/// Tries to have root's `record` write to a file of root's, each time in another way.
+/// A worker tries to make root's `record` write to a file of root's, each time in another way.
 #[test]
 fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
     if !is_root() || !have(&["gcc"]) {
@@ -72,7 +72,7 @@ fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
     let made = run(place.path(), &[&record[..], &[program]].concat());
     assert_eq!(made.code, 9, "{}", made.err);
     let raw = std::fs::read(place.path().join("x.pb.gz")).unwrap();
-    // One that symbolizing would change, and one that could be anything.
+    // One victim is a profile that symbolizing would change, the other could be any file.
     for (content, what) in [(&b"root's own\n"[..], "text"), (&raw[..], "profile")] {
         std::fs::write(&victim, content).unwrap();
         be(&victim, 0o600, 0);
@@ -99,24 +99,26 @@ fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
                 (before.ino(), before.mode(), 0, 1),
                 "{how}, round {round}: {said}"
             );
-            // Every byte, as its sha256 would say.
+            // Every byte is compared.
             let found = std::fs::read(&victim).unwrap();
             assert!(found == content, "{what}, {how}, round {round}: {said}");
             let names: Vec<_> = std::fs::read_dir(&shadow).unwrap().collect();
             assert_eq!(names.len(), 1, "{how}, round {round}");
             if how == "none" {
-                // Left alone, it has names now, and is still the worker's.
+                // If nothing was tampered with, the profile has names now, and still belongs to the
+                // worker.
                 let named = inner.join("p.pb.gz");
                 assert_ne!(std::fs::read(&named).unwrap(), raw, "{said}");
                 assert_eq!(std::fs::metadata(&named).unwrap().uid(), NOBODY);
             }
-            // The worker may still be at it.
+            // The worker may still be running.
             std::fs::rename(&evil, place.path().join(format!("evil.{what}.{round}"))).unwrap();
         }
     }
 }
 
-/// A worker's own profile gets names, as its own user; the file stays that user's.
+/// A worker's own profile gets names with the rights of the worker's user, and the file stays that
+/// user's.
 #[test]
 fn a_worker_s_profile_is_named_with_its_own_rights() {
     if !is_root() || !have(&["gcc"]) {
@@ -160,7 +162,7 @@ int main(void) {
     );
 }
 
-/// What lies in the cache is loaded into root's programs.
+/// The library in the cache is loaded into root's programs.
 #[test]
 fn the_library_is_unpacked_where_nobody_else_can_change_it() {
     let place = open_folder();
@@ -179,14 +181,14 @@ fn the_library_is_unpacked_where_nobody_else_can_change_it() {
     let cache = folder(&open.join("cache"), 0o755, own);
     let path = unpacked(&cache);
     assert!(path.is_file() && !path.starts_with(&open), "{path:?}");
-    // A sticky folder keeps what is ours.
+    // In a sticky folder nobody can replace our files.
     be(&open, 0o1777, own);
     let path = unpacked(&cache);
     assert!(path.starts_with(&cache), "{path:?}");
     if !is_root() {
         return;
     }
-    // As kept by sudo: another user's, who could put another folder in its place.
+    // sudo may keep a folder of another user, who could put another folder in its place.
     let other = folder(&place.path().join("other"), 0o755, NOBODY);
     folder(&other.join("heapprof"), 0o755, 0);
     let path = unpacked(&other);
@@ -199,8 +201,8 @@ fn the_library_is_unpacked_where_nobody_else_can_change_it() {
     assert!(path.is_file() && !path.starts_with(&link), "{path:?}");
 }
 
-/// As a shell's `>` does it: what others planted in a folder that everybody may write to is
-/// refused, one's own is followed.
+/// Reports treat links as a shell's `>` does. A link that another user planted in a folder that
+/// everybody may write to is refused; the user's own link is followed.
 #[test]
 fn reports_follow_no_links_of_others() {
     let place = open_folder();
@@ -221,7 +223,7 @@ fn reports_follow_no_links_of_others() {
     assert!(link.is_symlink() && second.is_symlink());
     let text = std::fs::read_to_string(&victim).unwrap();
     assert!(text.contains("inuse_space"), "{text}");
-    // One that leads nowhere yet makes the file that it leads to.
+    // A link to a file that does not exist yet creates that file.
     let new = sticky.join("new");
     symlink("../made", &new).unwrap();
     assert_eq!(report(&new).code, 0);
@@ -248,7 +250,7 @@ fn reports_follow_no_links_of_others() {
         assert!(found.err.contains(&expected), "{name}: {}", found.err);
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "victim");
     }
-    // In a folder of one's own, whoever made the link was let in.
+    // In the user's own folder, whoever made the link was allowed to write there.
     be(&sticky, 0o755, 0);
     assert_eq!(report(&link).code, 0);
     assert!(
@@ -256,12 +258,13 @@ fn reports_follow_no_links_of_others() {
             .unwrap()
             .contains("inuse_space")
     );
-    // A profile is symbolized in its place over nobody else's link.
+    // A profile is not symbolized in place through another user's link.
     let found = run(place.path(), &["symbolize", "sticky/link"]);
     assert_eq!(found.code, 2, "{}", found.err);
 }
 
-/// What can't be replaced is written to: a pipe of one's own, standard output, a shell's `>(cmd)`.
+/// Reports are written into what can't be replaced: the user's own pipe, standard output, a shell's
+/// `>(cmd)`.
 #[test]
 fn reports_go_into_pipes_and_streams() {
     if !have(&["bash", "mkfifo", "cat"]) {
@@ -290,7 +293,8 @@ fn reports_go_into_pipes_and_streams() {
     }
 }
 
-/// A recording shows what a program did: its user alone reads it, whatever the program's umask is.
+/// A recording shows what a program did. So only its user may read it, whatever the program's umask
+/// is.
 #[test]
 fn profiles_and_databases_are_their_user_s() {
     let place = tempfile::tempdir().unwrap();
@@ -348,13 +352,14 @@ fn profiles_and_databases_are_their_user_s() {
         }
         std::fs::remove_dir_all(place.path().join("a.children")).unwrap();
     }
-    // A report is as any file, and stays as its user made it.
+    // A report has the mode of any new file. An existing one keeps the mode that its user gave it.
     shell("027", "", &["top", "-o", "r.txt", path]);
     assert_eq!(mode(&place.path().join("r.txt")), 0o640);
     be_of_mode(&place.path().join("r.txt"), 0o604);
     shell("027", "", &["top", "-o", "r.txt", path]);
     assert_eq!(mode(&place.path().join("r.txt")), 0o604);
-    // A profile that is written over is a new one; one that gets names stays what it is.
+    // A profile that is overwritten gets the mode of a new one. A profile that gets names keeps its
+    // mode.
     be_of_mode(&place.path().join("m.pb.gz"), 0o644);
     shell("0", "", &["merge", "-o", "m.pb.gz", path]);
     assert_eq!(mode(&place.path().join("m.pb.gz")), 0o600);
@@ -396,7 +401,8 @@ fn for_nobody() -> Option<(tempfile::TempDir, PathBuf)> {
     Some((place, copy))
 }
 
-/// Under a umask that lets nobody do anything, not even root's rights help other users.
+/// With a umask of 777 even the owner can't open a new file again, unless the owner is root.
+/// Recording must work for other users too, and the program keeps its umask.
 #[test]
 fn a_umask_of_777_is_the_program_s() {
     let Some((place, copy)) = for_nobody() else {
@@ -432,7 +438,8 @@ fn a_umask_of_777_is_the_program_s() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{said}");
 }
 
-/// A pipe that another user planted where profiles go is not written to, nor waited for.
+/// heapprof does not write into a pipe that another user planted where profiles go, and does not
+/// wait for it.
 #[test]
 fn profiles_go_into_no_pipe_of_others() {
     if !is_root() || !have(&["mkfifo"]) {
@@ -461,7 +468,7 @@ fn profiles_go_into_no_pipe_of_others() {
         "{}",
         found.err
     );
-    // It waits for a writer still.
+    // The reader still waits for a writer.
     reader.kill().unwrap();
     let mut read = Vec::new();
     reader
@@ -474,7 +481,7 @@ fn profiles_go_into_no_pipe_of_others() {
     assert_eq!(read.len(), 0);
 }
 
-/// What else another user's process may say in the list, root does nothing about.
+/// If another user's process writes something else into the list, root does nothing about it.
 #[test]
 fn the_list_is_believed_as_far_as_its_writer_could_do_it() {
     if !is_root() || !have(&["gcc"]) {
@@ -495,7 +502,7 @@ fn the_list_is_believed_as_far_as_its_writer_could_do_it() {
     ];
     assert_eq!(run(place.path(), &record).code, 0);
     let root_s = place.path().join("root.pb.gz");
-    // Root's profile could be given names; not because nobody says so.
+    // Root's profile could get names, but not because the user nobody says so.
     be(&root_s, 0o644, 0);
     let before = std::fs::read(&root_s).unwrap();
     let output = command(place.path())

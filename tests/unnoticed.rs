@@ -1,4 +1,4 @@
-//! What a recorded program must not notice, each found by an attack: small programs, bare and
+//! What a recorded program must not notice, each case found by an attack: small programs, bare and
 //! recorded in both modes.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::built::{build, have};
 use crate::harness::{command, run};
 
-/// Output and exit code of a command that may take no longer than a minute.
+/// The output and exit code of a command that may take at most a minute.
 fn ends(mut command: Command) -> (String, Option<i32>) {
     command.stdout(std::process::Stdio::piped());
     let (mut child, begin) = (command.spawn().unwrap(), Instant::now());
@@ -27,7 +27,7 @@ fn ends(mut command: Command) -> (String, Option<i32>) {
 /// Both modes, as options.
 const MODES: [&[&str]; 2] = [&["--exact"], &["--period", "512KiB"]];
 
-/// A recording of a program, with its output where the last options say.
+/// A recording of a program. The last options say where its output goes.
 fn recorded(folder: &Path, program: &Path, mode: &[&str], options: &[&str]) -> Command {
     let mut command = command(folder);
     command.args(["record", "--no-symbolize"]).args(mode);
@@ -36,7 +36,7 @@ fn recorded(folder: &Path, program: &Path, mode: &[&str], options: &[&str]) -> C
     command
 }
 
-/// Runs a program bare and recorded, with more options, several times.
+/// Runs a program bare, and recorded several times with more options, and compares.
 fn unnoticed(folder: &Path, program: &Path, options: &[&str], rounds: usize) {
     let bare = ends(Command::new(program));
     let options = [&["-o", "out/"], options].concat();
@@ -55,7 +55,8 @@ fn check(source: &str, compiler: &str, options: &[&str], rounds: usize) {
     }
 }
 
-/// Its handlers run before ours, which then waited for a thread that waited for its lock.
+/// The library's handlers run before ours. Ours then waited for a thread that waited for the
+/// library's lock.
 #[test]
 fn fork_handlers_of_a_library_s_constructor() {
     if !have(&["gcc"]) {
@@ -111,8 +112,8 @@ int main(void) {
     );
 }
 
-/// The handler's thread may stand in malloc, whose lock the thread that forks waits for with ours
-/// in its hands.
+/// The signal handler's thread may be inside malloc and hold its lock. The thread that forks holds
+/// our lock and waits for malloc's.
 #[test]
 fn signals_that_dump_or_end_beside_forks() {
     let source = r#"
@@ -174,8 +175,8 @@ int main(int argc, char **argv) {
     }
 }
 
-/// Sampling calculates; the program may trap what is not exact, round otherwise, or look at the
-/// flags.
+/// Sampling uses floating point. The program may trap inexact results, round in another way, or
+/// look at the flags.
 #[test]
 fn floating_point_is_the_program_s() {
     let source = r#"
@@ -196,7 +197,7 @@ int main(void) {
     check(source, "gcc -O1 -Wl,--no-as-needed -lm", &[], 1);
 }
 
-/// What `siginterrupt` says holds for `signal`; a thread of ours changes no exit code and no
+/// What `siginterrupt` set holds for `signal` too. A thread of ours changes no exit code and no
 /// namespace.
 #[test]
 fn signals_codes_and_namespaces() {
@@ -235,7 +236,7 @@ int main(void) {
     check(source, "gcc -O1", &["--interval", "10s"], 2);
 }
 
-/// Whichever of libc's functions asks, a signal that only we catch is at its default.
+/// If only our handler catches a signal, every function of libc reports the default.
 #[test]
 fn handlers_that_are_ours_are_not_shown() {
     let source = r#"
@@ -278,7 +279,7 @@ int main(void) {
     check(source, "gcc -O1", &[], 2);
 }
 
-/// Whoever holds a pipe and does not read does not hold the program.
+/// A process that holds a pipe and does not read from it must not stop the program.
 #[test]
 fn a_dump_into_a_full_pipe() {
     if !have(&["gcc", "mkfifo"]) {
@@ -309,7 +310,8 @@ int main(void) {
     assert!(found.err.contains(said), "{}", found.err);
 }
 
-/// Whoever reads a little now and then holds it no longer: what a dump waits is counted together.
+/// A process that reads a little now and then can't hold the program longer: all waits of a dump
+/// are added up.
 #[test]
 fn a_dump_into_a_pipe_that_is_read_slowly() {
     if !have(&["gcc", "mkfifo"]) {
@@ -366,7 +368,7 @@ int main(void) {
     );
 }
 
-/// Devices and pipes are written to; what a dump's name leads to is not replaced.
+/// A dump is written into a device or a pipe. The file that a dump's name leads to is not replaced.
 #[test]
 fn a_dump_into_a_pipe() {
     if !have(&["gcc", "mkfifo"]) {

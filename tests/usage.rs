@@ -1,4 +1,5 @@
-//! What is said of command lines that can't be read, and what is read though it looks odd.
+//! What heapprof says about command lines that it can't read, and what it reads although it looks
+//! odd.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +14,7 @@ fn an_empty_variable_names_no_database() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Options of other tools were met with advice to make them values.
+/// Users who gave options of other tools were told to pass them as values.
 #[test]
 fn habits_are_told_what_they_are_called_here() {
     for (args, expected) in [
@@ -41,7 +42,8 @@ fn habits_are_told_what_they_are_called_here() {
             "unexpected argument '--pid' found; here that is to start the program under record: a \
              running one can't be attached to",
         ),
-        // Not what stands behind the option that is wrong, nor what the command does not have.
+        // The advice must not name a word after the wrong option, or an option that the command
+        // does not have.
         (
             &["record", "--perio", "5", "--", "find", ".", "-name", "x"],
             "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; \
@@ -83,7 +85,7 @@ fn habits_are_told_what_they_are_called_here() {
     }
 }
 
-/// Words that are no text were a panic where the command line was wrong.
+/// If the command line was wrong, a word that was not UTF-8 caused a panic.
 #[test]
 fn usage_errors_survive_what_is_no_text() {
     let mut top = command(&sample_profiles());
@@ -93,7 +95,7 @@ fn usage_errors_survive_what_is_no_text() {
     assert_eq!((found.code, found.err.as_str()), (2, expected));
 }
 
-/// A command's own options were among two dozen that all have.
+/// A command's own options used to be hidden among two dozen options that all commands have.
 #[test]
 fn help_begins_with_what_is_a_commands_own() {
     for name in COMMANDS.iter().filter(|name| !name.ends_with("prof")) {

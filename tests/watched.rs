@@ -1,5 +1,5 @@
-//! Runs of programs that may hang: each with its patience, and with what its threads were doing
-//! when that ended.
+//! Runs of programs that may hang, each with a time limit and with what its threads were doing when
+//! the limit was reached.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Run;
 
-/// As from a terminal: what a shell starts in the background ignores SIGINT and SIGQUIT, what nohup
-/// starts SIGHUP, and so would the program.
+/// The command with the signals that it would have from a terminal. A program that a shell starts
+/// in the background ignores SIGINT and SIGQUIT, one that nohup starts ignores SIGHUP, and the
+/// recorded program would inherit that.
 pub(crate) fn with_default_signals(command: &Command) -> Command {
     let mut whole = Command::new("env");
     whole.arg("--default-signal=INT,QUIT,HUP");
@@ -27,8 +28,8 @@ pub(crate) fn with_default_signals(command: &Command) -> Command {
     whole
 }
 
-/// What each thread of a process group does: one that waits for a lock (S, futex) is no one that
-/// gets no processor (R).
+/// What each thread of a process group does. This tells a thread that waits for a lock (S, futex)
+/// from one that gets no processor (R).
 fn states(group: u32) -> String {
     let mut told = String::new();
     let folders = |path: &Path| {
@@ -58,10 +59,10 @@ fn states(group: u32) -> String {
     told
 }
 
-/// Runs a command in a process group of its own, and kills all of it when it takes too long.
+/// Runs a command in a process group of its own, and kills the whole group if it takes too long.
 pub(crate) fn run(command: Command, folder: &Path, patience: Duration) -> Result<Run, String> {
     let mut command = with_default_signals(&command);
-    // Files, not pipes: a process that is left behind holds nothing up.
+    // These are files and not pipes, so a process that is left behind does not hold the test up.
     let path = |name: &str| folder.join(name);
     let file = |name: &str| File::create(path(name)).unwrap();
     let mut child = command

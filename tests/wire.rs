@@ -1,8 +1,8 @@
-//! Protobuf by hand: files as no encoder of ours would write them.
+//! Protobuf written by hand: files as no encoder of ours would write them.
 
 use std::io::Write;
 
-/// A number.
+/// A number as a varint.
 pub(crate) fn varint(mut n: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while n >= 0x80 {

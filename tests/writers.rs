@@ -1,5 +1,4 @@
-//! Forms for other tools: what is written can be read again with the same sums per stack, and those
-//! tools read it.
+//! Forms for other tools can be read again with the same sums per stack, and those tools read them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use serde_json::Value;
 use crate::formats::{reading, samples};
 use crate::harness::{name, run, sample_profiles, valid};
 
-/// The samples that are read, ours and those of other tools, without the largest.
+/// The samples, ours and those of other tools, without the largest.
 pub(crate) fn profiles() -> Vec<(PathBuf, Profile)> {
     let formats = [
         "massif",
@@ -39,7 +38,7 @@ pub(crate) fn profiles() -> Vec<(PathBuf, Profile)> {
         .collect()
 }
 
-/// The names of a location's functions, outermost first; its address where it has none.
+/// The names of a location's functions, outermost first, or its address if it has none.
 fn names(profile: &Profile, location: LocationIndex) -> Vec<String> {
     let location = &profile.location[location.index()];
     let lines = profile.lines(location).iter().rev();
@@ -69,7 +68,7 @@ fn names(profile: &Profile, location: LocationIndex) -> Vec<String> {
     }
 }
 
-/// The sums of a sample type by stack, root first; nothing where they are 0.
+/// The sums of a sample type by stack, root first, without those that are 0.
 pub(crate) fn sums(profile: &Profile, sample_type: usize) -> BTreeMap<Vec<String>, i64> {
     let mut sums = BTreeMap::new();
     for i in 0..profile.samples.len() {
@@ -83,7 +82,7 @@ pub(crate) fn sums(profile: &Profile, sample_type: usize) -> BTreeMap<Vec<String
     sums
 }
 
-/// What a value in a unit is worth where it is written, in bytes or nanoseconds.
+/// What a value in a unit is worth in bytes or nanoseconds, which the forms are written in.
 pub(crate) fn factor(unit: &str) -> i64 {
     Unit::parse(unit).map_or(1, |unit| unit.factor)
 }
@@ -168,8 +167,8 @@ fn gperftools_text_comes_back() {
                 .iter()
                 .position(|(kind, _)| names.contains(&kind.as_str()))
         };
-        // Samples of nothing are left out. The others come in their order, each location at an
-        // address of its own.
+        // Samples whose values are 0 are left out. The others come in their order, and each
+        // location has an address of its own.
         let mut kinds = Vec::new();
         for names in [
             ["inuse_space", "space"],
@@ -248,7 +247,7 @@ fn symbolized_text_comes_back_with_names() {
                 .iter()
                 .map(|line| profile.function[line.function.index()].name);
             let texts: Vec<&str> = functions.map(|name| profile.text(name)).collect();
-            // Names of one line, without what parts names in it.
+            // The names fit in one line, and do not contain what separates names in it.
             !texts.is_empty()
                 && texts.iter().all(|t| {
                     !t.is_empty()
@@ -318,7 +317,8 @@ fn stacks(profile: &Profile) -> Vec<(Vec<u64>, Vec<i64>)> {
         .collect()
 }
 
-/// An address in no mapping is in one over all addresses, which must not push the others aside.
+/// An address in no mapping goes to a mapping over all addresses, which must not displace the other
+/// mappings.
 #[test]
 fn gperftools_text_keeps_its_addresses() {
     let stray = "heap profile: 3: 9 [3: 9] @ heapprofile\n2: 8 [2: 8] @ 0x401000 0x402000\n1: 1 \
@@ -342,7 +342,7 @@ fn gperftools_text_keeps_its_addresses() {
         for ((found, found_values), (stack, values)) in found.iter().zip(&kept) {
             assert_eq!((found_values, found.len()), (values, stack.len()));
             for (found, &address) in found.iter().zip(stack) {
-                // Return addresses of 0 and 1 are no places.
+                // Return addresses of 0 and 1 are not places.
                 let is_kept = *found == address || address.wrapping_add(1) < 2;
                 assert!(is_kept, "{}", String::from_utf8_lossy(&bytes));
             }

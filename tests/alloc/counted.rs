@@ -22,18 +22,19 @@ static ALLOCATOR: HeapProf = HeapProf::system();
 #[global_allocator]
 static ALLOCATOR: HeapProf<Bump> = HeapProf::new(Bump(AtomicUsize::new(0)));
 
-/// Never gives anything back, and has no realloc or alloc_zeroed of its own.
+/// An allocator that never gives anything back and has no realloc or alloc_zeroed of its own.
 struct Bump(AtomicUsize);
 
 const ROOM: usize = 1 << 30;
 
-// SAFETY: pieces of a mapping, each handed out once.
+// SAFETY: the blocks are pieces of a mapping, and each piece is handed out once.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.0.load(Relaxed) == 0 {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            // SAFETY: a mapping of its own. The first allocation is made before there are threads.
+            // SAFETY: this makes a new mapping. The first allocation is made before there are
+            // threads.
             let start = unsafe { libc::mmap(std::ptr::null_mut(), ROOM, protection, flags, -1, 0) };
             self.0.store(start as usize, Relaxed);
         }
@@ -94,7 +95,7 @@ fn boxes(n: usize) -> usize {
     n
 }
 
-/// Each growth is a free and a new allocation.
+/// Grows a vector; each growth counts as a free and a new allocation.
 #[inline(never)]
 fn vectors(n: usize) -> Vec<u64> {
     let mut all: Vec<u64> = Vec::with_capacity(4);
@@ -191,7 +192,7 @@ fn expect(child: bool) {
         )
         .unwrap();
     }
-    // Five standard deviations of 512 KiB samples.
+    // The estimate may be off by five standard deviations of 512 KiB samples.
     let [objects, bytes] = [0, 1].map(|i| SAMPLED.counts[i].load(Relaxed));
     let off = (bytes as f64 * 524_288.0).sqrt() * 5.0;
     writeln!(
@@ -221,7 +222,7 @@ fn main() {
     let (road, output) = (words[1].as_str(), words[2].as_str());
     assert!(heapprof_alloc::profile().is_empty() && heapprof_alloc::dump().is_err());
     let early = unrecorded(100);
-    // What this recording finds is forgotten, and what it leaves on countdowns is of no account.
+    // What this recording finds is forgotten. What it leaves on the countdowns does not matter.
     heapprof_alloc::start(options(Mode::Sampled, ""));
     let forgotten = unrecorded(20_000);
     heapprof_alloc::stop();
@@ -259,7 +260,7 @@ fn main() {
             // SAFETY: the threads are joined.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                // What it inherits counts as its own.
+                // What the child inherits counts as its own.
                 for tally in ALL {
                     for (allocated, freed) in [(0, 2), (1, 3)] {
                         tally.counts[allocated]

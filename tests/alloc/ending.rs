@@ -1,4 +1,4 @@
-//! A program whose main returns while another thread forks, again and again: it has to end.
+//! A program whose main returns while another thread forks again and again; it has to end.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -12,10 +12,10 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 const ROUNDS: u32 = 40;
 const CODE: i32 = 3;
 
-/// Waits for a child; how it ended.
+/// Waits for a child and returns how it ended.
 fn wait(child: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: a child of this process, and a word for its status.
+    // SAFETY: `child` is a child of this process, and `status` is valid to write.
     while unsafe { libc::waitpid(child, &raw mut status, 0) } != child {}
     status
 }
@@ -25,7 +25,7 @@ fn fork_on() {
         // SAFETY: the child calls nothing but the kernel.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: ends the child.
+            // SAFETY: this only ends the child.
             unsafe { libc::syscall(libc::SYS_exit_group, 0) };
         }
         BEGUN.store(true, SeqCst);
@@ -39,7 +39,7 @@ fn main() {
         mode,
         ..Options::default()
     }));
-    // A fork takes a while.
+    // With this much memory a fork takes a while.
     let large = std::hint::black_box(vec![1u8; 64 << 20]);
     for round in 0..ROUNDS {
         // SAFETY: this process has one thread.
@@ -50,7 +50,7 @@ fn main() {
                 std::hint::spin_loop();
             }
             std::thread::sleep(Duration::from_micros(u64::from(round % 10) * 300));
-            // As main's return does, but with a code.
+            // This does what main's return does, but with an exit code.
             std::process::exit(CODE);
         }
         assert_eq!(libc::WEXITSTATUS(wait(child)), CODE);

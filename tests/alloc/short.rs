@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use heapprof_alloc::{HeapProf, Mode, Options};
 
-/// So many bytes, and no more.
+/// An allocator that gives out this many bytes and no more.
 struct Limited(AtomicUsize);
 
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// SAFETY: the system's allocator, or nothing.
+// SAFETY: every block is the system allocator's, or the call returns null.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = self.0.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -65,7 +65,7 @@ fn main() {
     while room.try_reserve_exact(1).is_ok() && kept.len() < kept.capacity() {
         kept.push(std::mem::take(&mut room));
     }
-    // Now there is not a byte.
+    // From here on not a single byte is left.
     for _ in 0..100 {
         match road.as_str() {
             "dump" => drop(black_box(heapprof_alloc::dump_to("short.pb.gz"))),

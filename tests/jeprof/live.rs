@@ -1,4 +1,4 @@
-//! A program under jemalloc, its dumps read by both.
+//! A program runs under jemalloc, and jeprof and heapprof both read its dumps.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,8 @@ use std::process::Command;
 use super::{assert_close, ours, stacks, theirs};
 use crate::built::{Built, build, have, library};
 
-/// Two threads, recursion, inlined functions; dumps where its arguments say.
+/// A program with two threads, recursion and inlined functions. It dumps to the files that its
+/// arguments name.
 const LIVE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -54,7 +55,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The dumps `NAME.1` and `NAME.2` of the program under jemalloc; whether they could be made.
+/// Makes the dumps `NAME.1` and `NAME.2` of the program under jemalloc. Returns whether they could
+/// be made.
 fn dumped(built: &Built, name: &str, options: &str) -> bool {
     let Some(jemalloc) = library("libjemalloc.so.2") else {
         return false;
@@ -82,8 +84,8 @@ fn dumped(built: &Built, name: &str, options: &str) -> bool {
     true
 }
 
-/// Leaves a dump the program and jemalloc: what else of this machine has names depends on its debug
-/// packages, and jeprof takes its time to look for them.
+/// Leaves only the program and jemalloc in a dump. Which other libraries of this machine have names
+/// depends on its debug packages, and jeprof takes long to look for them.
 fn without_system(dump: &Path) {
     let text = std::fs::read_to_string(dump).unwrap();
     let is_kept = |line: &str| line.contains("libjemalloc") || line.ends_with("/program");
@@ -128,7 +130,7 @@ fn a_live_dump() {
         assert!(theirs.lines().count() > 2, "{args:?}: {theirs}");
         assert_eq!(ours(folder, &args), theirs, "{args:?}");
     }
-    // What shrank, and rows below 0.
+    // This has stacks that shrank, and rows below 0.
     let args = ["--base=exact.2", "--show_bytes", "./program", "exact.1"];
     let them = theirs("jeprof", folder, &args);
     assert!(them.starts_with("Total: -"), "{them}");
@@ -141,8 +143,8 @@ fn a_live_dump() {
     assert_eq!(stacks(&ours(folder, &args)), them);
 }
 
-/// C++ has names that are cut, templates that the program exports beside its own `main`, and
-/// `operator new`.
+/// A program in C++: it has names that are cut, templates that it exports beside its own `main`,
+/// and `operator new`.
 const LIVE_CXX: &str = r#"
 #include <map>
 #include <string>
@@ -208,7 +210,7 @@ fn a_live_dump_of_cxx() {
         assert!(theirs.contains(" main"), "{args:?}: {theirs}");
         assert_eq!(ours(folder, &args), theirs, "{args:?}");
     }
-    // Whatever allocates below `operator new(unsigned long)` is cut with it.
+    // Everything that allocates below `operator new(unsigned long)` is cut with it.
     let collapsed = ours(folder, &["--collapsed", "./program", dump]);
     assert!(!collapsed.contains("operator new"), "{collapsed}");
 }
@@ -237,7 +239,7 @@ fn a_live_sampled_dump() {
         let args = [args, &["./program", "sampled.2"]].concat();
         let theirs = theirs("jeprof", folder, &args);
         let ours = ours(folder, &args);
-        // Both sides of a difference are cut.
+        // Both sides of a difference have their fractions cut.
         assert_close(&theirs, &ours, 2 * stacks, &format!("{args:?}"));
     }
 }

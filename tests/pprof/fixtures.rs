@@ -9,13 +9,14 @@ use heapprof_profile::{
     ProfileBuilder,
 };
 
-/// Builds one.
+/// Builds a fixture.
 struct Maker {
     b: ProfileBuilder,
     mapping: MappingIndex,
-    /// How linker names are made of names; `step` for none.
+    /// The prefix of linker names. With `step` they are the same as the names.
     linker: &'static str,
-    /// Without first lines functions of one file are told apart by nothing else when names go.
+    /// Whether functions have first lines. Without them, nothing tells functions of one file apart
+    /// when their names are dropped.
     first_lines: bool,
 }
 
@@ -130,12 +131,12 @@ fn cpu_named(linker: &'static str) -> Profile {
     m.finish()
 }
 
-/// As pprof leaves a profile that it demangled.
+/// CPU time, as in a profile that pprof has demangled.
 fn cpu() -> Profile {
     cpu_named("step")
 }
 
-/// With linker names that are not demangled.
+/// CPU time with linker names that are not demangled.
 fn cpu_mangled() -> Profile {
     let mut profile = cpu_named("mangled");
     for f in 0..profile.function.len() {
@@ -259,7 +260,7 @@ fn contention() -> Profile {
     m.sample(&[l4, l2, l3], &[4, 40_960_000], Vec::new());
     m.sample(&[l5, l1], &[2, 1_536_000], Vec::new());
     m.sample(&[l3, l1], &[9, 500], Vec::new());
-    // These two alone have no `step3002`, and stay when it is ignored.
+    // Only these two have no `step3002`, so they stay when it is ignored.
     m.sample(&[l4, l2, l1], &[3, 7_680_000], Vec::new());
     m.sample(&[l1, l4], &[1, 2_560_000], Vec::new());
     m.finish()

@@ -36,7 +36,7 @@ fn remember(cache: &mut VecDeque<Vec<u8>>) {
 
 fn serve_profiles(listener: &TcpListener) {
     for connection in listener.incoming().flatten() {
-        // One at a time is enough, as long as nobody can hold up the others.
+        // One connection at a time is enough, as long as none can hold up the others.
         let _ = answer(connection);
     }
 }

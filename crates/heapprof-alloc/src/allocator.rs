@@ -19,7 +19,7 @@ pub struct HeapProf<A = System> {
 }
 
 impl HeapProf {
-    /// In front of the system's allocator.
+    /// Makes an allocator in front of the system's.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)
@@ -27,14 +27,14 @@ impl HeapProf {
 }
 
 impl<A> HeapProf<A> {
-    /// In front of another allocator, which must not itself be a `HeapProf`: blocks would count
-    /// twice.
+    /// Makes an allocator in front of another one, which must not itself be a `HeapProf`: blocks
+    /// would count twice.
     #[must_use]
     pub const fn new(behind: A) -> Self {
         Self { behind }
     }
 
-    /// The allocator behind.
+    /// The allocator behind this one.
     pub const fn behind(&self) -> &A {
         &self.behind
     }
@@ -42,20 +42,21 @@ impl<A> HeapProf<A> {
 
 /// Whether an allocation is looked at.
 ///
-/// Off comes first, so that the countdown waits for the start: it is a random one, and any of its
-/// moments is as good a beginning.
+/// The mode is checked before the countdown, so the countdown stands still until a recording
+/// starts. Its length is random, so any point of it is as good a beginning.
 #[inline(always)]
 fn chosen(size: usize) -> bool {
     match collect::mode() {
         Mode::Off => false,
         Mode::Sampled => collect::charge(size),
-        // Not by the countdown: a sampled recording before this one may have left something on it.
+        // The countdown does not decide: an earlier sampled recording may have left something on
+        // it.
         Mode::Exact => !collect::is_apart(),
     }
 }
 
-// What is looked at has functions of its own: inlined, they would take registers that every
-// allocation saves.
+// Allocations that are looked at have functions of their own. If these were inlined, they would use
+// registers that every allocation would have to save.
 
 #[cold]
 #[inline(never)]
@@ -83,7 +84,8 @@ fn released(block: *mut u8) {
     collect::release(block);
 }
 
-/// The collector's own allocations do not fail for want of the program's memory: std would abort
+/// Gives the collector a spare block when the allocator behind has no memory. Gives the program
+/// null. The collector's own allocations must not fail with the program's, because std would abort
 /// the program.
 #[cold]
 #[inline(never)]
@@ -95,7 +97,7 @@ fn missing(layout: Layout) -> *mut u8 {
     }
 }
 
-/// The block as it is, or one for the collector in its place.
+/// Returns the block, or what `missing` gives if the block is null.
 #[inline(always)]
 fn given(block: *mut u8, layout: Layout) -> *mut u8 {
     if block.is_null() {
@@ -105,10 +107,11 @@ fn given(block: *mut u8, layout: Layout) -> *mut u8 {
     }
 }
 
-// `Frame::caller` is the caller of the function that it stands in, so it stands in each of them,
-// and none is inlined: the compiler would put them into the program's functions, which would be
-// missing in their own stacks. SAFETY: every block is the allocator's behind, asked for and given
-// back with the layouts that came.
+// `Frame::caller` finds the caller of the function that it is called in. So each function that
+// needs it calls it itself, and none of these functions is inlined: the compiler would put them
+// into the program's functions, which would then be missing from their own stacks.
+// SAFETY: every block comes from the allocator behind, or from the arena's spare memory. It goes
+// back to where it came from, with the layout that the caller passed.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -131,7 +134,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             }
             let spare = missing(layout);
             if !spare.is_null() {
-                // SAFETY: as large as asked for.
+                // SAFETY: the block is as large as was asked for.
                 unsafe { spare.write_bytes(0, layout.size()) };
             }
             return spare;
@@ -142,7 +145,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if collect::arena::is_spare(block) {
-            // SAFETY: of this layout, and left.
+            // SAFETY: it is a spare block of this layout, and the caller is done with it.
             return unsafe { collect::arena::free_spare(block, layout) };
         }
         if collect::may_hold(block as usize) && !collect::is_apart() {
@@ -156,7 +159,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         let real = || unsafe { self.behind.realloc(block, layout, size) };
-        // SAFETY: as above; the block is as it was.
+        // SAFETY: as above; `moved` is called only if the block is still as it was.
         let moved = || unsafe { self.moved(block, layout, size) };
         if collect::arena::is_spare(block) {
             return moved();
@@ -169,7 +172,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             return quietly();
         }
         if !collect::may_hold(block as usize) {
-            // The old block is in no table, so there is a new one only.
+            // The old block is in no table, so only the new one is counted.
             return if chosen(size) {
                 allocated(size, Frame::caller(), real)
             } else {
@@ -184,13 +187,15 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
 }
 
 impl<A: GlobalAlloc> HeapProf<A> {
-    /// A block of the collector's own goes where there is memory; null if it is the program's.
+    /// Moves a block to a new one of `size` bytes. If the allocator behind has no memory, a block
+    /// of the collector's goes to spare memory, and one of the program's stays: the result is null.
     ///
     /// # Safety
-    /// As of `realloc`.
+    /// The same as for `realloc`.
     #[cold]
     unsafe fn moved(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's contract, passed on: both blocks are as large as is copied.
+        // SAFETY: the caller's contract, passed on. Both blocks are at least as large as what is
+        // copied.
         unsafe {
             let grown = Layout::from_size_align_unchecked(size, layout.align());
             let new = given(self.behind.alloc(grown), grown);

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use heapprof_collect::Options;
 use heapprof_collect::setting::{self, Misunderstood};
 
-/// The options that the variables give; `None` when they ask for nothing, or ask the preloaded
-/// library.
+/// Returns the options that the variables ask for. `None` if they ask for nothing, or if they are
+/// meant for the preloaded library.
 pub(crate) fn read(
     get: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Options>, Misunderstood> {
@@ -77,7 +77,7 @@ mod tests {
                 let found = with(&[("HEAPPROF_OUTPUT", "o"), (variable.name, wrong)]);
                 assert_eq!(found.unwrap_err().name, variable.name);
             }
-            // Set to nothing is not set.
+            // A variable that is set to nothing counts as not set.
             let found = with(&[("HEAPPROF_OUTPUT", "o"), (variable.name, "")]);
             assert!(found.unwrap().is_some());
         }

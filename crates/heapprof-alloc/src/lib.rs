@@ -1,8 +1,8 @@
 //! Heap profiles of a Rust program from inside it: an allocator to put in front of the program's
 //! own.
 //!
-//! It is meant for what no library can be preloaded into (static executables, musl), and for
-//! programs that want to hand out their own profiles. Two lines record and dump on demand:
+//! It is meant for programs that no library can be preloaded into (static executables, musl), and
+//! for programs that want to hand out their own profiles. Two lines record and dump on demand:
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -21,11 +21,11 @@
 //! `heapprof symbolize` names its addresses and needs the executable for it; the profile itself
 //! holds build ids and addresses only.
 //!
-//! Nothing is recorded before [`start`]: until then an allocation costs a load and a branch more.
-//! In sampled mode, the default, it then costs a few instructions more, and one allocation in about
-//! 512 KiB is looked at. [`Mode::Exact`] looks at all of them.
+//! Nothing is recorded before [`start`]. Until then, an allocation costs one more load and one more
+//! branch. After that, in sampled mode (the default), it costs a few more instructions, and one
+//! allocation in about 512 KiB is looked at. [`Mode::Exact`] looks at all of them.
 //!
-//! The recording is the process's, so what controls it are functions of this crate and not of the
+//! A recording belongs to the process, so functions of this crate control it, not methods of the
 //! allocator. `examples/pprof_endpoint.rs` serves profiles at `/debug/pprof/heap`, as Go programs
 //! do.
 

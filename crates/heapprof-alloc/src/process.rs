@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect::{self as collect, Reason};
 
-/// Whether the last dump was asked for.
+/// Whether a dump at exit was asked for.
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
 
-/// Registers for forks. Once, for what is registered stays.
+/// Registers the fork handlers. It does so once, because what is registered stays registered.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if !register_for_good() {
-            // SAFETY: functions of the program, or of a library that takes them with it when it is
-            // closed.
+            // SAFETY: these are functions of the program, or of a library. When a library is
+            // closed, its handlers go with it.
             unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
             }
@@ -22,9 +22,12 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// glibc takes the handlers of each file away when it runs that file's destructors, the program's
-/// at its end. A thread that forks just then would not come to the second one, which gives back
-/// what the first one took. So the program's own are registered as nobody's.
+/// Registers the program's own fork handlers as belonging to no file, so that they stay. Returns
+/// whether it did.
+///
+/// glibc removes the handlers of each file when it runs that file's destructors, which for the
+/// program is at its end. A thread that forks at that moment would not reach the second handler,
+/// which gives back what the first one took.
 #[cfg(target_env = "gnu")]
 fn register_for_good() -> bool {
     type Handler = Option<unsafe extern "C" fn()>;
@@ -36,10 +39,10 @@ fn register_for_good() -> bool {
             file: *mut libc::c_void,
         ) -> libc::c_int;
     }
-    // SAFETY: it asks for a number.
+    // SAFETY: the call only reads a number.
     let program = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
     let own = collect::object_at(before_fork as *const () as usize);
-    // SAFETY: functions of the program, which stays.
+    // SAFETY: they are functions of the program, which is never unloaded.
     own.is_some()
         && own == collect::object_at(program)
         && unsafe {
@@ -57,7 +60,7 @@ fn register_for_good() -> bool {
     false
 }
 
-/// Asks for a dump when the process exits, forked children's included.
+/// Asks for a dump when the process exits. Forked children make one, too.
 pub(crate) fn dump_at_exit() {
     if AT_EXIT.swap(true, Ordering::AcqRel) {
         return;

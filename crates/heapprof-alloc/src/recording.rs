@@ -13,9 +13,9 @@ use crate::process;
 /// Begins to record what the allocator is asked for from now on. What an earlier recording found is
 /// forgotten.
 ///
-/// In a program whose global allocator is no [`HeapProf`](crate::HeapProf) nothing is found. False
-/// when there is no memory for it, a thread is held up in the middle of an allocation, the period
-/// is above 1 TiB, or the mode is off: nothing begins then.
+/// Returns false, and begins nothing, if there is no memory for it, if a thread is held up in the
+/// middle of an allocation, if the period is above 1 TiB, or if the mode is off. In a program whose
+/// global allocator is not a [`HeapProf`](crate::HeapProf), a recording finds nothing.
 pub fn start(mut options: Options) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = collect::sys::parent_id();
@@ -23,15 +23,15 @@ pub fn start(mut options: Options) -> bool {
     begin(options)
 }
 
-/// Begins to record if the variable `HEAPPROF_OUTPUT` is set, as [`VARIABLES`](crate::VARIABLES)
-/// say; whether it did. A name without `%` gets the process's id, for other programs may have the
-/// same variable.
+/// Begins to record as the environment's [`VARIABLES`](crate::VARIABLES) say, if `HEAPPROF_OUTPUT`
+/// is set. Returns whether a recording began. An output name without `%` gets the process's id,
+/// because other programs may have the same variable.
 ///
-/// Under `heapprof record`, or with `libheapprof.so` preloaded, it does not: that one records, and
-/// would be sent to the same files.
+/// Nothing begins under `heapprof record`, or if `libheapprof.so` is preloaded. The library records
+/// then, and both would write to the same files.
 ///
 /// # Errors
-/// A variable that is not understood. Nothing is recorded then.
+/// A variable has a value that is not understood. Nothing is recorded then.
 pub fn start_from_environment() -> Result<bool, Misunderstood> {
     let options = environment::read(|name| std::env::var_os(name))?;
     Ok(options.is_some_and(begin))
@@ -42,8 +42,8 @@ fn begin(options: Options) -> bool {
     options.mode != Mode::Off && collect::start(options)
 }
 
-/// Ends the recording. Dumps still show what it found until then, and what is freed later counts as
-/// in use. No thread of this crate is left when it returns.
+/// Ends the recording. Dumps still show what it found until then. Blocks that are freed later still
+/// count as in use. No thread of this crate is left when it returns.
 pub fn stop() {
     collect::stop();
     collect::end_clock();
@@ -55,27 +55,28 @@ pub fn is_running() -> bool {
     collect::is_running()
 }
 
-/// Writes a profile to where the recording's [`Output`](crate::Output) says; its path.
+/// Writes a profile where the recording's [`Output`](crate::Output) says. Returns its path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread's dump takes longer than ten seconds
-/// more, the file can't be written, or there is no memory (for the path alone, perhaps: the file is
-/// there then).
+/// There is no recording, it has no output, another thread's dump takes more than ten seconds
+/// longer, the file can't be written, or there is no memory. If there is no memory for the path
+/// alone, the file was written nevertheless.
 pub fn dump() -> Result<PathBuf, Error> {
     written(collect::request(None))
 }
 
-/// Writes a profile to `path`, which appears whole or not at all; the path again.
+/// Writes a profile to `path`. The file appears whole or not at all. Returns the path again.
 ///
 /// # Errors
-/// As of [`dump`].
+/// The same as for [`dump`], except that the recording needs no output.
 pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
     let path = path.as_ref().as_os_str().as_bytes();
     written(collect::request(Some(path)))
 }
 
-/// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with.
-/// Empty when nothing was ever recorded, or there is no memory for it.
+/// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with. It
+/// is empty if nothing was ever recorded, if there is no memory for it, or if another thread's dump
+/// takes more than ten seconds longer.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !collect::was_started() {
@@ -85,9 +86,9 @@ pub fn profile() -> Vec<u8> {
     handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
-/// Asks for a last dump when the process exits: by `exit`, which is also how `main` ends. Not when
-/// it aborts, calls `_exit`, or dies by a signal. It is as if [`dump`] were called then, but a
-/// plain output name gets no number.
+/// Asks for a last dump when the process calls `exit`, which is also how `main` ends. There is none
+/// if it aborts, calls `_exit`, or dies by a signal. It is as if [`dump`] were called then, except
+/// that a plain output name gets no number.
 pub fn dump_at_exit() {
     collect::apart(process::dump_at_exit);
 }
@@ -98,7 +99,7 @@ fn written(made: Result<CString, Error>) -> Result<PathBuf, Error> {
     Ok(OsString::from_vec(own.ok_or(Error::NoMemory)?).into())
 }
 
-/// An error with a path of the program's own.
+/// The error, with its path in the program's own memory.
 fn own_error(error: Error) -> Error {
     let Error::Write(path, errno) = error else {
         return error;
@@ -108,7 +109,7 @@ fn own_error(error: Error) -> Error {
     own.map_or(Error::NoMemory, |path| Error::Write(path, errno))
 }
 
-/// `None` without memory.
+/// Copies bytes; `None` if there is no memory.
 fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).ok()?;
@@ -116,8 +117,8 @@ fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// What the collector made, as the program's own: it counts as allocated by the program, and its
-/// free is known.
+/// Copies what the collector made into the program's own memory. The copy counts as allocated by
+/// the program, so its free is known, too.
 fn handed_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
     let own = copy(&made);
     collect::apart(|| drop(made));

@@ -1,5 +1,5 @@
-//! Files whose code without names is not to be compared: two builds of them, or names on one side
-//! only.
+//! Files whose code without names can't be compared, because there are two builds of them, or names
+//! on one side only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use heapprof_profile::{Profile, is_place_of_code};
 use crate::diff::Diff;
 use crate::session::Session;
 
-/// A file of which rows of a diff are new or gone only because they are called otherwise.
+/// A file with rows in a diff that are new or gone only because they have other names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incomparable {
     /// The file's name, without its folders.
     pub file: String,
-    /// How many rows.
+    /// How many such rows there are.
     pub rows: usize,
-    /// Whether both sides have code without names, of two builds; else one side has names and the
-    /// other has none.
+    /// Whether both sides have code without names, from two builds. Otherwise one side has names
+    /// and the other has none.
     pub is_rebuilt: bool,
 }
 
@@ -27,8 +27,8 @@ struct Code {
     nameless: usize,
 }
 
-/// The files of which that is so, between the first two profiles of the session; none where it
-/// reads a database.
+/// The files that can't be compared between the first two profiles of the session. There are none
+/// if it reads a database.
 pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
     let parts = session
         .question
@@ -59,13 +59,13 @@ pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
     found.collect()
 }
 
-/// The file in the name of code without a name.
+/// The file in the name that stands for code without a name.
 fn file_of(name: &str) -> Option<&str> {
     let (file, _) = name.rsplit_once("+0x")?;
     is_place_of_code(name).then_some(file)
 }
 
-/// What each mapped file has of names.
+/// The build ids of each mapped file, and how much of its code has names.
 fn code(profile: &Profile) -> BTreeMap<String, Code> {
     let mut all = BTreeMap::<String, Code>::new();
     for location in &profile.location {

@@ -1,4 +1,4 @@
-//! What a collector writes into a profile's comments: `key: value`, one a line.
+//! What a collector writes into a profile's comments, with one `key: value` in each line.
 
 use heapprof_profile::Profile;
 
@@ -8,11 +8,11 @@ use crate::session::Session;
 /// When a profile was dumped, as its comments say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Dumped {
-    /// When the program ended: what was in use then, nobody freed.
+    /// It was dumped when the program ended: nobody freed what was in use then.
     Exit,
-    /// At another moment, named here.
+    /// It was dumped at another moment, which is named here.
     Before(String),
-    /// It does not say.
+    /// The profile does not say.
     #[default]
     Unknown,
 }
@@ -26,7 +26,7 @@ pub(crate) fn comments(session: &Session) -> Result<Vec<String>, Error> {
     )
 }
 
-/// When it was dumped; of profiles added up, the one that was not dumped at exit decides.
+/// When a profile was dumped. If several were added up, one that was not dumped at exit decides.
 pub(crate) fn dumped(comments: &[String]) -> Dumped {
     let mut dumped = Dumped::Unknown;
     for value in values(comments, "dump") {
@@ -38,7 +38,8 @@ pub(crate) fn dumped(comments: &[String]) -> Dumped {
     dumped
 }
 
-/// A number of bytes. Several are those of several processes, and belong to none of them alone.
+/// A number of bytes. Several numbers come from several processes and are true of none alone, so
+/// they give `None`.
 pub(crate) fn bytes(comments: &[String], key: &str) -> Option<i64> {
     let mut found = values(comments, key);
     let number = found.next()?.strip_suffix("bytes")?.trim_end();
@@ -48,7 +49,7 @@ pub(crate) fn bytes(comments: &[String], key: &str) -> Option<i64> {
     }
 }
 
-/// Which process a profile is of: what our collector's comments and the profile's times say.
+/// The process that a profile is of, as our collector's comments and the profile's times say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     program: String,
@@ -58,18 +59,18 @@ pub struct Process {
     start: i64,
 }
 
-/// How far two clocks of one process may be apart, in nanoseconds.
+/// How far two clocks of one process may differ, in nanoseconds.
 const SLACK: u64 = 10_000_000;
 
 impl Process {
-    /// `None` where the profile does not say, or is a sum of several.
+    /// The process of a profile; `None` if the profile does not say, or is a sum of several.
     pub fn of(profile: &Profile) -> Option<Self> {
         let comments = profile.comment.iter().map(|&text| profile.text(text));
         let comments: Vec<String> = comments.map(str::to_string).collect();
         Self::new(&comments, profile.time_nanos, profile.duration_nanos)
     }
 
-    /// As [`of`](Self::of), of a profile with these comments and times.
+    /// Does what [`of`](Self::of) does, for a profile with these comments and times.
     pub(crate) fn new(comments: &[String], time: i64, duration: i64) -> Option<Self> {
         let one = |key| {
             let mut found = values(comments, key);
@@ -92,7 +93,7 @@ impl Process {
         self.start
     }
 
-    /// Whether both are of one process.
+    /// Whether both are the same process.
     pub fn is(&self, other: &Self) -> bool {
         self.pid == other.pid
             && self.program == other.program
@@ -147,7 +148,7 @@ mod tests {
                 1_000_000_000,
                 Some(false),
             ),
-            // A sum of two, another collector's, without a time.
+            // These are a sum of two, a profile of another collector, and one without a time.
             (
                 &["collector: heapprof 0.1.0", "pid: 7", "pid: 8"],
                 5_000_000_000,

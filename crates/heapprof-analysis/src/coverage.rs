@@ -1,35 +1,35 @@
-//! How much of a process its heap is: what the kernel had in memory for it, less what the collector
-//! itself holds.
+//! How much of a process is its heap: what the kernel had in memory for the process, without what
+//! the collector itself holds.
 
 use crate::comment;
 
-/// What of the program was in memory, seen by the kernel.
+/// How much of the program was in memory, as the kernel sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Bytes.
+    /// How many bytes there were.
     pub bytes: i64,
-    /// Those of the collector's own tables.
+    /// How many of these are the collector's own tables.
     pub own: i64,
-    /// Bytes of the heap at the same moment, where the profile says.
+    /// How many bytes the heap had at the same moment, if the profile says so.
     pub heap: Option<i64>,
 }
 
 impl Resident {
-    /// Bytes that are the program's.
+    /// How many bytes are the program's.
     pub fn of_program(self) -> i64 {
         (self.bytes - self.own).max(1)
     }
 
-    /// The program's bytes that are no heap.
+    /// How many of the program's bytes are not heap.
     pub fn beside_heap(self) -> Option<i64> {
         Some((self.of_program() - self.heap?).max(0))
     }
 }
 
-/// What was resident when the profile was dumped, and at the most, as its comments say; `heap` is
-/// beside them.
+/// What was resident when the profile was dumped, and at the peak, as its comments say. `heap` is
+/// what the heap had then.
 pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident>; 2] {
-    // Tables only grow, so the peak has as much of them.
+    // The tables only grow, so this is also the most that they had at the peak.
     let own = comment::bytes(comments, "own tables").unwrap_or(0);
     let of = |key, heap| {
         let bytes = comment::bytes(comments, key)?;
@@ -41,7 +41,7 @@ pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident
 /// A runtime with a heap of its own beside malloc's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
-    /// CPython: small objects are in arenas that it maps.
+    /// CPython, which has small objects in arenas that it maps.
     Python,
     /// The JVM.
     Java,
@@ -53,7 +53,7 @@ pub enum Runtime {
     Php,
 }
 
-/// The runtime that the mapped files of a program show.
+/// The runtime that the names of a program's mapped files reveal.
 pub fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
     files.into_iter().find_map(|file| {
         let name = file.rsplit('/').next().unwrap_or_default();

@@ -22,12 +22,12 @@ pub enum Status {
     Shrunk,
     /// It is as large as before.
     Same,
-    /// It may have changed or not: samples of one and the same heap differ as much.
+    /// It may have changed or not: samples of one and the same heap can differ as much.
     WithinNoise,
 }
 
 impl Status {
-    /// One word.
+    /// The words that reports show for it.
     pub fn word(self) -> &'static str {
         match self {
             Status::New => "new",
@@ -50,12 +50,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// After minus before; it need not fit in 64 bits.
+    /// The value after minus the value before. It need not fit in 64 bits.
     pub fn delta(self) -> i128 {
         i128::from(self.after) - i128::from(self.before)
     }
 
-    /// The delta as a share of what was there before; `None` where that was 0.
+    /// The delta as a share of what was there before; `None` if that was 0.
     pub fn growth(self) -> Option<f64> {
         match self.before {
             0 => None,
@@ -82,7 +82,7 @@ impl Sides {
         })
     }
 
-    /// How sure the delta of a change is; `None` where both sides are exact.
+    /// How sure the delta of a change is; `None` if both sides are exact.
     fn delta(&self, change: Change) -> Option<Estimate> {
         if self.spread == [None, None] {
             return None;
@@ -102,11 +102,11 @@ impl Sides {
 /// A row of `diff`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
-    /// Which entity.
+    /// The entity.
     pub place: Place,
-    /// Of the samples whose leaf it is.
+    /// The change of flat, over the samples whose leaf it is.
     pub flat: Change,
-    /// Of the samples that hold it.
+    /// The change of cum, over the samples that hold it.
     pub cum: Change,
     /// Whether it was there before at all.
     pub was: bool,
@@ -133,12 +133,12 @@ impl DiffRow {
         }]
     }
 
-    /// How sure the delta of what the report is ordered by is; `None` where both sides are exact.
+    /// How sure the delta of what the report is ordered by is; `None` if both sides are exact.
     pub fn estimate(&self, sort: Sort) -> Option<Estimate> {
         self.sides(sort).delta(self.change(sort))
     }
 
-    /// What happened to it, seen by `sort`.
+    /// What happened to the row in the values that `sort` names.
     pub fn status(&self, sort: Sort) -> Status {
         match self.change(sort).delta() {
             0 => Status::Same,
@@ -154,19 +154,19 @@ impl DiffRow {
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Diff {
-    /// Of the profile before.
+    /// The header of the profile before.
     pub before: Header,
-    /// Of the profile after.
+    /// The header of the profile after.
     pub after: Header,
-    /// What it is ordered by.
+    /// What the rows are ordered by.
     pub sort: Sort,
-    /// Signed sums.
+    /// The signed sums.
     pub total: Change,
     /// What the values after were multiplied by to make both totals equal.
     pub normalized: Option<f64>,
-    /// All rows, those that did not change too: by size of the change, then by name.
+    /// All rows, including those that did not change: by size of the change, then by name.
     pub rows: Vec<DiffRow>,
-    /// Signed sums of every sample type that both sides have, by type.
+    /// The signed sums of every sample type that both sides have, by type.
     pub types: Vec<(crate::SampleType, Change)>,
     /// What is known of `total`, and of each of `types`.
     pub(crate) total_sides: Sides,
@@ -174,8 +174,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Whether a row that is new or gone is named by its address: another run has the same place
-    /// elsewhere.
+    /// Whether a row that is new or gone is named by its address. In another run, the same place
+    /// has another address.
     pub fn has_addresses(&self) -> bool {
         let mut rows = self.rows.iter();
         rows.any(|row| row.was != row.is && row.place.is_address())
@@ -221,7 +221,7 @@ pub fn diff(
         place::order(query.granularity, "u"),
     );
     let is_estimate = diff.total_sides.spread.map(|spread| spread.is_some());
-    // Profiles whose values are exact are asked as if there were no others.
+    // If all values are exact, the statement asks for no estimates.
     let (sums, of_before, of_after) = match is_estimate.contains(&true) {
         true => spread_sql(session),
         false => Default::default(),
@@ -232,7 +232,7 @@ pub fn diff(
             return Ok(Sides::default());
         }
         let side = |at, is_estimate| match is_estimate {
-            // Where it is an estimate, what was not sampled may be there.
+            // In a profile of estimates, something may be there that was not sampled.
             true => read_spread(row, at).map(|spread| Some(spread.unwrap_or_default())),
             false => Ok(None),
         };
@@ -286,8 +286,8 @@ fn sides(before: &Header, after: &Header) -> Sides {
     }
 }
 
-/// What one sample of each side stands for. A side that does not know is measured by the other, as
-/// far as it has no sample.
+/// What one sample of each side stands for. A side that does not know it takes the other side's
+/// step, but not as a bound.
 fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => Step {
@@ -298,9 +298,9 @@ fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     })
 }
 
-/// The columns of what is known of rows: their sums, and those of each side.
+/// The columns for what is known of rows: their sums, and the columns of each side.
 fn spread_sql(session: &Session) -> (String, String, String) {
-    // Samples and variance of flat before, flat after, cum before, cum after.
+    // The names are samples and variance of flat before, flat after, cum before, cum after.
     let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];
     let (flat, cum) = (
         session.spread_columns("t", ""),
@@ -356,7 +356,7 @@ fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, 
 }
 
 impl Diff {
-    /// How sure the delta of the total is; `None` where both sides are exact.
+    /// How sure the delta of the total is; `None` if both sides are exact.
     pub fn total_estimate(&self) -> Option<Estimate> {
         self.total_sides.delta(self.total)
     }
@@ -371,8 +371,8 @@ impl Diff {
         }
     }
 
-    /// Scales the values after by what makes both totals, filters aside, equal. Flat values are
-    /// rounded as a running sum, so that they still add up exactly.
+    /// Scales the values after so that both totals, filters aside, are equal. Flat values are
+    /// rounded as a running sum, so they still add up exactly.
     fn normalize(&mut self) -> Result<(), Error> {
         let whole = |header: &Header| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));
@@ -391,7 +391,7 @@ impl Diff {
                 "a normalized value".to_string(),
             ))
         };
-        // To the nearest, halves up.
+        // It rounds to the nearest number, halves up.
         let scaled = |value: i128| -> Result<i128, Error> {
             let twice = value
                 .checked_mul(base)

@@ -1,6 +1,6 @@
 //! Why a question could not be answered.
 
-/// One line each; the caller adds which profile or database it speaks of.
+/// Each error is one line. The caller adds which profile or database it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -10,7 +10,7 @@ pub enum Error {
     /// The profile lacks the sample type.
     #[error(transparent)]
     SampleType(#[from] heapprof_profile::SampleTypeError),
-    /// The profile counts nothing: no report could name what its rows are.
+    /// The profile has no sample types, so no report could name what it counts.
     #[error("has no sample types, so there is nothing to report")]
     NoTypes,
     /// The profile does not say what is in use.
@@ -18,7 +18,7 @@ pub enum Error {
     NotInUse {
         /// The sample type that was looked for.
         missing: String,
-        /// What there is.
+        /// The sample types that are present.
         present: Vec<String>,
     },
     /// A line of a suppression file cannot be read.
@@ -31,7 +31,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Two profiles that can't be compared.
+    /// The two profiles can't be compared.
     #[error("cannot be compared: {0}")]
     Unlike(String),
     /// An error about one of several profiles.
@@ -42,10 +42,10 @@ pub enum Error {
         /// What is wrong with it.
         error: Box<Error>,
     },
-    /// The profile itself.
+    /// An error of the profile itself.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),
-    /// A statement of the user's, or the database file.
+    /// An error of the user's statement, or of the database file.
     #[error("{0}")]
     Sql(String),
     /// The database was written by a newer heapprof.
@@ -58,18 +58,18 @@ pub enum Error {
         /// Newest version this build knows.
         known: i64,
     },
-    /// The file is a SQLite database of something else, or no database.
+    /// The file is a SQLite database of another program, or no database at all.
     #[error("is not a heapprof database{0}")]
     NotADatabase(String),
-    /// No profile of that name.
+    /// No profile has that name.
     #[error("has no profile named {name:?}; it has {}", listed(.present))]
     NoSuchProfile {
         /// The name asked for.
         name: String,
-        /// The names there are.
+        /// The names that are present.
         present: Vec<String>,
     },
-    /// The name is taken.
+    /// A profile already has that name.
     #[error(
         "already has a profile named {0:?}; choose another with --as, or remove it with heapprof \
          rm {0:?}"

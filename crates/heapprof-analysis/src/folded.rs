@@ -1,4 +1,5 @@
-//! Folded stacks: root first, one value a stack, the form that flame graph tools exchange.
+//! Folded stacks, root first and with one value for each, which is the form that flame graph tools
+//! exchange.
 
 use crate::error::Error;
 use crate::header::{Header, header};
@@ -6,8 +7,8 @@ use crate::place::{PlaceId, Places, Stacks};
 use crate::session::Session;
 use heapprof_totals::query::Query;
 
-/// Gives each distinct stack of the session's only profile with its sum, labels aside, in the order
-/// of the stacks' names. Stacks come leaf first.
+/// Calls `each` with every distinct stack of the session's only profile and its sum, labels aside.
+/// The stacks come in the order of their names, and each has its leaf first.
 pub fn folded(
     session: &Session,
     query: &Query,

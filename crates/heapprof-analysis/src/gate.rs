@@ -1,12 +1,12 @@
 //! Rules of `--fail-if`: when a difference is too much.
 //!
-//! `TYPE > +10%` and `TYPE > +5MiB` speak of a total's growth, `TYPE > 1GiB` of the total after;
-//! `flat(REGEX)` and `cum(REGEX)` of each function that matches; `new > 1MiB` of functions that
-//! were not there. `>=` may stand for `>`. Of one profile (`leaks`, `top`, `info`) only rules on
-//! values can be judged.
+//! `TYPE > +10%` and `TYPE > +5MiB` judge the growth of a total, `TYPE > 1GiB` the total after.
+//! `flat(REGEX)` and `cum(REGEX)` judge each function that matches. `new > 1MiB` judges each
+//! function that was not there before. `>=` may be written instead of `>`. On a single profile
+//! (`leaks`, `top`, `info`) only rules on values can be judged.
 //!
-//! What is an estimate breaks a rule only when it does so beyond its own spread; a rule that speaks
-//! of many functions shares the 5 % in which that goes wrong among them.
+//! An estimate breaks a rule only if it does so by more than its own spread. A rule about many
+//! functions divides the 5 % chance of error among them.
 
 use heapprof_profile::{Family, Unit, find_sample_type};
 use regex::Regex;
@@ -21,7 +21,7 @@ use crate::session::{Session, read_known};
 use heapprof_totals::estimate::{Confidence, Estimate, Known, Spread, Step, difference};
 use heapprof_totals::query::{Query, Sort};
 
-/// A rule as read.
+/// A rule that was read.
 #[derive(Debug)]
 pub struct Rule {
     text: String,
@@ -42,7 +42,7 @@ enum Subject {
 enum Bound {
     /// Growth in percent of what was there before.
     Percent(f64),
-    /// Growth in the unit given, or the sample type's.
+    /// Growth in the unit given, or in that of the sample type.
     Growth(Amount),
     /// The value after.
     Value(Amount),
@@ -57,26 +57,27 @@ struct Amount {
 /// A rule that broke.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
-    /// The rule as it was written.
+    /// The rule as the user wrote it.
     pub rule: String,
-    /// What it broke on: a sample type or a function.
+    /// The sample type or the function that broke it.
     pub subject: String,
-    /// The unit of its values.
+    /// The unit of the values.
     pub unit: String,
-    /// Its values.
+    /// The values.
     pub change: Change,
-    /// Whether the rule speaks of the value after, and not of its growth.
+    /// Whether the rule is about the value after, and not about its growth.
     pub of_value: bool,
-    /// How sure that growth, or that value, is; `None` where it is exact.
+    /// How sure that growth or value is; `None` if it is exact.
     pub estimate: Option<Estimate>,
 }
 
-/// What a rule comes to.
+/// The result of judging a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// What breaks it.
+    /// What breaks the rule.
     pub broken: Vec<Broken>,
-    /// What would break it if values were exact: estimates of too few samples to tell.
+    /// What would break the rule if values were exact. These are estimates of too few samples to
+    /// tell.
     pub unsure: Vec<Broken>,
 }
 
@@ -87,7 +88,7 @@ impl Rule {
             rule: text.to_string(),
             why,
         };
-        // The comparison stands behind the closing parenthesis: expressions may hold a `>`.
+        // The comparison is after the closing parenthesis, because expressions may contain a `>`.
         let from = text.rfind(')').unwrap_or(0);
         let at = text[from..].find('>').map(|at| at + from).ok_or_else(|| {
             error(
@@ -139,18 +140,18 @@ impl Rule {
         })
     }
 
-    /// The rule, which takes estimates as they are if `ignores` is set.
+    /// Makes the rule take estimates as they are if `ignores` is set.
     pub fn ignoring_spread(mut self, ignores: bool) -> Self {
         self.ignores_spread = ignores;
         self
     }
 
-    /// The rule as it was written.
+    /// The rule as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The sample type it speaks of, if it speaks of a total.
+    /// The sample type of the rule, if the rule is about a total.
     pub fn sample_type(&self) -> Option<&str> {
         match &self.subject {
             Subject::Total(name) => Some(name),
@@ -158,12 +159,13 @@ impl Rule {
         }
     }
 
-    /// Whether it judges the peak of a difference.
+    /// Whether the rule judges the peak in a difference.
     pub fn is_of_peak(&self, diff: &Diff) -> bool {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
-    /// Whether there is anything that it could judge: a rule on functions may match none.
+    /// Whether there is anything that the rule could judge. A rule on functions may match no
+    /// function.
     pub fn speaks_of_something(&self, diff: &Diff) -> bool {
         match &self.subject {
             Subject::Each(_, regex) => diff
@@ -174,7 +176,7 @@ impl Rule {
         }
     }
 
-    /// What breaks it.
+    /// What breaks the rule.
     pub fn broken(&self, diff: &Diff) -> Result<Verdict, Error> {
         let error = |why: String| self.error(why);
         let shown = &diff.after.sample_type;
@@ -219,8 +221,8 @@ impl Rule {
         }
     }
 
-    /// Judges all that the rule speaks of, by name, change and what is known of it; they share what
-    /// may go wrong.
+    /// Judges everything that the rule is about: each name, its change, and what is known of it.
+    /// All of these share the chance of error.
     fn judge(
         &self,
         unit: &str,
@@ -256,7 +258,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether it breaks by more than its spread, and how sure what it speaks of is.
+    /// Whether the rule is broken by more than the spread, and how sure the judged value is.
     fn surely(
         &self,
         unit: &str,
@@ -264,13 +266,13 @@ impl Rule {
         sides: &Sides,
         confidence: Confidence,
     ) -> Result<(bool, Estimate), String> {
-        // What must be beyond the bound is after - factor * before; what is shown, the growth or
-        // the value.
+        // `after - factor * before` must be beyond the bound. `shown` is the factor for what the
+        // report shows, which is the growth or the value.
         let (factor, shown, bound) = match self.bound {
             Bound::Percent(percent) if change.before < 0 => (1.0 - percent / 100.0, 1.0, 0.0),
             Bound::Percent(percent) => (1.0 + percent / 100.0, 1.0, 0.0),
             Bound::Growth(amount) => (1.0, 1.0, amount.in_unit(unit)?),
-            // What is new was not there: all of it is growth.
+            // What is new was not there before, so all of it is growth.
             Bound::Value(amount) if matches!(self.subject, Subject::New) => {
                 (1.0, 1.0, amount.in_unit(unit)?)
             }
@@ -292,7 +294,7 @@ impl Rule {
         Ok((sure, estimate))
     }
 
-    /// Errors when it compares: one profile alone can't break it.
+    /// Returns an error if the rule compares: one profile alone can't break it.
     pub fn of_one_profile(&self) -> Result<(), Error> {
         let compares = matches!(self.subject, Subject::New)
             || matches!(self.bound, Bound::Percent(_) | Bound::Growth(_));
@@ -307,8 +309,8 @@ impl Rule {
         }
     }
 
-    /// What of the blocks in use breaks it, suppressed ones aside; `None` where it speaks of
-    /// nothing that is there, or of what is not in use.
+    /// What breaks the rule among the blocks in use, suppressed ones aside. `None` if the rule is
+    /// about nothing that is there, or about what is not in use.
     pub fn broken_by(&self, session: &Session, leaks: &Leaks) -> Result<Option<Verdict>, Error> {
         self.of_one_profile()?;
         let (unit, values) = match &self.subject {
@@ -332,7 +334,7 @@ impl Rule {
         self.of_values(unit, leaks.header.sampled, values)
     }
 
-    /// What of one profile breaks it; `None` where it speaks of nothing that is there.
+    /// What breaks the rule in one profile; `None` if it is about nothing that is there.
     pub fn broken_in(
         &self,
         session: &Session,
@@ -421,12 +423,13 @@ impl Rule {
     fn breaks(&self, unit: &str, change: Change) -> Result<bool, String> {
         let delta = change.delta() as f64;
         let (value, bound) = match self.bound {
-            // Percent are whole numbers more often than shares are: 7 % of 100 is 7.
+            // Both sides are multiplied by 100, because percentages are whole numbers more often
+            // than shares are: 7 % of 100 is 7.
             Bound::Percent(percent) => (delta * 100.0, percent * (change.before as f64).abs()),
             Bound::Growth(amount) => (delta, amount.in_unit(unit)?),
             Bound::Value(amount) => (change.after as f64, amount.in_unit(unit)?),
         };
-        // From nothing any growth is beyond every percentage; without growth none is.
+        // From nothing, any growth is beyond every percentage. Without growth nothing is.
         let none = matches!(self.bound, Bound::Percent(_)) && change.before == 0 && delta <= 0.0;
         Ok(!none
             && if self.or_equal {

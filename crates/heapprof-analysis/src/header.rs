@@ -1,4 +1,4 @@
-//! What every report begins with: the metric, its total, and what the filters left out.
+//! What every report begins with: its sample type, its total, and what the filters left out.
 
 use heapprof_profile::{default_sample_type, find_sample_type};
 
@@ -8,44 +8,44 @@ use crate::session::{Session, read_estimate, read_spread};
 use heapprof_totals::estimate::{Estimate, Spread, period_in_bytes};
 use heapprof_totals::query::{Granularity, Query};
 
-/// A sample type by its texts.
+/// A sample type, by its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleType {
-    /// E.g. `inuse_space`.
+    /// What it is called, such as `inuse_space`.
     pub r#type: String,
-    /// E.g. `bytes`.
+    /// Its unit, such as `bytes`.
     pub unit: String,
 }
 
-/// The head of a report.
+/// The header of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
     /// The profile's path or name.
     pub profile: String,
     /// What is counted.
     pub sample_type: SampleType,
-    /// What percentages are of: the sum of all values regardless of sign, filters aside unless
-    /// percentages are to be relative.
+    /// What percentages are of: the sum of all values regardless of sign. Filters do not change it
+    /// unless percentages are to be relative.
     pub total: i64,
-    /// Signed sum of the values of the samples that the filters kept: what the rows add up to.
+    /// The signed sum of the values of the samples that the filters kept, which the rows add up to.
     pub net: i64,
-    /// Signed sum of those that they left out.
+    /// The signed sum of the values that the filters left out.
     pub left_out: i64,
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
-    /// With `own_code`: what libraries allocated and a caller is counted for, and what of it has no
-    /// such caller; regardless of sign.
+    /// With `own_code`, two sums regardless of sign: what libraries allocated and is counted for a
+    /// caller, and what has no such caller.
     pub folded: Option<[i128; 2]>,
     /// What a row is.
     pub granularity: Granularity,
-    /// Things to tell the user.
+    /// Notes that the user should see.
     pub notes: Vec<String>,
-    /// Sample types that have values while this one has none: type, unit, total.
+    /// If this sample type has no values, those that have some: type, unit, total.
     pub elsewhere: Vec<(String, String, i64)>,
-    /// Mean bytes between two samples, when the values are estimates.
+    /// The mean number of bytes between two samples, if the values are estimates.
     pub sampled: Option<i64>,
-    /// How sure the total is, where that is known: of the signed sum, as far as values have both
-    /// signs.
+    /// How sure the total is, if that is known. If values have both signs, it is about the signed
+    /// sum.
     pub estimate: Option<Estimate>,
     /// How sure `net` is.
     pub net_estimate: Option<Estimate>,
@@ -54,14 +54,14 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether values are estimates of which nobody can say how sure they are: those of the moment
-    /// at which the estimate was largest.
+    /// Whether values are estimates of which nobody can say how sure they are. That is so for the
+    /// moment at which the estimate was largest.
     pub fn is_sampled_peak(&self) -> bool {
         self.sampled.is_some() && is_peak(&self.sample_type.r#type)
     }
 }
 
-/// The number that the session gives the sample type asked for, and its texts.
+/// The session's number for the sample type asked for, and its texts.
 pub(crate) fn sample_type(
     session: &Session,
     profile: i64,
@@ -100,7 +100,7 @@ pub(crate) fn sample_type(
         .ok_or_else(|| Error::Sql("the profile has no sample types".to_string()))
 }
 
-/// A profile's name, and its period in bytes where its values are estimates of every so many bytes.
+/// A profile's name, and its sampling period in bytes if it was sampled every so many bytes.
 fn name_and_period(session: &Session, profile: i64) -> Result<(String, Option<i64>), Error> {
     let found = session.rows(
         "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
@@ -115,12 +115,12 @@ fn name_and_period(session: &Session, profile: i64) -> Result<(String, Option<i6
     Ok(found.into_iter().next().unwrap_or_default())
 }
 
-/// A profile's period in bytes where its values are estimates.
+/// A profile's sampling period in bytes; `None` if it was not sampled every so many bytes.
 pub(crate) fn period(session: &Session, profile: i64) -> Result<Option<i64>, Error> {
     Ok(name_and_period(session, profile)?.1)
 }
 
-/// The head of a report on one profile, and the number of its sample type.
+/// The header of a report on one profile, and the number of its sample type.
 pub(crate) fn header(
     session: &Session,
     profile: i64,
@@ -169,7 +169,7 @@ pub(crate) fn header(
             total
         },
         net: kept_net,
-        // Both are sums of the same values, bounded by `total`.
+        // Both are sums of the same values, and `total` bounds them.
         left_out: net - kept_net,
         filters: query.filters.active(),
         folded: folded(session, profile, query),
@@ -187,14 +187,14 @@ pub(crate) fn header(
     Ok((header, r#type))
 }
 
-/// What the query's folding of libraries makes of the profile's values.
+/// What folding libraries does to the profile's values, if the query asks for it.
 fn folded(session: &Session, profile: i64, query: &Query) -> Option<[i128; 2]> {
     let question = session.question.as_ref().filter(|_| query.own_code)?;
     let part = &question.parts[profile as usize - 1];
     Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
-/// Sample types that do have values.
+/// The sample types that do have values.
 fn elsewhere(session: &Session, profile: i64) -> Result<Vec<(String, String, i64)>, Error> {
     if let Some(question) = &session.question {
         let part = &question.parts[profile as usize - 1];

@@ -1,4 +1,4 @@
-//! `info`: what a profile holds, what its numbers mean, and what of it has no symbols.
+//! `info`: what a profile holds, what its numbers mean, and which part of it has no symbols.
 
 use heapprof_profile::{Family, Unit};
 
@@ -13,24 +13,24 @@ use heapprof_totals::estimate::Estimate;
 /// A sample type with its totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeTotal {
-    /// Which.
+    /// The sample type.
     pub sample_type: SampleType,
-    /// Sum regardless of sign.
+    /// The sum regardless of sign.
     pub total: i64,
-    /// Signed sum.
+    /// The signed sum.
     pub net: i64,
-    /// Whether reports show it first.
+    /// Whether reports show this type first.
     pub is_default: bool,
-    /// How sure `net` is; `None` where it is exact, or not known.
+    /// How sure `net` is; `None` if it is exact or if that is not known.
     pub estimate: Option<Estimate>,
 }
 
 /// A mapped file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingInfo {
-    /// First address.
+    /// The first address.
     pub memory_start: u64,
-    /// One past the last.
+    /// The address after the last one.
     pub memory_limit: u64,
     /// Offset in the file.
     pub file_offset: u64,
@@ -38,58 +38,59 @@ pub struct MappingInfo {
     pub filename: String,
     /// Build id.
     pub build_id: String,
-    /// Locations in it.
+    /// How many locations are in it.
     pub locations: i64,
-    /// Those without a function.
+    /// How many of these have no function.
     pub unsymbolized: i64,
 }
 
 /// The report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Path or name.
+    /// The profile's path or name.
     pub profile: String,
-    /// In the file's order.
+    /// The sample types, in the file's order.
     pub types: Vec<TypeTotal>,
-    /// Nanoseconds since 1970 UTC; 0 unknown.
+    /// When the values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// Nanoseconds; 0 for a moment.
+    /// How long the recording took, in nanoseconds; 0 for a moment.
     pub duration_nanos: i64,
-    /// When our collector's recording began, in nanoseconds since 1970 UTC; 0 unknown.
+    /// When our collector's recording began, in nanoseconds since 1970 UTC; 0 if unknown.
     pub start_nanos: i64,
     /// What the period counts, with its unit.
     pub period_type: SampleType,
-    /// 0 unknown.
+    /// The sampling period; 0 if unknown.
     pub period: i64,
-    /// Distinct stacks with distinct labels that have a value.
+    /// How many distinct stacks with distinct labels have a value.
     pub samples: i64,
-    /// Locations.
+    /// How many locations there are.
     pub locations: i64,
-    /// Locations without a function.
+    /// How many locations have no function.
     pub unsymbolized: i64,
-    /// Functions.
+    /// How many functions there are.
     pub functions: i64,
-    /// Mapped files.
+    /// The mapped files.
     pub mappings: Vec<MappingInfo>,
-    /// RSS when the profile was dumped, beside what was in use.
+    /// RSS when the profile was dumped, with what was in use then.
     pub rss: Option<Resident>,
-    /// The most RSS there was, beside the heap's peak.
+    /// The highest RSS, with the heap's peak.
     pub peak_rss: Option<Resident>,
-    /// What beside malloc has a heap in it.
+    /// A runtime that has a heap of its own beside malloc's.
     pub runtime: Option<Runtime>,
-    /// Functions that look like wrappers of malloc, besides those that `drop_frames` names.
+    /// Functions that look like wrappers of malloc, except those that `drop_frames` names.
     pub wrappers: Vec<Wrapper>,
-    /// Comments.
+    /// The comments.
     pub comments: Vec<String>,
-    /// Regular expression of frames that reports cut.
+    /// The regular expression of frames that reports cut.
     pub drop_frames: String,
-    /// Regular expression of frames exempt from it.
+    /// The regular expression of frames that `drop_frames` does not cut.
     pub keep_frames: String,
     /// Where the profile is explained.
     pub doc_url: String,
 }
 
-/// The facts of the session's only profile; its question must have all types and no filters.
+/// Reports the facts of the session's only profile. The session's question must have all types and
+/// no filters.
 pub fn info(session: &Session) -> Result<Info, Error> {
     let mut info: Info = session
         .rows(
@@ -144,7 +145,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     info.start_nanos = process.map_or(0, |process| process.start());
     let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
-    // A location counts as symbolized when one of its lines has a function's name.
+    // A location counts as symbolized if one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function WHERE \
                       n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \
                       f.filename = '' AND f.name GLOB '?*+0x?*' AND f.name NOT GLOB \

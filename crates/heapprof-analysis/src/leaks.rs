@@ -1,5 +1,5 @@
-//! `leaks`: what is in use, by stack, the largest first; what rules suppress is counted, not
-//! listed.
+//! `leaks`: what is in use, by stack with the largest first, where rules can suppress stacks, which
+//! are then counted but not listed.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,19 @@ use heapprof_totals::query::{Granularity, Query, Sort};
 /// Blocks that were allocated and not freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
-    /// How many.
+    /// How many blocks there are.
     pub objects: i64,
-    /// What they hold together.
+    /// How much space they hold together.
     pub space: i64,
 }
 
 impl InUse {
-    /// Whether there is nothing.
+    /// Whether there are no blocks.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
 
-    // All of these sums are of values whose total fits in 64 bits.
+    // The total of all these values fits in 64 bits, so these sums do, too.
     fn add(&mut self, other: Self) {
         self.objects += other.objects;
         self.space += other.space;
@@ -45,39 +45,40 @@ impl InUse {
 /// A stack that still holds memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leak {
-    /// What it holds.
+    /// What the stack holds.
     pub in_use: InUse,
-    /// How sure objects and space are; `None` where they are exact.
+    /// How sure objects and space are; `None` if they are exact.
     pub estimates: [Option<Estimate>; 2],
-    /// Leaf first.
+    /// The frames, leaf first.
     pub stack: Vec<PlaceId>,
 }
 
 /// The report. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
 #[derive(Clone, Debug, Default)]
 pub struct Leaks {
-    /// What it is about; its sample type is the one that rows are ordered by. What is suppressed
-    /// counts as kept.
+    /// What the report is about. Its sample type is the one that rows are ordered by. What is
+    /// suppressed counts as kept.
     pub header: Header,
     /// Sample types of objects and of space.
     pub types: [SampleType; 2],
     /// When the profile was dumped.
     pub dumped: Dumped,
-    /// Signed sums, filters and suppressions aside.
+    /// The signed sums, filters and suppressions aside.
     pub total: InUse,
-    /// What the stacks' numbers are.
+    /// The places that the numbers in the stacks stand for.
     pub places: Places,
     /// How sure objects and space of `total` are.
     pub estimates: [Option<Estimate>; 2],
-    /// Stacks whose samples do not come to nothing, by size.
+    /// Stacks whose samples do not add up to nothing, by size.
     pub rows: Vec<Leak>,
-    /// What the limit left out, and how many stacks that is.
+    /// What the limit left out, and the number of these stacks.
     pub other: (InUse, usize),
     /// What the filters left out.
     pub filtered_out: InUse,
     /// What rules suppressed.
     pub suppressed: InUse,
-    /// Every rule with what it suppressed: the largest first, then as they were read.
+    /// Every rule with what it suppressed: the largest first, then in the order in which they were
+    /// read.
     pub rules: Vec<(Suppression, InUse)>,
     /// What is known of objects and space that are neither suppressed nor filtered out.
     spread: [Option<Spread>; 2],
@@ -85,7 +86,8 @@ pub struct Leaks {
     by: i64,
 }
 
-/// What is in use in the session's only profile; its question must be about the types in use.
+/// Reports what is in use in the session's only profile. The session's question must be about the
+/// types in use.
 pub fn leaks(
     session: &Session,
     query: &Query,
@@ -136,7 +138,7 @@ pub fn leaks(
     }
     leaks.filtered_out = pick(0).without(pick(1)).without(leaks.suppressed);
     leaks.rules = rules;
-    // Tables know samples that count and samples that do not; a head tells why they do not.
+    // The tables count what is suppressed as left out. The header counts it as kept.
     let net = match by == space.0 {
         true => leaks.suppressed.space,
         false => leaks.suppressed.objects,
@@ -150,8 +152,8 @@ pub fn leaks(
     Ok(leaks)
 }
 
-/// A sample type's number and name, its net sums before and after filters, how sure the one is and
-/// what is known of the other.
+/// A sample type's number and name, its net sums before and after filters, how sure the first sum
+/// is and what is known of the second.
 type TypeSums = (
     i64,
     SampleType,
@@ -200,7 +202,8 @@ fn rows(
 /// A stack's number, what it holds, and how sure objects and space are.
 type Held = (i64, InUse, [Option<Estimate>; 2]);
 
-/// What each stack holds, in the order of their numbers, where that is not nothing.
+/// What each stack holds, in the order of the stacks' numbers. Stacks that hold nothing are left
+/// out.
 fn in_use_by_stack(
     session: &Session,
     [objects, space]: [i64; 2],
@@ -211,7 +214,7 @@ fn in_use_by_stack(
     let spaces = sums_by_stack(session, space)?;
     let mut spaces = spaces.into_iter().peekable();
     let mut held = Vec::new();
-    // Both ascend by stack; a sum of 0 may be missing from either.
+    // Both are in ascending order of stacks. A sum of 0 may be missing from either.
     while let Some(stack) = [objects.peek(), spaces.peek()]
         .into_iter()
         .flatten()
@@ -242,8 +245,8 @@ fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Er
     )
 }
 
-/// What each rule suppresses of the samples that the filters keep, and how much that is of the type
-/// rows are ordered by, regardless of sign.
+/// What each rule suppresses among the samples that the filters keep. The number is how much that
+/// is, regardless of sign, of the type that rows are ordered by.
 fn suppressed(
     question: &Question,
     suppressions: &Suppressions,
@@ -284,7 +287,7 @@ fn suppressed(
 }
 
 impl Leaks {
-    /// What is neither suppressed nor filtered out.
+    /// What is in use and neither suppressed nor filtered out.
     pub fn in_use(&self) -> InUse {
         let counted = self.total.without(self.suppressed);
         counted.without(self.filtered_out)
@@ -297,13 +300,14 @@ impl Leaks {
         [(objects, of_objects), (space, of_space)].map(|(value, spread)| Known { value, spread })
     }
 
-    /// Sums by function, each stack once, of the type that rows are ordered by.
+    /// Sums by function, of the type that rows are ordered by. Each stack counts once for a
+    /// function.
     pub(crate) fn by_function(
         &self,
         session: &Session,
         sort: Sort,
     ) -> Result<Vec<(String, Known)>, Error> {
-        // Where a row is a function its sums are there.
+        // If a row is a function or a file, the table has its sums already.
         if matches!(
             self.header.granularity,
             Granularity::Functions | Granularity::Files
@@ -325,7 +329,7 @@ impl Leaks {
                 |row| Ok((row.get(0)?, read_known(row, 1)?)),
             );
         }
-        // Lines and addresses of one function are one function here.
+        // Lines and addresses of one function count as one function here.
         let mut names = Names::new(&self.places);
         let mut sums = sums_by_stack(session, self.by)?.into_iter().peekable();
         session.each(
@@ -340,7 +344,7 @@ impl Leaks {
                         value: 0,
                         spread: known.spread.map(|_| Spread::default()),
                     };
-                    // The leaf comes first: what else has its name changes nothing.
+                    // The leaf comes first, so another frame of the same name changes nothing.
                     let known = if counts { *known } else { nothing };
                     names.add(PlaceId::read(row, 1)?, stack, known);
                 }
@@ -351,11 +355,11 @@ impl Leaks {
     }
 }
 
-/// Sums by the name of a function, which several places may have.
+/// Sums by the name of a function. Several places may have the same name.
 struct Names<'a> {
-    /// The number of each place's name.
+    /// The number of the name of each place.
     of: Vec<u32>,
-    /// Name, sum, and the stack that was last added.
+    /// Each name with its sum and the stack that was last added.
     rows: Vec<(&'a str, Option<Known>, i64)>,
 }
 
@@ -375,8 +379,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Adds what a stack, of which the place is a frame, holds: once for all of its frames of this
-    /// name.
+    /// Adds what a stack holds to the name of a place, which is one of its frames. A stack counts
+    /// once for all of its frames of this name.
     fn add(&mut self, place: PlaceId, stack: i64, known: Known) {
         let (_, sum, last) = &mut self.rows[self.of[place.index()] as usize];
         if std::mem::replace(last, stack) != stack {
@@ -384,7 +388,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// All that were found, by name.
+    /// All names that were found, in order, with their sums.
     fn sums(self) -> Vec<(String, Known)> {
         let rows = self.rows.into_iter();
         let mut rows: Vec<_> = rows.filter_map(|r| Some((r.0.to_string(), r.1?))).collect();

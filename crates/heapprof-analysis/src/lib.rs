@@ -1,10 +1,10 @@
 //! Questions about heap profiles, answered through SQLite.
 //!
-//! A [`Question`] joins profiles with a [`Query`]. Its [`Session`] is a SQLite connection in which
-//! virtual tables show what the kernels made of them (flat and cum, the call tree, stacks), and
-//! every report is a statement over these tables that gives plain rows. [`Store`] keeps profiles in
-//! a database with the same tables for real. Nothing here prints, formats units or opens other
-//! files.
+//! A [`Question`] joins profiles with a [`Query`]. Its [`Session`] is a SQLite connection whose
+//! virtual tables show what the kernels computed from the profiles (flat and cum, the call tree,
+//! stacks). Every report is a statement over these tables and returns plain rows. [`Store`] keeps
+//! profiles in a database that has the same tables as real ones. Nothing here prints, formats units
+//! or opens other files.
 
 mod builds;
 mod comment;

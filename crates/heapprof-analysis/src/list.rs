@@ -1,7 +1,8 @@
 //! `list`: matching functions with the flat and cum of each of their lines.
 //!
-//! A function's own numbers come from a question by function and file, its lines' from one by line:
-//! in both a sample counts once, so recursion can't push a line or the head beyond the total.
+//! A function's own numbers come from a question by function and file, those of its lines from a
+//! question by line. A sample counts once in both, so recursion can't push a line or the function
+//! beyond the total.
 
 use crate::error::Error;
 use crate::header::{Header, header};
@@ -11,31 +12,31 @@ use heapprof_totals::query::Query;
 /// A function in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Function name.
+    /// The function's name.
     pub function: String,
-    /// Source file as the profile names it.
+    /// The source file, as the profile names it.
     pub file: String,
-    /// Sum over the samples whose leaf it is.
+    /// The sum over the samples whose leaf it is.
     pub flat: i64,
-    /// Sum over the samples that hold it.
+    /// The sum over the samples that hold it.
     pub cum: i64,
-    /// Line number (0 unknown), flat and cum, by line.
+    /// Line number (0 if unknown), flat and cum, by line.
     pub lines: Vec<(i64, i64, i64)>,
 }
 
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct List {
-    /// What it is about.
+    /// What the report is about.
     pub header: Header,
-    /// By cum.
+    /// The functions, by cum.
     pub rows: Vec<Listing>,
-    /// How many more matched.
+    /// How many more functions matched.
     pub more: usize,
 }
 
-/// The functions whose name `wanted` accepts: `functions` by function and file, `lines` by line, of
-/// the same profile.
+/// Lists the functions whose name `wanted` accepts. `functions` is a session by function and file,
+/// and `lines` one by line, both of the same profile.
 pub fn list(
     functions: &Session,
     lines: &Session,

@@ -1,4 +1,4 @@
-//! How much memory is held by code that nothing names, and where most of that code is.
+//! How much memory belongs to code that nothing names, and where most of that code is.
 
 use std::collections::HashMap;
 
@@ -8,22 +8,22 @@ use crate::error::Error;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::View;
 
-/// What of a sample type's values has no function's name for its row.
+/// Which part of a sample type's values has no function's name for its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nameless {
     /// The sum of these values, regardless of sign.
     pub value: i128,
     /// The sum of all values.
     pub total: i128,
-    /// The mapped file that most of it is in; none where that code is in no file.
+    /// The mapped file with most of that code; `None` if it is in no file.
     pub file: Option<MappingIndex>,
 }
 
-/// Adds up the values of sample type `column` whose stacks end in code without a name, once what
+/// Adds up the values of sample type `column` whose stacks end in code without a name, after what
 /// `drop_frames` names is cut.
 ///
 /// # Errors
-/// As for any question about the profile.
+/// The errors are those of any question about the profile.
 pub fn nameless(profile: &Profile, column: usize) -> Result<Nameless, Error> {
     let view = View::new(profile, &Query::default())?;
     let mut found = Nameless::default();
@@ -51,7 +51,7 @@ pub fn nameless(profile: &Profile, column: usize) -> Result<Nameless, Error> {
             .entry(profile.location[location.index()].mapping)
             .or_default() += value;
     }
-    // Of files that have as much the first one.
+    // Among files with the same value, the first one counts.
     let most = files
         .into_iter()
         .max_by_key(|&(file, value)| (value, std::cmp::Reverse(file)));

@@ -1,5 +1,5 @@
-//! Whether a report's rows are mostly code of libraries, and what of the program's own would stand
-//! first in its place.
+//! Whether a report's rows are mostly code of libraries, and which function of the program's own
+//! would then come first.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use heapprof_totals::view::{View, libraries};
 /// What `own_code` would show first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCode {
-    /// The function.
+    /// The function that comes first.
     pub function: String,
     /// Its flat value, regardless of sign.
     pub value: i128,
@@ -23,12 +23,14 @@ pub struct OwnCode {
     pub rows: [usize; 2],
 }
 
-/// What `own_code` would put first, where more than half of `rows`, functions of the session's
-/// profile (from 1), are code of libraries; none where they are not, the query asks for it already,
-/// or the session has no profile's samples.
+/// Returns what `own_code` would put first, if more than half of `rows` are code of libraries.
+///
+/// `rows` are functions of a profile of the session (from 1). `None` if fewer are, if the query
+/// asks for own code already, if the session has no samples of the profile, or if what would come
+/// first has no name.
 ///
 /// # Errors
-/// As for any question about the profile.
+/// The errors are those of any question about the profile.
 pub fn own_code(
     session: &Session,
     profile: i64,
@@ -40,7 +42,7 @@ pub fn own_code(
     };
     let part = &question.parts[profile as usize - 1];
     let frames = &part.view.frames;
-    // A name is a library's if all that is called so is.
+    // A name is a library's only if everything with that name is.
     let mut by_name: HashMap<&str, Option<bool>> = rows.iter().map(|name| (*name, None)).collect();
     let has_name = |f: &Function| by_name.contains_key(part.profile.text(f.name));
     let shown: Vec<bool> = part.profile.function.iter().map(has_name).collect();
@@ -89,7 +91,7 @@ pub fn own_code(
     let first = flat
         .into_iter()
         .max_by(|a, b| (a.1.abs(), &b.0).cmp(&(b.1.abs(), &a.0)));
-    // An address in place of a library's name is no answer.
+    // An address instead of a library's name would be no answer.
     let first =
         first.filter(|(function, _)| !function.starts_with("0x") && !is_place_of_code(function));
     Ok(first.map(|(function, value)| OwnCode {

@@ -1,4 +1,4 @@
-//! `peek`: for each matching entity who calls it and whom it calls.
+//! `peek`: for each matching entity, which entities call it and which it calls.
 
 use crate::error::Error;
 use crate::header::{Header, header};
@@ -6,43 +6,43 @@ use crate::place::{self, Place, PlaceId, Places};
 use crate::session::Session;
 use heapprof_totals::query::Query;
 
-/// An entity; [`Peek::neighbours`] has those around it.
+/// An entity. [`Peek::neighbours`] reads those around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekRow {
-    /// Which entity.
+    /// The entity.
     pub place: Place,
-    /// Sum over the samples whose leaf it is.
+    /// The sum over the samples whose leaf it is.
     pub flat: i64,
-    /// Sum over the samples that hold it.
+    /// The sum over the samples that hold it.
     pub cum: i64,
     entity: i64,
 }
 
-/// Who calls an entity and whom it calls.
+/// Which entities call an entity and which it calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbours {
-    /// Callers by size; `None` is the root. Add up to `cum`.
+    /// The callers, by size; `None` is the root. Their values add up to `cum`.
     pub callers: Vec<(Option<PlaceId>, i64)>,
-    /// Callees by size; `flat` and they add up to `cum`.
+    /// The callees, by size. Their values and `flat` add up to `cum`.
     pub callees: Vec<(PlaceId, i64)>,
 }
 
-/// The report. Neighbours are read when they are asked for: they may be many more than memory
+/// The report. Neighbours are read when they are asked for, because there may be more than memory
 /// should hold.
 pub struct Peek<'s> {
-    /// What it is about.
+    /// What the report is about.
     pub header: Header,
-    /// By size.
+    /// The entities, by size.
     pub rows: Vec<PeekRow>,
-    /// How many more matched.
+    /// How many more entities matched.
     pub more: usize,
     session: &'s Session,
     r#type: i64,
-    /// What the neighbours' numbers are.
+    /// The places that the numbers of neighbours stand for.
     pub places: Places,
 }
 
-/// The entities of the only profile that the session's question wanted neighbours of.
+/// Reports the entities of the only profile whose neighbours the session's question wants.
 pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let (places, order) = (
@@ -101,13 +101,13 @@ impl Peek<'_> {
                 let place = row.get::<_, Option<u32>>(1)?.map(PlaceId);
                 match row.get_ref(0)?.as_str() {
                     Ok("caller") => found.callers.push((place, value)),
-                    // No callee is the entity itself as the leaf: its flat.
+                    // A row without a callee is the entity itself as the leaf: its flat.
                     _ => found.callees.extend(place.map(|place| (place, value))),
                 }
                 Ok::<_, Error>(())
             },
         )?;
-        // By size, then as SQL orders their texts and numbers.
+        // They are sorted by size, then as SQL orders their texts and numbers.
         found.callers.sort_by(|(a, x), (b, y)| {
             let by_size = y.unsigned_abs().cmp(&x.unsigned_abs());
             by_size.then_with(|| a.map(|a| self.texts(a)).cmp(&b.map(|b| self.texts(b))))
@@ -119,8 +119,8 @@ impl Peek<'_> {
         Ok(found)
     }
 
-    /// The neighbours' values in no order, for who only wants to know how large they are: from
-    /// where the tables have them, for there may be millions.
+    /// Gives the neighbours' values in no order, to callers that only want to know how large they
+    /// are. They are read from the tables directly, because there may be millions.
     pub fn values<E: From<Error>>(
         &self,
         row: &PeekRow,
@@ -134,7 +134,7 @@ impl Peek<'_> {
         values.filter(|&value| value != 0).try_for_each(each)
     }
 
-    /// What tells places apart; SQLite knows no unsigned numbers.
+    /// What tells places apart. The address is signed, as in SQLite, which has no unsigned numbers.
     fn texts(&self, place: PlaceId) -> (&str, Option<&str>, Option<i64>, Option<i64>) {
         let place = self.places.get(place);
         let address = place.address.map(|a| a as i64);

@@ -12,7 +12,7 @@ use heapprof_totals::query::Granularity;
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// Function name, at `files` the file's.
+    /// The function's name; with granularity `files` it is the file's.
     pub function: String,
     /// Source file.
     pub file: Option<String>,
@@ -23,12 +23,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// How one line of text names it: `function file:line` or `0xaddress function file:line`.
+    /// Names it in one line of text: `function file:line` or `0xaddress function file:line`.
     pub fn label(&self) -> String {
         self.label_as(&self.function, self.file.as_deref())
     }
 
-    /// The same with other texts for its function and its file, which may be shorter.
+    /// Names it with other texts for its function and its file, which may be shorter.
     pub fn label_as(&self, function: &str, file: Option<&str>) -> String {
         let mut label = String::new();
         let named = !self.is_address();
@@ -50,8 +50,8 @@ impl Place {
         label
     }
 
-    /// Whether it is code that nothing names: a row has its address, or its file and where its
-    /// function begins in that.
+    /// Whether it is code that nothing names. The row of such code has its address, or its file and
+    /// where its function begins in that file.
     pub fn is_nameless(&self) -> bool {
         let is_bare = self.file.as_ref().is_none_or(String::is_empty);
         self.is_address() || is_bare && is_place_of_code(&self.function)
@@ -81,10 +81,10 @@ pub const OTHER: &str = "(other)";
 pub struct PlaceId(pub(crate) u32);
 
 impl PlaceId {
-    /// Stands for several places: the row of what was left out.
+    /// The row of what was left out, which stands for several places.
     pub const OTHER: Self = Self(0);
 
-    /// As a position in a list with an entry a place.
+    /// The number as a position in a list with one entry for each place.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -95,8 +95,8 @@ impl PlaceId {
     }
 }
 
-/// The places that the rows of a report speak of. Rows have numbers, for a place's texts lie all
-/// over memory.
+/// The places that the rows of a report are about. Rows hold numbers, because the texts of a place
+/// are scattered over memory.
 #[derive(Clone, Debug)]
 pub struct Places(Vec<Place>);
 
@@ -110,7 +110,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// All that the session's question has, by the numbers of their entities.
+    /// All places of the session's question, by the numbers of their entities.
     pub(crate) fn new(session: &Session, granularity: Granularity) -> Result<Self, Error> {
         let sql = format!(
             "SELECT {} FROM entity e JOIN function f ON f.id = e.function ORDER BY e.id",
@@ -124,21 +124,21 @@ impl Places {
         Ok(places)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All places, in the order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Place> + Clone {
         self.0.iter()
     }
 
-    /// Where it is.
+    /// The place with this number.
     pub fn get(&self, id: PlaceId) -> &Place {
         &self.0[id.index()]
     }
 }
 
-/// Stacks frame by frame.
+/// Reads stacks frame by frame.
 pub(crate) struct Stacks<'a> {
     session: &'a Session,
-    /// Whether SQL was asked for one.
+    /// Whether a stack was read by SQL already.
     asked: Cell<bool>,
 }
 
@@ -150,8 +150,9 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// A stack of the session's, leaf first. The first by SQL, which thus tells what a report asks;
-    /// the others from where the table has them, for there may be millions.
+    /// A stack of the session's, leaf first. The first one is read by SQL, so that the session
+    /// shows what the report asks. The others are read from the table itself, because there may be
+    /// millions.
     pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, Error> {
         if let Some(question) = &self.session.question
             && self.asked.replace(true)
@@ -163,7 +164,8 @@ impl<'a> Stacks<'a> {
         self.session.rows(SQL, [stack], |row| PlaceId::read(row, 0))
     }
 
-    /// Gives every stack of the session's question in the order of their numbers, leaf first.
+    /// Calls `each` with every stack of the session's question, leaf first, in the order of their
+    /// numbers.
     pub(crate) fn each(&self, mut each: impl FnMut(i64, &[PlaceId])) -> Result<(), Error> {
         const SQL: &str = "SELECT t.stack, t.entity FROM frame t ORDER BY t.stack, t.position";
         let mut frames = Vec::new();

@@ -1,7 +1,7 @@
 //! A question put to some profiles: what every report and every virtual table draws from.
 //!
-//! Kernels run when a table is first read, once, and their results are shared by all tables of the
-//! question.
+//! A kernel runs once, when a table that needs it is first read. All tables of the question share
+//! its results.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,20 +20,20 @@ use heapprof_totals::query::Query;
 use heapprof_totals::totals::{self, Total, Totals};
 use heapprof_totals::view::View;
 
-/// A profile with the name that screens give it.
+/// A profile with the name that reports give it.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What to call it.
+    /// The name.
     pub name: String,
     /// The profile.
     pub profile: Arc<Profile>,
-    /// Totals by sample type as they were before equal samples were merged; `None` when nothing was
-    /// merged.
+    /// The totals by sample type, as they were before equal samples were merged; `None` if nothing
+    /// was merged.
     pub totals: Option<Vec<Total>>,
 }
 
 impl Source {
-    /// A profile as it was read.
+    /// Makes a source of a profile as it was read.
     pub fn new(name: impl Into<String>, profile: impl Into<Arc<Profile>>) -> Self {
         Self {
             name: name.into(),
@@ -43,8 +43,8 @@ impl Source {
     }
 }
 
-/// Makes two profiles comparable: sample types that both have get one name and the finer of their
-/// units, files that both map the addresses of the first.
+/// Makes two profiles comparable. Sample types that both have get one name and the finer of their
+/// units. Files that both map get the addresses that they have in the first.
 pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
@@ -75,7 +75,8 @@ pub enum Types {
     One,
     /// All of them.
     All,
-    /// Objects and space in use, in this order; space where the query asks for none of them.
+    /// Objects and space in use, in this order. If the query asks for neither, rows are ordered by
+    /// space.
     InUse,
 }
 
@@ -99,23 +100,23 @@ pub(crate) struct Part {
     pub(crate) mapped: Mapped,
     /// The question's type number of each sample type.
     pub(crate) types: Vec<usize>,
-    /// The sample type asked for.
+    /// The sample type that the query asks for.
     pub(crate) column: usize,
-    /// The sample types computed.
+    /// The sample types that are computed.
     pub(crate) columns: Vec<usize>,
     /// Totals of `columns`, before filters.
     pub(crate) whole: Vec<Total>,
-    /// What is known of them, where they are estimates.
+    /// What is known of these totals if they are estimates.
     pub(crate) known: Vec<Option<WholeSpread>>,
     totals: OnceLock<Totals>,
 }
 
-/// What a tree should be like.
+/// What the tree should be like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeOptions {
-    /// From the leaves up.
+    /// Whether it grows from the leaves up.
     pub reverse: bool,
-    /// The least share of a total that a node needs to be there, 0 for all nodes.
+    /// The least share of a total that a node needs to be in the tree; 0 keeps all nodes.
     pub least: f64,
 }
 
@@ -123,7 +124,7 @@ pub struct TreeOptions {
 pub struct Question {
     pub(crate) parts: Vec<Part>,
     pub(crate) table: EntityTable,
-    /// Sample types by content: type and unit.
+    /// Sample types by content, as type and unit.
     pub(crate) types: Vec<(String, String)>,
     pub(crate) label_keys: LabelKeys,
     tree_options: TreeOptions,
@@ -139,17 +140,18 @@ pub struct Question {
 /// A label of a label set of a part.
 pub(crate) struct LabelRow {
     pub(crate) part: usize,
-    /// Number of the set over all parts.
+    /// The number of the set, counted over all parts.
     pub(crate) set: u32,
     pub(crate) position: usize,
     pub(crate) label: heapprof_profile::Label,
 }
 
-/// Distinct stacks, and for each block (a profile's sample type) its sums by stack and label set.
+/// Distinct stacks, and for each block (one sample type of one profile) its sums by stack and label
+/// set.
 pub(crate) struct SampleTable {
     pub(crate) stacks: StackTable,
     pub(crate) blocks: Vec<Vec<(u32, u32, i64)>>,
-    /// What is known of each row of a block, where it is of estimates.
+    /// What is known of each row of a block, if the block's values are estimates.
     pub(crate) spread: Vec<Option<Vec<Spread>>>,
 }
 
@@ -161,7 +163,7 @@ pub(crate) struct WholeSpread {
 }
 
 impl Part {
-    /// How sure a sum of a column is; nothing where it is exact, or stands on no sample.
+    /// How sure a sum of a column is; `None` if it is exact, or if no sample stands behind it.
     pub(crate) fn estimate(&self, column: usize, value: i64, spread: Spread) -> Option<Estimate> {
         let known = self.known[column]?;
         let is_known = spread.samples > 0 || spread.variance > 0.0;
@@ -179,8 +181,10 @@ impl Part {
     }
 }
 
-/// What is known of the total of a column. Peaks are estimates of which no one can say how sure
-/// they are: their moment is where the estimate is largest.
+/// What is known of the total of a column.
+///
+/// A peak is an estimate, but nobody can say how sure it is: its moment is the one at which the
+/// estimate is largest.
 fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> {
     let value_type = profile.sample_type[column];
     if is_peak(profile.text(value_type.r#type)) {
@@ -195,19 +199,19 @@ fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> 
     let spread = totals::whole_spread(profile, column);
     let step = Step::of_bytes(period, profile.text(value_type.unit));
     let step = step.or_of(Some(spread), whole.total);
-    // Without a sample there is nothing in the file that says more than the period.
+    // Without a sample, the file says nothing beyond the period.
     let nothing = period.is_some() && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
 }
 
-/// Whether a sample type is of the moment at which the heap was largest.
+/// Whether values of a sample type belong to the moment at which the heap was largest.
 pub(crate) fn is_peak(sample_type: &str) -> bool {
     sample_type.starts_with("peak_")
 }
 
 impl Question {
-    /// Compiles the filters for each profile and finds out what the rows can be. No sums are made
-    /// yet but the totals, which bound all others.
+    /// Compiles the filters for each profile and finds out what the rows can be. It computes no
+    /// sums yet except the totals, which bound all others.
     pub fn new(sources: Vec<Source>, query: &Query, types: Types) -> Result<Self, Error> {
         let texts = sources
             .first()
@@ -259,7 +263,7 @@ impl Question {
                             profile.text(t.r#type).to_string(),
                             profile.text(t.unit).to_string(),
                         );
-                        // Two types of one profile stay two, even when they have the same name.
+                        // Two types of one profile stay two, even if they have the same name.
                         let known =
                             (0..names.len()).find(|n| names[*n] == name && !types.contains(n));
                         types.push(known.unwrap_or_else(|| {
@@ -319,7 +323,7 @@ impl Question {
         self
     }
 
-    /// Limits the neighbours to those of entities whose name `wants` (or file) satisfies.
+    /// Limits the neighbours to those of entities whose name (or file) satisfies `wants`.
     pub fn with_neighbours_of(mut self, wants: impl Fn(&str) -> bool) -> Self {
         self.wanted = (0..self.table.entity.len() as u32)
             .map(|e| wants(self.table.name(e)))
@@ -331,7 +335,7 @@ impl Question {
         self.tree_options
     }
 
-    /// Things to tell the user about the filters.
+    /// Notes about the filters that the user should see.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for part in &self.parts {
@@ -341,7 +345,7 @@ impl Question {
                 }
             }
         }
-        // With several profiles a filter need match in only one.
+        // With several profiles, it is enough that a filter matches in one of them.
         if self.parts.len() > 1 {
             notes.retain(|n| self.parts.iter().all(|p| p.view.notes().contains(n)));
         }
@@ -366,14 +370,14 @@ impl Question {
         })
     }
 
-    /// Blocks of rows: each computed sample type of each profile, as (part, its position in
+    /// The blocks of rows: each computed sample type of each profile, as (part, its position in
     /// `columns`).
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize)> {
         let parts = self.parts.iter().enumerate();
         parts.flat_map(|(p, part)| (0..part.columns.len()).map(move |c| (p, c)))
     }
 
-    /// The block of a profile's (from 1) sample type (from 1).
+    /// The block of a profile's sample type, both numbered from 1.
     pub(crate) fn block(&self, profile: i64, r#type: i64) -> Option<usize> {
         self.blocks().position(|(p, c)| {
             let part = &self.parts[p];
@@ -381,7 +385,8 @@ impl Question {
         })
     }
 
-    /// Each part's samples as stacks of entities; a part's values stand in its own columns.
+    /// The samples of all parts as stacks of entities. Each part's values are in columns of its
+    /// own.
     fn entity_stacks(&self) -> Stacks {
         let width = self.parts.iter().map(|p| p.columns.len()).sum();
         let mut all = Stacks {
@@ -420,7 +425,8 @@ impl Question {
             let least: Vec<i64> = self
                 .blocks()
                 .map(|(p, c)| {
-                    // Of what the filters keep, or a narrow filter would leave nothing to see.
+                    // The share is of what the filters keep. Otherwise a narrow filter would leave
+                    // nothing to see.
                     let kept = match self.parts[p].view.keeps_all() {
                         true => self.parts[p].whole[c].total,
                         false => self.totals(p).kept[c].total,
@@ -449,7 +455,7 @@ impl Question {
             let mut first = 0;
             let (mut before, mut base) = (0, 0u32);
             for part in &self.parts {
-                // The samples that `entity_stacks` took of this part, in the same order.
+                // These are the samples that `entity_stacks` took of this part, in the same order.
                 let samples = &part.profile.samples;
                 let mut stack = Vec::new();
                 let taken: Vec<(usize, u32)> = (0..samples.len())
@@ -473,7 +479,7 @@ impl Question {
                         .filter(|row| row.2 != 0)
                         .collect();
                     rows.sort_unstable();
-                    // Bounded by the total, as everything is.
+                    // The total bounds this sum, as it bounds all others.
                     rows.dedup_by(|next, kept| {
                         let same = (next.0, next.1) == (kept.0, kept.1);
                         if same {
@@ -516,7 +522,7 @@ impl Question {
         })
     }
 
-    /// All labels of all parts; a part's label sets are numbered behind those of the parts before
+    /// All labels of all parts. A part's label sets are numbered after those of the parts before
     /// it.
     pub(crate) fn labels(&self) -> &[LabelRow] {
         self.labels.get_or_init(|| {
@@ -539,7 +545,8 @@ impl Question {
         })
     }
 
-    /// Neighbours of the wanted entities (all, unless limited), by block.
+    /// The neighbours of the wanted entities, by block. All entities are wanted unless they were
+    /// limited.
     pub(crate) fn neighbours(&self) -> &[Neighbours] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];

@@ -1,8 +1,8 @@
 //! The tables of a question, as SQLite sees them: read-only virtual tables over what the kernels
-//! made.
+//! computed.
 //!
 //! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
-//! whole numbers by which rows can be found without reading all of them.
+//! whole numbers. SQLite can find rows by them without reading all rows.
 
 mod profile;
 mod sample;
@@ -26,8 +26,8 @@ pub(crate) enum Cell<'a> {
     Text(&'a str),
 }
 
-/// How sure a value is: its samples, variance, least and most, in this order of columns. NULL where
-/// it is exact.
+/// One cell of how sure a value is. The columns are samples, variance, least and most, in this
+/// order. The cell is NULL if the value is exact.
 fn estimate_cell(estimate: Option<Estimate>, spread: Spread, column: usize) -> Cell<'static> {
     let Some(estimate) = estimate else {
         return Cell::Null;
@@ -86,13 +86,13 @@ pub(crate) struct Relation {
     /// What a row is.
     pub(crate) about: &'static str,
     pub(crate) columns: &'static [Column],
-    /// How many of the first columns rows can be found by.
+    /// Rows can be found by so many of the first columns.
     pub(crate) keys: usize,
-    /// The columns that rows ascend by once those before them are given, so that nobody needs to
-    /// sort.
+    /// The columns in whose order the rows ascend once the columns before them are given, so that
+    /// SQLite need not sort.
     pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&Question) -> Result<usize, Error>,
-    /// Rows whose first columns equal the numbers given (at least one).
+    /// The rows whose first columns equal the given numbers, of which there is at least one.
     pub(crate) narrow: fn(&Question, &[i64]) -> Range<usize>,
     pub(crate) cell: for<'a> fn(&'a Question, usize, usize) -> Cell<'a>,
 }
@@ -117,10 +117,10 @@ pub(crate) static RELATIONS: [&Relation; 16] = [
     &sample::STACK_FUNC,
 ];
 
-/// A table's or a view's name, what a row is, columns with their meanings.
+/// The name of a table or a view, what a row is, and the columns with their meanings.
 type Documented = (&'static str, &'static str, &'static [Column]);
 
-/// The views, which a database has too.
+/// The views. A database has them too.
 const VIEWS: [Documented; 3] = [
     (
         "profile_report",
@@ -182,12 +182,13 @@ fn one(number: i64, rows: usize) -> Range<usize> {
     }
 }
 
-/// For relations that are read whole.
+/// All rows, for relations that are always read whole.
 fn all(_: &Question, _: &[i64]) -> Range<usize> {
     0..usize::MAX
 }
 
-/// Rows of several parts one after the other: which part row `row` is in, and its place there.
+/// Finds a row in a table whose parts follow each other: the part that `row` is in, and its place
+/// there.
 fn in_part(question: &Question, row: usize, len: impl Fn(usize) -> usize) -> (usize, usize) {
     let mut rest = row;
     for part in 0..question.parts.len() {

@@ -16,19 +16,19 @@ use heapprof_totals::estimate::{Estimate, Known, Spread};
 pub struct Session {
     pub(crate) connection: Connection,
     statements: RefCell<Vec<String>>,
-    /// Texts that were run before: a loop over rows asks the same thing again and again.
+    /// The statements that ran already: a loop over rows runs the same text again and again.
     seen: RefCell<HashSet<String>>,
     /// The column of `function_total` that tells its rows apart.
     pub(crate) total_key: &'static str,
-    /// Whether its tables say how sure estimates are: an older database does not.
+    /// Whether the tables say how sure estimates are. Those of an older database do not.
     knows_spread: bool,
-    /// Where the virtual tables come from; `None` over a database.
+    /// The question behind the virtual tables; `None` over a database.
     pub(crate) question: Option<Arc<Question>>,
 }
 
 impl Session {
-    /// Functions of the profiles that may be as short as one that is shown once their names are
-    /// short.
+    /// Functions of the profiles whose short names may equal that of a function that is shown. Over
+    /// a database there are none.
     pub(crate) fn alike<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
         let Some(question) = &self.question else {
             return Vec::new();
@@ -39,7 +39,7 @@ impl Session {
         found.map(str::to_string).collect()
     }
 
-    /// Over the virtual tables of a question.
+    /// Opens a session over the virtual tables of a question.
     pub fn new(question: Question) -> Result<Self, Error> {
         let question = Arc::new(question);
         Ok(Self {
@@ -52,7 +52,7 @@ impl Session {
         })
     }
 
-    /// Over the tables of a database.
+    /// Makes a session over the tables of a database.
     pub(crate) fn stored(connection: Connection, knows_spread: bool) -> Self {
         Self {
             connection,
@@ -69,13 +69,14 @@ impl Session {
         self.question.is_none()
     }
 
-    /// The statements that were run, each as it was first, with its values filled in.
+    /// The statements that were run. Each stands here once, with the values of its first run filled
+    /// in.
     pub fn statements(&self) -> Vec<String> {
         self.statements.borrow().clone()
     }
 
-    /// The columns of a table `t` that [`read_estimate`] reads, of the value whose columns begin
-    /// with `prefix`.
+    /// The columns of a table `t` that [`read_estimate`] reads. Their names begin with `prefix`,
+    /// which says whose value it is.
     pub(crate) fn estimate_columns(&self, t: &str, prefix: &str) -> String {
         let columns = ["low", "high", "samples"];
         let columns = columns.map(|column| match self.knows_spread {
@@ -105,7 +106,8 @@ impl Session {
         Ok(self.query(sql, params, map)?)
     }
 
-    /// As [`rows`](Self::rows), for a statement within another one's rows.
+    /// Does what [`rows`](Self::rows) does, for a statement that runs within the rows of another
+    /// one.
     pub(crate) fn query<T>(
         &self,
         sql: &str,
@@ -120,7 +122,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Runs a statement whose rows may be more than memory should hold: `each` gets them one by
+    /// Runs a statement whose rows may be more than memory should hold. `each` gets them one by
     /// one.
     pub(crate) fn each<E: From<Error>>(
         &self,
@@ -131,7 +133,8 @@ impl Session {
         self.walk(sql, params, each).map_err(Error::from)?
     }
 
-    /// SQLite's error, or else the first of `each`.
+    /// Runs a statement and gives each row to `each`. The outer error is SQLite's, the inner one
+    /// the first that `each` returned.
     fn walk<E>(
         &self,
         sql: &str,
@@ -163,7 +166,7 @@ impl Session {
     }
 }
 
-/// An estimate in three columns; `None` where the value is exact.
+/// Reads an estimate from three columns; `None` if the value is exact.
 pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Estimate>> {
     let Some(low) = row.get(at)? else {
         return Ok(None);
@@ -175,7 +178,7 @@ pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option
     }))
 }
 
-/// What is known of a value, in two columns; `None` where it is exact.
+/// Reads what is known of a value from two columns; `None` if the value is exact.
 pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Spread>> {
     let Some(samples) = row.get::<_, Option<i64>>(at)? else {
         return Ok(None);

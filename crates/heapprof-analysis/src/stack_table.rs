@@ -1,4 +1,4 @@
-//! Distinct stacks and what samples are worth on each: the rows behind `sample`, `frame` and
+//! Distinct stacks and what samples are worth on each, for the rows of `sample`, `frame` and
 //! `stack_func`.
 //!
 //! Stacks are numbered in the order of their texts, so that the numbers follow from the content
@@ -13,12 +13,12 @@ use hashbrown::HashTable;
 
 use heapprof_totals::call_tree::Stacks;
 
-/// Stacks of entities (leaf first) without repetition.
+/// Stacks of entities (leaf first), each of them once.
 #[derive(Default)]
 pub(crate) struct StackTable {
     entity: Vec<u32>,
     end: Vec<usize>,
-    /// The stack that a frame was last found in.
+    /// The stack that the last frame was found in.
     last: AtomicUsize,
     distinct: OnceLock<(Vec<usize>, Vec<usize>)>,
 }
@@ -33,14 +33,15 @@ impl StackTable {
         &self.entity[start..self.end[stack]]
     }
 
-    /// How many frames all stacks have.
+    /// How many frames all stacks have together.
     pub(crate) fn frames(&self) -> usize {
         self.entity.len()
     }
 
-    /// The stack and the position in it of a frame counted over all stacks.
+    /// The stack of a frame and the frame's position in it. `frame` is counted over all stacks.
     pub(crate) fn locate(&self, frame: usize) -> (usize, usize) {
-        // Frames are read one after the other: it is mostly the last stack again, or the next one.
+        // Frames are read one after the other, so it is mostly the last stack again, or the next
+        // one.
         let last = self.last.load(Ordering::Relaxed);
         let mut near = [last, last + 1].into_iter().filter(|&s| s < self.len());
         let stack = near
@@ -57,7 +58,7 @@ impl StackTable {
     }
 
     /// The frames (counted over all stacks) that are the first of their entity in their stack, seen
-    /// from the leaf; and where each stack's end among them.
+    /// from the leaf, and the end of each stack among these frames.
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());
@@ -82,11 +83,13 @@ impl StackTable {
         })
     }
 
-    /// The distinct stacks of `all`, and the number of each one's.
+    /// Makes the table of the distinct stacks of `all`. Also returns the number of each stack's
+    /// row.
     pub(crate) fn new(all: &Stacks, rank: &[u32]) -> (Self, Vec<u32>) {
         let hasher = RandomState::default();
         let mut index: HashTable<u32> = HashTable::new();
-        // The first sample with each distinct stack, and which of them a sample has.
+        // `first` is the first sample with each distinct stack, and `of` the distinct stack of each
+        // sample.
         let mut first: Vec<u32> = Vec::new();
         let mut of = Vec::with_capacity(all.len());
         for i in 0..all.len() {

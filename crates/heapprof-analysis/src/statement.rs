@@ -1,4 +1,4 @@
-//! `sql`: a statement of the user's, read-only, over a question's tables or a database's.
+//! `sql`: a read-only statement that the user wrote, over the tables of a question or a database.
 
 use rusqlite::types::ValueRef;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::store::views;
 
-/// A value as SQLite has it.
+/// A value as SQLite returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Nothing.
@@ -26,22 +26,22 @@ pub enum Value {
 pub struct ResultTable {
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Rows, one value a column.
+    /// The rows, with one value for each column.
     pub rows: Vec<Vec<Value>>,
 }
 
-/// A statement of the user's that only reads.
+/// A statement that the user wrote and that only reads.
 pub struct Statement<'s> {
     statement: rusqlite::Statement<'s>,
     columns: Vec<String>,
 }
 
 impl<'s> Statement<'s> {
-    /// Looks whether it can be run.
+    /// Prepares a statement, and refuses one that can't be run, has parameters or would write.
     pub fn new(session: &'s Session, sql: &str) -> Result<Self, Error> {
         if !session.is_stored() {
-            // A database has its views; over a question's tables they are made, for this is the
-            // only place that reads them.
+            // A database has its views. Over a question's tables they are made here, because only
+            // statements of users read them.
             for view in views()? {
                 let view = view.replacen("CREATE VIEW", "CREATE VIEW IF NOT EXISTS", 1);
                 session.connection.execute_batch(&view)?;
@@ -56,7 +56,7 @@ impl<'s> Statement<'s> {
                 }
                 other => other.into(),
             })?;
-        // Nothing but blanks and comments.
+        // There is nothing but blanks and comments.
         if statement.expanded_sql().is_none_or(|sql| sql.is_empty()) {
             return Err(Error::Sql("is empty; write a SELECT".to_string()));
         }
@@ -82,7 +82,7 @@ impl<'s> Statement<'s> {
         &self.columns
     }
 
-    /// Runs it; `each` gets the rows one by one, one value a column.
+    /// Runs it; `each` gets the rows one by one, with one value for each column.
     pub fn each<E: From<Error>>(
         &mut self,
         mut each: impl FnMut(&[Value]) -> Result<(), E>,

@@ -1,4 +1,5 @@
-//! A database of profiles: plain tables that `sqlite3` reads, stacks shared by all profiles.
+//! A database of profiles in plain tables that `sqlite3` reads, with stacks that all profiles
+//! share.
 
 mod bytes;
 mod guard;
@@ -33,22 +34,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An open database.
 pub struct Store {
     connection: Connection,
-    /// How much work our statements may be.
+    /// How much work our statements may still do.
     budget: Budget,
 }
 
-/// A profile of a database, in few words.
+/// A short description of a stored profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredProfile {
     /// Its name.
     pub name: String,
-    /// When its values were taken, in nanoseconds since 1970 UTC; 0 unknown.
+    /// When its values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// Which moment of its process it is, where it says.
+    /// Which moment of its process it is, if it says so.
     pub snapshot: Option<Snapshot>,
-    /// Distinct stacks with distinct labels.
+    /// The number of distinct stacks with distinct labels.
     pub samples: i64,
-    /// The default sample type: type, unit, total.
+    /// The type, unit and total of the default sample type.
     pub total: (String, String, i64),
 }
 
@@ -57,13 +58,13 @@ pub struct StoredProfile {
 pub struct Snapshot {
     /// When the recording began, in nanoseconds since 1970 UTC.
     pub start_nanos: i64,
-    /// From 1, in the order of time.
+    /// The number of this moment, from 1, in the order of time.
     pub number: usize,
-    /// How many of this process there are.
+    /// How many moments of this process there are.
     pub of: usize,
 }
 
-/// A path that SQLite takes as one: `:memory:` and `file:` are names of files here.
+/// A path that SQLite takes as a path. `:memory:` and `file:` are names of files here.
 fn plain(path: &Path) -> PathBuf {
     match path.is_absolute() {
         true => path.to_path_buf(),
@@ -74,7 +75,7 @@ fn plain(path: &Path) -> PathBuf {
 /// Opens a file that anybody may have written.
 fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, Budget), Error> {
     let path = plain(path);
-    // What can't be asked for its size can't be opened either.
+    // A file whose size can't be read can't be opened either.
     let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
@@ -82,7 +83,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, Budget), Error>
     Ok((connection, budget))
 }
 
-/// About how many bytes a profile takes in a database, rather more than less.
+/// About how many bytes a profile takes in a database. The number is more likely too large than too
+/// small.
 fn size(profile: &Profile) -> u64 {
     let samples = &profile.samples;
     let frames: usize = (0..samples.len()).map(|i| samples.stack(i).len()).sum();
@@ -95,41 +97,42 @@ fn size(profile: &Profile) -> u64 {
 }
 
 impl Store {
-    /// Opens a database to read; it must be there.
+    /// Opens a database for reading. It must exist.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        // Not read-only to SQLite: after a killed load the first reader must roll its journal back.
-        // A file that can't be written is opened to be read all the same.
+        // SQLite does not open it read-only, because after a killed load the first reader must roll
+        // its journal back. A file that can't be written is still opened for reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let (connection, budget) = connect(path, flags)?;
         connection.pragma_update(None, "query_only", true)?;
-        // A statement of the user's must not make files.
+        // A statement that the user wrote must not make files.
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         schema::check_filled(&connection)?;
         Ok(Self { connection, budget })
     }
 
-    /// Opens a database that has profiles, to write.
+    /// Opens a database that a load has filled, for writing.
     pub fn open_to_write(path: &Path) -> Result<Self, Error> {
         Self::open(path)?;
         Self::open_or_create(path)
     }
 
-    /// Opens a database to write; it is made if it is not there, and brought to the newest schema.
+    /// Opens a database for writing. It is made if it does not exist, and brought to the newest
+    /// schema.
     pub fn open_or_create(path: &Path) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let (mut connection, budget) = connect(path, flags)?;
         guard::set_up_to_write(&connection)?;
-        // References are written right, and checked by tests; SQLite would look each row's up
+        // References are written correctly, and tests check them. SQLite would look up each row's
         // again.
         connection.pragma_update(None, "foreign_keys", false)?;
         schema::migrate(&mut connection)?;
         Ok(Self { connection, budget })
     }
 
-    /// All profiles in the order they were loaded, but those of one process together, in the order
-    /// of their times.
+    /// All profiles in the order in which they were loaded. Those of one process come together, in
+    /// the order of their times.
     pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
         let mut statement = self.connection.prepare(
             "SELECT id, name, time_nanos, default_sample_type, samples FROM profile ORDER BY id",
@@ -175,7 +178,7 @@ impl Store {
                 snapshot: None,
             });
         }
-        // Where each stands: at its own place, or at that of the first of its process.
+        // Each profile stands at its own place, or at that of the first one of its process.
         let mut places: Vec<(usize, usize)> = (0..profiles.len()).map(|at| (at, 0)).collect();
         for (process, mut moments) in processes {
             let first = moments[0];
@@ -218,7 +221,7 @@ impl Store {
         Ok(names)
     }
 
-    /// The number of the profile `name`.
+    /// Finds the number of the profile `name`.
     pub fn find(&self, name: &str) -> Result<i64, Error> {
         use rusqlite::OptionalExtension;
         let found = self
@@ -236,9 +239,9 @@ impl Store {
         }
     }
 
-    /// Adds a profile under a name that is not taken. All or nothing.
+    /// Adds a profile under a name that is not taken. It adds all of it or nothing.
     ///
-    /// `progress` is told now and then how much of the work is done, and how much there is.
+    /// It calls `progress` now and then with how much of the work is done, and how much there is.
     pub fn load(
         &mut self,
         name: &str,
@@ -249,19 +252,21 @@ impl Store {
         load::load(&mut self.connection, name, profile, progress)
     }
 
-    /// The profile `name` as it was loaded, equal samples merged.
+    /// Restores the profile `name` as it was loaded. If only its rows are usable, equal samples are
+    /// merged.
     pub fn restore(&self, name: &str) -> Result<Source, Error> {
         restore::restore(&self.connection, self.find(name)?, name)
     }
 
-    /// Removes profiles, all or none of them.
+    /// Removes all of these profiles, or none.
     pub fn remove(&mut self, names: &[String]) -> Result<(), Error> {
         let ids = names.iter().map(|name| self.find(name));
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         remove::remove(&mut self.connection, &ids)
     }
 
-    /// Gives the space back that removed profiles took. It takes as much for the moment as stays.
+    /// Frees the space that removed profiles took. For a moment it needs as much space again as
+    /// what stays.
     pub fn compact(&mut self) -> Result<(), Error> {
         self.connection.execute_batch("VACUUM")?;
         Ok(())
@@ -278,13 +283,14 @@ impl Store {
         Ok(all)
     }
 
-    /// For reports that need no more than the stored totals.
+    /// Makes a session for reports that need only the stored totals.
     pub fn session(self) -> Session {
         let knows_spread = schema::has_spread(&self.connection).unwrap_or(false);
         Session::stored(self.connection, knows_spread)
     }
 
-    /// For statements of the user's: they may use the views and take their time.
+    /// Makes a session for statements that the user wrote. They may use the views and take as long
+    /// as they need.
     pub fn session_for_statements(mut self) -> Result<Session, Error> {
         guard::set_up_for_statements(&mut self.connection)?;
         Ok(self.session())

@@ -1,25 +1,25 @@
 //! Suppressions: stacks that `leaks` counts but does not list, in LeakSanitizer's words.
 //!
-//! Files are read and patterns matched as LeakSanitizer does it, odd corners included, so that one
-//! file serves both tools.
+//! Files are read and patterns are matched exactly as LeakSanitizer does it, odd cases included, so
+//! that one file serves both tools.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId};
 
 use crate::error::Error;
 
-/// A rule, `leak:PATTERN`, and where it stands.
+/// A rule, `leak:PATTERN`, and where it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppression {
-    /// What it matches: any part of a text; `*` is anything, `^` the beginning, `$` the end.
+    /// What it matches: any part of a text. `*` is anything, `^` the beginning, and `$` the end.
     pub pattern: String,
     /// The file it was read from.
     pub file: String,
-    /// Its line there, from 1.
+    /// The line in that file, from 1.
     pub line: usize,
 }
 
-/// Rules in the order they are tried.
+/// The rules, in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
 pub struct Suppressions {
     rules: Vec<Suppression>,
@@ -29,7 +29,7 @@ impl Suppressions {
     /// Adds the rules of a file's text.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), Error> {
         for (at, line) in text.split('\n').enumerate() {
-            // LeakSanitizer keeps blanks behind the colon: they are part of the pattern.
+            // LeakSanitizer keeps blanks after the colon: they are part of the pattern.
             let line = line.trim_matches([' ', '\t', '\r']);
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -60,10 +60,11 @@ impl Suppressions {
         &self.rules
     }
 
-    /// The rule that each location of a profile falls under: the first that matches the module,
-    /// else the function or the file of a line, the innermost first.
+    /// The rule that suppresses each location of a profile. It is the first one that matches the
+    /// module. If none does, it is the first one that matches the function or the file of a line,
+    /// innermost line first.
     pub(crate) fn of_locations(&self, profile: &Profile) -> Vec<Option<u32>> {
-        // Few texts stand in many locations.
+        // Many locations share few texts.
         let mut known: HashMap<StringId, Option<u32>> = HashMap::new();
         let mut first = |id: StringId| {
             *known
@@ -98,9 +99,9 @@ impl Suppressions {
 
 impl Suppression {
     /// Whether the pattern matches. Each part between stars is taken where it first occurs, and is
-    /// never looked for again further on: `oo$` does not match `oodoo`.
+    /// never looked for further on: `oo$` does not match `oodoo`.
     pub fn matches(&self, text: &str) -> bool {
-        // Nothing matches a name that is not known, not even a pattern of nothing.
+        // Nothing matches an unknown name, not even an empty pattern.
         if text.is_empty() {
             return false;
         }
@@ -117,7 +118,7 @@ impl Suppression {
                 (pattern, at_start, after_star) = (rest, false, true);
                 continue;
             }
-            // An end is an end wherever it stands; what comes behind it is never looked at.
+            // A `$` ends the pattern wherever it stands. What comes after it is never read.
             if pattern.starts_with('$') {
                 return after_star || text.is_empty();
             }

@@ -1,4 +1,4 @@
-//! `tags`: what each label's values are worth. Samples without the label are a row of their own.
+//! `tags`: what each label's values are worth, with a row of its own for samples without the label.
 
 use crate::error::Error;
 use crate::header::{Header, header};
@@ -11,24 +11,24 @@ use heapprof_totals::query::Query;
 pub struct Tag {
     /// The key.
     pub key: String,
-    /// Values by size, each with the sum over the samples that have it.
+    /// The values by size, each with the sum over the samples that have it.
     pub values: Vec<(LabelValue, i64)>,
-    /// Sum over the samples without this key.
+    /// The sum over the samples without this key.
     pub without: i64,
-    /// What values beyond the first of a sample counted again; 0 when no sample has two.
+    /// What was counted again because a sample has several values of this key; 0 if none has.
     pub repeated: i64,
 }
 
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Tags {
-    /// What it is about.
+    /// What the report is about.
     pub header: Header,
-    /// By key.
+    /// The tags, by key.
     pub rows: Vec<Tag>,
 }
 
-/// The labels of the session's only profile.
+/// Reports the labels of the session's only profile.
 pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let rows: Vec<(String, LabelValue, i64)> = session.rows(

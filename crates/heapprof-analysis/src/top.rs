@@ -1,4 +1,4 @@
-//! `top`: entities by flat or cum, the rest in one row.
+//! `top`: entities by flat or cum, with the rest in one row.
 
 use rusqlite::Row;
 
@@ -14,58 +14,59 @@ use heapprof_totals::query::{Query, Sort};
 /// A row of `top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRow {
-    /// Which entity.
+    /// The entity.
     pub place: Place,
-    /// Sum over the samples whose leaf it is.
+    /// The sum over the samples whose leaf it is.
     pub flat: i64,
-    /// Sum over the samples that hold it.
+    /// The sum over the samples that hold it.
     pub cum: i64,
-    /// How sure flat and cum are; `None` where they are exact.
+    /// How sure flat and cum are; `None` if they are exact.
     pub estimates: [Option<Estimate>; 2],
-    /// Flat and cum of every sample type, when asked for all.
+    /// Flat and cum of every sample type, if the report is about all types.
     pub values: Vec<(i64, i64)>,
-    /// How sure those are.
+    /// How sure the values in `values` are.
     pub values_estimates: Vec<[Option<Estimate>; 2]>,
 }
 
 /// The rows that a limit left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Other {
-    /// Sum of their flat.
+    /// The sum of their flat.
     pub flat: i64,
-    /// How many they are.
+    /// How many rows there are.
     pub rows: i64,
-    /// Sum of their flat for every sample type, when asked for all.
+    /// The sum of their flat for every sample type, if the report is about all types.
     pub values: Vec<i64>,
-    /// What the filters left out of every sample type, when asked for all.
+    /// What the filters left out of every sample type, if the report is about all types.
     pub left_out: Vec<i64>,
 }
 
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Top {
-    /// What it is about.
+    /// What the report is about.
     pub header: Header,
-    /// What it is ordered by.
+    /// What the rows are ordered by.
     pub sort: Sort,
-    /// Ordered.
+    /// The rows, in order.
     pub rows: Vec<TopRow>,
     /// What the limit left out.
     pub other: Other,
-    /// Functions that may be as short as one of the rows' once their names are short; none of a
-    /// stored profile.
+    /// Functions whose short names may equal that of one of the rows. A stored profile has none.
     pub alike: Vec<String>,
-    /// Functions among the rows that look like wrappers of malloc; nobody looked unless asked to.
+    /// Functions among the rows that look like wrappers of malloc. They are searched for only on
+    /// request.
     pub wrappers: Vec<Wrapper>,
-    /// Where most of the rows are code of libraries, what would be first without it; nobody looked
-    /// unless asked to.
+    /// What would come first without code of libraries, if most of the rows are such code. It is
+    /// searched for only on request.
     pub own_code: Option<OwnCode>,
-    /// Every sample type with the position (among them) of the one that counts its objects; empty
-    /// unless asked for all.
+    /// Every sample type with the position (among them) of the one that counts its objects. Empty
+    /// unless the report is about all types.
     pub types: Vec<(SampleType, Option<usize>)>,
 }
 
-/// The entities of `profile` (from 1) by the query's order; with `wide` for all sample types.
+/// Reports the entities of `profile` (from 1) in the query's order; with `wide`, for all sample
+/// types.
 pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result<Top, Error> {
     let (header, r#type) = header(session, profile, query)?;
     let mut top = Top {
@@ -178,8 +179,8 @@ fn estimates(session: &Session, t: &str) -> String {
 /// The most sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
 const WIDEST: usize = 60;
 
-/// A statement with every sample type's flat and cum beside those of the one that rows are ordered
-/// by.
+/// The statement for every sample type's flat and cum, beside those of the type that rows are
+/// ordered by.
 fn wide_sql(
     session: &Session,
     query: &Query,
@@ -221,7 +222,7 @@ fn wide_sql(
     sql
 }
 
-/// The sample types of a profile in its own order, each with what the filters left out of it.
+/// The sample types of a profile in its own order, each with what the filters left out.
 fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType, i64)>, Error> {
     let left_out = match session.is_stored() {
         true => "0",
@@ -243,7 +244,8 @@ fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType, i6
     )
 }
 
-/// `inuse_objects` for `inuse_space`, `objects` for `space`, and so on.
+/// Finds the type that counts the objects of a type: `inuse_objects` for `inuse_space`, `objects`
+/// for `space`, and so on.
 fn matching_count(types: &[SampleType], of: &SampleType) -> Option<usize> {
     let name = format!("{}objects", of.r#type.strip_suffix("space")?);
     types.iter().position(|t| t.r#type == name)

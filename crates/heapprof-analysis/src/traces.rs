@@ -9,11 +9,11 @@ use heapprof_totals::query::Query;
 /// One stack with one set of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What its samples are worth.
+    /// The sum of its samples.
     pub value: i64,
-    /// Leaf first.
+    /// The frames, leaf first.
     pub stack: Vec<PlaceId>,
-    /// Keys and values, as far as they are to be shown.
+    /// The keys and values, as far as they are to be shown.
     pub labels: Vec<(String, LabelValue)>,
 }
 
@@ -29,17 +29,17 @@ pub enum LabelValue {
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
-    /// What it is about.
+    /// What the report is about.
     pub header: Header,
-    /// What the stacks' numbers are.
+    /// The places that the numbers in the stacks stand for.
     pub places: Places,
-    /// By size.
+    /// The stacks, by size.
     pub rows: Vec<Trace>,
-    /// Sum of those that the limit left out, and how many they are.
+    /// The sum of the stacks that the limit left out, and how many there are.
     pub other: (i64, usize),
 }
 
-/// The stacks of the session's only profile.
+/// Reports the stacks of the session's only profile.
 pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let samples: Vec<(i64, i64, i64)> = session.rows(
@@ -52,7 +52,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
         .into_iter()
         .map(|(stack, set, value)| (value, stack, labels.get(&set).cloned().unwrap_or_default()))
         .collect();
-    // What only hidden labels told apart is one.
+    // Traces that only hidden labels told apart are one.
     keyed.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
     keyed.dedup_by(|next, kept| {
         let same = (next.1, &next.2) == (kept.1, &kept.2);
@@ -61,7 +61,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
         }
         same
     });
-    // Label sets have no order of their own that would survive loading; their texts have.
+    // The order of label sets changes when a profile is loaded. The order of their texts does not.
     keyed.sort_by_key(|trace| std::cmp::Reverse(trace.0.unsigned_abs()));
     let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
     let rest = keyed.split_off(shown);
@@ -87,7 +87,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
 
 type Labels = Vec<(String, LabelValue)>;
 
-/// The labels of each set that filters let be seen.
+/// The labels of each set that the filters show.
 fn label_sets(session: &Session) -> Result<std::collections::HashMap<i64, Labels>, Error> {
     let mut sets = std::collections::HashMap::new();
     session.rows(

@@ -1,4 +1,5 @@
-//! `tree` and `flame`: the call tree, nodes too thin to see counted into their parent's `(other)`.
+//! `tree` and `flame`: the call tree, in which nodes too thin to see count into their parent's
+//! `(other)`.
 
 use crate::error::Error;
 use crate::header::{Header, header};
@@ -9,36 +10,36 @@ use heapprof_totals::query::Query;
 /// A node, in pre-order: the nodes below it follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeRow {
-    /// Which entity; [`PlaceId::OTHER`], `(other)`, for what the cut left out of a node.
+    /// The entity; [`PlaceId::OTHER`], `(other)`, for what the cut left out of a node.
     pub place: PlaceId,
-    /// From 0.
+    /// The depth, from 0.
     pub depth: usize,
-    /// Sums over the samples that end here, one a profile of the question.
+    /// The sums over the samples that end here, one for each profile of the question.
     pub own: Vec<i64>,
-    /// Sums over the samples that pass here, one a profile of the question.
+    /// The sums over the samples that pass here, one for each profile of the question.
     pub total: Vec<i64>,
 }
 
-/// The report. Its rows are read when they are asked for: uncut they are many more than memory
-/// should hold.
+/// The report. Its rows are read when they are asked for, because an uncut tree has more than
+/// memory should hold.
 pub struct Tree<'s> {
-    /// What it is about; of the first profile.
+    /// What the report is about. This is the header of the first profile.
     pub header: Header,
-    /// Of the further profiles.
+    /// The headers of the other profiles.
     pub others: Vec<Header>,
-    /// Whether it grows from the leaves.
+    /// Whether the tree grows from the leaves.
     pub reverse: bool,
     /// The least share of the total that a node has.
     pub least: f64,
     session: &'s Session,
-    /// Asks for the nodes of this sample type of the first profile.
+    /// The statement for the nodes of this sample type of the first profile.
     sql: String,
     r#type: i64,
-    /// What the rows' numbers are.
+    /// The places that the numbers in the rows stand for.
     pub places: Places,
 }
 
-/// The tree over all profiles of the session's question, which says how it is cut.
+/// Makes the tree over all profiles of the session's question, which says how it is cut.
 pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> {
     let question = session.question.as_ref();
     let profiles = question.map_or(1, |q| q.parts.len());
@@ -62,7 +63,7 @@ pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> 
     }
     sql.push_str(" WHERE n.profile = 1 AND n.type = ?1 ORDER BY n.id");
     if let Some(question) = question {
-        // What is wrong with it is told before anything is written.
+        // An error in the tree is returned before anything is written.
         question.tree()?;
     }
     let mut headers = headers.into_iter();
@@ -89,7 +90,7 @@ impl Tree<'_> {
         Ok(rows)
     }
 
-    /// Gives the rows one by one, in pre-order.
+    /// Calls `each` with the rows one by one, in pre-order.
     pub fn each<E: From<Error>>(
         &self,
         mut each: impl FnMut(&TreeRow) -> Result<(), E>,
@@ -123,8 +124,8 @@ impl Tree<'_> {
 /// Makes an `(other)` child wherever a node's own value and its children do not add up to its
 /// total.
 struct Others {
-    /// Of each node on the path to the next one, the root of all first, what is left of its total:
-    /// a number a profile.
+    /// What is left of the total of each node on the path to the next one, with one number for each
+    /// profile. The root of all comes first.
     left: Vec<i64>,
     profiles: usize,
     row: TreeRow,
@@ -144,7 +145,7 @@ impl Others {
         }
     }
 
-    /// The nodes below `depth` are complete.
+    /// Completes the nodes below `depth`.
     fn close<E>(
         &mut self,
         depth: usize,
@@ -172,7 +173,7 @@ impl Others {
         each(&self.row)
     }
 
-    /// A node below the last one.
+    /// Begins a node below the last one.
     fn open(&mut self, row: &TreeRow) {
         let parent = self.left.len() - self.profiles;
         for (rest, total) in self.left[parent..].iter_mut().zip(&row.total) {

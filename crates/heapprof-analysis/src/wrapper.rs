@@ -1,4 +1,4 @@
-//! Functions that hand on to malloc what others ask of them, and that nobody has named as such yet.
+//! Functions that pass on to malloc what others ask of them, and that nobody has named as such yet.
 
 use std::collections::BTreeMap;
 
@@ -13,43 +13,43 @@ use heapprof_totals::view::View;
 /// A function that looks like a wrapper of malloc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrapper {
-    /// Its name, without parameters: what an expression for `drop_frames` is matched against.
+    /// Its name without parameters. An expression for `drop_frames` is matched against it.
     pub function: String,
     /// How many functions call it.
     pub callers: usize,
-    /// What it got for them, of the sample type asked for; regardless of sign.
+    /// What it got for them, of the sample type asked for and regardless of sign.
     pub value: i128,
-    /// All values of that type.
+    /// The sum of all values of that type.
     pub total: i128,
 }
 
 impl Wrapper {
-    /// The regular expression that drops it and no other.
+    /// The regular expression that drops this function and no other.
     pub fn pattern(&self) -> String {
         format!("^{}$", regex::escape(&self.function))
     }
 }
 
-/// A wrapper gets at least this share of what is allocated below it from malloc itself.
+/// A wrapper gets at least this share of what is allocated below it directly from malloc.
 const HANDED_ON: f64 = 0.97;
-/// Fewer callers make no wrapper; of code without names more are needed, for there is no word that
-/// says so too.
+/// A function with fewer callers is no wrapper. Code without names needs the second number of
+/// callers, because no word in a name confirms the guess.
 const CALLERS: [usize; 2] = [5, 8];
-/// Callers ask a wrapper for at least so many different sizes: what makes objects of one type is
-/// none.
+/// Callers ask a wrapper for at least so many different sizes. A function that makes objects of one
+/// type is no wrapper.
 const SIZES: [usize; 2] = [3, 5];
-/// Sizes that differ by less are one.
+/// Sizes that differ by a smaller share count as one.
 const SAME_SIZE: f64 = 0.02;
 /// A function with a smaller share of all bytes is not proposed.
 const SHARE: [f64; 2] = [0.01, 0.05];
-/// A proposed function's name holds one of these words, if it has a name.
+/// The name of a proposed function contains one of these words, if the function has a name.
 const WORDS: &[&str] = &[
     "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
 ];
 
 #[derive(Default)]
 struct Seen {
-    /// Of the type asked for.
+    /// The value, of the sample type asked for.
     value: i128,
     flat: i128,
     cum: i128,
@@ -57,11 +57,13 @@ struct Seen {
     callers: BTreeMap<Option<FunctionIndex>, [i128; 2]>,
 }
 
-/// Wrappers in the session's profile (from 1), the one that got most first, besides those that the
-/// query drops; none where it wants all frames, or the session has no profile's samples.
+/// The wrappers in a profile of the session (from 1), except those that the query drops already.
+/// The one that got most comes first. There are none if the query wants all frames, or if the
+/// session has no samples of the profile.
+///
 ///
 /// # Errors
-/// As for any question about the profile.
+/// The errors are those of any question about the profile.
 pub fn wrappers(session: &Session, profile: i64, query: &Query) -> Result<Vec<Wrapper>, Error> {
     match &session.question {
         Some(question) if !query.all_frames => {
@@ -84,7 +86,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
         );
         Some([space.ok()?, objects.ok()?])
     });
-    // Whether each function may be one, and whether it has no name.
+    // Whether each function has no name; `None` if it can't be a wrapper.
     let may_be: Vec<Option<bool>> = profile
         .function
         .iter()
@@ -174,7 +176,7 @@ impl Seen {
     }
 }
 
-/// Whether a function's own name, not its class's, has a word of allocation in it.
+/// Whether a function's own name, and not its class's, contains a word of allocation.
 fn sounds_like_one(name: &str) -> bool {
     let own = name
         .rsplit("::")

@@ -33,8 +33,8 @@ pub(crate) use record::RecordArgs;
 use size::size;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 
-/// What the options are called that every command has. They stand behind its own, and only in the
-/// long help.
+/// The heading of the options that every command has. They come after a command's own options, and
+/// only in the long help.
 const EVERYWHERE: &str = "For every command";
 
 /// Where is the memory? Reads heap profiles (pprof's format) and says.
@@ -108,8 +108,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The database: as typed, else as the environment says (an empty variable says nothing), else
-    /// here.
+    /// The database: as typed, otherwise as the environment says (an empty variable says nothing),
+    /// otherwise in the current folder.
     pub(crate) fn db(&self) -> PathBuf {
         let set = || std::env::var_os("HEAPPROF_DB").filter(|db| !db.is_empty());
         let db = self.db.clone().or_else(|| Some(set()?.into()));
@@ -333,7 +333,7 @@ pub(crate) struct FilterArgs {
 }
 
 impl QuestionArgs {
-    /// As the libraries take it.
+    /// The question as the libraries take it.
     pub(crate) fn query(&self) -> Query {
         let f = &self.filters;
         Query {

@@ -1,4 +1,4 @@
-//! One file a command; here is only what they share.
+//! What the commands share; each command has a file of its own.
 
 mod completions;
 mod convert;
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     color: Color,
 }
 
-/// Rows on a terminal when `-n` does not say.
+/// Rows on a terminal if `-n` is not given.
 const SCREENFUL: usize = 40;
 
 impl Shared {
@@ -90,12 +90,12 @@ impl Shared {
         Desk { command, sources }
     }
 
-    /// The session of a question about one profile, and its notes said.
+    /// Starts the session of a question about one profile, and prints the question's notes.
     pub(crate) fn ask(&self, source: Source, query: &Query, types: Types) -> Result<Session> {
         self.session(vec![source], query, types, |question| question)
     }
 
-    /// The session of a question about several profiles, with changes to the question.
+    /// Starts the session of a question about several profiles, which `change` may change first.
     pub(crate) fn session(
         &self,
         sources: Vec<Source>,
@@ -132,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// `-n`, or a screenful on a terminal.
+    /// The limit of rows: `-n`, or a screenful on a terminal.
     pub(crate) fn limit(&self, limit: &LimitArg, report: &ReportArgs) -> Option<usize> {
         match limit.limit {
             Some(0) => None,
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Writes a report, or with `--show-sql` what it asked.
+    /// Writes a report, or with `--show-sql` the SQL that it asked.
     pub(crate) fn finish(
         &self,
         report: &ReportArgs,
@@ -153,8 +153,8 @@ impl Shared {
         })
     }
 
-    /// As [`finish`](Self::finish), for a report that is written bit by bit as it is too long to be
-    /// held.
+    /// Does the same as [`finish`](Self::finish), for a report that is written bit by bit because
+    /// it is too long to be in memory.
     pub(crate) fn finish_into(
         &self,
         report: &ReportArgs,
@@ -164,14 +164,15 @@ impl Shared {
         let file = report.output.file();
         let style = self.style(report);
         if report.show_sql {
-            // Made in any case, so that a report that can't be made is an error here too.
+            // The report is made in any case, so that a report that can't be made is an error here
+            // too.
             body(&style, &mut io::sink())?;
             return output::text(file, &statements(session));
         }
         self.write(file, |writer| body(&style, writer))
     }
 
-    /// Writes a report bit by bit; on a terminal a pager shows what is longer than the screen.
+    /// Writes a report bit by bit. On a terminal a pager shows what is longer than the screen.
     pub(crate) fn write(
         &self,
         file: Option<&Path>,
@@ -186,7 +187,7 @@ impl Shared {
     }
 }
 
-/// What a session asked, one statement a line.
+/// What a session asked, with one statement on each line.
 pub(crate) fn statements(session: &Session) -> String {
     session
         .statements()

@@ -1,4 +1,4 @@
-//! The profile that is meant when none is named: the newest recording in the current folder.
+//! The profile that is meant if none is named: the newest recording in the current folder.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use heapprof_profile::Inflate;
 
 use crate::name;
 
-/// How many files are looked into.
+/// How many files are looked into at most.
 const FILES: usize = 100;
 /// How far a file is looked into, in bytes when inflated.
 const FAR: u64 = 256 << 20;
@@ -25,7 +25,7 @@ const OURS: &[u8] = b"collector: heapprof ";
 const SAMPLE_TYPE: u8 = 1 << 3 | 2;
 const TEXT: u8 = 6 << 3 | 2;
 
-/// Whether these two bytes are before a text of the string table; the comment is a short one.
+/// Whether these two bytes come before a short text of the string table, as the comment is.
 fn is_text(before: &[u8]) -> bool {
     before[0] == TEXT && (OURS.len()..128).contains(&usize::from(before[1]))
 }
@@ -46,12 +46,13 @@ pub(crate) fn newest() -> Result<String> {
             Some((metadata.modified().ok()?, name::held(&entry.file_name())))
         })
         .collect();
-    // Of equally old ones the last name: an order that does not depend on the folder's.
+    // Among equally old files the last name comes first, so that the order does not depend on the
+    // folder's.
     found.sort_unstable_by(|a, b| b.cmp(a));
     let mut left = ALL;
     let mut looked_into = 0;
     for (_, name) in found.iter().filter(|(_, name)| is_gzip(&name::path(name))) {
-        // Our own names need no look.
+        // Files with our own kind of name need not be looked into.
         let has_our_name = name.starts_with("heapprof.") && name.ends_with(".pb.gz");
         if !has_our_name {
             looked_into += 1;
@@ -59,7 +60,7 @@ pub(crate) fn newest() -> Result<String> {
         if has_our_name
             || looked_into <= FILES && is_ours(&name::path(name), &mut left).unwrap_or(false)
         {
-            // A name that would mean standard input.
+            // This name would mean standard input.
             return Ok(if name == "-" {
                 "./-".to_string()
             } else {

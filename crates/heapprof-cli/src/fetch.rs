@@ -13,7 +13,7 @@ pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// A stream of the body.
+/// Fetches a URL. Returns a stream of the body.
 pub(crate) fn fetch(url: &str, transfer: &Transfer) -> Result<Box<dyn Read>> {
     let patience = transfer.patience.unwrap_or_else(|| {
         let mut parts = url.split(['?', '&']);

@@ -1,18 +1,19 @@
-//! What heapprof itself was started with and the program is to find unchanged, though std changes
-//! it on the way: before main SIGPIPE is ignored, and a child gets it at its default, with no
-//! signal blocked; and a standard stream that is closed is opened as /dev/null, where what is
-//! written is lost without an error.
+//! Passes on to the program what heapprof itself was started with, which std changes on the way.
+//! Before main, std ignores SIGPIPE. A child gets SIGPIPE at its default, and no signal is blocked
+//! in it. A standard stream that is closed is opened as /dev/null, in which what is written is lost
+//! without an error.
 #![allow(unsafe_code)] // Nothing of std tells or passes on either.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Signals that std or we need otherwise: a child that nobody is told of can't be waited for.
+/// Signals that std or we need in another state: if SIGCHLD is ignored, nobody is told of a child's
+/// end, and it can't be waited for.
 const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
-/// Whether they were ignored when this process began.
+/// Whether these signals were ignored when this process began.
 static IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
-/// Which of the three standard streams were closed then.
+/// Which of the three standard streams were closed when this process began.
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 // SAFETY: the loader calls what stands in this section before main, and std is not needed for it.
@@ -25,13 +26,14 @@ extern "C" fn look() {
         ignored.store(is_ignored_now(signal), Ordering::Relaxed);
     }
     for (fd, closed) in (0..).zip(&CLOSED) {
-        // SAFETY: asks for flags, and changes nothing.
+        // SAFETY: the call asks for flags, and changes nothing.
         let is_closed = unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1;
         closed.store(is_closed, Ordering::Relaxed);
     }
 }
 
-/// Whether a signal was ignored when this process began. Before we take any.
+/// Whether a signal was ignored when this process began. It must be asked before we handle any
+/// signal.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     match CHANGED.iter().position(|&changed| changed == signal) {
         Some(i) => IGNORED[i].load(Ordering::Relaxed),
@@ -53,11 +55,12 @@ pub(crate) fn has_stdout() -> bool {
     !CLOSED[1].load(Ordering::Relaxed)
 }
 
-/// Has the program begin as this process did.
+/// Makes the program begin as this process did: with the same signals ignored or blocked, and the
+/// same streams closed.
 pub(crate) fn pass_on(command: &mut Command) {
     let ignored = CHANGED.map(is_ignored);
     if ignored[1] {
-        // SAFETY: no handler.
+        // SAFETY: the call sets the default action and installs no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
     // SAFETY: the sets are valid, and nothing is blocked or unblocked.
@@ -69,7 +72,7 @@ pub(crate) fn pass_on(command: &mut Command) {
             (1..=64).all(|s| libc::sigismember(&raw const mask, s) != 1),
         )
     };
-    // We wait for the word of a child's end, even where that is blocked for the program.
+    // We wait for the signal of a child's end, even if it is blocked for the program.
     // SAFETY: the set is valid, and this thread's mask is our own.
     unsafe {
         let mut child: libc::sigset_t = std::mem::zeroed();
@@ -78,7 +81,7 @@ pub(crate) fn pass_on(command: &mut Command) {
     }
     let closed: [bool; 3] = std::array::from_fn(|fd| CLOSED[fd].load(Ordering::Relaxed));
     if ignored == [false; 2] && none_blocked && closed == [false; 3] {
-        // std starts it as it was, and in a quicker way.
+        // std starts the program in the same state, and in a quicker way.
         return;
     }
     // SAFETY: signal, close and pthread_sigmask are async-signal-safe, so they may be called

@@ -1,7 +1,7 @@
-//! heapprof: where is the memory? Reads heap profiles and says.
+//! The program `heapprof`, which reads heap profiles and says where the memory is.
 //!
-//! `main` decides the exit code, once: 0 done, 1 a rule of `--fail-if` broke, 2 it could not be
-//! done.
+//! `main` decides the exit code, once: 0 means done, 1 means that a rule of `--fail-if` broke, and
+//! 2 means that it could not be done.
 #![deny(unsafe_code)]
 
 mod args;
@@ -27,7 +27,7 @@ use clap::Parser;
 
 use crate::args::{Cli, Command};
 
-/// What was typed; a program that is called `pprof` is `heapprof pprof`.
+/// What was typed. If the program is called `pprof` or `jeprof`, that name is the command.
 fn command_line() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
@@ -40,7 +40,7 @@ fn command_line() -> Vec<OsString> {
     args
 }
 
-/// Reads the command line. `-#12` is a part of what comes on stdin, but for `record`, whose
+/// Reads the command line. `-#12` is a part of what comes on stdin, except for `record`, whose
 /// arguments are the program's.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let mut args = typed.to_vec();
@@ -57,8 +57,8 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
 }
 
 fn main() -> ExitCode {
-    // A closed pipe is an error to writers, not a silent death: output files must not be left
-    // half-written.
+    // A closed pipe is an error to writers and not a silent death, because output files must not be
+    // left half-written.
     let typed = command_line();
     let cli = match parse(&typed) {
         Ok(cli) => cli,
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
         Err(help) => {
-            // Help that nobody reads to its end is no failure.
+            // It is not a failure if nobody reads the help to its end.
             let _ = help.print();
             return ExitCode::SUCCESS;
         }

@@ -1,4 +1,4 @@
-//! What heapprof says beside its data: on stderr, one line each. The only place that prints there.
+//! What heapprof says beside its data: on stderr, in one line each. Nothing else prints there.
 #![allow(clippy::print_stderr)]
 
 use std::ffi::OsString;
@@ -9,13 +9,13 @@ use heapprof_text::printable;
 
 use crate::{name, suggestion};
 
-/// An error: `heapprof: FILE: what, where; what to do`.
+/// Prints an error: `heapprof: FILE: what, where; what to do`.
 pub(crate) fn error(error: &anyhow::Error) {
     say(&format!("{error:#}"));
 }
 
-/// A command line that can't be read: clap's words about what was typed, in one line. Without any
-/// arguments the whole help.
+/// Prints why a command line can't be read: clap's words about what was typed, in one line. Without
+/// any arguments it prints the whole help.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
@@ -37,9 +37,9 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        // That an option be a value is never what is meant here.
+        // The advice to pass an option as a value is never what is needed here.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
-        // Who types another tool's word does not mean the one of ours that looks like it.
+        // Whoever types another tool's word does not mean our word that looks like it.
         .filter(|line| !known || !line.starts_with("tip: "))
         .map(|line| line.trim_start_matches("error: "));
     let mut words = String::new();
@@ -50,7 +50,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         }
         words += line;
     }
-    // What `record` is given beside its own options is the program's.
+    // Other arguments of `record` are the program's.
     let dashed = !ours.contains(&"record") && ours.iter().any(|arg| is_of_pprof(arg));
     if let Some(meant) = wrong_command.and_then(|typed| suggestion::meant(&typed.to_string())) {
         return say(&format!("{words}; {meant}; --help says more"));
@@ -64,7 +64,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     }
 }
 
-/// What other tools' options are here, in a command that has the same.
+/// What an option of another tool is called here, in a command that has the same option.
 fn elsewhere(option: &str, typed: &[&str]) -> Option<&'static str> {
     let of = |commands: &[&str]| typed.iter().any(|word| commands.contains(word));
     let by_row = of(&["top", "tree", "peek", "traces", "diff", "flame"]);
@@ -85,7 +85,7 @@ fn elsewhere(option: &str, typed: &[&str]) -> Option<&'static str> {
     Some(ours)
 }
 
-/// Whether it is one of pprof's flags, which have a dash and a whole word.
+/// Whether an argument is one of pprof's flags, which have one dash and a whole word.
 fn is_of_pprof(arg: &str) -> bool {
     let word = arg.strip_prefix('-').filter(|word| !word.starts_with('-'));
     word.is_some_and(|word| {
@@ -94,19 +94,19 @@ fn is_of_pprof(arg: &str) -> bool {
     })
 }
 
-/// The whole help, to someone who typed too little.
+/// Prints the whole help to someone who typed too little.
 pub(crate) fn help(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// Something the user may want to know; the work goes on.
+/// Prints something the user may want to know. The work goes on.
 pub(crate) fn note(text: &str) {
     say(text);
 }
 
 fn say(text: &str) {
-    // Names come from files and may hold anything; a message stays one line, and our own lines in
-    // it become blanks.
+    // Names come from files and may hold anything. A message stays one line, so line ends and tabs
+    // in it become blanks.
     let line = name::shown(text).replace(['\n', '\t'], " ");
     // Nobody is left to be told when stderr is closed.
     let _ = writeln!(anstream::stderr(), "heapprof: {}", printable(&line));

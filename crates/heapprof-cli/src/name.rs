@@ -1,9 +1,9 @@
 //! Names that are not UTF-8. A file may have any name, but a PROFILE can also be a URL or a name in
-//! the database, and several are joined in messages: so arguments are text, in which each byte that
-//! is no text is a character of its own.
+//! the database, and several are joined in messages. So arguments are text, in which each byte that
+//! is not text is a character of its own.
 //!
-//! A byte `b` is U+10FF00 + `b`, out of a private area. A name that has such a character of its own
-//! is treated as if its bytes were no text, so that each name has one form.
+//! A byte `b` is U+10FF00 + `b`, from a private area. A name that has such a character itself is
+//! treated as if the bytes of that character were not text, so that each name has one form.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -25,12 +25,12 @@ fn byte(c: char) -> Option<u8> {
         .and_then(|byte| u8::try_from(byte).ok())
 }
 
-/// How an argument that may be a file's name is read.
+/// The parser of an argument that may be a file's name.
 pub(crate) fn parser() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|name| held(&name))
 }
 
-/// A name as text, whatever it is.
+/// A name as text, whatever bytes it has.
 pub(crate) fn held(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
@@ -57,7 +57,7 @@ pub(crate) fn path(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// A text for eyes: U+FFFD for what is no text.
+/// A text for people, with U+FFFD for what is not text.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     match text.chars().any(|c| byte(c).is_some()) {
         true => path(text).to_string_lossy().into_owned().into(),
@@ -65,7 +65,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A file's name as a shell reads it: in a command that somebody is to copy.
+/// A file's name as a shell reads it, for a command that somebody is to copy.
 pub(crate) fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     if bytes.starts_with(b"-") {
@@ -73,7 +73,7 @@ pub(crate) fn quoted(name: &OsStr) -> String {
     }
     let text = name.to_str().filter(|text| printable(text) == *text);
     let Some(text) = text else {
-        // What is no text, or must not be printed, stands there as bytes.
+        // What is not text, or must not be printed, is written as bytes.
         let mut shell = "$'".to_string();
         for chunk in bytes.utf8_chunks() {
             for c in chunk.valid().chars() {

@@ -16,7 +16,7 @@ pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
     file.is_none() && io::stdout().is_terminal()
 }
 
-/// Writes a report's text; on a terminal a pager shows what is longer than the screen.
+/// Writes a report's text. On a terminal a pager shows what is longer than the screen.
 pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     if is_terminal(file) && paged(text)? {
         return Ok(());
@@ -24,8 +24,8 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
-/// Writes whatever `body` writes: a report, which others may read as the umask has it. A file gets
-/// its name only when all of it is there.
+/// Writes the report that `body` writes. Others may read it as the umask allows. A file gets its
+/// name only when all of it is there.
 pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -33,8 +33,8 @@ pub(crate) fn write(
     write_for(Access::Umask, file, body)
 }
 
-/// As [`write()`], for a profile, which shows what a program did: others read it where its user
-/// says so.
+/// Does the same as [`write()`], for a profile. A profile shows what a program did, so others read
+/// it only if its user says so.
 pub(crate) fn profile(
     mode: FileMode,
     file: Option<&Path>,
@@ -58,8 +58,8 @@ fn write_for(
     match typed(path, Trust::Any)? {
         Typed::Open(file) => into(&shown, file, body),
         Typed::Place(place, found) => {
-            // A report that is written over keeps its rights; those of another user's file are not
-            // ours.
+            // A report that is written over keeps its rights, unless the old file is another
+            // user's.
             let kept = found.filter(|found| access == Access::Umask && Owner::of(found).is_us());
             let access = kept.map_or(access, |found| Access::Exactly(found.st_mode & 0o777));
             replace(&place, &shown, access, body)
@@ -67,7 +67,7 @@ fn write_for(
     }
 }
 
-/// Makes an empty file that this user or those of `mode` may use, unless there is one.
+/// Makes an empty file with the rights `mode`, unless there is a file.
 pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -80,7 +80,7 @@ pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
     }
 }
 
-/// Writes whatever `body` writes to a place, which has the new file when it is whole.
+/// Writes whatever `body` writes to a place. The place gets the new file only when it is whole.
 pub(crate) fn replace(
     place: &Place,
     shown: &str,
@@ -93,7 +93,7 @@ pub(crate) fn replace(
     draft.finish().with_context(named)
 }
 
-/// Writes whatever `body` writes; what can't be written is told by `name`.
+/// Writes whatever `body` writes. An error of writing names `name`.
 pub(crate) fn into(
     name: &str,
     writer: impl Write,
@@ -103,11 +103,12 @@ pub(crate) fn into(
         writer,
         failure: None,
     };
-    // Smaller than the parts of a profile that is stored as it is: those are not copied.
+    // The buffer is smaller than the parts of a profile that is stored as it is, so those are not
+    // copied.
     let mut writer = BufWriter::with_capacity(32 << 10, watched);
     let result = body(&mut writer).and_then(|()| Ok(writer.flush()?));
     match &writer.get_ref().failure {
-        // Whatever `body` made of it.
+        // This is the reason, whatever `body` made of it.
         Some(why) => Err(again(why)).with_context(|| format!("{name}: cannot be written")),
         None => result,
     }
@@ -150,8 +151,8 @@ impl<W: Write> Write for Watched<W> {
     }
 }
 
-/// Shows `text` in a pager when it is longer than the screen. False when it is not, or none can be
-/// started.
+/// Shows `text` in a pager if it is longer than the screen. Returns false if it is not longer, or
+/// if no pager can be started.
 fn paged(text: &str) -> Result<bool> {
     let rows = console_rows();
     if text.lines().count() < rows {
@@ -168,14 +169,15 @@ fn paged(text: &str) -> Result<bool> {
     let mut pager = Command::new(program);
     pager.args(words).stdin(Stdio::piped());
     if std::env::var_os("LESS").is_none() {
-        // Quit if it fits, keep colours, leave the text on the screen, don't wrap: as git does.
+        // These options quit if the text fits, keep colours, leave the text on the screen and do
+        // not wrap, as git's do.
         pager.env("LESS", "FRXS");
     }
     let Ok(mut child) = pager.spawn() else {
         return Ok(false);
     };
     if let Some(mut stdin) = child.stdin.take() {
-        // Who quits the pager early has seen enough.
+        // Whoever quits the pager early has seen enough.
         match stdin.write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
             _ => {}

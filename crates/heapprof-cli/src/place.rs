@@ -26,14 +26,15 @@ pub(crate) struct Place {
     name: OsString,
 }
 
-/// A file that is there, and who it belongs to.
+/// A file that exists, and who it belongs to.
 pub(crate) struct Opened {
     pub(crate) file: File,
     pub(crate) stat: Stat,
 }
 
 impl Place {
-    /// The place of `path`, whose folder is reached over nobody else's links where `trust` says so.
+    /// The place of `path`. If `trust` says so, no links of other users are followed on the way to
+    /// its folder.
     pub(crate) fn of(path: &Path, trust: Trust) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -54,7 +55,7 @@ impl Place {
         self.folder.as_fd()
     }
 
-    /// What is there, be it a link.
+    /// Returns what is there, without following a link.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -63,10 +64,9 @@ impl Place {
         }
     }
 
-    /// Opens a plain file with this one name to read it. A link, a pipe and a file with a second
-    /// name are none.
+    /// Opens a plain file for reading. Fails for a link, a pipe, and a file that has a second name.
     pub(crate) fn open(&self) -> io::Result<Opened> {
-        // A pipe would be waited for.
+        // Without `NONBLOCK`, opening a pipe would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.folder, &self.name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -87,12 +87,12 @@ impl Place {
         Ok(Opened { file, stat })
     }
 
-    /// A new file beside the place, which takes it when it is whole.
+    /// Makes a new file beside the place. It takes the place when it is whole.
     pub(crate) fn draft(&self, access: Access) -> io::Result<Draft<'_>> {
         Draft::new(self.folder.as_fd(), &self.name, access)
     }
 
-    /// Makes an empty file of these rights, unless there is one.
+    /// Makes an empty file with the rights `mode`, unless there is a file.
     pub(crate) fn make(&self, mode: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(mode);
@@ -103,15 +103,15 @@ impl Place {
         }
     }
 
-    /// Takes away what has the name.
+    /// Removes what has the name.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 }
 
-/// Whether a file in a folder where everybody may put some was put there by somebody else:
-/// fs.protected_symlinks' rule, and fs.protected_fifos', which hold here wherever the kernel's are
-/// switched off.
+/// Whether a file in a folder where everybody may put files belongs to somebody other than us and
+/// the folder's owner. This is the rule of fs.protected_symlinks and fs.protected_fifos. It holds
+/// here even if the kernel's rules are switched off.
 fn is_planted(folder: &Stat, found: &Stat) -> bool {
     const STICKY_AND_OPEN: u32 = 0o1002;
     let own = rustix::process::geteuid().as_raw();

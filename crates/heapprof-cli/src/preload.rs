@@ -13,7 +13,7 @@ use crate::place::{Access, Opened, Owner, Place, Trust, make_folder};
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
 
-/// The library's path; it is unpacked at the first call of this version.
+/// The library's path. The library is unpacked at the first call of this version.
 pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY.is_empty() {
         bail!(
@@ -29,7 +29,8 @@ pub(crate) fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER)
 }
 
-/// Writes `content` to the folder of what this binary carries, unless it is there.
+/// Writes `content` to the folder of what this binary carries, unless it is there. Returns its
+/// path.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
     let mut failed = None;
@@ -58,10 +59,11 @@ fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     )
 }
 
-/// Has `folder` hold `content` under `name`. False where the loader may not map code from there.
+/// Makes `folder` hold `content` under `name`. Returns false if the loader may not map code from
+/// there.
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
-    // What lies there is loaded into programs: nobody else may put it there, or another folder in
-    // its place.
+    // What lies there is loaded into programs. So nobody else may put it there, or put another
+    // folder in its place.
     let folder = make_folder(folder, Trust::Own)?;
     if rustix::fs::fstatvfs(&folder)?
         .f_flag
@@ -83,7 +85,7 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Folders of this user's, the preferred one first. Programs of root may become another user, who
+/// Folders of this user, the preferred one first. Programs of root may become another user, who
 /// must still be able to read the library.
 fn caches() -> Vec<PathBuf> {
     let user = rustix::process::getuid();
@@ -107,8 +109,8 @@ fn caches() -> Vec<PathBuf> {
     caches
 }
 
-/// Whether a file is `content` to the byte and nobody else can write to it, read in pieces:
-/// `record` asks at each start.
+/// Whether a file is exactly `content` and nobody else can write to it. The file is read in pieces,
+/// because `record` asks at each start.
 fn holds(mut there: Opened, content: &[u8]) -> io::Result<bool> {
     let (mode, owner) = (there.stat.st_mode, Owner::of(&there.stat));
     let is_ours = (owner.is_us() || owner.user == 0) && mode & 0o022 == 0 && mode & 0o555 == 0o555;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that comes when the work has taken a while.
+/// A bar that appears when the work has taken a while.
 pub(crate) struct Bar {
     started: Instant,
     bar: Option<ProgressBar>,
@@ -23,12 +23,12 @@ impl Bar {
         }
     }
 
-    /// For a profile that goes into the database.
+    /// Makes a bar for a profile that goes into the database.
     pub(crate) fn storing() -> Self {
         Self::new("storing {bar:30} {percent}%, {eta} left")
     }
 
-    /// So much is done, of all that there is if that is known.
+    /// Shows how much is done, of all that there is if that is known.
     pub(crate) fn at(&mut self, done: u64, all: Option<u64>) {
         if !self.wanted {
             return;

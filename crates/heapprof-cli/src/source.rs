@@ -19,14 +19,16 @@ use crate::{default_profile, fetch, messages, name};
 pub(crate) struct Sources {
     db: PathBuf,
     options: Options,
-    /// Whether a short name of what is in use becomes the long one: jeprof knows one kind of it.
+    /// Whether the short names of what is in use (`objects`, `space`) become the long ones, because
+    /// jeprof does not tell the two apart.
     names_in_use: bool,
     /// Whether moments of one process may be added up.
     sum: bool,
     stdin_read: Cell<bool>,
 }
 
-/// What `-#12` becomes, as an argument that begins with a dash is taken for an option.
+/// What the `-` of `-#12` becomes, because an argument that begins with a dash is taken for an
+/// option.
 pub(crate) const STDIN: &str = "/dev/stdin";
 
 impl Sources {
@@ -47,7 +49,7 @@ impl Sources {
         &self.db
     }
 
-    /// The arguments, or the newest recording here when there are none.
+    /// The arguments, or the newest recording here if there are none.
     pub(crate) fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
         if !names.is_empty() {
             return Ok(names.to_vec());
@@ -57,7 +59,7 @@ impl Sources {
         Ok(vec![newest])
     }
 
-    /// One profile of all these arguments, added up if they are several.
+    /// Reads one profile from all these arguments. Several are added up.
     pub(crate) fn read(&self, names: &[String]) -> Result<Source> {
         let source = match names {
             [] => bail!("no profile is named"),
@@ -85,7 +87,8 @@ impl Sources {
         Ok(source)
     }
 
-    /// The profile behind one argument, and what its file was; a loaded one was none.
+    /// The profile behind one argument, and the format of its file. A profile from the database has
+    /// none.
     pub(crate) fn read_with_format(&self, name: &str) -> Result<(Source, Option<Format>)> {
         let format = Cell::new(None);
         let source = self.read_one(name, |reading| {
@@ -196,7 +199,7 @@ impl Sources {
         Ok(Some(store))
     }
 
-    /// A session over the database and the numbers of these profiles in it, when all of them are
+    /// A session over the database and the numbers of these profiles in it, if all of them are
     /// names there.
     pub(crate) fn stored_session(&self, names: &[&String]) -> Result<Option<(Session, Vec<i64>)>> {
         let mut found = None;
@@ -211,7 +214,7 @@ impl Sources {
         Ok(found.map(|store| (store.session(), numbers)))
     }
 
-    /// What was asked of a session; an error of the database's names its file.
+    /// Returns what a session answered. An error of the database names its file.
     pub(crate) fn told<T>(
         &self,
         session: &Session,
@@ -241,14 +244,14 @@ fn decode(name: &str, reader: impl Read, length: Option<u64>, options: Options) 
     heapprof_formats::read(reader, &options).with_context(|| name.to_string())
 }
 
-/// The 12 of `-#12`.
+/// Returns the 12 of `-#12`.
 pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
     arg.strip_prefix("-#")
         .filter(|part| Part::parse(part).is_some())
 }
 
-/// A source and the part of it that `SOURCE#12`, `#peak` or `#last` asks for. A file whose own name
-/// ends so comes first.
+/// Splits an argument into a source and the part of it that `SOURCE#12`, `#peak` or `#last` asks
+/// for. A file whose own name ends like that comes first.
 pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
@@ -265,17 +268,17 @@ pub(crate) fn say_warnings(name: &str, profile: &Profile) {
     }
 }
 
-/// The profile, to change it.
+/// Returns the profile to be changed. It is copied if it is shared.
 pub(crate) fn unshared(source: Source) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// The processes that profiles to be added up are of.
+/// The processes of the profiles that are added up.
 #[derive(Default)]
 struct Moments(Vec<(String, Process)>);
 
 impl Moments {
-    /// Refuses a second moment of a process: what both have in use would count twice.
+    /// Fails for a second moment of a process, because what both have in use would count twice.
     fn add(&mut self, source: &Source) -> Result<()> {
         let Some(process) = Process::of(&source.profile) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What somebody meant who typed a command that is not there: another tool's word, or a slip.
+//! What somebody who typed an unknown command probably meant: another tool's word, or a slip.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::args::Cli;
 use crate::name;
 
-/// What pprof, heaptrack, massif, perf and others call it, and what it is here.
+/// What pprof, heaptrack, massif, perf and others call a command, and what it is called here.
 const WORDS: &[(&str, &str)] = &[
     ("addr2line", "symbolize"),
     ("analyze", "top"),
@@ -53,7 +53,7 @@ const WORDS: &[(&str, &str)] = &[
     ("weblist", "list"),
 ];
 
-/// What to say of a word that is no command.
+/// What to say about a word that is not a command.
 pub(crate) fn meant(typed: &str) -> Option<String> {
     let plain: String = typed.to_lowercase().replace(['-', '_'], "");
     if let Some((_, ours)) = WORDS.iter().find(|(word, _)| *word == plain) {
@@ -70,7 +70,7 @@ pub(crate) fn meant(typed: &str) -> Option<String> {
         .chain(WORDS.iter().copied())
         .map(|(word, ours)| (strsim::damerau_levenshtein(word, &plain), word, ours))
         .filter(|&(slips, word, _)| slips <= if word.len() < 5 { 1 } else { 2 })
-        // Of equally near ones our own first.
+        // Among equally near words our own comes first.
         .min_by_key(|&(slips, word, ours)| (slips, word != ours));
     near.map(|(_, _, ours)| format!("perhaps heapprof {ours}"))
 }

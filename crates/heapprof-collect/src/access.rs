@@ -1,17 +1,20 @@
 //! How a thread has the books open: for itself, or with others.
 //!
-//! The process's only thread needs no locked instruction: glibc says when it is alone, and stops
-//! saying so in that thread, before a second one starts.
+//! The books are the counters and the table of blocks in use. A thread opens them for an event (an
+//! allocation or a free), and closes them after it.
 //!
-//! Shared, the heap's size in use would be one cache line that every event of every core writes. So
-//! threads take bytes in advance, a budget, as long as all budgets together stay below the known
-//! peak: then no event can be a new one. When one might be, the thread that sees it has the kernel
-//! run a barrier on every core (membarrier), waits until nobody is in the middle of an event, and
-//! takes all budgets back: the size is exact again.
+//! The only thread of a process needs no locked instruction. glibc says while the thread is alone,
+//! and stops saying so in that same thread, before a second one starts.
 //!
-//! Parts of the live table have owners ([`Owner`]), who look whether they still are with plain
-//! loads. A thread that takes a part from its owner has that barrier run too, and waits until the
-//! owner is not in the middle of an event.
+//! If threads shared one number for the size in use, every event on every core would write to that
+//! cache line. So threads take bytes in advance, a budget, as long as the size with all budgets
+//! stays below the known peak. No event can then be a new peak. When one might be, the thread that
+//! sees it has the kernel run a barrier on every core (membarrier), waits until nobody is in the
+//! middle of an event, and takes all budgets back. The size is exact again then.
+//!
+//! Parts of the live table have owners ([`Owner`]). An owner checks with a plain load that a part
+//! is still its own. A thread that takes a part from its owner has that barrier run, too, and waits
+//! until the owner is not in the middle of an event.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
@@ -22,7 +25,7 @@ use crate::sys;
 use crate::thread::{self, ThreadState};
 use crate::weak::single_threaded;
 
-/// Held while budgets are taken back.
+/// Held while budgets are taken back, and while something is taken from its owner.
 static CHANGING: Lock = Lock::new();
 static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 /// Events of a thread between two looks at whether the heap is low enough for budgets.
@@ -38,7 +41,7 @@ pub(crate) fn lock() -> &'static Lock {
     &CHANGING
 }
 
-/// Opens the books for one event of the thread's recording; not if another recording has begun
+/// Opens the books for one event of the thread's recording. `None` if another recording has begun
 /// since.
 ///
 /// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks
@@ -65,7 +68,7 @@ pub(crate) fn open(state: &ThreadState) -> Option<Access> {
     state.shared_events.set(events);
     if events >= PATIENCE {
         state.shared_events.set(0);
-        // Not while somebody counts on the size being exact.
+        // No budgets are given out while somebody counts on the size being exact.
         if HAS_BARRIER.load(Ordering::Relaxed)
             && let Some(_changing) = CHANGING.try_lock()
         {
@@ -75,7 +78,7 @@ pub(crate) fn open(state: &ThreadState) -> Option<Access> {
     Some(PROCESS.shared_access())
 }
 
-/// Waits while the books are to stay closed; false when they are another recording's.
+/// Waits while the books are to stay closed. Returns false if they are another recording's by then.
 #[cold]
 fn waited_for_gate(state: &ThreadState) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
@@ -94,7 +97,7 @@ fn waited_for_gate(state: &ThreadState) -> bool {
     false
 }
 
-/// Runs `work` while no thread has the books open, but for those that are held up in there.
+/// Runs `work` while no thread has the books open, except threads that are held up with them open.
 pub(crate) fn at_rest(work: impl FnOnce()) {
     if single_threaded() {
         return work();
@@ -117,12 +120,12 @@ fn reopen(state: &ThreadState) -> Access {
     open(state).unwrap_or(Access::Overtaken)
 }
 
-/// From now on what is in use is counted event by event, and known exactly. The caller has the
-/// books open.
+/// Makes everybody count what is in use event by event, so that it is known exactly. The caller has
+/// the books open. They are closed meanwhile.
 #[cold]
 fn be_strict(state: &ThreadState) -> Access {
     close(state);
-    // Should somebody be held up in there: they are about to do the same.
+    // If the lock's holder is held up, it is about to do the same.
     if let Some(_changing) = CHANGING.lock_in_time() {
         collect_budgets();
     } else {
@@ -132,7 +135,8 @@ fn be_strict(state: &ThreadState) -> Access {
     reopen(state)
 }
 
-/// Counts an allocation. The books are open, and may have to be opened otherwise.
+/// Counts an allocation. The books are open. They may have to be opened in another way, and
+/// `access` says so then.
 #[inline(always)]
 pub(crate) fn allocated(
     state: &ThreadState,
@@ -151,15 +155,16 @@ pub(crate) fn allocated(
     }
 }
 
-/// Takes all budgets back, for fork and for a new recording. The caller holds [`lock()`].
+/// Takes all budgets back: for fork, for a new recording, and near the peak. The caller holds
+/// [`lock()`].
 pub(crate) fn collect_budgets() {
     if PROCESS.be_strict() {
-        // None was given out since they were all taken back.
+        // No budget was given out since all were taken back.
         return;
     }
     barrier();
     for state in thread::all() {
-        // One that is held up in its event keeps its budget.
+        // A thread that is held up in its event keeps its budget.
         if wait_for(state) {
             PROCESS.give_back(state.budget.replace(0));
         }
@@ -167,23 +172,24 @@ pub(crate) fn collect_budgets() {
     PROCESS.budgets_are_in();
 }
 
-/// Makes what this thread stored visible to all others, and what they stored to it, in the order of
-/// their programs.
+/// Makes this thread's stores visible to all other threads, and theirs to this one, in program
+/// order.
 fn barrier() {
     if !sys::barrier() {
-        // A filter of system calls denies it now. Stores reach the other cores much sooner than
-        // this ends.
+        // A filter of system calls denies the barrier now. Stores reach the other cores much sooner
+        // than these naps end.
         (0..20).for_each(|_| sys::nap());
     }
 }
 
-/// Whose own something is that threads would otherwise lock: nobody's, a thread's (by its state),
-/// or everybody's.
+/// The owner of a resource that threads would otherwise lock: nobody, a thread (by its state), or
+/// everybody.
 pub(crate) struct Owner(AtomicPtr<ThreadState>);
 
 const NOBODY: *mut ThreadState = std::ptr::null_mut();
 const EVERYBODY: *mut ThreadState = std::ptr::without_provenance_mut(1);
-/// Added to a thread's state while it is being taken from that thread, under [`CHANGING`].
+/// Added to the address of the owner's state while the resource is being taken from that thread,
+/// under [`CHANGING`].
 const MOVING: usize = 2;
 
 /// What became of a claim.
@@ -193,8 +199,8 @@ pub(crate) enum Claim {
     Own,
     /// It was changing hands: look again.
     Changed,
-    /// Its owner keeps it: a signal handler that interrupted its event waits for something, perhaps
-    /// for this thread.
+    /// Its owner keeps it: a signal handler that interrupted the owner's event waits for something,
+    /// perhaps for this thread.
     Refused,
     /// The books are another recording's by now.
     Overtaken,
@@ -237,7 +243,8 @@ impl Owner {
         }
         let mut left = true;
         if now != EVERYBODY && !std::ptr::eq(now, state) {
-            // Whoever takes something waits for its owner, so it must not be waited for itself.
+            // Whoever takes something waits for its owner, so nobody must have to wait for this
+            // thread.
             close(state);
             match CHANGING.lock_in_time() {
                 None => left = false,
@@ -265,15 +272,16 @@ impl Owner {
             .is_ok()
     }
 
-    /// Takes it from the thread whose own it is, if any, which may still be using it. Only with
-    /// [`CHANGING`] held, so nobody else takes it meanwhile.
+    /// Begins to take it from the thread that owns it, if one does. Returns that thread, which may
+    /// still be using it. The caller holds [`CHANGING`], so nobody else takes it meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
         let is_state = now != NOBODY && now != EVERYBODY && now.addr() & MOVING == 0;
         if !is_state || !self.change(now, now.map_addr(|at| at | MOVING)) {
             return None;
         }
-        // SAFETY: what is neither, and not moving, is a thread's state; states are never freed.
+        // SAFETY: a pointer that is neither constant, and not moving, is a thread's state. States
+        // are never freed.
         Some(unsafe { &*now })
     }
 
@@ -287,14 +295,14 @@ impl Owner {
         }
     }
 
-    /// Makes it nobody's. The caller holds its lock, and it is no other thread's own.
+    /// Makes it nobody's. The caller holds its lock, and no other thread owns it.
     pub(crate) fn disown(&self) {
         self.0.store(NOBODY, Ordering::Release);
     }
 }
 
-/// Makes things everybody's, whosever they are; false when an owner keeps what it has. The caller
-/// holds [`lock()`], and has no books open.
+/// Makes all of these everybody's, whoever owns them. Returns false if an owner keeps what it has.
+/// The caller holds [`lock()`], and does not have the books open.
 pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool {
     let mut moving = 0;
     for owner in owners.clone() {
@@ -315,15 +323,16 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool
     left
 }
 
-/// Waits until no thread has the books open that opened them before; false when one keeps them.
+/// Waits until every thread that has the books open has closed them. Returns false if one keeps
+/// them open.
 pub(crate) fn wait_for_all() -> bool {
     barrier();
-    // For all of them, also behind one that keeps them.
+    // This waits for all threads, also after one that keeps them open.
     thread::all().filter(|state| !wait_for(state)).count() == 0
 }
 
-/// Waits until a thread has no books open; false when that takes so long that it must be held up by
-/// something else.
+/// Waits until a thread does not have the books open. Returns false if that takes so long that the
+/// thread must be held up by something else.
 fn wait_for(state: &ThreadState) -> bool {
     if std::ptr::eq(state, thread::own()) {
         // This thread is here, not inside: a signal handler jumped out of its event.

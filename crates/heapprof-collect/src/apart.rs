@@ -3,7 +3,8 @@
 use crate::tls::{self, QUIET};
 use crate::{mode, sys, trigger};
 
-/// Runs `work` as the collector's own: what it allocates is not recorded.
+/// Runs `work` as the collector's own. The thread is apart from the program meanwhile: what it
+/// allocates is not recorded.
 pub fn apart<R>(work: impl FnOnce() -> R) -> R {
     let block = tls::current();
     // SAFETY: the block is this thread's own.
@@ -24,8 +25,8 @@ pub fn apart<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// As [`apart`], for what takes locks that a dump needs too: no signal handler, which may end the
-/// process and so dump, comes in between.
+/// As [`apart`], with signals blocked. It is for work that takes locks that a dump needs, too: a
+/// signal handler that ends the process dumps, and must not come in between.
 pub fn guarded<R>(work: impl FnOnce() -> R) -> R {
     let mask = sys::block_signals();
     let result = apart(work);

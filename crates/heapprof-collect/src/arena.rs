@@ -1,9 +1,9 @@
 //! A global allocator on private mappings, for what the collector's cold parts allocate inside the
 //! program.
 //!
-//! libheapprof.so uses it in place of malloc, which is the program's. Sizes are rounded up to
-//! powers of two with free lists; from 32 KiB on each block is a mapping of its own and goes back
-//! when freed.
+//! libheapprof.so uses it instead of malloc, which is the program's. Sizes are rounded up to powers
+//! of two, with a free list for each. A block of more than 32 KiB is a mapping of its own, and goes
+//! back to the kernel when it is freed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,25 +18,26 @@ struct Lists {
     free: [*mut u8; CLASSES],
     at: *mut u8,
     left: usize,
-    /// Memory for when the kernel gives no more: its end, and what is left of it.
+    /// Memory for when the kernel gives no more: its start, how much of it is left (from the start
+    /// on), and its length.
     reserve: *mut u8,
     reserve_left: usize,
     reserve_len: usize,
     /// How many spare blocks are in use.
     spare_blocks: usize,
-    /// Start and length of the ranges that they are made of.
+    /// Start and length of the free ranges that spare blocks are cut from.
     spare: [(usize, usize); 64],
-    /// The same of earlier reserves that still hold some.
+    /// Start and length of earlier reserves that still hold spare blocks.
     earlier: [(usize, usize); 16],
     /// Bytes of all chunks that small blocks are cut from.
     chunks: usize,
     /// Start and length of blocks that are mappings of their own.
     mapped: [(usize, usize); 64],
-    /// Bytes of those that the list has no room for.
+    /// Bytes of such blocks that the list has no room for.
     unlisted: usize,
 }
 
-// SAFETY: reached under its lock only.
+// SAFETY: the lists are reached only under their lock.
 unsafe impl Send for Lists {}
 
 const SMALLEST: u32 = 4;
@@ -59,7 +60,7 @@ static LISTS: Locked<Lists> = Locked::new(Lists {
     unlisted: 0,
 });
 
-/// Whether there are spare blocks.
+/// Whether any spare block is in use.
 static SPARE: AtomicBool = AtomicBool::new(false);
 
 impl Lists {
@@ -74,7 +75,8 @@ impl Lists {
         unsafe { self.reserve.add(self.reserve_left) }
     }
 
-    /// Keeps the list of mappings: `old` went and `new` came, each a start and a length or nothing.
+    /// Updates the list of mappings: `old` is gone and `new` has come. Each is a start and a
+    /// length, or zeros for nothing.
     fn remap(&mut self, old: (usize, usize), new: (usize, usize)) {
         for (wanted, becomes) in [(old, (0, 0)), ((0, 0), new)] {
             let bytes = wanted.1 + becomes.1;
@@ -84,13 +86,13 @@ impl Lists {
             match self.mapped.iter_mut().find(|mapping| **mapping == wanted) {
                 Some(mapping) => *mapping = becomes,
                 None if wanted.1 == 0 => self.unlisted += bytes,
-                // One of a reserve that was given up since is in no list.
+                // A block of a reserve that was given up since is in no list.
                 None => self.unlisted = self.unlisted.saturating_sub(bytes),
             }
         }
     }
 
-    /// A piece of the reserve: the first that is large enough.
+    /// Takes a piece of the reserve: from the first range that is large enough.
     fn spare(&mut self, layout: Layout) -> *mut u8 {
         let size = spare_size(layout);
         for i in 0..self.spare.len() {
@@ -107,7 +109,7 @@ impl Lists {
         std::ptr::null_mut()
     }
 
-    /// Adds a range to those that spare blocks are made of, if there is room to know it.
+    /// Adds a range to those that spare blocks are cut from, if there is room to note it.
     fn add_spare(&mut self, mut start: usize, mut len: usize) {
         if len == 0 {
             return;
@@ -131,7 +133,7 @@ impl Lists {
         }
         for (start, len) in std::mem::take(&mut self.earlier) {
             if len > 0 {
-                // SAFETY: an earlier reserve, of which nothing is in use.
+                // SAFETY: it is an earlier reserve, and nothing of it is in use.
                 unsafe { sys::unmap(std::ptr::with_exposed_provenance_mut(start), len) };
             }
         }
@@ -145,8 +147,8 @@ impl Lists {
     }
 }
 
-/// Sets memory aside, so that what follows can't fail for lack of it; false when there is not so
-/// much.
+/// Sets memory aside, so that what follows can't fail for lack of it. Returns false if there is not
+/// so much.
 ///
 /// std aborts the process when an allocation fails, and the process is the program's.
 pub(crate) fn reserve(len: usize) -> bool {
@@ -171,7 +173,7 @@ pub(crate) fn reserve(len: usize) -> bool {
             *free = (lists.reserve.addr(), lists.reserve_len);
         } else {
             if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
-                // SAFETY: nothing is in use of the old one.
+                // SAFETY: nothing of the old one is in use.
                 unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
             }
             lists.spare.fill((0, 0));
@@ -182,7 +184,7 @@ pub(crate) fn reserve(len: usize) -> bool {
     })
 }
 
-/// How many bytes of it are in memory.
+/// How many bytes of the arena are in memory.
 pub(crate) fn resident() -> usize {
     let (cut, reserve, earlier, mapped) = LISTS.with(|lists| {
         let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
@@ -196,8 +198,8 @@ pub(crate) fn resident() -> usize {
         .sum::<usize>()
 }
 
-/// Memory for an allocation of the collector's own that another allocator has none for: a piece of
-/// what was set aside. Null when that is used up.
+/// A piece of what was set aside, for an allocation of the collector's own that another allocator
+/// has no memory for. Null when that is used up.
 #[cold]
 pub fn spare(layout: Layout) -> *mut u8 {
     if layout.align() > PAGE {
@@ -216,7 +218,7 @@ pub fn is_spare(block: *mut u8) -> bool {
     SPARE.load(Ordering::Relaxed) && LISTS.with(|lists| lists.is_reserve(block))
 }
 
-/// Takes one back.
+/// Takes a spare block back.
 ///
 /// # Safety
 /// [`spare`] gave it, for this layout, and nobody uses it any more.
@@ -251,8 +253,8 @@ fn pages(size: usize) -> usize {
     size.next_multiple_of(PAGE)
 }
 
-// SAFETY: blocks are disjoint pieces of private mappings, as large and aligned as their power of
-// two or a page.
+// SAFETY: blocks are disjoint pieces of private mappings. Each is as large as its power of two, or
+// whole pages. It is aligned to its size, or to a page if it is larger. More is refused.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {
@@ -276,8 +278,8 @@ unsafe impl GlobalAlloc for Arena {
                 return head;
             }
             let size = 1usize << (class as u32 + SMALLEST);
-            // Powers of two in a page-aligned chunk: aligned to themselves when cut at multiples of
-            // themselves.
+            // The chunk is page-aligned. A power of two that is cut at a multiple of itself is
+            // aligned to itself, and one of more than a page to the page.
             let skip = lists.at.addr().next_multiple_of(size.min(PAGE)) - lists.at.addr();
             if lists.left < size + skip {
                 let chunk = lists.pages(CHUNK);
@@ -327,7 +329,7 @@ unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps to GlobalAlloc's contract.
         let block = unsafe { self.alloc(layout) };
-        // A mapping is zeroes, and stays out of memory where nobody writes.
+        // A fresh mapping is zeros, and takes no memory where nobody writes.
         let is_fresh = class(layout).is_none() && !LISTS.with(|lists| lists.is_reserve(block));
         if !block.is_null() && !is_fresh {
             // SAFETY: a block of this size was given just now.
@@ -367,7 +369,7 @@ unsafe impl GlobalAlloc for Arena {
 mod tests {
     use super::*;
 
-    /// The arena is one of a process.
+    /// There is one arena in a process, so these tests take turns.
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
@@ -386,13 +388,13 @@ mod tests {
                     break;
                 }
                 assert!(is_spare(block) && block.addr().is_multiple_of(layout.align()));
-                // SAFETY: as large as asked for.
+                // SAFETY: the block is as large as was asked for.
                 unsafe { block.write_bytes(i as u8, layout.size()) };
                 total += layout.size();
                 all.push((block, layout));
                 if i % 5 == 0 {
                     let (block, layout) = all.swap_remove(i * 7 % all.len());
-                    // SAFETY: given above, and left.
+                    // SAFETY: the block was given above, and is not used any more.
                     unsafe { free_spare(block, layout) };
                 }
             }
@@ -442,7 +444,7 @@ mod tests {
             half >= 40 * 150 * PAGE && grown >= 550 * PAGE,
             "{half} {grown}"
         );
-        // More than the list holds are counted whole, and none of it is left behind.
+        // Blocks that the list has no room for are counted whole, and nothing of them stays.
         count(100);
         assert_eq!(resident(), after);
     }

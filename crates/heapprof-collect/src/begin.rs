@@ -11,7 +11,7 @@ use crate::lock::Lock;
 use crate::mode::{self, Mode};
 use crate::{regions, thread};
 
-/// Held while a recording begins: what it clears, another one must not fill meanwhile.
+/// Held while a recording begins, because another one must not fill what it clears.
 static STARTING: Lock = Lock::new();
 
 /// The lock that fork must hold.
@@ -19,10 +19,10 @@ pub(crate) fn lock() -> &'static Lock {
     &STARTING
 }
 
-/// Begins to record. What an earlier start recorded is forgotten. False when that can't be, as a
-/// thread is held up in the middle of an event.
+/// Begins to record, and forgets what an earlier start recorded. Returns false if that can't be,
+/// because a thread is held up in the middle of an event.
 pub(crate) fn begin(mode: Mode, period: u64) -> bool {
-    // One in every byte is every allocation.
+    // A period of one byte means every allocation.
     let exact = mode == Mode::Exact || period <= 1;
     let (mode, period) = if exact {
         (Mode::Exact, 1)
@@ -30,8 +30,8 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
         (mode, period)
     };
     let _starting = STARTING.lock();
-    // Before the books are waited for: who finds the number unchanged with the books open is in
-    // time for the old ones.
+    // The number changes before the books are waited for. A thread that has the books open and
+    // finds the number unchanged is in time for the old recording.
     mode::next();
     regions::clear();
     {
@@ -77,8 +77,8 @@ fn reset_cells(keeps_in_use: bool) {
     }
 }
 
-/// In a forked child: what is in use was inherited, and counts as allocated by it; the peak starts
-/// there.
+/// Starts every sum anew in a forked child. What is in use was inherited, and counts as allocated
+/// by the child. The peak starts there.
 pub(crate) fn rebase() {
     DROPPED.clear();
     reset_cells(true);

@@ -9,7 +9,7 @@ use crate::mode::{self, is_exact};
 use crate::thread::{Own, ThreadState};
 use crate::{access, sampler, tls, trigger};
 
-/// The books, for events that are counted one by one in either mode.
+/// The books (the counters), for events that are counted one by one in either mode.
 pub(crate) struct Books<'a> {
     state: &'a ThreadState,
     own: &'a mut Own,
@@ -24,13 +24,13 @@ fn units() -> Weight {
     }
 }
 
-/// Runs `work` with the books; not at all without memory for them.
+/// Runs `work` with the books, or not at all if there is no memory for them.
 pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
     let block = tls::current();
     guarded(|| {
         // SAFETY: the block is this thread's own, and busy.
         if let Some(state) = unsafe { state_of(block).as_ref() } {
-            // SAFETY: this is its one event.
+            // SAFETY: this is the thread's one event.
             let own = unsafe { state.own() };
             work(&mut Books { state, own });
         }
@@ -44,7 +44,8 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
 }
 
 impl Books<'_> {
-    /// Counts an allocation that is not in the live table; its stack, unless `recording` is over.
+    /// Counts an allocation that is not in the live table. Returns its stack, or `None` if it could
+    /// not be counted or `recording` is over.
     pub(crate) fn allocated(&mut self, recording: u64, frame: Frame, bytes: u64) -> Option<u32> {
         let stack = stack(self.own, frame)?;
         // SAFETY: as in `record`.
@@ -64,9 +65,9 @@ impl Books<'_> {
         counted.is_counted().then_some(stack)
     }
 
-    /// Counts the end of `bytes` of such allocations, and of `objects` of them (fewer than none, if
-    /// one fell in two). The caller holds the lock of what knows of them, which a new recording
-    /// takes before it starts its sums.
+    /// Counts the end of `bytes` of such allocations, and of `objects` of them. `objects` is
+    /// negative if one was cut in two. The caller holds the lock of the table that knows them. A
+    /// new recording takes that lock before it restarts its sums.
     pub(crate) fn freed(&mut self, stack: u32, objects: i64, bytes: u64) {
         // SAFETY: as in `record`.
         if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {

@@ -2,15 +2,15 @@
 //!
 //! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
 //! kept, with the address of each return address. When unwinding reaches a frame that lies where
-//! one lay before, the older frames are compared with memory in place of being unwound: if every
-//! return address on the way (and every saved rbp that a frame address hangs on) is what it was,
+//! one lay before, the older frames are compared with memory instead of being unwound. If every
+//! return address on the way is what it was (and every saved rbp that a frame address depends on),
 //! unwinding would read the same and end the same. A return address that differs, but whose rule is
 //! the same, is patched in place.
 //!
-//! The stack's identity is a sum of mixed (return address, distance from the root), so that a
-//! change costs as many terms as frames changed.
+//! A stack's identity is a sum of one term for each frame: its return address, mixed with its
+//! distance from the root. So a change costs as many terms as frames changed.
 //!
-//! Of a deep stack only both ends are kept, so only they need be proved: between them the record
+//! Only both ends of a deep stack are kept, so only they need to be proved. Between them the record
 //! holds marks (`deep`).
 
 mod deep;
@@ -33,10 +33,11 @@ use whole::Mixed;
 pub(crate) const KEPT: usize = 256;
 /// Stands for the frames that were left out.
 pub(crate) const CUT: u64 = 1;
-/// Frames of the last stack that are remembered for reuse. Memory is touched as far as a thread's
-/// stacks are deep. No power of two: the arrays below would begin in the same sets of the caches.
+/// How many frames of the last stack are remembered for reuse. Memory is touched only as far as a
+/// thread's stacks are deep. This is not a power of two, because the arrays below would then begin
+/// in the same sets of the caches.
 const REMEMBERED: usize = 1280 + 8;
-/// Frames after which unwinding gives up, in case that a stack loops.
+/// Frames after which unwinding gives up, in case a stack loops.
 const ENDLESS: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.
 const PATIENCE: u32 = 2;
@@ -46,15 +47,15 @@ pub(crate) struct Record {
     pub(crate) bounds: Bounds,
     epoch: u32,
     len: usize,
-    /// Where the newest frames begin that are each other's callers: 0 where all are. Below that one
-    /// of a deep stack there are marks, and then the oldest frames.
+    /// Where the newest frames begin that are each other's callers; 0 if all are. In a deep stack
+    /// there are marks below that frame, and then the oldest frames.
     dense: usize,
     /// Number of entries of `check`.
     checks: usize,
     hash: u64,
     /// Whether the last capture found the stack of the one before.
     steady: bool,
-    /// Whether the last comparison with memory found no change but in the newest frame.
+    /// Whether the last comparison with memory found no change except in the newest frame.
     tidy: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<u32>,
@@ -63,12 +64,12 @@ pub(crate) struct Record {
     shared: usize,
     /// Return addresses, by frame.
     pc: [u64; REMEMBERED],
-    /// Where they lie.
+    /// Where the return addresses lie.
     slot: [usize; REMEMBERED],
     rule: [Rule; REMEMBERED],
     bp: [usize; REMEMBERED],
     term: [u64; REMEMBERED],
-    /// The return address that the last patch replaced, with its term: loops alternate.
+    /// The return address that the last patch replaced, with its term: loops alternate between two.
     other_pc: [u64; REMEMBERED],
     other_term: [u64; REMEMBERED],
     /// Whether the frame's rbp decides where it or an older frame lies.
@@ -118,8 +119,8 @@ fn term(pc: u64, index: usize) -> u64 {
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 32;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    // Last, for a multiplication would distribute over the sum, and two stacks that swap frames
-    // could be one.
+    // This comes last, because a multiplication would distribute over the sum. Two stacks that swap
+    // frames could then have the same hash.
     x ^ x >> 29
 }
 
@@ -137,7 +138,7 @@ impl Record {
         if self.steady && self.is_unchanged(frame) {
             return Captured::Same;
         }
-        // Stacks that are not the thread's own are not known.
+        // Known stacks lie on the thread's own stack only.
         let own = self.bounds.start <= frame.slot && frame.slot < self.bounds.end;
         if own && frame.slot & 7 == 0 && self.known.begin() {
             return self.find_known(frame);
@@ -151,7 +152,7 @@ impl Record {
             epoch: modules::unload_epoch(),
         };
         match self.known.find(frame, age) {
-            // The record's own: from now on it is looked at first.
+            // It is the record's own stack. From now on the record is looked at first.
             found @ Some(_) if found == self.stack => {
                 self.steady = true;
                 Captured::Same
@@ -175,13 +176,14 @@ impl Record {
             found => found,
         };
         found.unwrap_or_else(|_| {
-            // Whoever asks next would take the record for the stack that is walked now.
+            // Otherwise whoever asks next would take the record for the stack that is walked now.
             self.forget();
             Captured::Unrecorded
         })
     }
 
-    /// A stack that is deeper than the record, or was: apart, so that the others' loop is short.
+    /// Walks a stack that is deeper than the record, or was. It is a function of its own, so that
+    /// the loop for other stacks stays short.
     #[cold]
     #[inline(never)]
     fn walk_deep(&mut self, frame: Frame, before: u64) -> Result<Captured, Unfinished> {
@@ -206,10 +208,11 @@ impl Record {
         true
     }
 
-    /// Unwinds until it meets a recorded frame under which nothing changed; none where a stack is
-    /// not the thread's own, leads through a frame without a simple rule, or to memory that is not
-    /// its. Unless `DEEP`, the record has no marks, and a walk that would need some stops. `before`
-    /// is the hash of the last stack.
+    /// Unwinds until it meets a recorded frame that still holds, with all older ones. Gives
+    /// `Unrecorded` if the stack is not the thread's own, if it leads through a frame without a
+    /// simple rule, or if a frame that is carried over has no caller in the thread's own stack.
+    /// Unless `DEEP`, the record has no marks, and a walk that would need some gives `Deep`.
+    /// `before` is the hash of the last stack.
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
@@ -289,8 +292,8 @@ impl Record {
             self.replace_all(keep, fresh, end);
         } else {
             if DEEP && self.dense >= keep {
-                // What is kept are marks, of which the newest has its caller now; or the oldest
-                // frames alone.
+                // Marks are kept, and the newest of them is the caller of the oldest fresh frame.
+                // Or only the oldest frames are kept.
                 self.dense = if keep > KEPT { keep - 1 } else { 0 };
             }
             self.replace::<false>(keep, fresh, end);
@@ -298,8 +301,8 @@ impl Record {
         Ok(Captured::Recorded)
     }
 
-    /// Takes over the recorded frames above a broken one, for they hold; the broken one as it is
-    /// now. `bp` is the newest one's.
+    /// Takes over the recorded frames that are newer than a broken one, because they hold. Returns
+    /// the broken one as it is now. `bp` is the newest one's.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,
@@ -320,7 +323,7 @@ impl Record {
         Some(Cursor { slot, bp, pc })
     }
 
-    /// One more frame that the record will have. Unless `DEEP`, there is room for it.
+    /// Adds a frame that the record will have. Unless `DEEP`, there is room for it.
     #[inline(always)]
     fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
         if DEEP && *fresh == REMEMBERED {
@@ -341,9 +344,9 @@ impl Record {
         !self.needs_bp[i] || self.bp[i] == cursor.bp
     }
 
-    /// The record becomes its oldest `keep` frames and the `fresh` ones. Without any that are kept,
-    /// `end` is the word that must stay zero. Unless `MARKED`, each of the fresh ones is the caller
-    /// of the one before it.
+    /// Makes the record its oldest `keep` frames and the `fresh` ones. If none are kept, `end` is
+    /// the word that must stay zero. Unless `MARKED`, each of the fresh ones is the caller of the
+    /// one before it.
     #[inline(always)]
     fn replace<const MARKED: bool>(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {
@@ -399,7 +402,8 @@ impl Record {
         self.hash
     }
 
-    /// The recorded stack has a number in a generation of mappings, or none that holds for it.
+    /// Notes the number that the recorded stack has in a generation of mappings, or that it has
+    /// none that holds for it.
     pub(crate) fn numbered(&mut self, stack: Option<u32>, generation: u32) {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };

@@ -1,7 +1,7 @@
 //! Reads .eh_frame of the running program: the rule at an address, and full evaluation where a rule
 //! is not enough.
 //!
-//! gimli parses; which row of a call frame table applies, and its few registers of interest, is
+//! gimli parses. Which row of a call frame table applies, and its few registers of interest, are
 //! worked out here, because gimli's own context is kilobytes and would have to live on the profiled
 //! program's stack.
 
@@ -57,7 +57,8 @@ struct Found {
 /// Registers of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
-    /// Where the frame goes on, as a return address: of an interrupted frame one more than its pc.
+    /// Where the frame goes on, as a return address. For an interrupted frame it is one more than
+    /// its pc.
     pub(crate) pc: usize,
     pub(crate) sp: usize,
     pub(crate) bp: usize,
@@ -67,7 +68,7 @@ pub(crate) struct Registers {
 pub(crate) fn rule(module: &Module, pc: usize) -> Rule {
     match find(module, pc) {
         Some(found) => compact(&found),
-        // No call leads back to where a function begins: makecontext put the address there, at a
+        // No call returns to where a function begins, so makecontext put the address there, at a
         // stack's end. rbp is then still that of whoever made the context.
         None if begins(module, pc + 1) => Rule::END,
         None => Rule::FRAME_POINTER,
@@ -132,7 +133,7 @@ fn rbp_offset(found: &Found, expression: Expression, deref: bool) -> Option<i64>
     operations.next().ok()?.is_none().then_some(offset)
 }
 
-/// The caller's registers by full evaluation; `read` answers for memory that may not be there.
+/// The caller's registers by full evaluation. `read` reads memory that may not be there.
 pub(crate) fn step(
     module: &Module,
     registers: Registers,
@@ -164,7 +165,8 @@ pub(crate) fn step(
     })
 }
 
-/// The operations that signal trampolines, PLTs and stack realignment use.
+/// Evaluates an expression with the operations that signal trampolines, PLTs and stack realignment
+/// use.
 fn evaluate(
     found: &Found,
     expression: Expression,
@@ -314,7 +316,7 @@ struct Program {
 }
 
 impl Program {
-    /// One instruction; `Some(false)` when the row is past `pc`.
+    /// Applies one instruction. Returns `Some(false)` when the row is past `pc`.
     fn apply(
         &mut self,
         instruction: &CallFrameInstruction<usize>,

@@ -12,7 +12,7 @@ pub(crate) struct Chunks<T> {
 }
 
 impl<T> Chunks<T> {
-    /// Nothing mapped yet.
+    /// An array with nothing mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
             chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; 24],
@@ -46,7 +46,7 @@ impl<T> Chunks<T> {
         }
     }
 
-    /// The element, its chunk mapped; null when there is no memory.
+    /// The element, whose chunk is mapped if it was not. Null when there is no memory.
     #[inline]
     pub(crate) fn touch(&self, index: usize) -> *mut T {
         let found = self.get(index);
@@ -84,7 +84,7 @@ impl<T> Chunks<T> {
         self.get(index)
     }
 
-    /// How many bytes of it are in memory.
+    /// How many bytes of the array are in memory.
     pub(crate) fn resident(&self) -> usize {
         let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
             let at = chunk.load(Ordering::Acquire);
@@ -98,8 +98,8 @@ impl<T> Chunks<T> {
         each.sum()
     }
 
-    /// Whether the chunk before was filled, so that chunk `k` will be too: of some threads few
-    /// elements are ever touched.
+    /// Whether chunk `k` is likely to be filled: at least half of the chunk before it is in memory.
+    /// Some threads never touch more than a few elements.
     fn is_dense(&self, k: usize) -> bool {
         let bytes = (FIRST << k) * size_of::<T>();
         k > 0 && bytes >= sys::LARGE && {

@@ -1,5 +1,5 @@
 //! The sums: per thread and stack, and of the whole process, with the exact peak in constant time
-//! an event.
+//! per event.
 //!
 //! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when
 //! it is touched for the first time after the heap began to fall from a new maximum, and only then.
@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::dropped::{DROPPED, count};
 use crate::lock::Spin;
 
-/// Counters of one stack in one thread. Written by that thread, read by whoever dumps.
+/// Counters of one stack in one thread. That thread writes them, and whoever dumps reads them.
 #[repr(C, align(64))]
 pub(crate) struct Cell {
     pub(crate) allocated: Sum,
     pub(crate) freed: Sum,
-    /// In use at the process's last peak, if `fall` is older than the process's.
+    /// In use at the process's last peak, if the heap has fallen from it and `fall` is the
+    /// process's count of falls. If `fall` is older, nothing has changed here since that peak.
     pub(crate) at_peak: Sum,
     pub(crate) fall: AtomicU64,
 }
@@ -23,14 +24,16 @@ pub(crate) struct Cell {
 /// How a thread has the books open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// For itself.
+    /// The thread has them for itself.
     Alone,
-    /// With others, and the heap well below its peak: what is in use is counted in budgets.
+    /// Others have them open, too, and the heap is well below its peak: what is in use is counted
+    /// in budgets.
     Relaxed,
-    /// With others, near the peak: what is in use is counted event by event.
+    /// Others have them open, too, and the heap is near its peak: what is in use is counted event
+    /// by event.
     Strict,
-    /// Not any more: another recording began while they were closed in the middle of the event,
-    /// which is of neither then.
+    /// The thread does not have them open any more. Another recording began while they were closed
+    /// in the middle of the event, which then belongs to neither.
     Overtaken,
 }
 
@@ -41,11 +44,11 @@ pub(crate) enum Counted {
     Quietly,
     /// It is counted, and the alarm rings.
     Alarm,
-    /// It is not, for that takes that everybody counts event by event.
+    /// It is not counted yet: everybody must count event by event first.
     NotYet,
-    /// It is dropped, for whoever counts just now is held up.
+    /// It is dropped, because whoever is counting is held up.
     HeldUp,
-    /// It is not: its recording is over.
+    /// It is not counted: its recording is over.
     Overtaken,
 }
 
@@ -115,8 +118,8 @@ impl Cell {
         ]
     }
 
-    /// Before a change: keeps the value of the last peak, if the heap has fallen from one since the
-    /// last change.
+    /// Called before a change. Keeps the value of the last peak, if the heap has fallen from it
+    /// since the last change.
     #[inline(always)]
     fn settle(&self, fall: u64) {
         if self.fall.load(Ordering::Relaxed) != fall {
@@ -125,7 +128,7 @@ impl Cell {
         }
     }
 
-    /// In use at the peak of `process`.
+    /// What was in use at the peak of `process`.
     pub(crate) fn peak(&self, process: &Process) -> [i64; 2] {
         let epoch = process.epoch.load(Ordering::Relaxed);
         if epoch & 1 == 1 || self.fall.load(Ordering::Relaxed) != epoch >> 1 {
@@ -143,13 +146,14 @@ pub(crate) struct Process {
     pub(crate) peak: AtomicI64,
     /// Odd while the heap rises to new maxima; half of it counts the falls from them.
     epoch: AtomicU64,
-    /// In use at which the engine is to be told.
+    /// The size in use above which the engine is to be told.
     pub(crate) alarm: AtomicI64,
     /// Whether events are counted one by one from now on, and nobody takes a budget.
     strict: AtomicBool,
-    /// Whether `in_use` is exact, with no budget given out. Without that there is no new peak.
+    /// Whether `in_use` is exact, with no budget given out. While it is not, there is no new peak.
     is_exact: AtomicBool,
-    /// Held by each event that is counted by itself: a peak is that of all stacks at one moment.
+    /// Held by each event that is counted by itself, because a peak is that of all stacks at one
+    /// moment.
     counting: Spin,
 }
 
@@ -174,7 +178,7 @@ impl Process {
         }
     }
 
-    /// Takes no more budgets; whether none is out.
+    /// Gives out no more budgets. Returns whether none is out.
     pub(crate) fn be_strict(&self) -> bool {
         self.strict.store(true, Ordering::SeqCst);
         self.is_exact.load(Ordering::SeqCst)
@@ -215,15 +219,15 @@ impl Process {
         }
     }
 
-    /// A thread's budget comes back.
+    /// Takes a thread's budget back.
     pub(crate) fn give_back(&self, bytes: i64) {
         if bytes != 0 {
             self.in_use.fetch_sub(bytes, Ordering::AcqRel);
         }
     }
 
-    /// Takes `bytes` from the thread's budget, a new one if it must; false when that might be a new
-    /// peak.
+    /// Takes `bytes` from the thread's budget, and gives it a new one if it must. Returns false if
+    /// that might be a new peak.
     #[inline]
     fn spend(&self, kept: &Budget, bytes: i64) -> bool {
         let budget = kept.get();
@@ -245,7 +249,7 @@ impl Process {
         false
     }
 
-    /// Counts an allocation, unless it may be a new peak where others have budgets.
+    /// Counts an allocation, unless it may be a new peak while others have budgets.
     #[inline(always)]
     pub(crate) fn allocated(
         &self,
@@ -280,9 +284,9 @@ impl Process {
             count(&DROPPED.held_up);
             return Counted::HeldUp;
         }
-        // Budgets that are out would make a peak where there is none.
+        // Budgets that are out would make a false peak.
         let counted = if self.is_exact.load(Ordering::Acquire) {
-            // One that is held up may still give a budget back.
+            // A thread that is held up may still give a budget back.
             let bytes = weight.bytes as i64;
             let now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
             self.rise(now, cell, weight)
@@ -321,7 +325,7 @@ impl Process {
                 self.in_use.store(now, Ordering::Relaxed);
                 self.fall(cell, weight);
             }
-            // Nothing rises while there are budgets.
+            // There is no new peak while there are budgets.
             Access::Relaxed => {
                 let budget = kept.get() + bytes;
                 if budget > 2 * BUDGET {
@@ -362,7 +366,7 @@ impl Process {
         cell.freed.add(weight);
     }
 
-    /// Starts the peak anew from what is in use now, after the cells were.
+    /// Starts the peak anew from what is in use now. The cells were started anew before.
     pub(crate) fn restart(&self, in_use: i64) {
         self.in_use.store(in_use, Ordering::Relaxed);
         self.peak.store(in_use, Ordering::Relaxed);
@@ -377,13 +381,13 @@ pub(crate) const TEMPORARY: usize = 8;
 #[derive(Default)]
 pub(crate) struct Recent {
     address: [usize; TEMPORARY],
-    /// The lower half of each address / 16: compared all at once.
+    /// The lower half of each address / 16. All are compared at once.
     brief: [u32; TEMPORARY],
     next: usize,
 }
 
 impl Recent {
-    /// An event: an allocation's address, or 0.
+    /// Notes an event: an allocation's address, or 0.
     #[inline(always)]
     pub(crate) fn note(&mut self, address: usize) {
         self.address[self.next % TEMPORARY] = address;
@@ -391,7 +395,7 @@ impl Recent {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// A free: whether what is freed was among the last few events.
+    /// Notes a free. Returns whether what is freed was among the last few events.
     #[inline(always)]
     pub(crate) fn freed(&mut self, address: usize) -> bool {
         let brief = (address >> 4) as u32;

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of this recording, in this process.
+/// What could not be recorded, in this recording and this process.
 pub(crate) static DROPPED: Dropped = Dropped::new();
 
-/// One more.
+/// Counts one more.
 #[cold]
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
@@ -15,10 +15,10 @@ pub(crate) fn count(counter: &AtomicU64) {
 pub(crate) struct Dropped {
     /// Events inside the collector: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,
-    /// Allocations without memory for our tables.
+    /// Events without memory for our tables.
     pub(crate) no_memory: AtomicU64,
-    /// Events for which a part of the tables was not to be had: a signal handler that interrupted
-    /// another event waits.
+    /// Events for which a part of the tables was not to be had, because a signal handler that
+    /// interrupted another event waits.
     pub(crate) held_up: AtomicU64,
     /// Frees of blocks that were not known (allocated before the start).
     pub(crate) unknown: AtomicU64,
@@ -29,13 +29,14 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    /// Events that the books lack although nothing in the program stood in the way.
+    /// Events that the books lack although they should be there: for lack of memory, or because
+    /// another event was held up.
     pub(crate) fn lost(&self) -> u64 {
         self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
     }
 
-    /// Nothing was dropped yet, of a recording that begins. What became of children is the
-    /// process's own.
+    /// Clears the counters for a recording that begins. The count of torn children stays: it
+    /// belongs to the process.
     pub(crate) fn clear(&self) {
         let of_recording = [
             &self.nested,

@@ -13,7 +13,7 @@ use crate::trigger;
 pub(crate) static STACKS: Stacks = Stacks::new();
 pub(crate) static LIVE: LiveTable = LiveTable::new();
 
-/// From now on this thread is inside the collector, until [`end_apart`].
+/// Keeps this thread inside the collector (apart) from now on, until [`end_apart`].
 pub(crate) fn hold_apart() {
     // SAFETY: the block is this thread's own.
     unsafe {
@@ -24,8 +24,9 @@ pub(crate) fn hold_apart() {
     }
 }
 
-/// In a forked child, between [`hold_apart`] and [`end_apart`]: what is drawn from here on is not
-/// what its parent and its brothers draw, whose errors would add up.
+/// Seeds the random numbers anew in a forked child, between [`hold_apart`] and [`end_apart`].
+/// Otherwise the child would draw what its parent and its siblings draw, and their errors would add
+/// up.
 pub(crate) fn draw_anew() {
     // SAFETY: the block is this thread's own, and in no event.
     unsafe {
@@ -34,8 +35,8 @@ pub(crate) fn draw_anew() {
             let random = &mut state.own().random;
             random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
             if mode::now() == Mode::Sampled {
-                // As good as what was left of the last one: it does not depend on how much has
-                // passed.
+                // A new interval is as good as what was left of the last one: what is left does not
+                // depend on how much has passed.
                 (*block).held = random.interval(mode::period());
             }
         }
@@ -62,7 +63,7 @@ pub(crate) fn end_apart() {
     }
 }
 
-/// Takes `size` bytes off the countdown; whether it ran out, so that
+/// Takes `size` bytes and one more off the countdown. Returns whether it ran out, so that
 /// [`allocate`](crate::event::allocate) must be told.
 #[inline(always)]
 pub fn charge(size: usize) -> bool {
@@ -89,8 +90,8 @@ pub(crate) unsafe fn state_of(block: *mut Block) -> *const ThreadState {
     }
 }
 
-/// The same for a free, for which a thread without tables borrows some: it need not have another
-/// event, nor will its end be announced if it is over.
+/// This thread's tables for a free. A thread without tables borrows some for it: it may have no
+/// other event, and if it has ended, its end is not announced again.
 #[inline]
 pub(crate) unsafe fn state_to_free(block: *mut Block) -> *const ThreadState {
     const MOST_BORROWED: u16 = 1000;
@@ -109,7 +110,8 @@ pub(crate) unsafe fn state_to_free(block: *mut Block) -> *const ThreadState {
 
 #[cold]
 unsafe fn first_event(block: *mut Block) {
-    // SAFETY: the block is this thread's own; busy keeps what libc allocates here out.
+    // SAFETY: the block is this thread's own. `busy` keeps what libc allocates here out of the
+    // books.
     unsafe {
         let busy = std::mem::replace(&mut (*block).busy, 1);
         (*block).state = ThreadState::acquire().cast();
@@ -136,8 +138,8 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: the block is this thread's own.
     unsafe {
-        // Still busy: a handler that comes in between must find no state that is another thread's
-        // by then.
+        // The thread is still busy. A handler that comes in between must not find a state that is
+        // another thread's by then.
         if (*block).lent != 0 {
             release_late(block);
         }
@@ -149,7 +151,7 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
     }
 }
 
-/// Ends an event of a thread that has a state for one event at a time.
+/// Ends an event of a thread that has a state only for one event at a time.
 ///
 /// # Safety
 /// The block is this thread's own, and busy.
@@ -165,8 +167,8 @@ pub(crate) unsafe fn release_late(block: *mut Block) {
     }
 }
 
-/// Whether this is the thread's first countdown of this recording: it ran out for no allocation's
-/// sake.
+/// Whether this is the thread's first countdown in this recording, which this notes. Such a
+/// countdown runs out without choosing an allocation.
 pub(crate) fn begins(block: *mut Block) -> bool {
     let recording = mode::recording();
     // SAFETY: the block is this thread's own.

@@ -18,7 +18,7 @@ use crate::thread::{Own, ThreadState};
 use crate::tls::{self, Block};
 use crate::trigger;
 
-/// An allocation that the countdown chose: records what `real` gives.
+/// Makes an allocation that the countdown chose, and records what `real` gives.
 ///
 /// `frame` is where the program called.
 #[inline]
@@ -42,15 +42,14 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                     return real();
                 };
                 state.recording.set(recording);
-                // What the real one does meanwhile hides the wait for the stack's place in the
-                // tables.
+                // The real allocation runs while the stack's place in the tables is fetched.
                 let own = state.own();
                 let captured = own.record.capture(frame);
                 foresee(state, own, captured);
                 let address = real();
                 LIVE.prefetch(address as usize);
-                // Even if there is no block: the record is of this stack now, and the next one may
-                // be the same.
+                // This is done even if there is no block: the record holds this stack now, and the
+                // next one may be the same.
                 let stack = number(own, frame, captured);
                 if !address.is_null() {
                     record::<true>(state, own, address, stack, size);
@@ -87,7 +86,7 @@ unsafe fn allocate_sampled(
         state.recording.set(recording);
         let own = state.own();
         if begins {
-            // Every thread's first allocation comes here, for its countdown starts at zero.
+            // Every thread's first allocation comes here, because its countdown starts at zero.
             let interval = own.random.interval(period());
             if interval > size as u64 {
                 leave_recording(state, block, interval - (size as u64 + 1));
@@ -108,7 +107,7 @@ unsafe fn allocate_sampled(
 /// Ends an event. A recording that began meanwhile begins for this thread too.
 ///
 /// # Safety
-/// As of [`leave`].
+/// The same as for [`leave`]: the block is this thread's own.
 #[inline(always)]
 unsafe fn leave_recording(state: &ThreadState, block: *mut Block, countdown: u64) {
     let same = state.recording.get() == mode::recording();
@@ -153,7 +152,8 @@ fn foresee(state: &ThreadState, own: &Own, captured: Captured) {
     }
 }
 
-/// A stack's hash in a generation of mappings, no key that the table has a use of its own for.
+/// The key of a stack: its hash, mixed with the generation of mappings. It is no key that the table
+/// has a use of its own for.
 #[inline(always)]
 fn mixed(hash: u64, generation: u32) -> u64 {
     (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
@@ -195,7 +195,8 @@ fn changed_stack(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32>
     id
 }
 
-/// Enters a new block in the books, if they are still those of the event's recording.
+/// Enters a new block in the books (the counters and the table of blocks), if they are still those
+/// of the event's recording.
 #[inline(always)]
 fn record<const EXACT: bool>(
     state: &ThreadState,
@@ -227,7 +228,7 @@ fn record<const EXACT: bool>(
         note_spread(state, stack, |spread| spread.allocated(size));
     }
     let inserted = LIVE.insert(address as usize, block, state, &mut access);
-    // A block that was known at this address is in the filter.
+    // A block that was known at this address is in the filter already.
     if !EXACT && inserted == Ok(None) {
         filter::add(address as usize);
     }
@@ -332,8 +333,8 @@ fn settle_open<const EXACT: bool>(
     }
 }
 
-/// Notes what a sample says of how sure the sums of its stack are. Without memory the sums are as
-/// right, and said to be surer.
+/// Notes what a sample says of how sure the sums of its stack are. Without memory for that the sums
+/// are as right, but said to be surer than they are.
 #[inline(always)]
 fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
     // SAFETY: as in `record`.
@@ -342,7 +343,8 @@ fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
     }
 }
 
-/// At a block's end: whether it was temporary, or that the filter no longer holds it.
+/// Notes a block's end: in exact mode whether it was temporary, in sampled mode that the filter no
+/// longer holds it.
 #[inline(always)]
 fn note_end<const EXACT: bool>(
     state: &ThreadState,
@@ -362,7 +364,7 @@ fn note_end<const EXACT: bool>(
     }
 }
 
-/// Forgets a block without counting its end yet.
+/// Takes a block out of the table without counting its end yet.
 #[inline(always)]
 fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
     let mut access = access::open(state)?;
@@ -371,8 +373,8 @@ fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
     block
 }
 
-/// A free that the filter chose; before the real one, after which another thread may get the
-/// address.
+/// Records a free that the filter chose. It is called before the real free, after which another
+/// thread may get the address.
 #[inline]
 pub fn release(address: *mut u8) {
     let block = tls::current();
@@ -396,7 +398,7 @@ pub fn release(address: *mut u8) {
         };
         state.recording.set(recording);
         let own = state.own();
-        // The real free reads the block's header: its miss and ours overlap.
+        // The real free reads the block's header, so its cache miss and ours overlap.
         hint(address.wrapping_sub(16));
         if mode == Mode::Exact {
             forget::<true>(state, own, address);
@@ -428,9 +430,9 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
     }
 }
 
-/// A reallocation: the end of `old` and a new allocation, in place or not.
+/// Makes a reallocation, which counts as the end of `old` and a new allocation, in place or not.
 ///
-/// The old block leaves the table before `real`, which may give its address to another thread, and
+/// The old block leaves the table before `real`, which may give its address to another thread. It
 /// comes back if `real` fails.
 #[inline]
 pub fn reallocate(
@@ -490,7 +492,7 @@ fn reallocate_chosen<const EXACT: bool>(
         let stack = if chosen { stack(own, frame) } else { None };
         let address = real();
         if recording != mode::recording() {
-            // Another one began meanwhile, which knows nothing of the old block.
+            // Another recording began meanwhile, which knows nothing of the old block.
             leave(block, 0);
             return address;
         }

@@ -1,8 +1,8 @@
-//! Which addresses may be of sampled blocks: a byte for each of 65,536 slots, so that other frees
-//! cost one load.
+//! Which addresses may be those of sampled blocks: a byte for each of 65,536 slots, so that other
+//! frees cost one load.
 //!
-//! The hooks read it from assembly. A slot counts its sampled blocks and sticks at 255; in exact
-//! mode all do.
+//! The hooks read it from assembly. A slot counts its sampled blocks, and sticks at 255. In exact
+//! mode all slots stick.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -32,10 +32,10 @@ static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
 
 const SLOTS: usize = 1 << 16;
 
-/// A slot that always may hold something.
+/// The value of a slot that always may hold something.
 pub(crate) const STUCK: u8 = 255;
 
-/// How many bytes of it are in memory.
+/// How many bytes of the filter are in memory.
 pub(crate) fn resident() -> usize {
     sys::resident(FILTER.as_ptr().cast(), SLOTS)
 }

@@ -1,7 +1,8 @@
 //! The program's floating point environment: what we calculate neither goes by it nor changes it.
 
-/// Calculates by the rules that every program starts with, and leaves the program's own: it may
-/// round otherwise, trap what is not exact, or look afterwards whether something was not.
+/// Calculates by the rules that every program starts with, and puts the program's own back. The
+/// program may round in another way, trap what is not exact, or look afterwards whether something
+/// was not.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
@@ -17,7 +18,7 @@ pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const kept, options(nostack)) };
 }
 
-/// Elsewhere by the program's.
+/// On other processors, calculates by the program's rules.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();

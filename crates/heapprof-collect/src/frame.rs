@@ -29,7 +29,7 @@ impl Frame {
         Self::above(pc, sp, bp)
     }
 
-    /// Elsewhere no stack is found; samples then have an empty one.
+    /// On other processors no stack is found, and samples have an empty one.
     #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     pub fn caller() -> Self {
@@ -43,12 +43,12 @@ impl Frame {
             bp,
             pc: pc + 1,
         };
-        // The page that the stack pointer is on is there; of others only the kernel knows.
+        // The page that the stack pointer is on is there. Only the kernel knows of others.
         let mut page = Direct(Bounds {
             start: sp,
             end: (sp | 4095).wrapping_add(1),
         });
-        // A rule that is not known yet may take memory: from the allocator that asks for this
+        // Finding a rule that is not known yet may allocate, from the allocator that asks for this
         // frame.
         let caller = apart::apart(|| {
             let rule = walk::rule(cursor.pc);

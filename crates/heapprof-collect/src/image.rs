@@ -6,7 +6,7 @@ use crate::sys::{self, PAGE};
 /// The longest build id that is kept, in bytes.
 const LONGEST: usize = 64;
 
-/// An image, as far as it tells whether another one is the same.
+/// What is known of an image: enough to tell whether another one is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     start: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// One of which nothing could be read.
+    /// An image of which nothing could be read.
     pub(crate) const UNKNOWN: Self = Self {
         start: 0,
         bytes: [0; LONGEST],
@@ -38,9 +38,9 @@ impl Image {
 
     fn find(start: usize, offset: u64) -> Option<Self> {
         let direct = start.checked_sub(offset as usize)?;
-        // The image's first page lies as far in front as the code in the file, if it was mapped in
-        // one piece. Linkers may leave gaps of pages between file and memory: look a little
-        // further.
+        // If the image was mapped in one piece, its first page lies as far in front of the code as
+        // it does in the file. Linkers may leave gaps of pages between file and memory, so this
+        // looks a little further.
         let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE));
         let headers =
             starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
@@ -57,7 +57,7 @@ impl Image {
     }
 }
 
-/// A word of memory that may not be there.
+/// Reads a word of memory that may not be there.
 fn word(at: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
@@ -82,7 +82,7 @@ struct Header {
 }
 
 impl Headers {
-    /// Those of the image that begins at `start`, if one does.
+    /// The headers of the image that begins at `start`, if one does.
     fn at(start: usize) -> Option<Self> {
         let mut magic = [0; 5];
         if sys::read_memory(start, &mut magic) != 5 || magic != *b"\x7fELF\x02" {
@@ -133,7 +133,7 @@ impl Headers {
     }
 }
 
-/// Reads the build id among the notes at `at` into `id`; its length.
+/// Reads the build id among the notes at `at` into `id`. Returns its length.
 fn build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
     let end = at.checked_add(len)?;
     while at.checked_add(12)? <= end {

@@ -11,20 +11,21 @@ use crate::frame::Frame;
 const WAYS: usize = 8;
 /// Frames of the longest stack that is kept.
 const FRAMES: usize = 64;
-/// Words besides return addresses that a kept stack may hang on.
+/// Words besides return addresses that a kept stack may depend on.
 const CHECKS: usize = 16;
-/// What finding a stack earns, in stacks that may be kept for it: that takes a quarter of the time
-/// that finding saves.
+/// How many stacks may be kept for each that is found: keeping one takes a quarter of the time that
+/// finding one saves.
 const EARNED: u32 = 4;
 const MOST_CREDIT: u32 = 256;
-/// When all was spent, so many stacks are not looked for; then a few are tried, lest a loop go
-/// unnoticed.
+/// When all credit is spent, so many stacks are not looked for. Then a few are tried, so that a
+/// loop does not go unnoticed.
 const PAUSE: u32 = 992;
 const TRIAL: u32 = 32;
 
-/// The stacks. All zero, there are none.
+/// The stacks. If all is zero, there are none.
 pub(crate) struct Known {
-    /// Where each stack allocates, in one cache line; zero of one that is not there.
+    /// The place where each stack allocates, all in one cache line. It is zero for a stack that is
+    /// not there.
     place: [u64; WAYS],
     way: [Way; WAYS],
     /// Which way the next stack from a new place takes.
@@ -32,7 +33,7 @@ pub(crate) struct Known {
     /// How many more stacks may be kept before the next pause; a program that comes back to none
     /// does not pay for them.
     credit: u32,
-    /// How many stacks are not looked for.
+    /// How many more stacks are not looked for.
     pause: u32,
 }
 
@@ -48,14 +49,14 @@ struct Way {
     age: Age,
     len: u32,
     checks: u32,
-    /// rbp at the call, if the stack hangs on it.
+    /// rbp at the call, if the stack depends on it.
     bp: Option<usize>,
     /// Return addresses and where they lie, newest first.
     frame: [Word; FRAMES],
     check: [Word; CHECKS],
 }
 
-/// When a number was given: of mappings, and of unloaded code.
+/// When a number was given: the generation of mappings, and the epoch of unloaded code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Age {
     pub(crate) generation: u32,
@@ -80,14 +81,14 @@ unsafe fn differ(words: &[Word]) -> bool {
         unsafe { (word.at as *const usize).read() ^ word.expected }
     };
     let (by_4, rest) = words.as_chunks::<4>();
-    // If any differ, new ones do.
+    // If any words differ, those of new frames do.
     by_4.iter()
         .any(|words| words.iter().fold(0, |any, word| any | changed(word)) != 0)
         || rest.iter().fold(0, |any, word| any | changed(word)) != 0
 }
 
-/// A return address and where it lies, in a word that is not zero. Other places may have the same
-/// one.
+/// A return address and where it lies, in a word that is not zero. Two places may have the same
+/// word.
 #[inline(always)]
 fn place(slot: usize, pc: usize) -> u64 {
     (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
@@ -150,7 +151,7 @@ impl Known {
         Some(way.stack)
     }
 
-    /// Keeps a stack that got a number, with the words that its walk hung on, newest first.
+    /// Keeps a stack that got a number, with the words that its walk depended on, newest first.
     #[inline]
     pub(crate) fn keep(
         &mut self,
@@ -208,8 +209,8 @@ mod tests {
         known
     }
 
-    /// Keeps the stack that `memory` is, newest frame first, but for its last word, which its walk
-    /// hung on.
+    /// Keeps the stack in `memory`, newest frame first. The last word is no frame, but one that the
+    /// walk depended on.
     fn keep(known: &mut Known, memory: &[usize], bp: Option<usize>) {
         let (check, frames) = memory.split_last().unwrap();
         let slots: Vec<usize> = frames
@@ -262,7 +263,7 @@ mod tests {
             assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
             known.reset();
             assert_eq!(known.find(frame(&memory, 5), AGE), None);
-            // One that hangs on rbp.
+            // This stack depends on rbp.
             keep(&mut known, &memory, Some(5));
             assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
             assert_eq!(known.find(frame(&memory, 6), AGE), None);

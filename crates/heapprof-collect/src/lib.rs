@@ -3,9 +3,14 @@
 //!
 //! It knows nothing of which functions were hooked, nor of symbols. Whoever hooks
 //! (heapprof-preload, heapprof-alloc) calls [`charge`] for each allocation and [`allocate`] for
-//! those it chooses, and [`release`] before each free that [`may_hold`] lets through. Nothing here
-//! calls the program's allocator, takes the loader's lock on the way of an allocation, or touches
-//! errno.
+//! those that it chooses, and [`release`] before each free that [`may_hold`] lets through. Nothing
+//! here touches errno. Memory comes from the kernel or from the global allocator, and in
+//! libheapprof.so that is [`arena`], not the program's. In a dynamic executable with glibc 2.35 or
+//! later, nothing takes the loader's lock on the way of an allocation.
+//!
+//! The books are the counters of each stack and the table of blocks in use. A thread is apart while
+//! it does the collector's own work, which is not recorded. A thread is held up if something keeps
+//! it in the middle of an event, such as a signal handler that waits.
 
 mod access;
 mod apart;

@@ -1,11 +1,13 @@
 //! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts.
 //!
-//! A part holds regions of 64 KiB, not scattered addresses: threads with heaps of their own touch
-//! parts of their own. So a part belongs to the first thread that touches it, and that one needs no
-//! locked instruction; when another thread comes, the part is everybody's from then on, behind a
-//! lock (`access.rs` has the way of an owner). 16 bytes an entry, at most two thirds full (large
-//! parts), so 24 to 48 bytes a block; a shadow table would be quicker to find but take 8 bytes for
-//! every 32 of heap.
+//! A part holds regions of 64 KiB, not scattered addresses, so threads with heaps of their own
+//! touch parts of their own. A part belongs to the first thread that touches it, and that thread
+//! needs no locked instruction. When another thread comes, the part is everybody's from then on,
+//! behind a lock (`access.rs` says how an owner gives way).
+//!
+//! An entry takes 16 bytes. The table of a large part is at most two thirds full, so a block takes
+//! 24 to 48 bytes. A shadow table would be quicker to search, but would take 8 bytes for every 32
+//! of heap.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -30,12 +32,12 @@ const KEY: u64 = (1 << KEY_BITS) - 1;
 pub(crate) struct Block {
     /// The stack that allocated it.
     pub(crate) stack: u32,
-    /// As asked for, in bytes.
+    /// The size that was asked for, in bytes.
     pub(crate) size: u64,
 }
 
-/// Address / 8 (every malloc's blocks are at least that far apart) and the size's upper bits; the
-/// size's lower bits and the stack.
+/// The first word is the address / 8 (every malloc's blocks are at least that far apart) and the
+/// size's upper bits. The second is the size's lower bits and the stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Entry(u64, u64);
@@ -55,7 +57,7 @@ struct Table {
     len: usize,
 }
 
-/// All blocks in use that are known of.
+/// All blocks in use that are known.
 pub(crate) struct LiveTable {
     part: [Part; PARTS],
     /// For each power of two, room for all parts' tables of that size side by side, where large
@@ -96,8 +98,9 @@ impl LiveTable {
         }
     }
 
-    /// Does `work` on the table of an address, unless its part is not to be had. The caller has the
-    /// books open, as `access` says, and perhaps otherwise afterwards.
+    /// Does `work` on the table of an address; `None` if its part is not to be had. The caller has
+    /// the books open in the way that `access` says. The way may be another one afterwards, and
+    /// `access` says so then.
     #[inline(always)]
     fn with<R>(
         &self,
@@ -129,8 +132,8 @@ impl LiveTable {
         &self.part[self.index(address)]
     }
 
-    /// Remembers a block; what was known of that address before, if anything (its free was not
-    /// seen).
+    /// Remembers a block. Returns the block that was known at that address before, if any: its free
+    /// was not seen.
     #[inline]
     pub(crate) fn insert(
         &self,
@@ -170,14 +173,15 @@ impl LiveTable {
     /// How many blocks there are.
     pub(crate) fn len(&self) -> usize {
         let len = |part: &Part| {
-            // SAFETY: one word, read while others may write it: as good as any moment's.
+            // SAFETY: this is one word, which others may write meanwhile. Any moment's value will
+            // do.
             unsafe { (&raw const (*part.table.get()).len).read_volatile() }
         };
         self.part.iter().map(len).sum()
     }
 
-    /// Gives a part a table of twice the size; false when it is all but full and there is no
-    /// memory.
+    /// Gives a part a table of twice the size. Returns false if there is no memory for that and the
+    /// old table is all but full.
     #[cold]
     fn grow(&self, table: &mut Table, address: usize) -> bool {
         let old_len = if table.entry.is_null() {
@@ -241,8 +245,8 @@ impl LiveTable {
         }
     }
 
-    /// How many bytes of the tables are in memory: what large pages bring along for tables that
-    /// nobody has yet too.
+    /// How many bytes of the tables are in memory. This includes what large pages bring along for
+    /// tables that no part has yet.
     pub(crate) fn resident(&self) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
             let at = region.load(Ordering::Acquire);
@@ -254,13 +258,13 @@ impl LiveTable {
         each.sum()
     }
 
-    /// Who owns each part.
+    /// The owner of each part.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> + Clone {
         self.part.iter().map(|part| &part.owner)
     }
 
-    /// Forgets all blocks; false when a part is not to be had. No part is another thread's own
-    /// ([`share`](crate::access::share)).
+    /// Forgets all blocks. Returns false if a part is not to be had. No part may be another
+    /// thread's own ([`share`](crate::access::share)).
     pub(crate) fn clear(&self) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -268,7 +272,7 @@ impl LiveTable {
                 all = false;
                 continue;
             }
-            // SAFETY: the lock is held, and whose own the part is runs this.
+            // SAFETY: the lock is held, and no other thread owns the part.
             let table = unsafe { &mut *part.table.get() };
             if !table.entry.is_null() {
                 (0..=table.mask).for_each(|i| {
@@ -287,7 +291,7 @@ impl LiveTable {
     #[inline(always)]
     pub(crate) fn prefetch(&self, address: usize) {
         let part = self.part(address);
-        // SAFETY: the table's words are read as they may be; a stale pointer is only a useless
+        // SAFETY: the table's words are read whatever they are. A stale pointer is only a useless
         // hint.
         unsafe {
             let table = part.table.get();
@@ -303,13 +307,14 @@ impl LiveTable {
         }
     }
 
-    /// In a forked child, which has one thread: parts are for whoever comes first again.
+    /// Makes all parts nobody's, in a forked child, which has one thread. Whoever comes first owns
+    /// them again.
     pub(crate) fn disown(&self) {
         self.owners().for_each(Owner::disown);
     }
 
-    /// Holds all parts, for fork; false when some are not to be had: whoever is in the middle of
-    /// them is held up.
+    /// Locks all parts for fork. Returns false if some are not to be had, because whoever is in the
+    /// middle of them is held up.
     pub(crate) fn acquire_all(&self) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -331,8 +336,8 @@ impl LiveTable {
 }
 
 impl Part {
-    /// Makes way for a thread that is not known to own the part; whether it holds the lock then, or
-    /// `None` when the part is not to be had.
+    /// Lets in a thread that is not known to own the part. Returns whether the thread holds the
+    /// lock then, or `None` if the part is not to be had.
     fn enter(&self, state: &ThreadState, access: &mut Access) -> Option<bool> {
         loop {
             if self.owner.is_everybody() {
@@ -383,8 +388,8 @@ impl Entry {
 }
 
 impl Table {
-    /// Whether it is time for a larger one: small ones may be emptier, for that keeps searches
-    /// short.
+    /// Whether it is time for a larger table. Small ones may be emptier, because that keeps
+    /// searches short.
     #[inline(always)]
     fn is_filled(&self) -> bool {
         let most = if self.mask < SMALL { 3 } else { 4 };
@@ -546,8 +551,8 @@ mod tests {
         assert_eq!(table.put(state(), 4096, huge), Err(Full));
     }
 
-    /// Threads with addresses of their own in parts that they share, which change hands all the
-    /// while.
+    /// Threads use addresses of their own in parts that they share, and the parts change hands all
+    /// the while.
     #[test]
     fn parts_change_hands() {
         access::prepare();
@@ -557,7 +562,7 @@ mod tests {
             let workers: Vec<_> = (0..4usize)
                 .map(|i| {
                     let addresses = move |x: u64| {
-                        // Mostly a region that no other thread has blocks in.
+                        // This is mostly a region that no other thread has blocks in.
                         let region = if x >> 50 & 15 == 0 { 0 } else { 1 + i };
                         0x7f00_0000_0000 + (region << 16) + (x % 500) as usize * 128 + i * 32
                     };

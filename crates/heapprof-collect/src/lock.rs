@@ -1,8 +1,8 @@
 //! A lock that allocates nothing and calls nothing of libc: waiting is a futex.
 //!
-//! What an event of the program needs is waited for a while only: its holder may have been
-//! interrupted by a signal handler that waits in turn, perhaps for this thread. Once somebody gave
-//! up, all wait less.
+//! An event of the program waits only for a while. A signal handler may have interrupted the holder
+//! of what it needs, and may wait in turn, perhaps for this thread. Once a thread has given up, all
+//! threads wait less.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,10 +16,11 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
-/// While a thread forks it holds all locks, for as long as the kernel takes to copy the process.
+/// Whether a thread forks. It holds all locks meanwhile, for as long as the kernel takes to copy
+/// the process.
 static FORKING: AtomicBool = AtomicBool::new(false);
-/// Whether this process was forked where locks may be held by threads that it does not have. It
-/// records no more.
+/// Whether this process was forked while threads that it does not have may have held locks. It does
+/// not record any more.
 static ABANDONED: AtomicBool = AtomicBool::new(false);
 
 /// Says that the locks are held by fork, or no longer.
@@ -32,13 +33,13 @@ pub(crate) fn is_forking() -> bool {
     FORKING.load(Ordering::SeqCst)
 }
 
-/// In a child that has one thread: from now on every lock is as good as free.
+/// Called in a child that has one thread. From now on every lock is as good as free.
 pub(crate) fn abandon() {
     ABANDONED.store(true, Ordering::SeqCst);
 }
 
-/// Whether [`abandon`] was called, or should have been: a child that was made without fork's
-/// handlers.
+/// Whether [`abandon`] was called, or should have been, because this child was made without fork's
+/// handlers. This makes up for it then.
 pub(crate) fn is_abandoned() -> bool {
     if orphan::is() && !ABANDONED.load(Ordering::Relaxed) {
         mode::stop();
@@ -50,8 +51,8 @@ pub(crate) fn is_abandoned() -> bool {
 /// How often somebody waited in vain.
 static IN_VAIN: AtomicU32 = AtomicU32::new(0);
 
-/// How long an event may wait for another one, in nanoseconds: a program that held one up will do
-/// it again.
+/// How long an event may wait for another one, in nanoseconds. It gets shorter with each wait in
+/// vain: a program that held an event up will do it again.
 pub(crate) fn patience() -> i64 {
     const FIRST: i64 = 2_000_000_000;
     const LAST: i64 = 20_000_000;
@@ -64,14 +65,14 @@ pub(crate) fn note_waited_in_vain() {
     let _ = IN_VAIN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
 }
 
-/// Takes a free word; whether it was free.
+/// Takes a word, if it is free. Returns whether it was.
 #[inline(always)]
 fn take(word: &AtomicU32) -> bool {
     word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
         .is_ok()
 }
 
-/// As [`take`], for waiters: without disturbing the holder while it is not.
+/// As [`take`], for waiters: it does not disturb the holder while the word is not free.
 fn take_if_free(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == FREE && take(word)
 }
@@ -91,7 +92,8 @@ impl Lock {
 
     /// The lock, if nobody holds it now.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
-        // Made only when it holds: a guard that is dropped gives the lock back, whosever it is.
+        // The guard is made only if the lock was free: a guard that is dropped gives the lock back,
+        // whoever holds it.
         take(&self.0).then(|| Guard(self))
     }
 
@@ -116,14 +118,15 @@ impl Lock {
         }
     }
 
-    /// The lock, unless it is held for seconds.
+    /// The lock, unless it is held for longer than [`patience`] says.
     #[inline]
     pub(crate) fn lock_in_time(&self) -> Option<Guard<'_>> {
         (take(&self.0) || wait_a_while(&self.0)).then(|| Guard(self))
     }
 
-    /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds): that
-    /// one may wait for malloc's own lock, and this thread hold it, in whose midst a signal came.
+    /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds). That
+    /// thread may wait for malloc's own lock, and this thread may hold that, if a signal came in
+    /// the middle of malloc.
     pub(crate) fn lock_past_fork(&self, patience: i64) -> Option<Guard<'_>> {
         let mut since = None;
         while !take_if_free(&self.0) && !is_abandoned() {
@@ -140,7 +143,7 @@ impl Lock {
         Some(Guard(self))
     }
 
-    /// Takes the lock for fork, unless it is held for seconds.
+    /// Takes the lock for fork, unless it is held for longer than [`patience`] says.
     pub(crate) fn acquire_for_fork(&self) -> bool {
         take(&self.0) || wait_for(&self.0, || true)
     }
@@ -164,14 +167,15 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Waits for a word for a while; longer while a thread forks, which holds all locks.
+/// Waits for a word for a while, and longer while a thread forks, because that thread holds all
+/// locks.
 #[cold]
 fn wait_a_while(word: &AtomicU32) -> bool {
     wait_for(word, || !FORKING.load(Ordering::Relaxed))
 }
 
-/// Whoever holds it may not be running: first spin, then make way, then sleep (for threads of other
-/// priorities).
+/// Waits for a word. Whoever holds it may not be running, so this first spins, then makes way, then
+/// sleeps (for threads of other priorities).
 fn wait_for(word: &AtomicU32, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
@@ -205,13 +209,13 @@ impl Spin {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Takes the lock, unless it is held for seconds.
+    /// Takes the lock, unless it is held for longer than [`patience`] says.
     #[inline]
     pub(crate) fn acquire_in_time(&self) -> bool {
         take(&self.0) || wait_a_while(&self.0)
     }
 
-    /// Takes the lock for fork, unless it is held for seconds.
+    /// Takes the lock for fork, unless it is held for longer than [`patience`] says.
     pub(crate) fn acquire_for_fork(&self) -> bool {
         take(&self.0) || wait_for(&self.0, || true)
     }
@@ -222,7 +226,8 @@ impl Spin {
     }
 }
 
-/// A page that the kernel wipes in every child that gets a copy of the memory, to be known from it.
+/// A page that the kernel wipes in every child that gets a copy of the memory, so that such a child
+/// is known by it.
 mod orphan {
     use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -230,8 +235,8 @@ mod orphan {
 
     static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// Says that this process is known of. Before the first event, and in each child that fork's
-    /// handlers run in.
+    /// Says that this process is known. It is called before the first event, and in each child that
+    /// fork's handlers run in.
     pub(crate) fn is_not() {
         let mut page = MARK.load(Ordering::Acquire);
         if page.is_null() {

@@ -1,5 +1,5 @@
-//! What is mapped where: the stack around an address, the code of the process and its images, also
-//! of what was closed.
+//! What code is mapped where: the files of the process and their images, also of code that was
+//! closed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,10 +27,10 @@ pub(crate) struct Mapping {
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
-/// Code that was unloaded, where nothing came yet.
+/// Code that was unloaded, while nothing else has come to its place.
 static CLOSED: Locked<Vec<Closed>> = Locked::new(Vec::new());
 
-/// Where it lay, and whose it was.
+/// Where such code lay, and which image it was of.
 #[derive(PartialEq, Eq)]
 struct Closed {
     start: usize,
@@ -38,7 +38,7 @@ struct Closed {
     image: Image,
 }
 
-/// Counts up when an address comes to mean something else.
+/// The generation of mappings. It counts up when an address comes to mean something else.
 #[inline]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
@@ -50,7 +50,8 @@ pub(crate) fn touched(module: &Module) {
     if modules::unload_epoch() == 0 {
         return;
     }
-    // A handler that ends the process dumps, and that takes this lock too.
+    // Signals are blocked because a handler that ends the process dumps, and that takes this lock,
+    // too.
     let mask = sys::block_signals();
     CLOSED.with(|closed| {
         let here = |c: &Closed| c.end > module.start && c.start < module.end;
@@ -70,12 +71,12 @@ pub(crate) fn touched(module: &Module) {
     sys::restore_signals(mask);
 }
 
-/// Marks what is no longer mapped as closed; where each such mapping lay.
+/// Marks what is no longer mapped as closed. Returns where each such mapping lay.
 pub(crate) fn note_gone() -> Vec<Range<usize>> {
     let now = code();
     let mut gone = Vec::new();
     if now.is_empty() {
-        // The kernel did not tell, for want of a descriptor perhaps: this code is mapped.
+        // The kernel did not tell, perhaps for lack of a descriptor: at least this code is mapped.
         return Vec::new();
     }
     KNOWN.with(|known| {
@@ -96,7 +97,7 @@ pub(crate) fn note_gone() -> Vec<Range<usize>> {
     let ranges = gone.iter().map(|c| c.start..c.end).collect();
     CLOSED.with(|closed| {
         for one in gone {
-            // It is there if it came and went without a stack in it.
+            // It is there already if it came and went without a stack in it.
             if !closed.contains(&one) {
                 closed.push(one);
             }
@@ -105,7 +106,7 @@ pub(crate) fn note_gone() -> Vec<Range<usize>> {
     ranges
 }
 
-/// Adds what is mapped now to what is known; whether the kernel told.
+/// Adds what is mapped now to what is known. Returns whether the kernel told.
 pub(crate) fn remember() -> bool {
     let now = code();
     let told = !now.is_empty();
@@ -121,7 +122,7 @@ pub(crate) fn remember() -> bool {
                 continue;
             }
             let image = Image::of(mapping.start, mapping.offset);
-            // Closed, and back before anything else came to its place.
+            // The mapping was closed, and is back before anything else came to its place.
             let is_back = |m: &&mut Mapping| {
                 m.closed
                     && m.last == generation
@@ -151,7 +152,8 @@ pub(crate) fn locks() -> [&'static crate::lock::Lock; 2] {
     [&KNOWN.lock, &CLOSED.lock]
 }
 
-/// Bytes that [`known`] may take: of the mappings that are known, thrice, and of some that are new.
+/// Bytes that [`known`] may take: three times those of the mappings that are known, those of the
+/// mappings that the kernel tells of now, and some more.
 pub(crate) fn memory_needed() -> usize {
     let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
     let known = KNOWN.with(|known| known.iter().map(of_each).sum::<usize>());
@@ -173,8 +175,7 @@ fn code() -> Vec<Mapping> {
     all
 }
 
-/// Adds the executable mapping of a file that a line of /proc/thread-self/maps tells of, if it
-/// does.
+/// Adds the executable mapping of a file, if a line of /proc/thread-self/maps tells of one.
 fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
     let Some((start, end, rest)) = maps::range(line) else {
         return;

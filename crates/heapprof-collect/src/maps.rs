@@ -3,8 +3,8 @@
 
 use crate::sys::File;
 
-/// Gives each line, of which there may be a hundred thousand, with a buffer of `N` bytes on the
-/// stack and without allocating. Of a longer line `each` gets the parts.
+/// Gives each line to `each`, with a buffer of `N` bytes on the stack and without allocating. There
+/// may be a hundred thousand lines. A line that is longer than the buffer comes in parts.
 pub(crate) fn lines<const N: usize>(mut each: impl FnMut(&[u8])) {
     let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
         return;

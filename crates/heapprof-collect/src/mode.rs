@@ -19,7 +19,7 @@ static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
 static RECORDING: AtomicU64 = AtomicU64::new(0);
 /// The recording whose books may be opened: [`RECORDING`], or [`PAUSED`].
 static GATE: AtomicU64 = AtomicU64::new(0);
-/// No recording's number: nobody opens the books.
+/// The number of no recording: nobody opens the books.
 const PAUSED: u64 = u64::MAX;
 static PERIOD: AtomicU64 = AtomicU64::new(1);
 /// The mode now.
@@ -43,28 +43,29 @@ pub(crate) fn is_exact() -> bool {
     period() == 1
 }
 
-/// Which recording this is. Read before the mode, it is of that mode or an earlier one.
+/// Which recording this is. If it is read before the mode, it is the recording of that mode or an
+/// earlier one.
 #[inline]
 pub(crate) fn recording() -> u64 {
     RECORDING.load(Ordering::Acquire)
 }
 
-/// Another recording: whoever has the books of the last one open finds its number changed. Nothing
-/// is recorded until [`begin`].
+/// Goes on to another recording. Whoever has the books of the last one open finds its number
+/// changed. Nothing is recorded until [`begin`].
 pub(crate) fn next() {
     stop();
     let next = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
     GATE.store(next, Ordering::SeqCst);
 }
 
-/// Which recording's books may be opened; another number than any recording's while they are to
-/// stay closed.
+/// The recording whose books may be opened, or the number of no recording while they are to stay
+/// closed.
 #[inline]
 pub(crate) fn gate() -> u64 {
     GATE.load(Ordering::Acquire)
 }
 
-/// Nobody opens the books until [`resume`].
+/// Lets nobody open the books until [`resume`].
 pub(crate) fn pause() {
     GATE.store(PAUSED, Ordering::SeqCst);
 }
@@ -74,7 +75,7 @@ pub(crate) fn is_paused() -> bool {
     gate() == PAUSED
 }
 
-/// The books may be opened again.
+/// Lets the books be opened again.
 pub(crate) fn resume() {
     GATE.store(recording(), Ordering::SeqCst);
 }

@@ -24,7 +24,8 @@ pub(crate) fn find(pc: usize) -> Option<Module> {
             end: found.map_end,
             eh_frame_hdr: found.eh_frame,
         };
-        // Of a static executable glibc tells where the code is; the tables lie outside of that.
+        // For a static executable glibc tells where the code is, and the tables lie outside of
+        // that.
         let whole = module.start <= module.eh_frame_hdr && module.eh_frame_hdr < module.end;
         if whole || module.eh_frame_hdr == 0 {
             return Some(module);
@@ -42,7 +43,7 @@ pub fn object_at(address: usize) -> Option<usize> {
     find(address).map(|module| module.start)
 }
 
-/// Objects that were closed since the start; how often that happened.
+/// How often objects were closed since the start.
 pub(crate) fn unload_epoch() -> u32 {
     UNLOADS.load(Ordering::Acquire)
 }
@@ -71,8 +72,8 @@ pub(crate) fn lock() -> &'static crate::lock::Lock {
     &SNAPSHOT.lock
 }
 
-/// For libc without `_dl_find_object` (glibc before 2.35, musl) and static executables: taken under
-/// the loader's lock, when an address is new.
+/// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
+/// static executables. They are read under the loader's lock, when an address is new.
 struct Snapshot {
     module: [Module; CAPACITY],
     len: usize,
@@ -86,7 +87,8 @@ impl std::ops::Deref for Snapshot {
 }
 
 fn refresh() {
-    // Collected without our lock: the loader's lock is never waited for while holding ours.
+    // The objects are collected without our lock, so that nobody waits for the loader's lock while
+    // holding ours.
     let mut new = Vec::with_capacity(CAPACITY);
     // SAFETY: the callback gets the vector and lives no longer than the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut new).cast()) };

@@ -13,7 +13,7 @@ pub(crate) use place::Identity;
 use place::Place;
 
 impl Output {
-    /// A folder stands for files of default names in it.
+    /// Turns a pattern that is a folder into one for files of default names in it.
     pub(crate) fn look_into_folder(&mut self) {
         if self.numbered_prefix || self.pattern.is_empty() {
             return;
@@ -23,7 +23,7 @@ impl Output {
         if CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p)) {
             let folder = std::mem::take(&mut self.pattern);
             for byte in folder {
-                // The folder is there by this name.
+                // This is the folder's real name, so its percent signs stand for themselves.
                 self.pattern.extend((byte == b'%').then_some(b'%'));
                 self.pattern.push(byte);
             }
@@ -42,8 +42,7 @@ pub(crate) struct Naming {
     folder: Vec<u8>,
     /// Dumps so far.
     count: u32,
-    /// A dump made for an exec. If another dump follows, the exec failed, and this file should not
-    /// be.
+    /// A dump made for an exec. If another dump follows, the exec failed, and this file must go.
     exec: Option<(CString, Option<Identity>)>,
 }
 
@@ -58,24 +57,24 @@ impl Naming {
         }
     }
 
-    /// At the start: who and where we are, before the program changes it.
+    /// Notes who and where we are, at the start, before the program changes it.
     pub(crate) fn prepare(&mut self, output: &Output, format: Format) {
         self.is_main = output
             .parent
             .is_some_and(|parent| parent == sys::parent_id());
         self.program = program::name().to_vec();
         self.folder = output.folder.clone().unwrap_or_else(working_folder);
-        // gperftools goes on counting where a program starts again.
+        // gperftools goes on counting when a program starts again.
         if !output.numbered_prefix {
             self.count = 0;
         }
-        // Not what this run itself has written.
+        // What this run itself has written stays.
         if output.removes_earlier && self.is_main && self.count == 0 {
             self.remove_earlier(output, format);
         }
     }
 
-    /// Takes away the numbered files that an earlier run left, as far as their numbers go on.
+    /// Removes the numbered files that an earlier run left, as far as their numbers go on.
     fn remove_earlier(&self, output: &Output, format: Format) {
         for number in 1.. {
             let place = Place::of(&self.numbered(output, format, number), false);
@@ -110,7 +109,7 @@ impl Naming {
         path
     }
 
-    /// In a forked child.
+    /// Begins anew in a forked child, which is not the main process.
     pub(crate) fn forked(&mut self) {
         (self.is_main, self.count, self.exec) = (false, 0, None);
     }
@@ -170,15 +169,16 @@ impl Naming {
         Some(path)
     }
 
-    /// What was written for an exec: this file is taken away again if the exec fails.
+    /// Notes what was written for an exec. This file is removed again if the exec fails.
     pub(crate) fn written_for_exec(&mut self, file: Option<Identity>) {
         if let Some(exec) = &mut self.exec {
             exec.1 = file;
         }
     }
 
-    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced; whether it had one of the first
-    /// three, and a number. A percent sign in front of anything else is itself.
+    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced. Returns whether it had one of
+    /// the first three, and whether it had a number. A percent sign in front of anything else
+    /// stands for itself.
     fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> (bool, bool) {
         let (mut patterned, mut numbered, mut bytes) = (false, false, pattern.iter());
         while let Some(&byte) = bytes.next() {
@@ -221,14 +221,14 @@ fn exists(path: &[u8]) -> bool {
 pub fn working_folder() -> Vec<u8> {
     let mut buf = [0u8; 4096];
     match sys::read_link(c"/proc/thread-self/cwd", &mut buf) {
-        // Without /proc.
+        // There is no /proc.
         [] => sys::working_folder(&mut buf).to_vec(),
         path => path.to_vec(),
     }
 }
 
-/// Writes a file beside its place and moves it there when it is whole; which file it is, if it is a
-/// plain one. The error is an errno.
+/// Writes a file beside its place, and moves it there when it is whole. Returns which file it is,
+/// if it is a plain one. The error is an errno.
 pub(crate) fn write(
     path: &CStr,
     options: &Options,
@@ -254,15 +254,15 @@ impl Output {
             return false;
         };
         let mut children = Vec::new();
-        // Nothing but percent signs stands for something there.
+        // Only percent signs stand for something there.
         Naming::new().expand(&self.children[..end], &mut children);
         folder(path).is_some_and(|end| path[..end] == children)
     }
 }
 
 /// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors
-/// try, when they are dropped. A reader that takes a little now and then holds the program no
-/// longer than one that takes nothing.
+/// do try again when they are dropped. A reader that takes a little now and then holds the program
+/// up no longer than one that takes nothing.
 struct Target {
     file: File,
     patience: Patience,
@@ -283,7 +283,7 @@ impl Write for Target {
     }
 }
 
-/// Has `fill` write to a file, and closes it.
+/// Lets `fill` write to a file, and closes the file.
 fn fill_up(
     file: File,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -301,9 +301,9 @@ fn fill_up(
     filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Adds an entry to the list of dumps, if there is one; it ends with a NUL, for paths may hold
-/// anything else. The list is a folder with a file of each user's, so that nobody's entries are
-/// taken for another's.
+/// Adds an entry to the list of dumps, if there is one. The entry ends with a NUL, because paths
+/// may hold anything else. The list is a folder with a file for each user, so that nobody's entries
+/// are taken for another's.
 pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     if list.is_empty() {
         return;

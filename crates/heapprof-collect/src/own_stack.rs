@@ -6,25 +6,26 @@ use crate::{maps, sys};
 
 /// This thread's own stack, empty when it can't be found. Allocates nothing.
 ///
-/// What else it may be running on (a coroutine's stack, a signal's) can be unmapped at any time,
-/// and must not be read as if it were there. `slot` is where it is now; `local` is in its static
-/// thread-local storage, which libc puts above the stack of every thread but the main one.
+/// What else the thread may be running on (a coroutine's stack, a signal's) can be unmapped at any
+/// time, and must not be read as if it were there. `slot` is where the thread is now. `local` is in
+/// its static thread-local storage, which libc puts above the stack of every thread except the main
+/// one.
 pub(crate) fn find(slot: usize, local: usize) -> Bounds {
     described(local).unwrap_or_else(|| mapped(slot, local))
 }
 
 /// The stack that libc made for this thread, or was given for it, below `local`.
 ///
-/// Reading the mappings takes time for each of them, which threads that start together would pay
-/// for each other. glibc keeps the beginning, the length and the guard of a thread's stack side by
-/// side in its `struct pthread`, which lies at the end of that stack; its layout is not public, so
-/// it is the three words that say so which are looked for. The main thread has none.
+/// Reading the mappings takes time for each of them, so threads that start together would pay for
+/// each other. glibc keeps the beginning, the length and the guard of a thread's stack side by side
+/// in its `struct pthread`, which lies at the end of that stack. The layout of that structure is
+/// not public, so this looks for three words in it that fit. The main thread has none.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn described(local: usize) -> Option<Bounds> {
-    /// What every `struct pthread` has at least: 2304 bytes since glibc 2.17. The first word is its
-    /// own address.
+    /// How many words are looked at. Every `struct pthread` has more: 2304 bytes since glibc 2.17.
+    /// Its first word is its own address.
     const WORDS: usize = 2048 / 8;
-    /// How far its beginning is from the end of the stack at most.
+    /// How far the structure's beginning is from the end of the stack at most.
     const ABOVE: usize = 16 << 10;
     /// What a stack's length can be; an address is larger.
     const LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
@@ -37,7 +38,7 @@ fn described(local: usize) -> Option<Bounds> {
         return None;
     }
     // Other threads write to some of its words, but not to these three.
-    // SAFETY: it is glibc's, of at least that size.
+    // SAFETY: the structure is glibc's, and at least that large.
     let word = |i: usize| unsafe { header.add(i).read_volatile() };
     (0..WORDS - 2).find_map(|i| {
         let [start, len, guard] = [word(i), word(i + 1), word(i + 2)];
@@ -56,8 +57,8 @@ fn described(_local: usize) -> Option<Bounds> {
 /// The stack as the kernel's mappings show it.
 fn mapped(slot: usize, local: usize) -> Bounds {
     let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
-    // A small buffer: this is on the way of a thread's first allocation, on whatever stack that
-    // comes.
+    // The buffer is small, because this is on the way of a thread's first allocation, on whatever
+    // stack that comes.
     maps::lines::<512>(|line| {
         let Some((start, end, _)) = maps::range(line) else {
             return;
@@ -116,7 +117,7 @@ mod tests {
         assert!(holds(find(&raw const *heap as usize, block())));
     }
 
-    /// What libc says and what the kernel says is the same stack, but for the guard below it.
+    /// What libc says and what the kernel says is the same stack, except for the guard below it.
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     #[test]
     fn libc_and_the_kernel_agree() {

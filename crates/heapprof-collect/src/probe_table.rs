@@ -1,9 +1,9 @@
 //! A growing map from u64 to u64 that is read without locks: unwind rules by address, stacks by
 //! hash.
 //!
-//! Open addressing, 16 bytes an entry, from 32 KiB on: large sparse tables cost a TLB miss a
-//! lookup. A full table is copied into one twice its size; the old one stays mapped for readers
-//! still in it.
+//! It uses open addressing, with 16 bytes an entry. It begins at 32 KiB, because large sparse
+//! tables cost a TLB miss a lookup. A table that is more than half full is copied into one twice
+//! its size. The old one stays mapped for readers that are still in it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -28,7 +28,7 @@ struct Entry {
     value: AtomicU64,
 }
 
-/// The map. Keys 0 and 1 are taken.
+/// The map. Keys 0 and 1 are reserved.
 pub(crate) struct ProbeTable {
     current: AtomicPtr<Header>,
     /// Held by writers.
@@ -103,8 +103,8 @@ impl ProbeTable {
         }
     }
 
-    /// The value of `key`, made by `make` under the lock when there is none; `None` without memory,
-    /// or when another thread is held up in here.
+    /// The value of `key`. If there is none, `make` makes it under the lock. `None` without memory,
+    /// or if another thread is held up in here.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
@@ -122,7 +122,8 @@ impl ProbeTable {
         if table.is_none_or(|t| t.used.load(Ordering::Relaxed) * 2 > t.len()) {
             table = self.grow();
         }
-        // Not made for nothing: a number that is given is taken.
+        // The value is made only when there is a place for it, because a number that is given out
+        // is used up.
         let table = table?;
         let value = make()?;
         table.place(key, value);
@@ -156,7 +157,7 @@ impl ProbeTable {
         Some(table)
     }
 
-    /// How many bytes of it are in memory, with the smaller tables that it was before.
+    /// How many bytes of the map are in memory, with the smaller tables that it used before.
     pub(crate) fn resident(&self) -> usize {
         self.current().map_or(0, |table| {
             let bytes = |len| size_of::<Header>() + len * size_of::<Entry>();
@@ -173,7 +174,8 @@ impl ProbeTable {
 
     /// Forgets the keys in a range.
     pub(crate) fn remove_range(&self, range: std::ops::Range<u64>) {
-        // Whoever held it for so long is held up by a signal: the keys must go all the same.
+        // If the lock is not to be had, a signal holds its holder up. The keys must go all the
+        // same.
         let _guard = self.lock.lock_in_time();
         loop {
             let table = self.current();

@@ -22,9 +22,9 @@ pub enum Reason {
     Signal,
     /// The program asked.
     Request,
-    /// A signal that ends the program.
+    /// A signal ends the program.
     Terminated,
-    /// The program locks itself into a sandbox that dumps would end it in.
+    /// The program locks itself into a sandbox in which a dump would end it.
     Sandbox,
 }
 
@@ -48,7 +48,7 @@ impl Reason {
         matches!(self, Self::Exit | Self::Terminated | Self::Sandbox)
     }
 
-    /// Whether nobody asked for it at this moment: a time or the heap's size did.
+    /// Whether nobody asked for it at this moment: a time or the heap's size caused it.
     pub(crate) fn is_automatic(self) -> bool {
         matches!(
             self,
@@ -60,7 +60,7 @@ impl Reason {
         Self::ALL[usize::from(n) % Self::ALL.len()].0
     }
 
-    /// As the profile's comment says it.
+    /// The reason as the profile's comment says it.
     pub fn text(self) -> &'static str {
         Self::ALL[self as usize].1
     }

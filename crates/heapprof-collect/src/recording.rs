@@ -1,5 +1,5 @@
-//! A recording from start to stop: where its dumps go, why they are made, what execs do to it; in
-//! [`fork`] what forks do.
+//! A recording from start to stop: where its dumps go, why they are made, what execs do to it, and
+//! what forks do to it (in [`fork`]).
 
 mod clock;
 mod fork;
@@ -30,8 +30,8 @@ use crate::{
 pub enum Error {
     /// Nothing was recorded since the program began.
     NotStarted,
-    /// Not now: another thread dumps, forks or becomes another program, the program has ended, or
-    /// this is a child that shares its parent's memory.
+    /// No dump can be made now: another thread dumps, forks or becomes another program, the program
+    /// has ended, or this is a child that shares its parent's memory.
     Busy,
     /// The recording writes no files.
     NoOutput,
@@ -75,11 +75,11 @@ const EXEC_TAKES: i64 = 500_000_000;
 /// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0
 /// before.
 static RAISED: AtomicI64 = AtomicI64::new(0);
-/// Signal to raise again once the pending dump is written.
+/// The signal to raise again once the pending dump is written.
 static RAISE: AtomicI32 = AtomicI32::new(0);
 
-/// Begins a recording. An earlier one is forgotten. False when there is no memory for it, when a
-/// thread is held up in the middle of an event, or when the period is longer than
+/// Begins a recording. An earlier one is forgotten. Returns false if there is no memory for it, if
+/// a thread is held up in the middle of an event, or if the period is longer than
 /// [`LONGEST_PERIOD`].
 pub fn start(mut options: Options) -> bool {
     if options.period > LONGEST_PERIOD {
@@ -112,7 +112,7 @@ pub fn start(mut options: Options) -> bool {
 
 /// Options for a recording that the program is to start itself.
 pub fn set_default(options: Options) {
-    // Before the program changes its folder.
+    // The name is looked up before the program changes its folder.
     program::name();
     DEFAULT.with(|d| *d = Some(options));
 }
@@ -122,7 +122,7 @@ pub fn default_options() -> Option<Options> {
     guarded(|| DEFAULT.with(|d| d.clone()))
 }
 
-/// Whether a recording was started, be it stopped by now.
+/// Whether a recording was started, even if it has been stopped since.
 pub fn was_started() -> bool {
     guarded(|| OPTIONS.with(|o| o.is_some()))
 }
@@ -132,7 +132,7 @@ pub fn is_running() -> bool {
     mode::now() != Mode::Off
 }
 
-/// Says that the process goes on after its last profile: there is another end to come.
+/// Says that the process goes on after its last profile, and that another end is to come.
 pub fn go_on() {
     ENDED.store(false, Ordering::Release);
 }
@@ -148,12 +148,13 @@ pub fn is_own_process() -> bool {
     PROCESS_ID.load(Ordering::Relaxed) == sys::process_id()
 }
 
-/// Writes the dump that the program asks for, once no other thread dumps: in pprof's format to
-/// `path`, or in the recording's to where its pattern says; its path.
+/// Writes the dump that the program asks for, once no other thread dumps. With a `path`, it goes
+/// there in pprof's format. Otherwise it goes where the recording's pattern says, in the
+/// recording's format. Returns its path.
 ///
 /// # Errors
-/// See [`Error`]. Another thread's dump is waited for ten seconds, and not at all in the middle of
-/// an event, in a signal's handler.
+/// See [`Error`]. This waits ten seconds for another thread's dump. It does not wait at all in a
+/// signal's handler that came in the middle of an event.
 pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
     let made = turn::wait(|has_waited| {
         let result = dump(Reason::Request, path, has_waited);
@@ -165,8 +166,8 @@ pub fn request(path: Option<&[u8]>) -> Result<CString, Error> {
     made.unwrap_or(Err(Error::Busy))
 }
 
-/// Writes a dump whose path somebody wants to know; where it has waited for its turn, only if the
-/// program goes on.
+/// Writes a dump whose path somebody wants to know. If it has waited for its turn, it dumps only if
+/// the program goes on.
 fn dump(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString, Error> {
     // A vfork child shares this memory; what it writes would be taken for the parent's.
     if !is_own_process() {
@@ -183,13 +184,14 @@ fn dump(reason: Reason, path: Option<&[u8]>, has_waited: bool) -> Result<CString
     })
 }
 
-/// Does `work` in this thread's turn, or without one where it is not to be had; then makes the dump
-/// that a signal asked for meanwhile.
+/// Does `work` in this thread's turn, or without a turn if that is not to be had. Then makes the
+/// dump that a signal asked for meanwhile.
 fn in_turn<R>(reason: Reason, patience: i64, work: impl FnOnce(Option<Guard<'static>>) -> R) -> R {
     // A handler that ended or left the dump half-way would leave its locks behind.
     guarded(|| {
         let done = work(turn::take(reason, patience));
-        // After the last one nothing is there to be dumped; an exec's would be taken back.
+        // After the last dump there is nothing to be dumped, and one after an exec's would take
+        // that back.
         if !reason.is_last() {
             turn::follow_up(|| make(Reason::Signal, None).is_ok());
         }
@@ -202,25 +204,25 @@ fn in_turn<R>(reason: Reason, patience: i64, work: impl FnOnce(Option<Guard<'sta
 enum Dumped {
     /// It is written, or noted for whoever dumps now.
     Written,
-    /// It is not.
+    /// It is not written.
     Failed,
-    /// It is not, but should be once another thread's fork is over.
+    /// It is not written, but should be once another thread's fork is over.
     Later,
 }
 
-/// Writes a dump for its own sake, also from a signal's handler. A thread that forks is waited for
-/// as long as `patience` says, in nanoseconds.
+/// Writes a dump whose path nobody wants to know, also from a signal's handler. It waits for a
+/// thread that forks for at most `patience` nanoseconds.
 fn dump_only(reason: Reason, patience: i64) -> Dumped {
     if !is_own_process() {
         return Dumped::Failed;
     }
     in_turn(reason, patience, |turn| match turn {
-        // The path is freed while forks wait: they take the allocator's lock as well.
+        // The path is freed while forks wait, because they take the allocator's lock as well.
         Some(_) => match make(reason, None).is_ok() {
             true => Dumped::Written,
             false => Dumped::Failed,
         },
-        // Who ends waits for anything but a fork.
+        // A thread that ends the program waits for anything except a fork.
         None if reason.is_last() || lock::is_forking() => Dumped::Later,
         None if reason == Reason::Signal => {
             turn::note();
@@ -238,7 +240,8 @@ pub fn dump_at_end(reason: Reason) {
 /// Makes a dump, and tells of it. It is this thread's turn.
 fn make(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let result = make_in_silence(reason, path);
-    // It may come when there is nothing else to do; who asked is told otherwise.
+    // A dump that is put off may come when there is nothing else to do. Whoever asked is told in
+    // another way.
     let is_put_off = matches!(result, Err(Error::Busy));
     if let Some(tell) = TELL.get().filter(|_| !is_put_off) {
         tell(&result);
@@ -246,10 +249,11 @@ fn make(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     result
 }
 
-/// Who is told what became of each dump.
+/// The function that is told what became of each dump.
 static TELL: OnceLock<fn(&Result<CString, Error>)> = OnceLock::new();
 
-/// Tells `tell` what becomes of every dump, from wherever it is made, with signals blocked. Once.
+/// Tells `tell` what becomes of every dump, wherever it is made, with signals blocked. Only the
+/// first call counts.
 pub fn on_dump(tell: fn(&Result<CString, Error>)) {
     let _ = TELL.set(tell);
 }
@@ -257,7 +261,7 @@ pub fn on_dump(tell: fn(&Result<CString, Error>)) {
 fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let is_end = reason.ends_program();
     if ENDED.fetch_or(is_end, Ordering::AcqRel) && !reason.is_last() && reason != Reason::Request {
-        // What is still running has its last profile already.
+        // The process still runs, but has its last profile already.
         return Err(Error::Busy);
     }
     if !reason.is_last() && is_about_to_exec() {
@@ -268,7 +272,7 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
         return Err(Error::Busy);
     }
     let mut result = Err(Error::NotStarted);
-    // All of it: the program's stack may be a signal's, of a few pages.
+    // All of this is done there: the program's stack may be a signal's, of a few pages.
     in_own_place(&mut || {
         let reserved = arena::reserve(snapshot::memory_needed());
         if let Some(options) = OPTIONS.with(|o| o.clone()) {
@@ -299,13 +303,13 @@ fn make_in_silence(reason: Reason, path: Option<&[u8]>) -> Result<CString, Error
 /// More files than a dump has open at a time.
 const FILES: u32 = 8;
 
-/// Does `work` on a stack of our own. Where it says that the program has used up the numbers for
-/// its files, once more in a child that has some.
+/// Does `work` on a stack of our own. If `work` says that the program has used up the numbers for
+/// its files, does it once more in a child that has some.
 fn in_own_place(work: &mut dyn FnMut() -> bool) {
     let mut lacks_files = false;
     stack_switch::on_own_stack(|| lacks_files = work());
-    // A filter may end the program for a child, and the first one of a new namespace would be its
-    // init.
+    // A filter may end the program because of a child, and the first child of a new namespace would
+    // be its init.
     if lacks_files && !sys::is_filtered() && !trial::makes_first_process() {
         let process = sys::process_id();
         stack_switch::in_child(&mut || {
@@ -316,7 +320,8 @@ fn in_own_place(work: &mut dyn FnMut() -> bool) {
     }
 }
 
-/// Whether another thread's exec is under way. One that goes on here has failed.
+/// Whether another thread's exec is under way. If this thread called the last exec and goes on
+/// here, that exec has failed.
 fn is_about_to_exec() -> bool {
     let since = EXEC.load(Ordering::Relaxed);
     since != i64::MIN
@@ -332,11 +337,11 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
             .with(|naming| naming.next(&options.output, options.format, reason))
             .ok_or(Error::NoOutput)?,
     };
-    // What is asked for by name is ours; gperftools' functions know no names.
+    // A dump to a given path is asked for by our functions only: gperftools' take no path.
     let format = if named { Format::Pprof } else { options.format };
     let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
     let mut totals = Totals::default();
-    // While no output takes one of the program's last descriptors.
+    // This is done before the output takes one of the program's last descriptors.
     mappings::remember();
     let written = output::write(&path, options, |file| match format {
         Format::Pprof => {
@@ -354,7 +359,7 @@ fn write(options: &Options, reason: Reason, path: Option<&[u8]>) -> Result<CStri
     Ok(path)
 }
 
-/// What the list of dumps says of one, so that nobody has to read it for that.
+/// What the list of dumps says of one dump, so that nobody has to read the profile for that.
 fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
     let mut line = format!(
         "{} {} {} {} {} {} {} ",
@@ -370,7 +375,7 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
         DROPPED.lost(),
     )
     .into_bytes();
-    // The program may not be where `record` is.
+    // The program may be in another folder than `record`.
     if !path.to_bytes().starts_with(b"/") {
         line.extend_from_slice(&output::working_folder());
         line.push(b'/');
@@ -379,7 +384,7 @@ fn listed(path: &CStr, reason: Reason, totals: &Totals) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// What the list of dumps says of one that was not written, for whoever started the recording.
+/// What the list of dumps says of a dump that was not written, for whoever started the recording.
 fn unwritten(error: &Error) -> CString {
     let line = match error {
         Error::Write(path, errno) => format!("!{errno} {path}"),
@@ -388,15 +393,15 @@ fn unwritten(error: &Error) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// The profile as it is now, gzipped; empty when nothing was started, without memory, or where
-/// [`request`] can't dump now.
+/// The profile as it is now, gzipped. It is empty if nothing was started, if there is no memory, or
+/// if [`request`] could not dump now.
 pub fn profile(reason: Reason) -> Vec<u8> {
     let wrappers = OPTIONS.with(|o| o.as_ref().map(|o| o.wrappers.clone()));
     let wrappers = wrappers.unwrap_or_default();
     render(|file| snapshot::write_profile(reason, &wrappers, file).map(drop))
 }
 
-/// The same in gperftools' text form.
+/// The profile as it is now, in gperftools' text form.
 pub fn text_profile() -> Vec<u8> {
     render(|file| text::write(file).map(drop))
 }
@@ -429,30 +434,30 @@ fn do_pending(reason: Reason) {
     let became = dump_only(reason, 0);
     match became {
         Dumped::Written => {}
-        // The limits that asked were switched off.
+        // The limits that asked for it were switched off.
         Dumped::Failed => trigger::rearm(),
-        // By whoever forks, or who comes next.
+        // Whoever forks, or comes next, makes it.
         Dumped::Later => trigger::ask(reason),
     }
     sys::restore_signals(mask);
     if became == Dumped::Later || reason != Reason::Terminated {
         return;
     }
-    // A signal asked: its own work.
+    // A signal asked for this. It must still do its own work.
     let signal = RAISE.swap(0, Ordering::AcqRel);
     if signal != 0 {
         end_by(signal);
     }
 }
 
-/// Ends the program, but in the middle of no other thread's dump.
+/// Ends the program, but not in the middle of another thread's dump.
 fn end_by(signal: i32) {
     let _turn = turn::take(Reason::Terminated, lock::patience());
     raise_default(signal);
 }
 
-/// Dumps at once, or has it done just after what is under way: an event of this thread, another
-/// one's fork or dump. For handlers.
+/// Dumps at once, or has the dump made right after what is under way: an event of this thread, or
+/// another thread's fork or dump. Returns whether it dumped at once. It is for signal handlers.
 fn dump_or_ask(reason: Reason) -> bool {
     let later = apart::is_apart() || dump_only(reason, 0) == Dumped::Later;
     if later {
@@ -461,8 +466,8 @@ fn dump_or_ask(reason: Reason) -> bool {
     !later
 }
 
-/// For the handler of a signal that asks for a dump. Async-signal-safe: it uses no memory or lock
-/// of the program's.
+/// Called by the handler of a signal that asks for a dump. It is async-signal-safe: it uses no
+/// memory or lock of the program's.
 pub fn dump_from_signal() {
     let mask = sys::block_signals();
     if is_own_process() && is_running() {
@@ -471,8 +476,8 @@ pub fn dump_from_signal() {
     sys::restore_signals(mask);
 }
 
-/// For the handler of a signal that ends the program: dumps, then lets the signal do what it does
-/// by default.
+/// Called by the handler of a signal that ends the program. Dumps, then lets the signal do what it
+/// does by default.
 pub fn end_from_signal(signal: i32) {
     let _ = sys::block_signals();
     if !is_own_process() || !is_running() {
@@ -481,7 +486,7 @@ pub fn end_from_signal(signal: i32) {
     }
     RAISE.store(signal, Ordering::Release);
     if apart::is_apart() {
-        // An event takes microseconds. One that does not end has a handler that jumped out of it.
+        // An event takes microseconds. If it does not end, a handler has jumped out of it.
         const PATIENCE: i64 = 200_000_000;
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         let first = RAISED.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
@@ -496,8 +501,8 @@ pub fn end_from_signal(signal: i32) {
 
 /// Lets a signal do what it does by default: mostly, end the process.
 pub fn raise_default(signal: i32) {
-    // The kernel's structure: handler, flags, restorer, mask; all zero is the default. libc's way
-    // may be the program's.
+    // This is the kernel's structure: handler, flags, restorer, mask. All zero is the default.
+    // libc's function may be the program's own.
     let default = [0usize; 4];
     let args = [signal as usize, default.as_ptr() as usize, 0, 8, 0, 0];
     // SAFETY: a valid structure of the kernel's size, then plain libc calls.

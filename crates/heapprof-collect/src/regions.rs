@@ -51,7 +51,7 @@ pub fn map(address: usize, len: usize, frame: Frame) {
         } else if let Some(stack) = books.allocated(recording, frame, len as u64) {
             let end = address.saturating_add(len);
             REGIONS.with(|regions| {
-                // A new one raises its number before it clears the regions.
+                // A new recording raises its number before it clears the regions.
                 if recording == mode::recording() {
                     regions.insert(address, Region { end, stack });
                 }
@@ -60,11 +60,11 @@ pub fn map(address: usize, len: usize, frame: Frame) {
     });
 }
 
-/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that; what
-/// the kernel said. Where it refused (below zero), nothing has ended.
+/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that. Returns
+/// what the kernel said. If it refused (below zero), nothing has ended.
 ///
-/// What is mapped there next, by another thread perhaps, is counted afterwards: the map is held
-/// meanwhile.
+/// The map is locked meanwhile, so what is mapped there next, perhaps by another thread, is counted
+/// afterwards.
 pub fn unmap(address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
     let len = len.checked_next_multiple_of(PAGE).unwrap_or(0);
     if mode::now() == Mode::Off || len == 0 {
@@ -86,7 +86,7 @@ pub fn unmap(address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isiz
     kernel.map_or(said, |kernel| kernel())
 }
 
-/// Takes a range out of the mappings. The last part of a mapping takes its object along.
+/// Takes a range out of the mappings. A mapping's object ends with its last part.
 fn cut(regions: &mut BTreeMap<usize, Region>, books: &mut Books<'_>, gone: Range<usize>) {
     let mut before = gone.end;
     while let Some((&start, &region)) = regions.range(..before).next_back()
@@ -105,7 +105,7 @@ fn cut(regions: &mut BTreeMap<usize, Region>, books: &mut Books<'_>, gone: Range
             }
         }
         let bytes = region.end.min(gone.end) - start.max(gone.start);
-        // Of a mapping cut in two each half counts as an object from then on.
+        // If a mapping is cut in two, each half counts as an object from then on.
         books.freed(region.stack, 1 - left, bytes as u64);
     }
 }

@@ -78,7 +78,7 @@ impl Rule {
         (self.0 & SAVES_RBP != 0).then_some(offset)
     }
 
-    /// Whether the CFA hangs on rbp.
+    /// Whether the CFA depends on rbp.
     #[inline]
     pub(crate) fn uses_rbp(self) -> bool {
         matches!(self.kind(), Kind::Rbp | Kind::DerefRbp | Kind::FramePointer)

@@ -9,8 +9,8 @@ use crate::counters::Weight;
 use crate::floating_point::undisturbed;
 use crate::{mode, sys};
 
-/// Objects are counted in 2^-16, bytes in 2^-8 when sampling, so that frees cancel allocations to
-/// the bit.
+/// When sampling, objects are counted in units of 2^-16 and bytes in units of 2^-8, so that frees
+/// cancel allocations to the bit.
 pub(crate) const OBJECT_BITS: u32 = 16;
 pub(crate) const BYTE_BITS: u32 = 8;
 
@@ -65,10 +65,10 @@ pub(crate) fn weight(size: u64, period: u64) -> Weight {
     weight
 }
 
-/// Bytes until the next sample, of 53 random bits.
+/// Bytes until the next sample, made from 53 random bits.
 #[inline(never)]
 fn exponential(random: u64, period: u64) -> u64 {
-    // In (0, 1]: never the logarithm of zero.
+    // This is in (0, 1], so it is never the logarithm of zero.
     let u = (random + 1) as f64 / (1u64 << 53) as f64;
     (-ln(u) * period as f64) as u64
 }
@@ -83,12 +83,13 @@ fn weigh(size: u64, period: u64) -> Weight {
     }
 }
 
-/// With which an allocation of `size` bytes is sampled. In the environment of [`undisturbed`].
+/// The probability with which an allocation of `size` bytes is sampled. It must be called in the
+/// environment of [`undisturbed`].
 pub(crate) fn probability(size: u64, period: u64) -> f64 {
     one_minus_exp_minus((size as f64 + 1.0) / period as f64)
 }
 
-/// ln x for x > 0. Written out, for libm would be one more library in every program.
+/// ln x for x > 0. It is written out because libm would be one more library in every program.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;

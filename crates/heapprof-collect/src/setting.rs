@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::mode::Mode;
 use crate::options::{Format, LONGEST_PERIOD, Options};
 
-/// A setting's form: what to say is expected, and how to read it.
+/// A setting's form: what it expects, in words, and how to read it.
 pub struct Form<T> {
     /// E.g. `yes or no`.
     pub expected: &'static str,
@@ -61,7 +61,7 @@ pub const TIME: Form<Duration> = Form {
     read: time,
 };
 
-/// The rights of new files, for their user at least to read and write.
+/// The rights of new files. At least their user must be able to read and write them.
 pub const FILE_MODE: Form<u32> = Form {
     expected: "the rights of a file in octal, from 600 to 666",
     read: |text| {
@@ -70,8 +70,8 @@ pub const FILE_MODE: Form<u32> = Form {
     },
 };
 
-/// A regular expression. What is wrong with one is said by whoever reads the profile: it is not
-/// matched here.
+/// A regular expression. It is not matched here, so whoever reads the profile says what is wrong
+/// with it.
 pub const REGEX: Form<String> = Form {
     expected: "a regular expression",
     read: |text| (!text.is_empty()).then(|| text.to_string()),
@@ -157,7 +157,7 @@ pub fn obey<T: AsRef<[u8]>>(
 /// The value of a variable of the form `form`, if it has one.
 ///
 /// # Errors
-/// It is not understood.
+/// The value is not understood.
 pub fn parse<T>(
     name: &'static str,
     value: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! The profile of this moment, made of the tables while the program goes on.
+//! The profile of this moment, made from the tables while the program goes on.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -65,8 +65,8 @@ pub(crate) struct Sums {
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
-    /// How sure the sums of what was allocated and of what is in use are; nothing is known of exact
-    /// ones.
+    /// How sure the sums of what was allocated and of what is in use are. It is left empty for
+    /// exact sums.
     pub(crate) spread: [Known; 2],
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn sums() -> Vec<Sums> {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
     let mut spreads = Vec::new();
-    // All of one moment, or what is in use would be what was allocated meanwhile.
+    // All sums must be of one moment, or what was allocated meanwhile would count as in use.
     access::at_rest(|| {
         sums.resize(STACKS.len() as usize, Sums::default());
         if !mode::is_exact() {
@@ -207,7 +207,7 @@ pub(crate) fn write_profile(
     let mut left = sums.iter().enumerate();
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let mut totals = Totals::default();
-    // The next stack that has anything to say.
+    // Gives the next stack that has a value.
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         for (id, sum) in left.by_ref() {
             let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
@@ -217,7 +217,7 @@ pub(crate) fn write_profile(
             if sample.values.iter().all(|&v| v == 0) {
                 continue;
             }
-            // Of the peak nothing is known.
+            // Nothing is known of how sure the peak is.
             for (i, known) in sum.spread.iter().enumerate() {
                 sample.sampled[2 * i..][..2].fill(known.samples);
                 sample.variance[2 * i..][..2].copy_from_slice(&known.variance);
@@ -242,7 +242,7 @@ pub(crate) fn write_profile(
                             }])
                         });
                     }
-                    // The call, not what comes after it.
+                    // This is an address in the call, not the one after it.
                     let address = pc - 1;
                     *locations.entry((generation, address)).or_insert_with(|| {
                         let mapping = find(&known, address as usize, generation);
@@ -265,7 +265,8 @@ pub(crate) fn write_profile(
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
     let mut filename = String::from_utf8_lossy(&mapping.path).into_owned();
     if mapping.deleted && !mapping.image.has_build_id() {
-        // As the kernel says it: nothing else tells that what is there now is another file.
+        // The kernel says it in this way. Nothing else tells that what is there now is another
+        // file.
         filename.push_str(" (deleted)");
     }
     let filename = builder.text(&filename);
@@ -290,15 +291,15 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
     })
 }
 
-/// The mapping that held `address` in `generation`: of those that ever did, the first one that was
-/// still there then. What came to its place later came in a later generation.
+/// The mapping that held `address` in `generation`: of those that ever held it, the first one that
+/// was still there then. What came to its place later came in a later generation.
 fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     let holds = |m: &Mapping| m.start <= address && address < m.end;
     let then = known.iter().position(|m| holds(m) && generation <= m.last);
     then.or_else(|| known.iter().rposition(holds))
 }
 
-/// Says what the values are, and that they were taken when the recording had taken so long.
+/// Says what the values are, and how long the recording had taken when they were taken.
 fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &[Sums]) {
     let exact = mode::is_exact();
     let mut comments = vec![
@@ -372,6 +373,6 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &
     profile.period = mode::period() as i64;
     profile.default_sample_type = default;
     profile.duration_nanos = duration.max(1);
-    // Whatever became of the clock meanwhile: all dumps of a recording have one beginning.
+    // All dumps of a recording have the same beginning, whatever became of the clock meanwhile.
     profile.time_nanos = started + profile.duration_nanos;
 }

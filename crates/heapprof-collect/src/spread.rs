@@ -12,8 +12,8 @@ use crate::floating_point::undisturbed;
 use crate::mode;
 use crate::sampler;
 
-/// What one stack in one thread knows of its samples. Written by that thread, read by whoever
-/// dumps. All zero, there are none.
+/// What one stack in one thread knows of its samples. That thread writes it, and whoever dumps
+/// reads it. If all is zero, there are none.
 #[derive(Default)]
 pub(crate) struct Spread {
     allocated: Part,
@@ -23,7 +23,7 @@ pub(crate) struct Spread {
 #[derive(Default)]
 struct Part {
     samples: AtomicU64,
-    /// The bits of a floating point number each: objects and bytes.
+    /// The variances of objects and of bytes, each as the bits of a floating point number.
     variance: [AtomicU64; 2],
 }
 
@@ -60,7 +60,7 @@ impl Part {
 }
 
 impl Known {
-    /// Of a sampled block of `size` bytes.
+    /// What is known from a sampled block of `size` bytes.
     fn of(size: u64, period: u64) -> Self {
         let p = sampler::probability(size, period);
         let objects = (1.0 - p) / (p * p);
@@ -86,9 +86,9 @@ impl Known {
         }
     }
 
-    /// Without what is left of rounding where nothing is left to be known.
+    /// Leaves out what rounding left behind, if there is nothing left to be known.
     fn settled(self) -> Self {
-        // Less than none: for one of the events there was no memory.
+        // The number is below zero if there was no memory for one of the events.
         if self.samples as i64 <= 0 {
             return Self::default();
         }
@@ -100,12 +100,12 @@ impl Known {
 }
 
 impl Spread {
-    /// A sampled block of `size` bytes that is new.
+    /// Notes a sampled block of `size` bytes that is new.
     pub(crate) fn allocated(&self, size: u64) {
         self.allocated.add(size);
     }
 
-    /// A sampled block of `size` bytes that ends.
+    /// Notes a sampled block of `size` bytes that ends.
     pub(crate) fn freed(&self, size: u64) {
         self.freed.add(size);
     }
@@ -129,13 +129,14 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// Adds one thread's. In the environment of [`undisturbed`].
+    /// Adds what one thread knows. It must be called in the environment of [`undisturbed`].
     pub(crate) fn add(&mut self, spread: &Spread) {
         self.allocated = self.allocated.plus(spread.allocated.get());
         self.freed = self.freed.plus(spread.freed.get());
     }
 
-    /// Of what was allocated, and of what is in use. In the environment of [`undisturbed`].
+    /// What is known of what was allocated, and of what is in use. It must be called in the
+    /// environment of [`undisturbed`].
     pub(crate) fn parts(&self) -> [Known; 2] {
         let in_use = self.allocated.minus(self.freed);
         [self.allocated, in_use].map(Known::settled)

@@ -1,5 +1,7 @@
-//! Dumps run on a stack of their own: the program's may be small, or a signal's. And with files of
-//! their own, where the program has used up all numbers for them.
+//! Runs dumps on a stack of their own, and with files of their own if the program has used up all
+//! numbers for them.
+//!
+//! The program's stack may be small, or a signal's.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{in_child, on_own_stack};
@@ -12,8 +14,8 @@ mod x86_64 {
 
     const SIZE: usize = 1 << 20;
 
-    /// The end of the dump stack; 0 without memory. One user at a time: whoever dumps holds the
-    /// lock of dumps.
+    /// The end of the dump stack; 0 without memory. It has one user at a time, because whoever
+    /// dumps holds the lock of dumps.
     fn end() -> usize {
         static STACK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
         let mut stack = STACK.load(Ordering::Relaxed);
@@ -58,13 +60,13 @@ mod x86_64 {
     }
 
     /// Runs `work` on the dump stack in a child that shares this process's memory and has a copy of
-    /// its files, while this thread waits; whether there could be such a child.
+    /// its files, while this thread waits. Returns whether there could be such a child.
     pub(crate) fn in_child(mut work: &mut dyn FnMut()) -> bool {
         unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
             // SAFETY: the pointer is to the argument above, whose owner sleeps.
             unsafe { (*work)() }
         }
-        // As vfork, but on a stack of its own. Its end sends no signal.
+        // The child is as vfork's, but on a stack of its own. Its end sends no signal.
         const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK;
         let end = end();
         if end == 0 {
@@ -108,13 +110,13 @@ mod x86_64 {
     }
 }
 
-/// Elsewhere the thread's own stack has to do.
+/// On other processors the thread's own stack has to do.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
     work();
 }
 
-/// Elsewhere there is no such child.
+/// On other processors there is no such child.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn in_child(_work: &mut dyn FnMut()) -> bool {
     false

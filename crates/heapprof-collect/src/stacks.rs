@@ -1,8 +1,8 @@
 //! Every distinct stack once: its number by its hash, its frames by its number.
 //!
-//! A stack is kept as an earlier one and the frames that it has above it, for most stacks of a
-//! program differ in their newest few frames: a recursive parser's 60 frames take 100 bytes in
-//! place of 500.
+//! A stack is kept as an earlier stack and the frames that it has above that, because most stacks
+//! of a program differ in their newest few frames. A recursive parser's 60 frames take 100 bytes
+//! instead of 500.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -17,7 +17,8 @@ pub(crate) struct Stacks {
     /// Where each stack's record is.
     record: Chunks<*const Record>,
     len: AtomicU32,
-    /// Frames that may be new locations: of stacks with a base of another generation, all of them.
+    /// How many frames may be new locations: a stack's own, or all of them if its base is of
+    /// another generation.
     frames: AtomicUsize,
     arena: Locked<Arena>,
 }
@@ -29,7 +30,7 @@ unsafe impl Sync for Stacks {}
 #[repr(C)]
 struct Record {
     generation: u32,
-    /// All frames.
+    /// How many frames the stack has.
     frames: u16,
     /// How many of the oldest frames are those of `base`.
     from_base: u16,
@@ -67,8 +68,8 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// A stack of which the oldest so many frames are those of a numbered stack; oldest frame
-    /// first.
+    /// A stack that has so many of its oldest frames in common with a numbered stack. The oldest
+    /// frame comes first.
     pub(crate) fn on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
@@ -85,7 +86,7 @@ struct Arena {
     mapped: usize,
 }
 
-// SAFETY: reached under its lock only.
+// SAFETY: it is reached only under its lock.
 unsafe impl Send for Arena {}
 
 impl Stacks {
@@ -190,7 +191,8 @@ impl Stacks {
         unsafe { &**self.record.get(id as usize) }
     }
 
-    /// Puts a stack's return addresses into `frames`, leaf first; its generation of mappings.
+    /// Puts a stack's return addresses into `frames`, leaf first. Returns its generation of
+    /// mappings.
     pub(crate) fn read(&self, id: u32, frames: &mut Vec<u64>) -> u32 {
         frames.clear();
         let (mut record, mut wanted) = (self.record(id), usize::MAX);
@@ -212,7 +214,7 @@ impl Stacks {
             let rest = arena.at.cast_const().cast();
             (arena.mapped, arena.left * size_of::<u64>(), rest)
         });
-        // Of a large page what was not taken is there too.
+        // What was not taken of a large page is there, too.
         let arena = mapped - left + sys::resident(rest, left).saturating_sub(sys::PAGE);
         self.by_hash.resident() + self.record.resident() + arena
     }
@@ -226,7 +228,7 @@ impl Stacks {
 impl Arena {
     fn take(&mut self, words: usize) -> Option<*mut u64> {
         if words > self.left {
-            // A quarter of what there is, in large pages once that is as much.
+            // A chunk is a quarter of what there is, and a large page once that is as much.
             let chunk = (self.mapped / 4).next_power_of_two();
             let chunk = chunk.clamp(64 << 10, sys::LARGE);
             let new = sys::map_dense(chunk).cast::<u64>();

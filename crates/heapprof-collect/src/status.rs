@@ -18,7 +18,7 @@ pub(crate) fn resident() -> (u64, u64) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
-/// Whether a filter of system calls was there before: one that a launcher installed.
+/// Whether there is a filter of system calls already, which a launcher installed.
 pub(crate) fn is_filtered() -> bool {
     let text = sys::read_file(c"/proc/thread-self/status");
     let mut lines = text.split(|&b| b == b'\n');
@@ -38,7 +38,7 @@ pub(crate) fn is_deserted() -> bool {
     ended && line(b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n.trim_ascii()))
 }
 
-/// The exit code of the main thread, which has ended: 0 where libc ended it.
+/// The exit code of the main thread, which has ended: 0 if libc ended it.
 pub(crate) fn code_of_main_thread() -> u8 {
     let text = sys::read_file(c"/proc/self/stat");
     // The last field is a wait status; the program's name, in front, may hold anything.

@@ -33,7 +33,7 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// One system call; elsewhere than on x86-64 through libc, with errno put back.
+/// One system call, on other processors than x86-64: through libc, with errno put back.
 ///
 /// # Safety
 /// The kernel's contract for call number `n` with these arguments.
@@ -54,7 +54,7 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     }
 }
 
-/// Registers for [`barrier`]; whether the kernel has it.
+/// Registers for [`barrier`]. Returns whether the kernel has it.
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
     // SAFETY: takes no memory.
@@ -66,7 +66,8 @@ pub(crate) fn register_barrier() -> bool {
     }
 }
 
-/// Runs a memory barrier on every core that runs a thread of this process; whether the kernel did.
+/// Runs a memory barrier on every core that runs a thread of this process. Returns whether the
+/// kernel did.
 pub(crate) fn barrier() -> bool {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
     // SAFETY: takes no memory.
@@ -146,7 +147,7 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
 /// A child that shares this memory and does this process's work, and which process that is.
 static HELPER: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
 
-/// In such a child: [`process_id`] is `process` from now on.
+/// Called in such a child: [`process_id`] is `process` from now on.
 pub(crate) fn act_for(process: i32) {
     HELPER[1].store(process, Ordering::Relaxed);
     HELPER[0].store(kernels_process_id(), Ordering::Relaxed);
@@ -160,7 +161,7 @@ pub(crate) fn forget_helper() {
 /// This process.
 pub fn process_id() -> i32 {
     let process = kernels_process_id();
-    // The program's own children that share its memory are none of ours.
+    // A child of the program's own that shares its memory is not one of ours.
     if process == HELPER[0].load(Ordering::Relaxed) {
         return HELPER[1].load(Ordering::Relaxed);
     }
@@ -172,8 +173,8 @@ fn kernels_process_id() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// Whether the program installed a filter of system calls: what is not among those that were tried
-/// may be its end.
+/// Whether the program installed a filter of system calls. A call that was not among those that
+/// were tried may end the program.
 static FILTERED: AtomicBool = AtomicBool::new(false);
 
 /// Says that there is a filter.
@@ -247,17 +248,17 @@ pub fn is_shut_in() -> bool {
     SHUT_IN.load(Ordering::Relaxed)
 }
 
-/// No mask of a thread's: two signals can't be blocked.
+/// The mask of no thread: two signals can't be blocked.
 const NOT_BLOCKED: u64 = u64::MAX;
 
-/// Blocks all signals of this thread, unless the program is shut in; what was blocked before, for
-/// [`restore_signals`].
+/// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
+/// before, for [`restore_signals`].
 pub fn block_signals() -> u64 {
     if is_shut_in() {
         return NOT_BLOCKED;
     }
-    // Not libc's own for new identities: the thread that changes them waits for all others to take
-    // it.
+    // libc's own signal for new identities stays: the thread that changes them waits for all others
+    // to take it.
     const SETXID: u64 = 1 << 32;
     let (all, mut before) = (!SETXID, 0u64);
     let args = [

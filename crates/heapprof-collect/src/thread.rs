@@ -18,26 +18,27 @@ use crate::sys;
 use crate::tls::{self, Block};
 use free::Free;
 
-/// Tables of one thread at a time. Others look at them, so that there is never a `&mut` to all of
-/// it.
+/// Tables of one thread at a time. Others look at them, so there is never a `&mut` to the whole
+/// state.
 pub(crate) struct ThreadState {
-    /// The next in the list of all; set once.
+    /// The next in the list of all states. It is set once.
     next: *mut ThreadState,
-    /// The next that no thread has, while none has this one.
+    /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's block while the thread lives, for [`rewind_all`].
     block: AtomicPtr<Block>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
-    /// Which recording its event is of. Its thread's own.
+    /// Which recording the thread's event is of. Only the thread uses it.
     pub(crate) recording: Cell<u64>,
-    /// Shared events since it was last looked whether the heap is low. Its thread's own.
+    /// Shared events since the thread last looked whether the heap is low. Only the thread uses it.
     pub(crate) shared_events: Cell<u32>,
-    /// Bytes that count as in use already but are not. Its thread's own, unless it is waited for.
+    /// Bytes that count as in use already but are not. Only the thread uses it, except that another
+    /// one may take it after waiting until the thread has closed the books.
     pub(crate) budget: Cell<i64>,
     pub(crate) cells: Chunks<counters::Cell>,
     pub(crate) temporary: Chunks<Temporary>,
-    /// Beside the cells when sampling.
+    /// How sure the sums in the cells are, when sampling.
     pub(crate) spread: Chunks<Spread>,
     own: UnsafeCell<Own>,
 }
@@ -55,7 +56,7 @@ pub(crate) struct Own {
 }
 
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
-/// Those that no thread has: however many threads live, the next one finds its state at once.
+/// The states that no thread has. However many threads live, the next one finds its state at once.
 static FREE: Free = Free::new();
 
 /// The state of a block's thread, null if it has none.
@@ -114,7 +115,7 @@ impl ThreadState {
         }
     }
 
-    /// What is the thread's own.
+    /// What only the thread itself looks at.
     ///
     /// # Safety
     /// The caller is the state's thread, in the middle of an event, and asks once in it.
@@ -125,7 +126,7 @@ impl ThreadState {
         unsafe { &mut *self.own.get() }
     }
 
-    /// How many bytes of it are in memory.
+    /// How many bytes of the state are in memory.
     pub(crate) fn resident(&self) -> usize {
         let own = sys::resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
         own + self.cells.resident() + self.temporary.resident() + self.spread.resident()
@@ -137,10 +138,10 @@ impl ThreadState {
     }
 }
 
-/// After fork: the other threads are gone, their states free.
+/// Called after fork, in the child. The other threads are gone, so their states are free.
 pub(crate) fn forget_other_threads() {
     let own = own();
-    // One that was going from hand to hand is on no list.
+    // A state that was changing hands is on no list.
     FREE.clear();
     for state in all() {
         if !std::ptr::eq(state, own) {
@@ -165,8 +166,8 @@ pub(crate) fn know(block: *mut Block) {
     unsafe { (*of(block)).block.store(block, Ordering::Release) };
 }
 
-/// Makes every thread's next allocation look what is recorded now: countdowns of an earlier
-/// recording end.
+/// Makes every thread's next allocation look what is recorded now, because it ends the countdowns
+/// of an earlier recording.
 pub(crate) fn rewind_all() {
     let _blocks = BLOCKS.lock();
     // A thread's own subtraction may overwrite one store, hardly three with a barrier between them.
@@ -185,15 +186,16 @@ pub(crate) fn rewind_all() {
     }
 }
 
-/// Arranges for `block`'s state to be given back when its thread ends; false where libc will not
-/// tell of that.
+/// Arranges for `block`'s state to be given back when its thread ends. Returns false if libc will
+/// not tell of that.
 pub(crate) fn watch_end(block: *mut Block) -> bool {
     // SAFETY: the key exists. Keys made early are stored without allocating.
     let watched = |key| unsafe { libc::pthread_setspecific(key, block.cast()) } == 0;
     KEY.get().is_some_and(watched)
 }
 
-/// Makes the key whose destructor tells of a thread's end. Once, as early as possible.
+/// Makes the key whose destructor tells of a thread's end. Only the first call makes one. It comes
+/// as early as possible.
 pub fn prepare() {
     KEY.make();
 }
@@ -222,8 +224,8 @@ impl Key {
     }
 }
 
-/// Called by libc when a thread ends. There may be no other call, so nothing is kept from here on:
-/// what destructors that come later allocate and free has a state for one event at a time.
+/// Called by libc when a thread ends. There may be no other call, so the thread keeps nothing from
+/// here on. What later destructors allocate and free has a state for one event at a time.
 unsafe extern "C" fn ended(block: *mut libc::c_void) {
     let block = block.cast::<Block>();
     // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.

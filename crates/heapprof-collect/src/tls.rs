@@ -15,7 +15,7 @@ pub(crate) struct Block {
     pub(crate) state: *const Tables,
     /// Whether the thread is inside the collector.
     pub(crate) busy: u32,
-    /// Whether the thread has its state for one event at a time: [`ENDED`], [`BORROWED`].
+    /// Why the thread has its state for one event at a time, if it does: [`ENDED`], [`BORROWED`].
     pub(crate) lent: u8,
     /// How many frees had a borrowed state.
     pub(crate) frees: u16,
@@ -29,11 +29,11 @@ pub(crate) struct Block {
 
 /// The thread's end was announced.
 pub(crate) const ENDED: u8 = 1;
-/// A thread whose first event is a free, which may be its last: libc frees what belongs to ended
-/// threads when their end is announced no more.
+/// The thread borrows its state, because its first event is a free, which may be its last. libc
+/// frees what belongs to an ended thread when its end is not announced any more.
 pub(crate) const BORROWED: u8 = 2;
 
-/// A countdown that is not reached while the thread is busy.
+/// A countdown that does not run out while the thread is busy.
 pub(crate) const QUIET: u64 = u64::MAX / 2;
 
 #[cfg(target_arch = "x86_64")]
@@ -66,7 +66,8 @@ mod place {
     }
 }
 
-/// Elsewhere the compiler's own thread-local storage (aarch64; not run here).
+/// On other processors the block is in the compiler's own thread-local storage (aarch64; not run
+/// here).
 #[cfg(not(target_arch = "x86_64"))]
 mod place {
     use std::cell::UnsafeCell;

@@ -1,5 +1,5 @@
-//! Whether a filter of system calls that the program is about to install would kill it for a dump:
-//! a child tries.
+//! Tries in a child whether a filter of system calls that the program is about to install would
+//! kill it for a dump.
 
 use std::sync::atomic::AtomicU32;
 
@@ -9,7 +9,8 @@ use crate::sys::{self, File, call};
 const PATIENCE: u32 = 2_000;
 
 /// Installs a filter in a child of this process by the system call `n` with `args`, and tries what
-/// dumps and events call. True where the child lived, or the filter can't be installed at all.
+/// dumps and events call. Returns true if the child lived, or if the filter can't be installed at
+/// all.
 ///
 /// The child is a copy, runs nothing of the program's, and sends it no signal.
 pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
@@ -24,12 +25,12 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
         return false;
     }
     let lived = page as *mut u32;
-    // SAFETY: without flags a copy of this process, of this thread alone, that ends without a
-    // signal to its parent.
+    // SAFETY: without flags, this makes a copy of this process with this thread alone. It ends
+    // without a signal to its parent.
     let child = unsafe { call(libc::SYS_clone, [0; 6]) };
     if child == 0 {
-        // SAFETY: the child's own copy of everything; the page is shared with the parent, which
-        // waits.
+        // SAFETY: the child has its own copy of everything. The page is shared with the parent,
+        // which waits.
         unsafe {
             // It dies without a core: it is no crash of the program's.
             call(
@@ -63,8 +64,8 @@ pub(crate) fn makes_first_process() -> bool {
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
 }
 
-/// Makes the calls of dumps and events, by the functions that make them there, where they do
-/// nothing here. What is opened, mapped and blocked is the child's, which ends next.
+/// Makes the system calls of dumps and events, by the functions that make them there, but so that
+/// they do nothing. What is opened, mapped and blocked is the child's, which ends next.
 fn try_all() {
     let none = c"/nonexistent/heapprof";
     let mut buffer = [0; 64];
@@ -119,7 +120,7 @@ fn try_all() {
         let action = [libc::SIGTERM as usize, 0, place, 8, 0, 0];
         call(libc::SYS_rt_sigaction, action);
         call(libc::SYS_tgkill, [own, own, 0, 0, 0, 0]);
-        // Of no file.
+        // This one is for no file.
         call(libc::SYS_fchmod, [usize::MAX, 0o600, 0, 0, 0, 0]);
         const REALTIME: usize = libc::CLOCK_REALTIME as usize;
         call(libc::SYS_clock_gettime, [REALTIME, place, 0, 0, 0, 0]);
@@ -130,7 +131,7 @@ fn try_all() {
 /// somebody who does not answer).
 fn wait(child: usize) -> bool {
     for _ in 0..PATIENCE {
-        // Ended; or the program's own wait has seen it.
+        // The child has ended, or the program's own wait has seen its end.
         if sys::has_ended(child) {
             return true;
         }
@@ -146,7 +147,7 @@ fn wait(child: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Strict mode lets nothing but read, write and exit be; a call that fails changes nothing.
+    /// Strict mode allows nothing except read, write and exit. A call that fails changes nothing.
     #[test]
     fn strict_mode_is_not_survived() {
         const STRICT: usize = 1;

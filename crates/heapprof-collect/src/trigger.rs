@@ -9,8 +9,8 @@ use crate::options::Triggers;
 use crate::reason::Reason;
 use crate::{sampler, sys};
 
-/// Threads report what they allocated and freed each time it is this much: little, where little
-/// makes a dump.
+/// Threads report what they allocated and freed each time it is this much. The amount is small if a
+/// small amount makes a dump.
 static REPORT: AtomicU64 = AtomicU64::new(MOST_UNREPORTED);
 const MOST_UNREPORTED: u64 = 1 << 20;
 
@@ -31,7 +31,7 @@ static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 static FREED: AtomicU64 = AtomicU64::new(0);
 static ALLOCATED_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static FREED_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Milliseconds since some moment at which the interval ends, when no thread of ours counts them.
+/// When the interval ends, in milliseconds since some moment, if no thread of ours counts the time.
 static DEADLINE: AtomicI64 = AtomicI64::new(i64::MAX);
 static LAST_PEAK: AtomicI64 = AtomicI64::new(0);
 
@@ -52,7 +52,7 @@ pub(crate) fn most_unreported() -> u64 {
     REPORT.load(Ordering::Relaxed)
 }
 
-/// From now on. `work` is what makes a dump.
+/// Dumps on these triggers from now on. `work` makes a dump.
 pub(crate) fn arm(triggers: Triggers, work: fn(Reason)) {
     let _ = WORK.set(work);
     TRIGGERS.with(|t| *t = triggers);
@@ -64,7 +64,7 @@ pub(crate) fn arm(triggers: Triggers, work: fn(Reason)) {
     rearm();
 }
 
-/// After a dump: the limits move on.
+/// Moves the limits on, after a dump.
 pub(crate) fn rearm() {
     let triggers = TRIGGERS.with(|t| *t);
     let scaled = |bytes: u64| {
@@ -100,7 +100,7 @@ pub(crate) fn rearm() {
     }
 }
 
-/// Lets allocations look at the clock, where no thread of ours can.
+/// Lets allocations look at the clock, if no thread of ours can.
 pub(crate) fn count_time_inline(triggers: &Triggers) {
     if let Some(interval) = triggers.interval {
         let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
@@ -110,7 +110,7 @@ pub(crate) fn count_time_inline(triggers: &Triggers) {
     }
 }
 
-/// Ends that.
+/// Ends what [`count_time_inline`] began.
 pub(crate) fn stop_counting() {
     DEADLINE.store(i64::MAX, Ordering::Relaxed);
 }
@@ -119,11 +119,11 @@ fn now() -> i64 {
     sys::nanoseconds(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
-/// Asks for a dump: it is made when this thread leaves the collector, or another one that comes
-/// first.
+/// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
+/// collector.
 pub(crate) fn ask(reason: Reason) {
-    // The end is not put off for anything else, nor what somebody asked for given up for what
-    // nobody did.
+    // Nothing else takes the place of an end. What nobody asked for does not take the place of what
+    // somebody asked for.
     let stays = |pending| {
         pending == TERMINATED || pending == Reason::Signal as u8 + 1 && reason.is_automatic()
     };
@@ -132,12 +132,13 @@ pub(crate) fn ask(reason: Reason) {
     });
 }
 
-/// The heap passed the alarm's limit.
+/// Called when the heap passed the alarm's limit.
 #[cold]
 pub(crate) fn alarm() {
-    // One dump a crossing, not one for each thread that sees it.
+    // There is one dump per crossing, not one for each thread that sees it.
     PROCESS.alarm.store(i64::MAX, Ordering::Relaxed);
-    // A handler that ends the process dumps, and that takes this lock too.
+    // Signals are blocked because a handler that ends the process dumps, and that takes this lock,
+    // too.
     let mask = sys::block_signals();
     let triggers = TRIGGERS.with(|t| *t);
     sys::restore_signals(mask);
@@ -168,7 +169,7 @@ pub(crate) fn report(unreported: &mut [u64; 2]) {
     }
 }
 
-/// In a forked child: what was asked for is the parent's.
+/// Forgets what was asked for, in a forked child: it is the parent's.
 pub(crate) fn forget() {
     PENDING.store(NOTHING, Ordering::Release);
 }

@@ -1,11 +1,11 @@
-//! dlclose: what lay where code goes away is remembered, and its rules are forgotten.
+//! dlclose: remembers what lay where code goes away, and forgets its rules.
 
 use crate::apart::guarded;
 use crate::{arena, mappings, modules, walk};
 
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
-    // Without memory its stacks keep addresses for names.
+    // Without memory for that, stacks through the code keep addresses instead of names.
     let remembered = guarded(|| {
         let possible = arena::reserve(mappings::memory_needed());
         if possible {

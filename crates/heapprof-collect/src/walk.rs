@@ -45,7 +45,7 @@ fn find_rule(return_address: usize) -> Rule {
         return Rule::END;
     }
     let Some(module) = modules::find(return_address - 1) else {
-        // Not kept: code without a module may be replaced by any other.
+        // This is not kept, because code without a module may be replaced by any other.
         return Rule::FRAME_POINTER;
     };
     crate::mappings::touched(&module);
@@ -66,7 +66,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Cursor {
     /// Where its return address lies: just below its stack pointer after the return.
     pub(crate) slot: usize,
-    /// rbp as it was in it.
+    /// rbp as it was in the frame.
     pub(crate) bp: usize,
     /// The return address into it; for an interrupted frame the interrupted pc + 1, which is not in
     /// `slot`.
@@ -95,8 +95,8 @@ impl Memory for Direct {
     }
 }
 
-/// A stack of unknown extent (coroutine, signal stack): the page that it is on is there, the others
-/// are copied by the kernel, which checks. All zero is a new one.
+/// A stack of unknown extent (a coroutine's, a signal's). The page that it is on is there. The
+/// kernel copies the others, and checks that they are there. All zero is a new one.
 ///
 /// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk
 /// looked at.
@@ -112,13 +112,14 @@ pub(crate) struct Foreign {
 }
 
 const ROOM: usize = 16 << 10;
-/// At least as much is copied.
+/// At least so much is copied.
 const LEAST: usize = 1 << 10;
 /// Saved registers lie below a return address, and mostly this close.
 const BELOW: usize = 64;
 
 impl Foreign {
-    /// Begins a walk from the frame at `slot`, which is live, or none.
+    /// Begins a walk from the frame at `slot`, which is live, or from none if `slot` is in the
+    /// first page.
     pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
         if slot < PAGE {
             return self.begin_elsewhere();
@@ -177,7 +178,7 @@ impl Memory for Foreign {
     }
 }
 
-/// Word by word, each checked by the kernel.
+/// Reads word by word, each checked by the kernel.
 pub(crate) struct Checked;
 
 impl Memory for Checked {
@@ -199,8 +200,8 @@ fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
     (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
 }
 
-/// Where a zero lies in place of the return address of a frame without a caller: how a stack that
-/// was made by hand ends.
+/// Where a zero lies instead of the return address of a frame without a caller. A stack that was
+/// made by hand ends like that.
 #[cold]
 pub(crate) fn end_word(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
     let slot = cfa(memory, cursor, rule)?.wrapping_sub(8);
@@ -250,7 +251,7 @@ fn step_complex(memory: &mut impl Memory, cursor: Cursor) -> Option<Cursor> {
 mod tests {
     use super::*;
 
-    /// Pages of words that tell their place, with one behind them that can't be read.
+    /// Pages of words that hold their own offset, with a page behind them that can't be read.
     fn guarded(pages: usize) -> usize {
         let len = pages * PAGE;
         let start = sys::map(len + PAGE);

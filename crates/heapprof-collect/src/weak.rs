@@ -27,7 +27,7 @@ global_asm!(
 #[repr(C)]
 struct Weak {
     dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
-    /// A byte that glibc writes; null without it.
+    /// A byte that glibc writes; null if there is none.
     single_threaded: *const u8,
     lock_streams: Option<unsafe extern "C" fn()>,
     unlock_streams: Option<unsafe extern "C" fn()>,
@@ -96,8 +96,8 @@ pub(crate) fn streams(what: Streams) {
 /// It becomes false in the one thread before a second one starts, never in the middle of our work.
 #[inline(always)]
 pub(crate) fn single_threaded() -> bool {
-    // SAFETY: glibc's variable lives as long as the process; it is a byte, read volatile for others
-    // write it.
+    // SAFETY: glibc's variable lives as long as the process. It is a byte, and is read as volatile
+    // because others write it.
     unsafe {
         let byte = WEAK.single_threaded;
         !byte.is_null() && byte.read_volatile() != 0

@@ -1,10 +1,10 @@
 //! `convert --to callgrind`: the call graph for KCachegrind, QCachegrind and callgrind_annotate.
 //!
-//! Costs are in the profile's own units, an event a sample type. Positions are absolute and callees
-//! bear their binary, so that a reader finds what is meant. Format: Valgrind's manual, "Callgrind
-//! Format Specification".
+//! Costs are in the profile's own units, with one event for each sample type. Positions are
+//! absolute and callees name their binary, so that a reader finds what is meant. Format: Valgrind's
+//! manual, "Callgrind Format Specification".
 //!
-//! Readers take the sum of the calls to a function for its inclusive cost (KCachegrind's
+//! Readers take the sum of the calls to a function as its inclusive cost (KCachegrind's
 //! tracedata.cpp, `if there are callers`). So each sample has one call to each of its functions,
 //! and the stacks hang below one root.
 
@@ -21,14 +21,14 @@ use heapprof_text::printable;
 use heapprof_text::push_whole;
 use heapprof_totals::fetch::fetch;
 
-/// As Valgrind calls a file that it does not know. Nothing would mean the caller's.
+/// Valgrind's name for a file that it does not know. An empty name would mean the caller's file.
 const UNKNOWN: &str = "???";
 
-/// What all stacks hang below.
+/// The root that all stacks hang below.
 const ROOT: &str = "(root)";
 
-/// Writes a record for each function, line and address, with its calls. Errors for negative values:
-/// the format has none.
+/// Writes a record for each function, line and address, with its calls. Fails for negative values,
+/// because the format has none.
 pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
     let width = profile.sample_type.len();
     let samples = &profile.samples;
@@ -90,16 +90,16 @@ fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
     writeln!(writer, "events: {}", events.join(" "))
 }
 
-/// The names that were written.
+/// The names and calls that were written.
 #[derive(Default)]
 struct Records {
     objects: Numbered,
     files: Numbered,
     functions: Numbered,
-    /// The lines of a call to each node that was called, one after the other: the next call has the
-    /// same.
+    /// The lines that begin a call to a node, for each node that was called. They lie one after the
+    /// other, and the next call to the node repeats them.
     again: String,
-    /// Where those of a node begin and end there.
+    /// Where the lines of each node begin and end in `again`.
     at: Vec<(usize, usize)>,
     text: String,
 }
@@ -151,7 +151,8 @@ impl Records {
         Ok(())
     }
 
-    /// The lines that say of which function the next ones speak; those of a callee begin with c.
+    /// Writes the lines that say which function the next lines are about. Those of a callee begin
+    /// with `c`.
     fn function(
         &mut self,
         [object, file, name]: [&str; 3],
@@ -172,7 +173,8 @@ impl Records {
         }));
     }
 
-    /// A call from `place`. How often a profile can't say; not never.
+    /// Writes a call from `place`. A profile can't say how often it happened. The count is 1,
+    /// because it happened at least once.
     fn call(
         &mut self,
         graph: &Graph<'_>,
@@ -222,12 +224,12 @@ fn costs(values: &[i64]) -> String {
     values.join(" ")
 }
 
-/// A line number; the format has no negative ones.
+/// A node's line number. The format has no negative ones.
 fn line(info: &NodeInfo<'_>) -> i64 {
     info.line.max(0)
 }
 
-/// As our reports name a frame.
+/// The name of a frame as our reports show it.
 fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
     if !info.name.is_empty() {
         return printable(info.name);

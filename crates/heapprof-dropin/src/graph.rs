@@ -1,9 +1,9 @@
-//! The weighted call graph of a profile as pprof draws it: nodes, the calls between them, and what
-//! is small cut away.
+//! The weighted call graph of a profile as pprof draws it: nodes and the calls between them,
+//! without what is small.
 //!
-//! Follows google/pprof's internal/graph and the trimming of its internal/report, for output that
-//! is the same to the byte. The profile comes filtered and aggregated: nodes are told apart by what
-//! it still says of its frames.
+//! It follows google/pprof's internal/graph and the trimming of its internal/report, so that the
+//! output is the same to the byte. The profile arrives filtered and aggregated. Nodes are told
+//! apart by what it still says about its frames.
 
 mod draft;
 mod edge;
@@ -34,7 +34,7 @@ pub use self::{
     tags::{NodeTags, Tag},
 };
 
-/// No node: a frame that is not shown, the caller of a root.
+/// No node: a frame that is not shown, or the caller of a root.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// The text label of samples that `-diff_base` subtracts.
@@ -44,52 +44,53 @@ const DIFF_BASE: &str = "pprof::base";
 pub struct Options<'a> {
     /// The sample types that are summed. The first one decides what is small and what comes first.
     pub columns: Vec<usize>,
-    /// The sample type whose sums divide those of the others, for means.
+    /// The sample type whose sums divide those of the others, if the values shown are means.
     pub mean_divisor: Option<usize>,
-    /// A node is a way from the root, not a place.
+    /// Whether a node is a way from the root instead of a place.
     pub call_tree: bool,
-    /// Leave out nodes with a negative flat, or without a flat and with a negative cum.
+    /// Leave out nodes with a negative flat, and nodes that have no flat and a negative cum.
     pub drop_negative: bool,
-    /// Tell nodes with a name apart by the mapped file too.
+    /// Tell nodes with a name apart by the mapped file, too.
     pub objects: bool,
     /// What is cut off file names.
     pub trim: Trim,
-    /// What is done for pictures alone.
+    /// What is done only for pictures.
     pub picture: Option<Picture<'a>>,
-    /// What nodes are sorted by, unless it is for a picture.
+    /// Sort nodes by cum instead of flat. A picture has an order of its own.
     pub sort_by_cum: bool,
-    /// Most nodes to show, 0 for all.
+    /// The most nodes to show; 0 shows all.
     pub node_count: usize,
-    /// Nodes with a cum below this share of the sum of flats go.
+    /// Nodes with a cum below this share of the sum of flats are left out.
     pub node_fraction: f64,
-    /// Edges below this share of the sum of flats go.
+    /// Edges with a weight below this share of the sum of flats are left out.
     pub edge_fraction: f64,
     /// Which calls are counted. A picture needs those of [`Calls::Each`].
     pub calls: Calls,
-    /// Sums beyond 64 bits wrap, as pprof's do, and are no error ([`fits`] tells).
+    /// Let sums beyond 64 bits wrap, as in pprof, instead of being an error. [`fits`] tells whether
+    /// they would.
     pub wrapping: bool,
 }
 
 /// Which calls a graph has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// None: only nodes are wanted.
+    /// No calls: only nodes are wanted.
     None,
-    /// Each once a sample, but calls of a node by itself.
+    /// Each call once for a sample, except calls of a node by itself.
     Each,
-    /// To each function in a sample the outermost one, so that the calls to a function add up to
-    /// its cum. For graphs in which nothing is trimmed.
+    /// Only the outermost call to each function in a sample, so that the calls to a function add up
+    /// to its cum. It is for graphs in which nothing is trimmed.
     Outermost,
 }
 
-/// For pictures: nodes are sorted by what they tell, redundant calls go, and labels stand beside
-/// their nodes.
+/// What is done for pictures. Nodes are sorted by how much they tell, redundant calls are left out,
+/// and labels stand beside their nodes.
 pub struct Picture<'a> {
-    /// How the value of a `bytes` label is shown; values that look the same are one tag.
+    /// How the value of a `bytes` label is shown. Values that look the same are one tag.
     pub size_name: &'a dyn Fn(i64) -> String,
 }
 
-/// The graph. Nodes are numbers; those in [`shown`](Self::shown) are in the report, others may
+/// The graph. Its nodes are numbers. Those in [`shown`](Self::shown) are in the report. Others may
 /// still be at the end of an edge, as in pprof.
 pub struct Graph<'a> {
     profile: &'a Profile,
@@ -105,16 +106,16 @@ pub struct Graph<'a> {
     callers: Adjacency,
     callees: Adjacency,
     tags: HashMap<u32, NodeTags>,
-    /// Nodes there were before `node_count` limited them.
+    /// How many nodes there were before `node_count` limited them.
     pub of_nodes: usize,
-    /// Nodes that went for being small.
+    /// How many nodes were left out because they are small.
     pub dropped_nodes: usize,
-    /// Edges that went for being small.
+    /// How many edges were left out because they are small.
     pub dropped_edges: usize,
 }
 
 impl<'a> Graph<'a> {
-    /// Makes the graph. Errors where 64 bits do not hold the sums, unless they are to wrap.
+    /// Makes the graph. It is an error if 64 bits do not hold the sums, unless they are to wrap.
     pub fn new(profile: &'a Profile, options: &Options<'_>) -> Result<Self, Error> {
         let mut draft = Draft::new(profile, options)?;
         let flats = |draft: &Draft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
@@ -152,7 +153,7 @@ impl<'a> Graph<'a> {
         &self.shown
     }
 
-    /// One more than the greatest number of a node.
+    /// The number of nodes: one more than the greatest number of a node.
     pub fn nodes(&self) -> usize {
         self.info.len()
     }
@@ -173,17 +174,17 @@ impl<'a> Graph<'a> {
         (parent != NOBODY).then_some(parent)
     }
 
-    /// Sum over the samples that end in the node, or their mean.
+    /// The sum over the samples that end in the node, or their mean.
     pub fn flat(&self, node: u32) -> i64 {
         self.value(&self.sums.flat, node)
     }
 
-    /// Sum over the samples that hold the node, each once; or their mean.
+    /// The sum over the samples that hold the node, each counted once, or their mean.
     pub fn cum(&self, node: u32) -> i64 {
         self.value(&self.sums.cum, node)
     }
 
-    /// The flats in all columns, the divisor included.
+    /// The flats in all columns, including the divisor.
     pub fn flats(&self, node: u32) -> &[i64] {
         &self.sums.flat[node as usize * self.sums.width..][..self.sums.width]
     }
@@ -208,7 +209,8 @@ impl<'a> Graph<'a> {
         list.into_iter().map(|at| &self.edges.edge[at as usize])
     }
 
-    /// The edges to a shown node, the heaviest first; with [`Calls::Outermost`] in no order.
+    /// The edges to a shown node, the heaviest first. With [`Calls::Outermost`] they are in no
+    /// order.
     pub fn callers(&self, node: u32) -> impl Iterator<Item = &Edge> {
         let edges = self.callers.of(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
@@ -220,12 +222,12 @@ impl<'a> Graph<'a> {
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
-    /// Sum over the samples with this call, never divided.
+    /// The sum over the samples with this call. It is never divided.
     pub fn weight(&self, edge: &Edge) -> i64 {
         self.edges.weight(edge)
     }
 
-    /// Sum over the samples with this call, or their mean.
+    /// The sum over the samples with this call, or their mean.
     pub fn weight_value(&self, edge: &Edge) -> i64 {
         let weights = self.weights(edge);
         match self.divided {
@@ -234,46 +236,47 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The weights in all columns, the divisor included.
+    /// The weights in all columns, including the divisor.
     pub fn weights(&self, edge: &Edge) -> &[i64] {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
     }
 
-    /// Sums over the samples whose stack begins with the node, in all columns; with
-    /// [`Calls::Outermost`] only.
+    /// The sums, in all columns, over the samples whose stack begins with the node. They exist only
+    /// with [`Calls::Outermost`].
     pub fn root_weights(&self, node: u32) -> &[i64] {
         let at = node as usize * self.sums.width;
         self.roots.get(at..at + self.sums.width).unwrap_or_default()
     }
 
-    /// The tags of a node, in no order. None where the graph is not for a picture.
+    /// The tags of a node, in no order. `None` if the node has no tags or the graph is not for a
+    /// picture.
     pub fn tags(&self, node: u32) -> Option<&NodeTags> {
         self.tags.get(&node)
     }
 }
 
-/// A sum divided by what there is to divide by.
+/// A sum divided by `divisor`, or the sum itself if `divisor` is 0.
 pub fn mean(value: i64, divisor: i64) -> i64 {
     match divisor {
         0 => value,
-        // Only the least number has no quotient by -1, and sums never reach it.
+        // The least number has no quotient by -1. It is left as it is.
         divisor => value.wrapping_div(divisor),
     }
 }
 
 impl Tag {
-    /// Sum over the samples that end in the node, or their mean.
+    /// The sum over the samples that end in the node, or their mean.
     pub fn flat_value(&self) -> i64 {
         mean(self.flat.0, self.flat.1)
     }
 
-    /// Sum over the samples of the node, or their mean.
+    /// The sum over the samples of the node, or their mean.
     pub fn cum_value(&self) -> i64 {
         mean(self.cum.0, self.cum.1)
     }
 }
 
-/// A sum as pprof's.
+/// A sum that wraps, as in pprof.
 pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::wrapping_add)
 }
@@ -283,8 +286,9 @@ pub fn fits(profile: &Profile, column: usize) -> bool {
     whole(profile, &[column]).is_ok()
 }
 
-/// What pprof's percentages are of: the sum of a column regardless of sign, over the samples of the
-/// difference's base if there are any; divided by the sum of another column for means. It wraps.
+/// What pprof's percentages are of: the sum of a column regardless of sign. If there are samples of
+/// the base of a difference, the sum is over these only. For means it is divided by the sum of
+/// another column. It wraps.
 pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     let sets = &profile.label_sets;
     let of_base: Vec<bool> = (0..sets.len() as u32)

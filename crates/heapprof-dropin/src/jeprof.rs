@@ -115,7 +115,7 @@ fn flags(host: &dyn Host, typed: &Typed, format: &str) -> Vec<String> {
                 "retain" => flags.push(format!("-show={value}")),
                 "exclude" => flags.push(format!("-hide={value}")),
                 "thread" if value != "*" => {
-                    // Behind the number may stand the thread's name.
+                    // The thread's name may follow the number.
                     let number = regex::escape(stacks::number(value));
                     flags.push(format!("-tagfocus=thread=^{number}( |$)"));
                 }
@@ -130,7 +130,7 @@ fn flags(host: &dyn Host, typed: &Typed, format: &str) -> Vec<String> {
     }
     flags.push("--".to_string());
     flags.extend(typed.words.iter().map(|word| {
-        // A server that is named alone is asked for the page that jeprof asks for.
+        // A server without a path is asked for the page that jeprof asks for.
         let server = word.strip_prefix("http://").unwrap_or(word);
         let port = server
             .trim_end_matches('/')

@@ -1,6 +1,6 @@
 //! What a flag of pprof's or an option of jeprof's takes.
 
-/// What a flag takes.
+/// What a flag of another tool takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing; another spelling turns it off.

@@ -1,5 +1,5 @@
-//! Names by number, as callgrind's format compresses them: a name itself comes with its first use
-//! only.
+//! Names by number, as callgrind's format compresses them: a name is written out only at its first
+//! use.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 pub(crate) struct Numbered(HashMap<String, usize>);
 
 impl Numbered {
-    /// `(n) name` at first, `(n)` then; nothing for no name.
+    /// Returns `(n) name` the first time and `(n)` later. An empty name gives an empty text.
     pub(crate) fn name(&mut self, name: &str) -> String {
         if name.is_empty() {
             return String::new();

@@ -1,8 +1,9 @@
-//! `heapprof pprof`: pprof's command line.
+//! `heapprof pprof`: pprof's command line and its output, byte for byte, on heapprof's engine.
 //!
 //! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge,
 //! subtract a base, symbolize, drop uninteresting frames; then frames of labels, filters,
-//! aggregation, report.
+//! aggregation, report. What pprof prints wrong is printed the same way here.
+//! docs/commands/pprof.md lists where heapprof's own commands differ.
 
 mod binaries;
 mod config;
@@ -51,7 +52,8 @@ pub(crate) fn run_with(host: &dyn Host, args: &[String], threads_as_counted: boo
         bail!("no profile source specified");
     }
     let config = Config::new(host, typed)?;
-    // These do not look at stacks, if no filter does; a sum does.
+    // These formats do not look at stacks unless a filter does. Adding profiles up does look at
+    // them.
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")
         && config.sources.len() == 1
         && config.base.is_none();
@@ -76,7 +78,7 @@ fn as_pprof_sees_it(reading: Reading) -> Profile {
 pub use flag_table::help;
 pub(crate) use load::Reader;
 
-/// A profile with all its frames, and what it is to be reported by.
+/// A profile with all its frames, and the sample type that it is to be reported by.
 pub(crate) struct Loaded {
     pub(crate) profile: Profile,
     /// Position of the sample type.

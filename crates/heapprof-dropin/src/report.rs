@@ -1,8 +1,8 @@
 //! What pprof prints, byte for byte: for those who type `pprof` and for scripts that read it.
 //!
 //! Everything here follows google/pprof's internal/report, internal/measurement and internal/graph,
-//! its mistakes included; our own reports are the modules beside this one. The callers filter and
-//! aggregate the profile, as pprof does, before a printer gets it.
+//! including their mistakes. Our own reports are the modules beside this one. The callers filter
+//! and aggregate the profile, as pprof does, before a printer gets it.
 
 mod callgrind;
 mod colour;
@@ -66,7 +66,8 @@ enum For {
 
 /// The graph of a profile as the options trim it.
 fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph<'a>, Error> {
-    // Sizes are told apart as they look in the unit that was asked for, before one is chosen.
+    // Sizes are told apart by how they look in the unit that was asked for. That comes before pprof
+    // chooses a unit.
     let sizes = Scale::new(options.bytes_unit(), &options.output_unit);
     let size_name = |size: i64| sizes.label(size);
     let picture = graph::Picture {

@@ -1,19 +1,19 @@
-//! Filters and aggregation as changes of a profile, in the order and with the results of pprof: for
+//! Filters and aggregation that change a profile, in the order and with the results of pprof, for
 //! `heapprof pprof`.
 //!
-//! Our own commands leave the profile as it is and apply filters while they walk its stacks
-//! (`view.rs`). pprof changes the profile step by step, and prints what is left of it, so the
-//! drop-in has to do the same. Which function, file or mapping a regular expression matches is
-//! decided in one place for both (`filter.rs`). Where the results differ:
+//! Our other commands leave the profile as it is and apply filters while they walk its stacks
+//! (`view.rs`). pprof changes the profile step by step and prints what is left of it, so its
+//! drop-in has to do the same. One place decides for both which function, file or mapping a regular
+//! expression matches (`filter.rs`). The results differ in these points:
 //!
 //! * `show_from`, `prune_from` and the profile's `drop_frames` take lines off a *location*, and so
-//!   off every stack that holds it; ours look at each stack.
-//! * A location without lines is matched by its mapping alone; ours also by the name it is shown
-//!   with.
-//! * Samples without a stack go as soon as one of focus, ignore, hide or show is given.
-//! * Frames of labels are the bare value, with the key as their file; a missing label is a frame
+//!   off every stack that holds it. Our other commands look at each stack.
+//! * A location without lines is matched by its mapping alone. In our other commands it is also
+//!   matched by the name that it is shown with.
+//! * Samples without a stack are left out as soon as one of focus, ignore, hide or show is given.
+//! * Frames of labels are the bare value, with the key as their file. A missing label is a frame
 //!   without a name.
-//! * Label ranges are the caller's to decide, since pprof's units are not ours.
+//! * The caller decides about label ranges, because pprof's units are not ours.
 //!
 //! Source: google/pprof, profile/filter.go, profile/prune.go,
 //! internal/driver/{driver,driver_focus,tagroot}.go.

@@ -1,34 +1,36 @@
-//! Which mapping holds an address, decided as pprof decides it, for locations in their order.
+//! Which mapping holds an address, decided as pprof decides it, for the locations in their order.
 //!
-//! pprof searches its mappings from the first to the last for each location; where none holds the
-//! address, one that seems to have lost its beginning is extended, or a fake one over all addresses
-//! joins. Each step sees what the ones before it changed. Here a search costs the logarithm of the
-//! number of mappings.
+//! For each location, pprof searches its mappings from the first to the last. If no mapping holds
+//! the address, pprof extends one that seems to have lost its beginning, or adds a fake mapping
+//! over all addresses. Each step sees what the steps before it changed. Here a search costs the
+//! logarithm of the number of mappings.
 
 use crate::mapped_files::MappedFile;
 
-/// The mappings of a profile while its locations are given theirs.
+/// The mappings of a profile, while its locations get their mappings.
 pub(crate) struct AddressMap {
     files: Vec<MappedFile>,
-    /// Addresses at which something begins or ends, sorted: what holds one address up to the next.
+    /// The addresses at which a mapping begins or ends, sorted. The mapping that holds one of them
+    /// holds all addresses up to the next.
     bounds: Vec<u64>,
     /// The first mapping that holds an address.
     holding: Ranges,
-    /// The first mapping that would, if it began where its file does.
+    /// The first mapping that would hold an address if it began where its file does.
     extending: Ranges,
     fake: Option<usize>,
 }
 
 impl AddressMap {
     pub(crate) fn new(mut files: Vec<MappedFile>) -> Self {
-        // The heap on huge pages may have been put before the program's own mapping.
+        // The heap on huge pages may come before the program's own mapping.
         if let [first, second, ..] = &files[..]
             && first.file.starts_with(b"/anon_hugepage")
             && first.limit == second.start
         {
             files.remove(0);
         }
-        // A program that is mapped where programs are, but from its second page on.
+        // The address where programs are mapped. The first mapping may begin at the program's
+        // second page or later; it is extended to begin here.
         const PROGRAM: u64 = 0x40_0000;
         if let Some(first) = files.first_mut()
             && first.start.wrapping_sub(first.offset) == PROGRAM
@@ -52,7 +54,7 @@ impl AddressMap {
         for i in 0..map.files.len() {
             let file = &map.files[i];
             let (start, limit, beginning) = (file.start, file.limit, beginning(file));
-            // A range that ends before it begins holds nothing, however far it is extended.
+            // A mapping that ends before it begins holds nothing, however far it is extended.
             let extends = file.offset != 0 && start <= limit;
             map.holding.put(map.range(start, limit), i);
             if extends {
@@ -62,7 +64,7 @@ impl AddressMap {
         map
     }
 
-    /// The number of the mapping that holds this address; none has address 0.
+    /// The number of the mapping that holds this address. No mapping holds address 0.
     pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
         if address == 0 {
             return None;
@@ -97,21 +99,23 @@ impl AddressMap {
         self.files
     }
 
-    /// The places in `bounds` from `start` to before `limit`, both of which are bounds.
+    /// The places in `bounds` from `start` up to `limit`, which is not included. Both are bounds.
     fn range(&self, start: u64, limit: u64) -> std::ops::Range<usize> {
         let place = |address| self.bounds.partition_point(|&bound| bound < address);
         place(start)..place(limit).max(place(start))
     }
 }
 
-/// Where a mapping would begin if all of its file before it were mapped too.
+/// Where a mapping would begin if the part of its file before it were mapped too.
 fn beginning(file: &MappedFile) -> u64 {
     file.start.wrapping_sub(file.offset)
 }
 
-/// For each place, the least number put on a range that contains it: a segment tree.
+/// The least number that was put on a range, for each place that the range contains. It is a
+/// segment tree.
 struct Ranges {
-    /// The tree's root is 1, the children of i are 2i and 2i + 1, place p is leaf `places + p`.
+    /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and place p is
+    /// leaf `places + p`.
     least: Vec<u32>,
     places: usize,
 }
@@ -156,7 +160,7 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    /// What pprof does, as plainly as it does it.
+    /// The search as pprof does it, without the tree.
     fn plainly(files: &mut Vec<MappedFile>, addresses: &[u64]) -> Vec<usize> {
         let mut fake = None;
         let mut found = Vec::new();
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn as_the_plain_search() {
-        // A generator of small numbers, so that mappings overlap, touch and repeat.
+        // The numbers are small, so that mappings overlap, touch and repeat.
         let mut state = 1u64;
         let mut small = |n: u64| {
             state = state

@@ -1,8 +1,8 @@
-//! The functions of allocators, whose frames a heap profile without names for them has on top of
-//! every stack.
+//! The functions of allocators, whose frames are on top of every stack in a heap profile without
+//! names.
 //!
-//! Regular expressions for `drop_frames` and `keep_frames`, matched against whole function names.
-//! The lists of pprof, jeprof and Go.
+//! They are regular expressions for `drop_frames` and `keep_frames`, matched against whole function
+//! names. The lists are those of pprof, jeprof and Go.
 
 use heapprof_profile::{ALLOCATORS, Profile};
 
@@ -59,14 +59,15 @@ const PPROF: &[&str] = &[
     r"simple_alloc::allocate",
 ];
 
-/// Go's way into its scheduler and back, kept although they match `runtime\..*`.
+/// Functions of Go's runtime on the way into its scheduler and back. They are kept although they
+/// match `runtime\..*`.
 const KEPT: &[&str] = &[
     r"runtime\.panic",
     r"runtime\.reflectcall",
     r"runtime\.call[0-9]*",
 ];
 
-/// What jeprof cuts beside those above, with the prefixes that jemalloc can be built with.
+/// What jeprof cuts in addition to those above, with the prefixes that jemalloc can be built with.
 const JEMALLOC: &[&str] = &[
     r"(_?rjem_|_rjem_je_|je_|_)?(malloc|calloc|realloc|reallocarray|free|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)",
     r"(_?rjem_|je_)?([mrxsn]?allocx|sdallocx(_noflags)?)",
@@ -81,14 +82,14 @@ pub(crate) fn as_pprof(profile: &mut Profile) {
     profile.keep_frames = profile.strings.intern(&KEPT.join("|"));
 }
 
-/// The same with jemalloc's.
+/// Puts pprof's and jemalloc's expressions into a profile.
 pub(crate) fn of_jemalloc(profile: &mut Profile) {
     as_pprof(profile);
     let all = [PPROF, JEMALLOC].concat();
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
 
-/// Puts the functions that tracers stop at into a profile.
+/// Puts the functions of allocators that tracers show into a profile.
 pub(crate) fn of_tracers(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(ALLOCATORS);
 }

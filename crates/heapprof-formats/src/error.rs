@@ -1,4 +1,4 @@
-//! Why a file was not read. Each message is one line; the caller puts the file's name before it.
+//! Why a file was not read. Each message is one line. The caller puts the file's name before it.
 
 use std::borrow::Cow;
 use std::io;
@@ -12,22 +12,22 @@ pub enum Error {
     /// Errors of pprof's protobuf, and those that concern every format: gzip, size, reading.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A line that its format does not have, or not there.
+    /// A line that its format does not have, or does not have in that place.
     #[error("line {line}: expected {expected}, found {found}")]
     Line {
-        /// From 1; one past the last line when the file ends too soon.
+        /// The number of the line, from 1. It is one past the last line if the file ends too soon.
         line: u64,
         /// What should be there.
         expected: Cow<'static, str>,
         /// What is there, shortened.
         found: String,
     },
-    /// JSON that is damaged, or not of its format.
+    /// JSON that is damaged or does not follow its format.
     #[error("line {line}, column {column}: {defect}")]
     Json {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// In bytes, from 1; 0 before the first byte of a line.
+        /// The column in bytes, from 1; 0 before the first byte of a line.
         column: usize,
         /// What is wrong: what was expected and what was found.
         defect: String,
@@ -35,12 +35,12 @@ pub enum Error {
     /// The file says two things that cannot both be true.
     #[error("line {line}: {defect}")]
     Contradiction {
-        /// Where it shows, from 1.
+        /// The number of the line where it shows, from 1.
         line: u64,
         /// What does not fit.
         defect: String,
     },
-    /// More of something than is kept in memory.
+    /// The file has more of something than is kept in memory.
     #[error("has more than {0}; that is beyond what heapprof keeps in memory")]
     TooMuch(String),
     /// A part was asked for that is not there.
@@ -48,41 +48,41 @@ pub enum Error {
     NoPart {
         /// What was asked for.
         asked: String,
-        /// What there is.
+        /// What the file has.
         present: String,
     },
-    /// Something was asked of a format that cannot answer it.
+    /// An option does not apply to the format.
     #[error("{0}")]
     Inapplicable(String),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),
-    /// Packed text that is far longer than its file.
+    /// The packed text is far longer than its file.
     #[error(
         "inflates to more than {bytes} bytes and {times} times its own size, which costs much \
          time; if that is right, raise the limit with --max-inflated {limit}"
     )]
     TooDense {
-        /// What any file may inflate to.
+        /// How many bytes any file may inflate to.
         bytes: u64,
-        /// Beyond that, so many times its size.
+        /// How many times its own size a file may inflate to beyond that.
         times: u64,
-        /// The limit that would do for sixteen times as much.
+        /// The limit that would allow sixteen times as much.
         limit: u64,
     },
-    /// No format knows it.
+    /// The file is of no known format.
     #[error("is no profile that heapprof knows: it {kind}{}", Tried(tried))]
     Unknown {
-        /// What it is instead.
+        /// What the file is instead.
         kind: String,
-        /// The names of the formats it was compared with.
+        /// The names of the formats that it was compared with.
         tried: Vec<&'static str>,
     },
 }
 
 impl Error {
-    /// What is more than 64 bits hold, with the line where that shows; other errors know their
-    /// place.
+    /// Adds the line to an error about a number that does not fit in 64 bits. Other errors know
+    /// their place already.
     pub(crate) fn at_line(self, line: u64) -> Self {
         match self {
             Error::Profile(defect @ ProfileError::Overflow { .. }) => Error::Contradiction {
@@ -105,7 +105,7 @@ impl std::fmt::Display for Tried<'_> {
     }
 }
 
-/// Streams carry our errors inside those of `io`; this takes them out again.
+/// Streams carry our errors inside errors of `io`. This takes them out again.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Error>() {
@@ -118,10 +118,10 @@ impl From<io::Error> for Error {
     }
 }
 
-/// What serde says of JSON, in our words and on one line.
+/// Converts serde's errors about JSON into our words, on one line.
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        /// More than any of serde's texts with a name in it.
+        /// The longest text. It is longer than any of serde's texts with a name in it.
         const MOST: usize = 160;
         let (line, column) = (error.line(), error.column());
         if error.is_io() {
@@ -147,7 +147,7 @@ impl From<serde_json::Error> for Error {
     }
 }
 
-/// What was expected and what was found, where serde's texts say it otherwise.
+/// Rewrites serde's texts to say what was expected and what was found.
 fn in_our_words(text: &str) -> String {
     let known = ["invalid type: ", "invalid value: ", "invalid length "];
     let found = known.iter().find_map(|start| text.strip_prefix(start));
@@ -166,15 +166,15 @@ fn in_our_words(text: &str) -> String {
     }
 }
 
-/// Text for an error: on one line, in quotes, and not too long.
+/// Quotes text for an error, on one line and not too long.
 pub(crate) fn shortened(text: &[u8]) -> String {
-    /// More than any number or name that tells what is wrong.
+    /// The most characters. They are more than any number or name that tells what is wrong.
     const MOST: usize = 60;
     let text = text.trim_ascii();
     if text.is_empty() {
         return "an empty line".to_string();
     }
-    // A character takes up to four bytes, and no more are looked at.
+    // A character takes up to four bytes, so more bytes are not needed.
     let text = String::from_utf8_lossy(&text[..text.len().min(4 * MOST + 4)]);
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{:?}…", &text[..end]),

@@ -1,6 +1,6 @@
-//! Numbers in text, strictly: digits and nothing else, and no more than 64 bits hold.
+//! Numbers in text, read strictly: they have only digits and fit in 64 bits.
 
-/// A decimal number without sign.
+/// A decimal number without a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -12,7 +12,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number, perhaps with a minus, as samples hold it.
+/// A signed decimal number that fits in a sample's value.
 pub(crate) fn value(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {
         Some(digits) => 0i64.checked_sub_unsigned(decimal(digits)?),
@@ -20,7 +20,7 @@ pub(crate) fn value(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A hexadecimal number without prefix.
+/// A hexadecimal number without a prefix.
 pub(crate) fn hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The formats by name, as errors, `info` and the docs call them.
+//! The formats and their names in errors, `info` and the docs.
 
 /// A format of heap profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,32 +26,32 @@ pub enum Format {
     Mprof,
     /// JSON of speedscope.
     Speedscope,
-    /// One stack a line, as flame graph tools exchange them.
+    /// One stack for each line, as flame graph tools exchange them.
     Folded,
     /// The text of gperftools and tcmalloc.
     Gperftools,
     /// Dumps of jemalloc.
     Jemalloc,
-    /// Go's `debug=1`.
+    /// The text of Go's `debug=1`.
     GoText,
     /// The text of Google's Java agent.
     JavaHeapz,
-    /// What `jeprof --raw` and `google-pprof --raw` write.
+    /// The output of `jeprof --raw` and `google-pprof --raw`.
     Symbolized,
 }
 
 impl Format {
-    /// Its short name, e.g. `gperftools`: also the name of its page in the docs.
+    /// Its short name, e.g. `gperftools`. It is also the name of its page in the docs.
     pub fn name(self) -> &'static str {
         self.texts().0
     }
 
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub fn description(self) -> &'static str {
         self.texts().1
     }
 
-    /// Whether a file can hold several profiles, of which `FILE#N` names one.
+    /// Whether a file can hold several profiles. `FILE#N` names one of them.
     pub fn has_parts(self) -> bool {
         matches!(
             self,
@@ -63,7 +63,7 @@ impl Format {
         )
     }
 
-    /// Whether a file does not say what its numbers mean.
+    /// Whether a file may leave open what its numbers mean.
     pub fn leaves_values_open(self) -> bool {
         matches!(
             self,

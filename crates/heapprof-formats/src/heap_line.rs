@@ -1,8 +1,8 @@
-//! The two lines that gperftools, tcmalloc, Go and old jemalloc share: `heap profile: … @ type/N`
-//! and `n: bytes [n: bytes] @ addresses`.
+//! The two kinds of lines that gperftools, tcmalloc, Go and old jemalloc share: `heap profile: … @
+//! type/N` and `n: bytes [n: bytes] @ addresses`.
 //!
-//! What is accepted is what pprof's `profile/legacy_profile.go` accepts, so that the same files are
-//! read: both patterns may stand anywhere in their line, and blanks are optional in the same
+//! They are accepted if pprof's `profile/legacy_profile.go` accepts them, so that the same files
+//! are read. Both patterns may be anywhere in their line, and blanks are optional in the same
 //! places.
 
 use memchr::memmem;
@@ -10,7 +10,7 @@ use memchr::memmem;
 /// The first line of a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header<'a> {
-    /// Count and bytes in use, then count and bytes allocated, as they are written.
+    /// The count and bytes in use, then the count and bytes allocated, as they are written.
     pub(crate) totals: [&'a [u8]; 4],
     /// What follows the `@`.
     pub(crate) kind: &'a [u8],
@@ -31,14 +31,14 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Whether allocations beside those in use are told apart: the totals say something else of
-    /// them.
+    /// Whether allocations are counted separately from what is in use: one of their totals differs
+    /// and is not 0.
     pub(crate) fn has_allocations(&self) -> bool {
         let [count, bytes, all_count, all_bytes] = self.totals;
         (all_count != count && all_count != b"0") || (all_bytes != bytes && all_bytes != b"0")
     }
 
-    /// The kind by its name and the digits behind it: `heap_v2/524288` is `heap_v2` and `524288`.
+    /// The name of the kind and the digits after it. `heap_v2/524288` is `heap_v2` and `524288`.
     pub(crate) fn name_and_period(&self) -> (&'a [u8], &'a [u8]) {
         let mut rest = self.kind;
         blanks(&mut rest);
@@ -49,12 +49,12 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A line of counts with its stack.
+/// A line with counts and a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample<'a> {
-    /// Count and bytes in use, then count and bytes allocated, as they are written.
+    /// The count and bytes in use, then the count and bytes allocated, as they are written.
     pub(crate) values: [&'a [u8]; 4],
-    /// What follows the `@`, up to what can't be part of an address.
+    /// What follows the `@`, up to a byte that can't be part of an address.
     pub(crate) stack: &'a [u8],
 }
 
@@ -63,7 +63,7 @@ impl<'a> Sample<'a> {
     pub(crate) fn find(line: &'a [u8]) -> Option<Self> {
         let mut rest = line;
         loop {
-            // A number, as soon as possible; its minus belongs to it.
+            // The first number is tried first. A minus before it belongs to it.
             let start = rest.iter().position(u8::is_ascii_digit)?;
             let minus = start > 0 && rest[start - 1] == b'-';
             let mut tail = &rest[start - usize::from(minus)..];
@@ -76,7 +76,7 @@ impl<'a> Sample<'a> {
                 );
                 return Some(Self { values, stack });
             }
-            // No later digit of the same number fares better.
+            // A later digit of the same number can't match either.
             rest = &rest[start..];
             take(&mut rest, u8::is_ascii_digit);
         }
@@ -88,7 +88,7 @@ pub(crate) fn values<'a>(rest: &mut &'a [u8]) -> Option<[&'a [u8]; 4]> {
     four(rest, false)
 }
 
-/// The same; the first two may be negative.
+/// Takes the same from the beginning of `rest`. If `signed`, the first two may be negative.
 fn four<'a>(rest: &mut &'a [u8], signed: bool) -> Option<[&'a [u8]; 4]> {
     let mut values = [&b""[..]; 4];
     for (i, value) in values.iter_mut().enumerate() {
@@ -130,7 +130,7 @@ fn blanks(rest: &mut &[u8]) {
     take(rest, |&b| b == b' ');
 }
 
-/// Takes the bytes that fit from the beginning of `rest`.
+/// Takes the bytes for which `fits` is true from the beginning of `rest`.
 fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
     let end = rest.iter().position(|b| !fits(b)).unwrap_or(rest.len());
     let (taken, tail) = rest.split_at(end);
@@ -138,10 +138,10 @@ fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
     taken
 }
 
-/// The addresses in a text: each `0x` with the lower-case hexadecimal digits behind it.
+/// The addresses in a text: each `0x` with the lower-case hexadecimal digits after it.
 ///
-/// Whatever stands between them is passed over. An address of more than 64 bits ends the iteration
-/// with its text.
+/// Anything between them is skipped. An address of more than 64 bits ends the iteration; the error
+/// is its text.
 pub(crate) struct Addresses<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Addresses<'a> {

@@ -1,4 +1,4 @@
-//! What a `heap profile:` header says, and the values of the lines below it, unsampled as it says.
+//! What a `heap profile:` header says, and the values of the lines below it, unsampled by its rule.
 
 use std::borrow::Cow;
 
@@ -17,24 +17,24 @@ const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, 
                      fragmentation behind the @";
 const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
-/// What a header says of the lines below it.
+/// What a header says about the lines below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
-    /// E.g. `heap_v2`.
+    /// The name of the kind, e.g. `heap_v2`.
     pub(crate) name: String,
-    /// Bytes between two samples: 1 when nothing is sampled, 0 when it is not said.
+    /// Bytes between two samples: 1 if nothing is sampled, 0 if the header does not say it.
     pub(crate) period: i64,
     is_sampled: bool,
-    /// Whether notes in comments count, which pprof does not read.
+    /// Whether notes in comments are read. pprof does not read them.
     reads_notes: bool,
-    /// Whether allocations beside those in use are told apart.
+    /// Whether allocations are counted separately from what is in use.
     has_allocations: bool,
-    /// Of what is in use and of what was allocated.
+    /// The unsamplers of what is in use and of what was allocated.
     unsamplers: [Unsampler; 2],
 }
 
 impl Kind {
-    /// Of the header on the current line.
+    /// Reads the header on the current line.
     pub(crate) fn of(lines: &Lines<'_>, options: &Options) -> Result<Self, Error> {
         let header = Header::find(lines.line()).ok_or_else(|| lines.wrong(HEADER))?;
         let (name, digits) = header.name_and_period();
@@ -55,7 +55,7 @@ impl Kind {
         if is_go {
             period /= 2;
         }
-        // Go itself cuts what it writes as protobuf.
+        // Go itself cuts fractions in what it writes as protobuf.
         let unsampler = Unsampler::new(period, options.as_pprof || is_go);
         Ok(Self {
             unsamplers: [unsampler.clone(), unsampler],
@@ -67,7 +67,7 @@ impl Kind {
         })
     }
 
-    /// Reads a comment: heapprof's own files say in one that their values are estimates.
+    /// Reads a comment. In heapprof's own files a comment says that the values are estimates.
     pub(crate) fn note(&mut self, line: &[u8], profile: &mut Profile) {
         let period = line
             .strip_prefix(b"# sampled, one in ")
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// How its values are unsampled, for people.
+    /// How the values are unsampled, for people.
     pub(crate) fn rule(&self) -> Cow<'static, str> {
         match (&self.name[..], self.is_sampled, self.period) {
             ("heapprofile", _, 2..) => "none, the values are estimates already".into(),
@@ -112,7 +112,7 @@ impl Kind {
         builder.finish()
     }
 
-    /// The sample on the current line: its values, as many as the profile has types, and its
+    /// Reads the sample on the current line: its values, as many as the profile has types, and its
     /// addresses.
     pub(crate) fn sample<'a>(
         &mut self,
@@ -135,7 +135,7 @@ impl Kind {
             if count == 0 && bytes != 0 {
                 return Err(lines.wrong_part("0 bytes in 0 objects", format!("{bytes} bytes")));
             }
-            // The mean in use stands where there is one.
+            // The mean size in use is taken, if there is one.
             if count != 0 {
                 mean_size.get_or_insert(bytes.wrapping_div(count));
             }
@@ -168,9 +168,9 @@ impl Kind {
     }
 }
 
-/// What a sample line holds beside its values.
+/// What a sample line holds besides its values.
 pub(crate) struct Counted<'a> {
-    /// Bytes of an object on average, as it was sampled.
+    /// The average size of an object in bytes, as sampled.
     pub(crate) mean_size: i64,
     /// Return addresses, leaf first.
     pub(crate) addresses: Addresses<'a>,
@@ -189,7 +189,7 @@ impl Counted<'_> {
     }
 }
 
-/// The label `bytes: size`, as pprof and Go write it: without a unit.
+/// The label `bytes: size`, without a unit, as pprof and Go write it.
 pub(crate) fn size_label(profile: &mut Profile, size: i64) -> Label {
     Label {
         key: profile.strings.intern("bytes"),

@@ -1,4 +1,4 @@
-//! Lists of JSON as streams: each element goes to a function, none is kept.
+//! Lists of JSON as streams: each element goes to a function, and none is kept.
 
 use std::fmt;
 use std::io::BufReader;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::error::Error;
 use crate::lines::Lines;
 
-/// Whether a text begins as an object does. `{main};f` of folded stacks does not.
+/// Whether a text begins as a JSON object does. `{main};f` of folded stacks does not.
 pub(crate) fn begins(head: &[u8]) -> bool {
     let inside = head.trim_ascii_start().strip_prefix(b"{");
     inside
@@ -22,7 +22,8 @@ pub(crate) fn whole<'de, S>(lines: &mut Lines<'_>, value: S) -> Result<S::Value,
 where
     S: DeserializeSeed<'de>,
 {
-    // serde_json takes byte by byte, which is fast only where it is no call through a pointer.
+    // serde_json reads byte by byte. That is fast only if reading a byte is not a call through a
+    // pointer.
     let input = BufReader::with_capacity(128 << 10, lines.rest());
     let mut json = serde_json::Deserializer::from_reader(input);
     let value = value.deserialize(&mut json)?;
@@ -30,7 +31,7 @@ where
     Ok(value)
 }
 
-/// A whole number, with an error that says so.
+/// A whole number. The error for anything else says that one was expected.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole<T>(pub(crate) T);
 
@@ -70,7 +71,7 @@ impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
     }
 }
 
-/// Gives each element of a list to a function, whose error ends the reading.
+/// Gives each element of a list to a function. An error of the function ends the reading.
 pub(crate) struct Each<T, F> {
     what: &'static str,
     each: F,

@@ -2,8 +2,9 @@
 //!
 //! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, everything else
 //! is tried against the table in `readers.rs`. A format is a module with two functions, `sniff` and
-//! `read`, one row in that table and one variant of [`Format`]. What a file says becomes a
-//! `Profile` whose values are unsampled by its producer's rule, once; [`Reading`] says by which.
+//! `read`, one row in that table and one variant of [`Format`]. The content of a file becomes a
+//! `Profile`. Its values are unsampled once, by the rule of the tool that wrote them; [`Reading`]
+//! names the rule.
 //!
 //! ```
 //! # use heapprof_formats::{Format, Options, read};

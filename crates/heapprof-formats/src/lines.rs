@@ -1,12 +1,12 @@
-//! Lines of a stream: one at a time, of bounded length, counted. Text is bytes, as file names need
-//! not be UTF-8.
+//! Lines of a stream: one at a time, of bounded length, and counted. Text is bytes, because file
+//! names need not be UTF-8.
 
 use std::borrow::Cow;
 use std::io::{BufRead, ErrorKind};
 
 use crate::error::{Error, shortened};
 
-/// The longest line. A stack of 100,000 frames stays below it.
+/// The longest line that is read. A stack of 100,000 frames is shorter.
 pub(crate) const LONGEST: usize = 16 << 20;
 
 /// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then
@@ -74,12 +74,12 @@ impl<'a> Lines<'a> {
         Ok(true)
     }
 
-    /// Makes the next [`advance`](Self::advance) stay on this line, for whoever reads on.
+    /// Makes the next [`advance`](Self::advance) stay on this line, for a function that reads on.
     pub(crate) fn stay(&mut self) {
         self.again = !self.at_end;
     }
 
-    /// The line, without its end. Empty past the last one.
+    /// The line, without its end. It is empty past the last line.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
     }
@@ -89,12 +89,12 @@ impl<'a> Lines<'a> {
         self.line.trim_ascii()
     }
 
-    /// The line as text; what is not UTF-8 shows as U+FFFD.
+    /// The line as text. What is not UTF-8 shows as U+FFFD.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.line)
     }
 
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -118,7 +118,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The same, where it is clear which part of the line is wrong.
+    /// The error that a part of this line is not what was expected.
     #[cold]
     pub(crate) fn wrong_part(
         &self,
@@ -132,7 +132,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The error that the file ends where something was expected.
+    /// The error that the file ends although something was expected.
     #[cold]
     pub(crate) fn ended(&self, expected: impl Into<Cow<'static, str>>) -> Error {
         self.wrong_part(expected, "the end of the file")

@@ -1,9 +1,9 @@
-//! The memory map at the end of a text profile: which lines are mappings, and which of them are
-//! one.
+//! The memory map at the end of a text profile: which lines are mappings, and which mappings belong
+//! together.
 //!
-//! Two shapes of lines, as pprof reads them: `/proc/PID/maps`, and the brief
-//! `start-end [perm] file [(@offset)] [build id]`. Lines of the form `name=value` define `$name`
-//! for those that follow; prefixes of glog are cut; anything else is passed over.
+//! Lines have one of two shapes, as in pprof: that of `/proc/PID/maps`, and the brief `start-end
+//! [perm] file [(@offset)] [build id]`. Lines of the form `name=value` define `$name` for the lines
+//! that follow. Prefixes of glog are cut. Anything else is skipped.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,50 +13,51 @@ use regex::bytes::Regex;
 use crate::error::Error;
 use crate::lines::Lines;
 
-/// More than the kernel lets a process have, many times.
+/// The most mappings that are read. The kernel allows a process far fewer.
 const MOST_MAPPINGS: usize = 1 << 20;
-/// Definitions beyond these are passed over; gperftools writes one.
+/// The most definitions; more are ignored. gperftools writes one.
 const MOST_DEFINITIONS: usize = 64;
-/// So are those with longer names: gperftools' is `build`.
+/// The longest name of a definition; definitions with longer names are ignored. gperftools' is
+/// `build`.
 const LONGEST_NAME: usize = 256;
-/// So many `$` of a line are looked up; a line of gperftools' has one.
+/// How many `$` of a line are looked up. A line of gperftools has one.
 const MOST_LOOKED_UP: usize = 64;
-/// All definitions that are put into the lines of a file are together this long at most.
+/// How long all definitions that are put into the lines of a file may be together.
 const MOST_PUT_IN: usize = 16 << 20;
-/// A line with definitions put in grows up to this.
+/// The longest line with definitions put in.
 const LONGEST: usize = 64 << 10;
 
 /// A mapped file. Names are bytes, as files' are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MappedFile {
-    /// First address.
+    /// The first address.
     pub(crate) start: u64,
     /// One past the last address.
     pub(crate) limit: u64,
-    /// Offset of `start` in the file.
+    /// The offset of `start` in the file.
     pub(crate) offset: u64,
-    /// Path of the file; may be empty.
+    /// The path of the file; may be empty.
     pub(crate) file: Vec<u8>,
     /// The file's build id; may be empty.
     pub(crate) build_id: Vec<u8>,
 }
 
-/// Whether a map begins behind this line.
+/// Whether a map begins after this line.
 pub(crate) fn begins(line: &[u8]) -> bool {
-    // An M, to spare most lines the search.
+    // Looking for an M first spares most lines the search.
     memchr::memchr(b'M', line).is_some()
         && ["MAPPED_LIBRARIES:", "--- Memory map: ---"]
             .iter()
             .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
-/// Reads a map to the end of the file: the executable mappings, in order, those that belong
-/// together as one, and what looks like the program itself first.
+/// Reads a map to the end of the file. Returns the executable mappings in order, except that the
+/// first that looks like the program comes first. Mappings that belong together are joined.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Vec<MappedFile>, Error> {
     read_until(lines, |_| false)
 }
 
-/// The same, up to a line that ends the section; `lines` stays on it.
+/// Reads a map up to a line that ends the section. `lines` stays on that line.
 pub(crate) fn read_until(
     lines: &mut Lines<'_>,
     ends: impl Fn(&[u8]) -> bool,
@@ -92,11 +93,12 @@ enum Entry {
     None,
 }
 
-/// `400000-500000`, with or without `0x`, in one of the ways that tools part them.
+/// A range such as `400000-500000`, with or without `0x`, in one of the ways in which tools
+/// separate the two addresses.
 const RANGE: &str = r"^\s*(?:0x)?(?<start>[[:xdigit:]]+)[\s-]?\s*(?:0x)?(?<limit>[[:xdigit:]]+):?(?:\s+(?<perm>[-rwxp]+))?";
 
 fn entry(line: &[u8]) -> Entry {
-    // Device and inode are what tells the first shape from the second.
+    // The device and inode tell the first shape from the second.
     static PROC: LazyLock<Regex> = LazyLock::new(|| {
         with_range(
             r"(?:\s+(?<offset>[[:xdigit:]]+))?\s+[[:xdigit:]]+:[[:xdigit:]]+\s+[0-9]+(?:\s+(?<file>\S+))?",
@@ -134,12 +136,12 @@ fn with_range(rest: &str) -> Regex {
     regex(&format!("{RANGE}{rest}"))
 }
 
-/// Of bytes: names need not be UTF-8.
+/// A regular expression for bytes, because names need not be UTF-8.
 fn regex(pattern: &str) -> Regex {
     Regex::new(&format!("(?-u){pattern}")).expect("a constant that is a regular expression")
 }
 
-/// What follows `…file:line] `, as glog writes it before each line.
+/// The line without the prefix `…file:line] `, which glog writes before each line.
 fn without_log_prefix(line: &[u8]) -> &[u8] {
     static PREFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"^[^\[\]]+:[0-9]+\]\s"));
     match PREFIX.find(line) {
@@ -148,12 +150,12 @@ fn without_log_prefix(line: &[u8]) -> &[u8] {
     }
 }
 
-/// `name=value` lines: `$name` in later lines stands for the value. The first definition of a name
-/// counts.
+/// The definitions in `name=value` lines. `$name` in later lines stands for the value. The first
+/// definition of a name counts.
 #[derive(Default)]
 struct Definitions {
     known: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How much was put into lines.
+    /// How many bytes of values were put into lines.
     put_in: usize,
 }
 
@@ -206,7 +208,7 @@ impl Definitions {
     }
 }
 
-/// Neighbours that are one mapping in parts, put together.
+/// Joins neighbours that are parts of one mapping.
 fn joined(files: Vec<MappedFile>) -> Vec<MappedFile> {
     let mut joined: Vec<MappedFile> = Vec::with_capacity(files.len());
     for file in files {
@@ -226,7 +228,7 @@ fn joined(files: Vec<MappedFile>) -> Vec<MappedFile> {
     joined
 }
 
-/// Whether `next` begins where `last` ends, and nothing that both say is different.
+/// Whether `next` begins where `last` ends, and the two do not contradict each other.
 fn continues(last: &MappedFile, next: &MappedFile) -> bool {
     let agree = |a: &[u8], b: &[u8]| a.is_empty() || b.is_empty() || a == b;
     let size = last.limit.wrapping_sub(last.start);
@@ -236,7 +238,7 @@ fn continues(last: &MappedFile, next: &MappedFile) -> bool {
         && (last.offset == 0 || next.offset == 0 || last.offset.wrapping_add(size) == next.offset)
 }
 
-/// Swaps the first that is named like a program to the front.
+/// Swaps the first mapping that is named like a program to the front.
 fn program_first(files: &mut [MappedFile]) {
     static LIBRARY: LazyLock<Regex> = LazyLock::new(|| regex(r"\.so$|\.so[._][0-9]+"));
     let program = files.iter().position(|mapped| {
@@ -264,7 +266,7 @@ fn without(name: &[u8], part: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The map of a text, one mapping a line.
+    /// The map of a text, one mapping for each line.
     fn map(text: &str) -> String {
         let mut input = text.as_bytes();
         let files = read(&mut Lines::new(&mut input)).unwrap();
@@ -287,7 +289,7 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let table = [
-            // As the kernel writes them; only code counts.
+            // Lines as the kernel writes them. Only code counts.
             (
                 "00400000-00452000 r-xp 00001000 08:02 173521  /usr/bin/dbus-daemon",
                 "400000-452000 1000 /usr/bin/dbus-daemon",
@@ -310,7 +312,7 @@ mod tests {
             ),
             ("40000-80000 rw-p /bin/app", ""),
             ("40000-80000", "40000-80000 0"),
-            // Too large for an address.
+            // This number is too large for an address.
             ("40000-80000000000000000 /bin/app", ""),
             ("no mapping", ""),
             ("", ""),
@@ -333,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Each took minutes, or far longer than its text.
+    /// Each of these texts once took minutes, or far longer than its length justifies.
     #[test]
     fn definitions_take_no_time() {
         let long = |c: char, n: usize| c.to_string().repeat(n);

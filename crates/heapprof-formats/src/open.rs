@@ -15,8 +15,8 @@ use crate::spread;
 use crate::unpack::{self, Counted, Limited};
 use crate::utf16::{self, Order, Utf16};
 
-/// How much of a packed file is read on, for its checksum, once its content turned out to be
-/// damaged.
+/// How many more bytes of a packed file are read for its checksum, after its content turned out to
+/// be damaged.
 const DRAINED: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip or zstd.
@@ -37,8 +37,8 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD, &mut head)?;
     if unpack::is_zstd(&head) {
-        // zstd gives nothing of a part: what is looked at has to come from the stream that is read
-        // on.
+        // zstd gives nothing for a part of a frame, so the head has to come from the stream that is
+        // then read on.
         let mut stream = unpack::plain_stream(head, input)?;
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD, &mut plain)?;
@@ -61,11 +61,11 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
         let stream = unpack::plain_stream(head, input)?;
         return read_text(&plain, stream, packed, options);
     }
-    // The way of every pprof profile: as if nobody had looked.
+    // Every pprof profile takes this way: it is read as if nobody had looked at it before.
     read_pprof(&plain, Cursor::new(head).chain(input), options)
 }
 
-/// Reads text in UTF-16, which is text of a format or of none.
+/// Reads text in UTF-16, whether it is of a known format or not.
 fn read_utf16(
     order: Order,
     stream: impl Read,
@@ -79,12 +79,14 @@ fn read_utf16(
     read_text(&head, whole, packed, options)
 }
 
-/// Whether a file that begins with `plain` is of a format here, or may be as there is more of it.
+/// Whether a file that begins with `plain` is of a format other than pprof's. It may be if it is
+/// text and there is more of it.
 fn is_foreign(plain: &[u8], has_more: bool) -> bool {
     readers::reader(plain).is_some() || has_more && readers::is_text(plain)
 }
 
-/// Reads a stream that begins with `head`; `packed` counts the bytes of its file, if it was packed.
+/// Reads a stream of text that begins with `head`. `packed` counts the bytes of its file, if it was
+/// packed.
 fn read_text(
     head: &[u8],
     stream: impl Read,
@@ -98,7 +100,7 @@ fn read_text(
         io::copy(&mut stream.by_ref().take(mark), &mut io::sink())?;
     }
     let mut reader = readers::reader(head);
-    // A line that is longer than the head is looked at as a whole.
+    // A first line that is longer than the head is examined as a whole.
     let mut first = Vec::new();
     if reader.is_none() && !head.contains(&b'\n') {
         let mut longest = stream.by_ref().take(LONGEST as u64);
@@ -109,18 +111,19 @@ fn read_text(
     let mut lines = Lines::new(&mut stream);
     let reader = match reader {
         Some(reader) => reader,
-        // What is known to be something else holds no report further on.
+        // A file that is known to be something else holds no report further on.
         None if others::known_json(head).is_some() => return Err(unknown(head)),
         None => find(&mut lines)?.ok_or_else(|| unknown(head))?,
     };
     applicable(reader.format, options)?;
     let reading = (reader.read)(&mut lines, options);
-    // Sums that grow line by line do so in one place for all readers. JSON counts its own lines.
+    // The line of an overflow is added here for all readers. JSON counts its own lines.
     let reading = reading.map_err(|error| match lines.number() {
         0 => error,
         line => error.at_line(line),
     });
-    // Damage to the packing shows as nonsense inside; the checksum at its end tells which it was.
+    // Damage to the packing shows as nonsense inside. The checksum at its end tells whether the
+    // packing or the content is damaged.
     if packed.is_some()
         && let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading
     {
@@ -129,16 +132,16 @@ fn read_text(
     reading
 }
 
-/// The reader of a report that stands somewhere among these lines.
+/// The reader of a report that is somewhere among these lines.
 fn find(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
     match readers::among_output(lines) {
-        // Text with a line that no format has.
+        // A line that is too long means that the text is of no format.
         Err(Error::Line { .. }) => Ok(None),
         found => found,
     }
 }
 
-/// Reads protobuf, gzipped or plain. `head` is how it begins, plain.
+/// Reads protobuf, gzipped or plain. `head` is its beginning, unpacked.
 fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Reading, Error> {
     if let Some(kind) = others::kind(head).filter(|_| !readers::is_text(head)) {
         let tried = Vec::new();
@@ -156,7 +159,7 @@ fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Readi
     }
 }
 
-/// Nothing that was asked is silently left aside.
+/// Checks that the options apply to the format, so that none is silently ignored.
 fn applicable(format: Format, options: &Options) -> Result<(), Error> {
     let (name, description) = (format.name(), format.description());
     if let Some(part) = options.part
@@ -176,7 +179,7 @@ fn applicable(format: Format, options: &Options) -> Result<(), Error> {
 /// The error that no format knows a text that begins with `head`.
 fn unknown(head: &[u8]) -> Error {
     let kind = others::kind(head);
-    // What is known to be something else was not worth comparing.
+    // A file that is known to be something else was not compared with the formats.
     let is_known = kind.as_ref().is_some_and(|kind| kind != others::ANY_JSON);
     Error::Unknown {
         kind: kind.unwrap_or_else(|| begins_with(head)),
@@ -187,7 +190,7 @@ fn unknown(head: &[u8]) -> Error {
     }
 }
 
-/// How a text begins, for people.
+/// The beginning of a text, for people.
 fn begins_with(text: &[u8]) -> String {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut lines = text.split(|&b| b == b'\n');
@@ -210,7 +213,7 @@ fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
                 false => Vec::new(),
             },
         },
-        // Text whose first bytes pass for a message.
+        // The first bytes of the text were taken for a message.
         Pprof::Wire { .. } | Pprof::Invalid { .. } if readers::is_text(plain) => unknown(plain),
         error => error.into(),
     }
@@ -278,7 +281,7 @@ mod tests {
             (reading.format, reading.profile.samples.len()),
             (Format::Folded, 2)
         );
-        // Keys come in any order, and the first one may be the longest.
+        // Keys come in any order, and the first value may be the longest.
         let stacks = "[0],".repeat(HEAD);
         let weights = "1,".repeat(HEAD);
         let text = format!(
@@ -343,7 +346,7 @@ mod tests {
         assert!(error.to_string().contains("a trace of Chrome"), "{error}");
     }
 
-    /// Of a file that is known to be something else no more than the head is looked at.
+    /// Only the head of a file that is known to be something else is read.
     #[test]
     fn other_files_are_named_at_once() {
         struct Counted(u64);

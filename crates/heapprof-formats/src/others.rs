@@ -1,18 +1,18 @@
-//! What a file is that is no profile, and what to do with it: known by its first bytes, for the
-//! error that says so.
+//! What a file is that is not a profile, and what to do with it, for the error message: it is
+//! recognized by its first bytes.
 //!
-//! No profile of protobuf begins like any of these: the bytes that they begin with are numbers of
-//! fields that profiles do not have, or have in another form.
+//! No protobuf profile begins like any of these. Their first bytes are numbers of fields that
+//! profiles do not have, or have in another form.
 
 mod json;
 
 pub(crate) use json::ANY as ANY_JSON;
 
-/// What people do who have JSON or other data that speedscope opens.
+/// What to do with JSON or other data that speedscope opens.
 const SPEEDSCOPE: &str =
     "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
 
-/// What a file is whose plain bytes begin with `head`. None where nobody knows.
+/// What a file is whose plain bytes begin with `head`. `None` if it is unknown.
 pub(crate) fn kind(head: &[u8]) -> Option<String> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let known = MAGICS
@@ -27,13 +27,13 @@ pub(crate) fn kind(head: &[u8]) -> Option<String> {
         .or_else(|| written(text).map(str::to_string))
 }
 
-/// What JSON is that begins with `head`; none where it is of no kind that is known.
+/// What kind of JSON a file is that begins with `head`. `None` if the kind is unknown.
 pub(crate) fn known_json(head: &[u8]) -> Option<String> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     json::kind(text).filter(|kind| kind != ANY_JSON)
 }
 
-/// Where the bytes stand, the bytes, and what the file is. The first one that fits is it.
+/// The position of the bytes, the bytes, and what the file is. The first row that matches counts.
 const MAGICS: &[(usize, &[u8], &str)] = &[
     // Profilers.
     (
@@ -163,7 +163,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
         b"\xff\x06\0\0sNaPpY",
         "is packed by snappy; unpack it first",
     ),
-    // Pickles of Python, from version 2 of the protocol on, with what they begin with.
+    // Pickles of Python, from version 2 of the protocol on, with their first opcode.
     (0, b"\x80\x02}", PICKLE),
     (0, b"\x80\x02]", PICKLE),
     (0, b"\x80\x02(", PICKLE),
@@ -174,7 +174,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (0, b"\x80\x03c", PICKLE),
     (0, b"\x80\x04\x95", PICKLE),
     (0, b"\x80\x05\x95", PICKLE),
-    // What cProfile writes by marshal: a dictionary, whose first key is a tuple of three.
+    // Profiles that cProfile writes with marshal: a dictionary whose first key is a tuple of three.
     (0, b"\xfb)\x03", CPROFILE),
     (0, b"\xfb\xa9\x03", CPROFILE),
     (0, b"{)\x03", CPROFILE),
@@ -228,7 +228,7 @@ const CPROFILE: &str = "is a profile of Python's cProfile, which has times of fu
                         stacks; python -m pstats FILE reads it";
 const PICTURE: &str = "is a picture; name the profile that it was made of";
 
-/// ELF files by their type.
+/// What kind of ELF file it is, by the type in its header.
 fn elf(head: &[u8]) -> Option<&'static str> {
     let [0x7f, b'E', b'L', b'F', _class, order, ..] = head else {
         return None;
@@ -248,8 +248,8 @@ fn elf(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The header of gperftools' CPU profiles: words 0, 3 (so many follow), 0 (version), period in
-/// microseconds, 0. Words are of the program's size and byte order.
+/// Recognizes the header of gperftools' CPU profiles: the words 0, 3 (so many follow), 0 (version),
+/// the period in microseconds, and 0. Words have the size and byte order of the program.
 fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     fn words<const SIZE: usize>(head: &[u8], of: fn([u8; SIZE]) -> u64) -> Option<[u64; 5]> {
         let (words, _) = head.get(..5 * SIZE)?.as_chunks();
@@ -262,7 +262,7 @@ fn cpu_profile(head: &[u8]) -> Option<&'static str> {
         words::<4>(head, |bytes| u32::from_le_bytes(bytes).into()),
         words::<4>(head, |bytes| u32::from_be_bytes(bytes).into()),
     ];
-    // A sample a microsecond at most, one in 1000 seconds at least.
+    // The period is between one microsecond and 1000 seconds.
     let is_header = |words: &[u64; 5]| matches!(words, [0, 3, 0, 1..=1_000_000_000, 0]);
     let found = headers.iter().flatten().any(is_header);
     found.then_some(
@@ -271,7 +271,8 @@ fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     )
 }
 
-/// Archives of any age have a sum of their header's bytes, with blanks where the sum stands.
+/// Whether a file is a tar archive. Archives of any age have a sum of their header's bytes, in
+/// which blanks stand for the sum itself.
 fn is_tar(head: &[u8]) -> bool {
     let Some(header) = head.get(..512) else {
         return false;
@@ -284,7 +285,7 @@ fn is_tar(head: &[u8]) -> bool {
     header[0] != 0 && (said == Some(sum) || header[257..].starts_with(b"ustar"))
 }
 
-/// Text that is known by how it begins.
+/// What a text is, recognized by its beginning.
 fn written(head: &[u8]) -> Option<&'static str> {
     let text = head.trim_ascii_start();
     let first = text.split(|&b| b == b'\n').next().unwrap_or_default();

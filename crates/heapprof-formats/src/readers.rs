@@ -1,4 +1,4 @@
-//! The table of readers: whatever is to be read has a row here.
+//! The table of readers: every format that is read has a row here.
 
 mod bpftrace;
 mod dhat;
@@ -22,20 +22,21 @@ use crate::format::Format;
 use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 
-/// How much of a file's beginning is looked at, in bytes.
+/// How many bytes of a file's beginning are examined.
 pub(crate) const HEAD: usize = 64 << 10;
 
 /// A format's two functions.
 pub(crate) struct Reader {
     pub(crate) format: Format,
-    /// Whether a text that begins like this is of this format. It may be cut anywhere.
+    /// Whether a text that begins like this is of this format. The beginning may be cut anywhere.
     pub(crate) sniff: fn(&[u8]) -> bool,
     pub(crate) read: fn(&mut Lines<'_>, &Options) -> Result<Reading, Error>,
 }
 
-/// In this order they are tried: what has an unmistakable first line before what is guessed.
+/// The readers, in the order in which they are tried: formats with an unmistakable first line come
+/// before formats that are guessed.
 const READERS: &[Reader] = &[
-    // Before gperftools, whose first line it shares.
+    // This comes before gperftools, whose first line it shares.
     Reader {
         format: Format::GoText,
         sniff: go_text::sniff,
@@ -118,36 +119,38 @@ const READERS: &[Reader] = &[
     },
 ];
 
-/// A line that begins a report.
+/// Whether a line begins a report.
 type Begins = fn(&[u8]) -> bool;
 
-/// What stands among other output, which may be long: formats with the lines that they begin with.
+/// Formats whose reports may be among other output, which may be long, and how to recognize their
+/// first lines.
 const AMONG_OUTPUT: &[(Format, Begins)] = &[
     (Format::LeakSanitizer, leaksanitizer::begins),
     (Format::Memleak, memleak::begins),
     (Format::Bpftrace, bpftrace::begins),
 ];
 
-/// UTF-8 that says it is; no format has it.
+/// The mark that some tools put before UTF-8. No format has it.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The format of a file that begins with `head`, plain (not gzipped). None when it is none of ours,
-/// or pprof's.
+/// The format of a file that begins with `head`, plain (not gzipped). `None` if it is none of the
+/// formats in this crate, or pprof's.
 pub fn sniff(head: &[u8]) -> Option<Format> {
     reader(head).map(|reader| reader.format)
 }
 
 pub(crate) fn reader(head: &[u8]) -> Option<&'static Reader> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
-    // All of them are text, and no protobuf profile is: its tags and lengths are control
-    // characters. The words behind a table of symbols are the exception.
+    // All formats here are text, and no protobuf profile is, because its tags and lengths are
+    // control characters. The binary words after a table of symbols are the exception.
     if !is_text(head) && !symbolized::sniff(head) {
         return None;
     }
     READERS.iter().find(|reader| (reader.sniff)(head))
 }
 
-/// The reader of the first report that stands among the lines to come. `lines` then is before it.
+/// The reader of the first report among the lines to come. `lines` then stays on the report's first
+/// line.
 pub(crate) fn among_output(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
     while lines.advance()? {
         let line = lines.line();
@@ -159,16 +162,17 @@ pub(crate) fn among_output(lines: &mut Lines<'_>) -> Result<Option<&'static Read
     Ok(None)
 }
 
-/// The names of what was tried.
+/// The names of all formats that are tried.
 pub(crate) fn names() -> Vec<&'static str> {
     let pprof = std::iter::once(Format::Pprof);
     let formats = pprof.chain(READERS.iter().map(|reader| reader.format));
     formats.map(Format::name).collect()
 }
 
-/// Whether these bytes can be text, of whatever encoding ASCII is part of.
+/// Whether these bytes can be text, in any encoding that includes ASCII.
 pub(crate) fn is_text(head: &[u8]) -> bool {
-    // Escape, as tools that colour their output write it; delete, which JSON holds as it is.
+    // Escape is allowed because tools that colour their output write it, and delete because JSON
+    // may hold it as it is.
     let text = |&b: &u8| b >= b' ' || matches!(b, b'\t'..=b'\r' | 0x1b);
     !head.is_empty() && head.iter().all(text)
 }

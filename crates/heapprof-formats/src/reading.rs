@@ -1,4 +1,4 @@
-//! What comes out of a reader, and what may be asked of one.
+//! What a reader returns, and the options for it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,32 +14,33 @@ use crate::format::Format;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The most bytes a file may inflate to. A bomb ends here.
+    /// The most bytes a file may inflate to. This limit stops a bomb.
     pub max_inflated: u64,
-    /// Which part of a file that holds several profiles; its own choice without.
+    /// Which part to read of a file that holds several profiles. `None` leaves the choice to the
+    /// format.
     pub part: Option<Part>,
-    /// What the numbers of a file mean that does not say it.
+    /// What the numbers mean in a file that does not say it.
     pub values: Option<Values>,
-    /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Else their
-    /// sums are right.
+    /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Otherwise
+    /// their sums are right.
     pub as_pprof: bool,
-    /// Give threads the numbers that the file has for them, not their part of the total. They need
-    /// not add up to it.
+    /// Give threads the numbers that the file has for them, instead of their share of the total.
+    /// These numbers need not add up to the total.
     pub threads_as_counted: bool,
-    /// Keep the stacks of a pprof profile as they are written until somebody asks: for who passes
-    /// it on.
+    /// Keep the stacks of a pprof profile as they are written until a caller asks for frames. This
+    /// suits callers that only pass the profile on.
     pub stacks_as_written: bool,
 }
 
-/// A profile of a file that holds several: a snapshot, a report, a thread.
+/// One profile of a file that holds several: a snapshot, a report, a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// By its number: as the file numbers them, else from 1.
+    /// The profile with this number. The file's own numbers count, otherwise numbers from 1.
     Number(u64),
-    /// The one with the most memory in use.
+    /// The profile with the most memory in use.
     Peak,
-    /// The last one.
+    /// The last profile.
     Last,
 }
 
@@ -53,7 +54,8 @@ impl Part {
         }
     }
 
-    /// The index of this part among `count`, the largest of which is `peak`. Numbers count from 1.
+    /// The index of this part among `count` parts. `peak` is the index of the largest. Numbers
+    /// count from 1.
     pub(crate) fn choose(self, noun: &str, count: usize, peak: usize) -> Result<usize, Error> {
         let index = match self {
             Part::Number(number) => number.checked_sub(1).and_then(|i| usize::try_from(i).ok()),
@@ -84,9 +86,9 @@ impl fmt::Display for Part {
 /// A sample type, e.g. `inuse_space` in `bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
-    /// E.g. `inuse_space`.
+    /// The type, e.g. `inuse_space`.
     pub r#type: String,
-    /// E.g. `bytes`.
+    /// The unit, e.g. `bytes`.
     pub unit: String,
 }
 
@@ -120,43 +122,43 @@ impl Default for Options {
 }
 
 impl Options {
-    /// With another limit for the inflated size, in bytes.
+    /// Sets the limit for the inflated size, in bytes.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = bytes;
         self
     }
 
-    /// About the most bytes of memory that reading may take: as many as may come out of a file, but
-    /// enough for any small one.
+    /// About the most bytes of memory that reading may take: as many as a file may inflate to, but
+    /// always enough for a small file.
     pub(crate) fn max_memory(&self) -> u64 {
         self.max_inflated.max(64 << 20)
     }
 
-    /// With the part to read.
+    /// Sets the part to read.
     pub fn part(mut self, part: Option<Part>) -> Self {
         self.part = part;
         self
     }
 
-    /// With whole numbers as pprof makes them.
+    /// Chooses whether values are cut to whole numbers as pprof does.
     pub fn as_pprof(mut self, as_pprof: bool) -> Self {
         self.as_pprof = as_pprof;
         self
     }
 
-    /// With what the numbers mean.
+    /// Sets what the numbers mean.
     pub fn values(mut self, values: Option<Values>) -> Self {
         self.values = values;
         self
     }
 
-    /// With threads' own numbers.
+    /// Chooses whether threads keep their own numbers.
     pub fn threads_as_counted(mut self, yes: bool) -> Self {
         self.threads_as_counted = yes;
         self
     }
 
-    /// With stacks that are read when somebody asks.
+    /// Chooses whether stacks are read when a caller asks for them, or at once.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
         self
@@ -166,17 +168,17 @@ impl Options {
 /// A profile and where its values come from.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The profile, with no trace of its former format: [`commented`](Self::commented) leaves one.
+    /// The profile. It does not say what its format was; [`commented`](Self::commented) adds that.
     pub profile: Profile,
-    /// What the file was.
+    /// The format of the file.
     pub format: Format,
-    /// How the file's values became the profile's, for people; empty for pprof, whose values are
-    /// taken as they are.
+    /// How the file's values became the profile's, for people. It is empty for pprof, whose values
+    /// are taken as they are.
     pub unsampling: Cow<'static, str>,
 }
 
 impl Reading {
-    /// A profile of this format, its values unsampled by this rule.
+    /// A profile from a file of this format, with values that were unsampled by this rule.
     pub(crate) fn new(
         format: Format,
         unsampling: impl Into<Cow<'static, str>>,
@@ -189,9 +191,9 @@ impl Reading {
         }
     }
 
-    /// The profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`, which
-    /// `heapprof info` shows and which stay when the profile is stored or converted. A pprof file
-    /// stays as it is.
+    /// The profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`. `heapprof
+    /// info` shows them, and they stay when the profile is stored or converted. A pprof profile
+    /// gets no comments.
     pub fn commented(self) -> Profile {
         let mut profile = self.profile;
         if self.format != Format::Pprof {

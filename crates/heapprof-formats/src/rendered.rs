@@ -1,15 +1,15 @@
-//! A profile as text, for tests: a line a sample, `root;leaf@file:line [label=text] VALUES`.
+//! A profile as text, for tests: a line for each sample, `root;leaf@file:line [label=text] VALUES`.
 
 use heapprof_profile::{Profile, StringId};
 
 use crate::reading::Options;
 
-/// What the readers make of a text.
+/// Reads a text with the default options.
 pub(crate) fn read(text: &str) -> Profile {
     read_with(text, Options::default())
 }
 
-/// The same with options.
+/// Reads a text with options.
 pub(crate) fn read_with(text: &str, options: Options) -> Profile {
     let reading = crate::read(text.as_bytes(), &options);
     reading

@@ -1,25 +1,27 @@
-//! From what a sampler counted to what was there: the rule of tcmalloc, jemalloc, Go and Java's
-//! agent.
+//! From what a sampler counted to what was there: the rule of tcmalloc, jemalloc, Go and Google's
+//! Java agent.
 //!
-//! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. All that is
-//! known of a stack is its count and bytes, so its mean size stands for the sizes.
+//! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. Only the
+//! count and bytes of a stack are known, so its mean size is used for all its blocks.
 
-/// Unsamples one stack after the other, so that the sums of what comes out are right.
+/// Unsamples one stack after the other, so that the sums of the results are right.
 ///
-/// A stack of a few small blocks stands for a fraction of a block, and cutting it off stack by
-/// stack takes up to half of a program's blocks away. So the fraction of a count goes on to the
-/// next stack. Bytes are so many a sample that rounding is enough, and the bytes of a stack that
-/// did not change stay the same from dump to dump.
+/// A sampled count stands for a number of blocks with a fraction. Cutting off the fraction stack by
+/// stack can lose up to half of a program's blocks, so it is carried over to the next stack. There
+/// are so many bytes for each sample that rounding them is enough. The bytes of a stack that did
+/// not change then stay the same from dump to dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsampler {
     period: i64,
     as_pprof: bool,
-    /// Of a count; a half more than is left, as whole parts are taken and sums are to be rounded.
+    /// The fraction of a count that is carried over, plus a half. The half is there because sums
+    /// are to be rounded and whole parts are taken.
     rest: f64,
 }
 
 impl Unsampler {
-    /// Of samples every `period` bytes. `as_pprof` cuts fractions, as pprof does.
+    /// An unsampler for samples every `period` bytes. With `as_pprof` it cuts fractions, as pprof
+    /// does.
     pub(crate) fn new(period: i64, as_pprof: bool) -> Self {
         Self {
             period,
@@ -28,14 +30,15 @@ impl Unsampler {
         }
     }
 
-    /// Count and bytes of the next stack. None when they do not fit: no program had such values.
+    /// The count and bytes of the next stack. `None` if they do not fit in 64 bits; no program had
+    /// such values.
     pub(crate) fn next(&mut self, count: i64, bytes: i64) -> Option<(i64, i64)> {
         self.next_beside(count, bytes, None)
     }
 
-    /// As [`next`](Self::next), of what a stack allocated, beside what it has in use of that: both
-    /// have fractions of their own, but the same counts become the same, and more allocated never
-    /// becomes less.
+    /// Does the same as [`next`](Self::next) for what a stack allocated, given what it still has in
+    /// use of that. Each of the two carries its own fraction. But equal sampled counts give equal
+    /// results, and a larger count allocated never gives a smaller result.
     pub(crate) fn next_beside(
         &mut self,
         count: i64,
@@ -52,7 +55,7 @@ impl Unsampler {
             if in_use.sampled == (count, bytes) {
                 objects = in_use.objects;
             } else if count > 0 && count >= in_use.sampled.0 {
-                // Each that was sampled was there.
+                // Each block that was sampled was there.
                 objects = objects.max(in_use.objects).max(count);
             }
         }
@@ -63,21 +66,22 @@ impl Unsampler {
 
 /// What a stack has in use.
 pub(crate) struct InUse {
-    /// Count and bytes as they were sampled.
+    /// The count and bytes as they were sampled.
     pub(crate) sampled: (i64, i64),
-    /// The count that this stands for.
+    /// The count that the sampled values stand for.
     pub(crate) objects: i64,
 }
 
-/// Count and bytes that were there, about, where `count` and `bytes` were sampled every `period`
+/// About the count and bytes that were there if `count` and `bytes` were sampled every `period`
 /// bytes.
 ///
-/// Cut to whole numbers, as pprof does. None when they do not fit: no program had such values.
+/// They are cut to whole numbers, as pprof does. `None` if they do not fit in 64 bits; no program
+/// had such values.
 pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64)> {
     if count == 0 || bytes == 0 {
         return Some((0, 0));
     }
-    // A period of 1 is none, and one below it unknown.
+    // A period of 1 means no sampling, and a period below 1 is unknown.
     if period <= 1 {
         return Some((count, bytes));
     }
@@ -85,34 +89,34 @@ pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64
     Some((scaled(count, factor)?, scaled(bytes, factor)?))
 }
 
-/// What count and bytes are to be multiplied by. Neither may be 0, and `period` is over 1.
+/// The factor for count and bytes. Neither of them may be 0, and `period` must be over 1.
 pub(crate) fn factor(count: i64, bytes: i64, period: i64) -> f64 {
     let mean = bytes as f64 / count as f64;
     1.0 / (1.0 - exp(-mean / period as f64))
 }
 
-/// The whole part of the product; none when it does not fit.
+/// The whole part of the product; `None` if it does not fit.
 pub(crate) fn scaled(value: i64, factor: f64) -> Option<i64> {
     whole(value as f64 * factor)
 }
 
-/// The whole part of a number; none when it does not fit.
+/// The whole part of a number; `None` if it does not fit.
 fn whole(number: f64) -> Option<i64> {
-    // 2^63 itself is the first that does not fit.
+    // 2^63 is the first number that does not fit.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     (number > -LIMIT && number < LIMIT).then_some(number as i64)
 }
 
-/// `e^x`, to the bit what Go's `math.Exp` computes on x86-64 (with fused multiply-add, as any such
-/// CPU since 2013 has).
+/// `e^x`, to the bit as Go's `math.Exp` computes it on x86-64 (with fused multiply-add, as on any
+/// such CPU since 2013).
 ///
-/// glibc's differs in the last bit for some x. Where sizes are small against the period,
-/// `1 - exp(x)` makes that bit a different count or byte now and then, and our numbers would not be
-/// pprof's. The method is N. Shibata's, "Efficient evaluation methods of elementary functions
+/// glibc's `exp` differs in the last bit for some x. If sizes are small compared with the period,
+/// `1 - exp(x)` sometimes turns that bit into a different count or byte, and our numbers would not
+/// be pprof's. The method is N. Shibata's, "Efficient evaluation methods of elementary functions
 /// suitable for SIMD computation" (2010): with k the whole number nearest to x/ln 2 and r = (x -
-/// k·ln 2)/16, a Taylor series for e^r - 1, squared four times as (1+s)² - 1 = s·(s+2).
+/// k·ln 2)/16, a Taylor series gives e^r - 1, which is squared four times as (1+s)² - 1 = s·(s+2).
 fn exp(x: f64) -> f64 {
-    // Together ln 2, to more bits than one number holds.
+    // Their sum is ln 2, to more bits than one number holds.
     const LN_2_HIGH: f64 = 0.693147180559663;
     const LN_2_LOW: f64 = 2.8235290563031577e-13;
     /// 1/n! for n from 8 to 1.
@@ -129,7 +133,7 @@ fn exp(x: f64) -> f64 {
     if x > 709.782_712_893_384 {
         return f64::INFINITY;
     }
-    // Below this it is no normal number, and nothing beside 1.
+    // Below this limit the result is so small that it vanishes beside 1.
     if x < -708.0 {
         return 0.0;
     }
@@ -151,7 +155,7 @@ fn exp(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Each pair as pprof prints it for these counts.
+    /// Each pair is what pprof prints for these counts.
     #[test]
     fn values_of_pprof() {
         let table = [
@@ -164,8 +168,7 @@ mod tests {
             (0, 7, 524_288, Some((0, 0))),
             (7, 0, 524_288, Some((0, 0))),
             (-1, -1024, 524_288, Some((-512, -524_800))),
-            // The mean says 1 byte each, the count that there would be more of them than 64 bits
-            // hold.
+            // The mean size is 1 byte, so there would be more blocks than 64 bits hold.
             (1 << 60, 1 << 60, 1 << 20, None),
             (i64::MAX, 1, 524_288, None),
         ];
@@ -207,7 +210,8 @@ mod tests {
             (Unsampler::new(1024, false), Unsampler::new(1024, false));
         let mut sums = (0, 0, 0.0);
         for i in 0..200 {
-            // The allocator's own fraction is anywhere when a stack comes that freed nothing.
+            // The fraction of what was allocated may have any value when a stack comes that freed
+            // nothing.
             let sampled = (1, 900 - i % 7 * 100);
             let more = (1 + i % 3, sampled.1 + i % 3 * 600);
             let (objects, _) = in_use.next(sampled.0, sampled.1).unwrap();

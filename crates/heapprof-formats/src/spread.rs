@@ -1,22 +1,22 @@
-//! How sure the estimates of other samplers are, which none of them writes down.
+//! How certain the estimates of other samplers are, which none of these samplers writes down.
 //!
-//! tcmalloc, jemalloc, Go and Java's agent sample as heapprof does, a block of `size` bytes with
-//! p = 1 - exp(-size/period), and each sample of theirs says a size in its label `bytes`: Go's is
-//! that of all its blocks, the others' is their mean. So its bytes stand on bytes·p/size blocks,
-//! of which each adds size²·(1-p)/p² to the variance, and (1 - p)/p² to that of objects. Where
-//! sizes differ within a stack this is about right for bytes, and a guess for objects.
-//! docs/formats/spread.md has the sums.
+//! tcmalloc, jemalloc, Go and Google's Java agent sample as heapprof does: a block of `size` bytes
+//! with p = 1 - exp(-size/period). Each of their samples has a size in its label `bytes`: for Go it
+//! is the size of all its blocks, for the others the mean. So the bytes of a sample stand on
+//! bytes·p/size blocks. Each of these adds size²·(1-p)/p² to the variance of bytes, and (1 - p)/p²
+//! to that of objects. If sizes differ within a stack, this is about right for bytes and a guess
+//! for objects. docs/formats/spread.md has the sums.
 
 use heapprof_profile::{Profile, Unit};
 
-/// Pairs of sample types: objects, and the bytes that they have.
+/// Pairs of sample types: objects, and the bytes of these objects.
 const PAIRS: [[&str; 2]; 3] = [
     ["alloc_objects", "alloc_space"],
     ["inuse_objects", "inuse_space"],
     ["objects", "space"],
 ];
 
-/// Adds what is known of the values of a sampled profile that does not say it itself.
+/// Adds the spread to a sampled profile that does not have it.
 pub(crate) fn add(profile: &mut Profile) {
     let Some(period) = period(profile) else {
         return;
@@ -25,12 +25,13 @@ pub(crate) fn add(profile: &mut Profile) {
     let sizes = sizes(profile);
     let worth = |i: usize| profile.samples.values(i).iter().any(|&v| v != 0);
     let samples = profile.samples.len();
-    // One sample without a size is by another writer, who may mean something else by all of them.
+    // A sample without a size shows that another tool wrote the profile, which may mean something
+    // else by all sizes.
     let any = (0..samples).any(worth);
     if pairs.is_empty() || !any || (0..samples).any(|i| worth(i) && sizes[i].is_none()) {
         return;
     }
-    // What stands on less than a sample is no estimate of this period.
+    // A value that stands on less than one sample can't be an estimate with this period.
     let is_less = |i: usize| {
         let size = sizes[i].unwrap_or(1.0);
         let values = profile.samples.values(i);
@@ -58,7 +59,7 @@ pub(crate) fn add(profile: &mut Profile) {
             if blocks <= 0.0 {
                 continue;
             }
-            // As a cast does with what is too large.
+            // The cast limits numbers that are too large.
             let count = blocks.round().max(1.0) as u64;
             let of_objects = blocks * (1.0 - p) / (p * p);
             (sampled[objects], sampled[space]) = (count, count);
@@ -69,12 +70,12 @@ pub(crate) fn add(profile: &mut Profile) {
     }
 }
 
-/// The chance that a block of this size is taken.
+/// The probability that a block of this size is sampled.
 fn probability(size: f64, period: f64) -> f64 {
     -(-size / period).exp_m1()
 }
 
-/// How many blocks of this size were taken, if they stand for so many bytes.
+/// How many blocks of this size were sampled, if they stand for so many bytes.
 fn blocks(bytes: i64, size: f64, period: f64) -> f64 {
     (bytes as f64).abs() * probability(size, period) / size
 }
@@ -87,12 +88,14 @@ fn finite(variance: f64) -> f64 {
     }
 }
 
-/// Bytes between two samples, where values are estimates of a sampler that says no more.
+/// Bytes between two samples. `None` if values are not estimates, or if the sampler says more about
+/// them itself.
 fn period(profile: &Profile) -> Option<f64> {
     let r#type = profile.period_type?;
     let unit = Unit::parse(profile.text(r#type.unit))?;
     let by_space = profile.text(r#type.r#type) == "space" && unit == Unit::parse("bytes")?;
-    // Ours says itself what it knows; what it wrote before it did is of blocks of many sizes.
+    // heapprof's own profiles have their spread. Those that it wrote before it stored the spread
+    // have samples of blocks of many sizes.
     let is_ours = |comment: &&_| profile.text(**comment).starts_with("collector: heapprof");
     let knows = profile.samples.has_spread() || profile.comment.iter().any(|c| is_ours(&c));
     (by_space && profile.period > 1 && !knows).then_some(profile.period as f64)
@@ -109,7 +112,7 @@ fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     PAIRS.iter().filter_map(pair).collect()
 }
 
-/// The size that each sample's label says.
+/// The size in each sample's label.
 fn sizes(profile: &Profile) -> Vec<Option<f64>> {
     let of_set = |set| {
         let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));
@@ -132,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// Two types by which a sampler counted a stack; the size that it says, if it does.
+    /// A profile with two sample types. Each row has the values of a stack, and the size in its
+    /// label if it has one.
     fn profile(period: i64, rows: &[([i64; 2], Option<i64>)]) -> Profile {
         let mut builder =
             ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
@@ -158,7 +162,8 @@ mod tests {
 
     #[test]
     fn one_size_a_row_is_enough() {
-        // Four blocks of 512 bytes that stand for 1025 each, two that are certain, and nothing.
+        // Four blocks of 512 bytes that stand for about 1025 blocks each, two blocks that are
+        // certain, and nothing.
         let rows = [
             ([4098, 2_098_176], Some(512)),
             ([2, 200_000_000], Some(100_000_000)),
@@ -168,7 +173,7 @@ mod tests {
         let of_four = 4.0 * 524_288.0 * 524_288.0;
         assert_eq!((found[0].0, found[1], found[2]), (4, (2, 0.0), (0, 0.0)));
         assert!((found[0].1 / of_four - 1.0).abs() < 0.01, "{found:?}");
-        // Of a difference as well.
+        // It works for a difference as well.
         let rows = [([-4098, -2_098_176], Some(512))];
         assert_eq!(added(profile(524_288, &rows)).unwrap()[0].0, 4);
     }

@@ -1,4 +1,5 @@
-//! Stacks of addresses, each address one location; the mappings join when all addresses are known.
+//! Stacks of addresses: each address is one location, and the mappings are added when all addresses
+//! are known.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Profile};
@@ -6,7 +7,7 @@ use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Pro
 use crate::address_map::AddressMap;
 use crate::mapped_files::MappedFile;
 
-/// Locations by address, in the order in which they are met.
+/// The locations by address. They are numbered in the order in which they are met.
 #[derive(Default)]
 pub(crate) struct AddressLocations(HashMap<u64, LocationIndex>);
 
@@ -15,7 +16,7 @@ impl AddressLocations {
         Self(HashMap::new())
     }
 
-    /// The location of an address.
+    /// The location of an address, which is added if it is new.
     pub(crate) fn get(&mut self, profile: &mut Profile, address: u64) -> LocationIndex {
         *self
             .0
@@ -23,13 +24,13 @@ impl AddressLocations {
             .or_insert_with(|| push(profile, address))
     }
 
-    /// The location of an address that has one.
+    /// The location of an address, if it has one.
     pub(crate) fn find(&self, address: u64) -> Option<LocationIndex> {
         self.0.get(&address).copied()
     }
 }
 
-/// A new location without lines.
+/// Adds a location without lines.
 pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
     let place = profile.location.len();
     let end = profile.line.len() as u32;
@@ -44,7 +45,7 @@ pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
     LocationIndex(place as u32)
 }
 
-/// Gives each location its lines, innermost first: those at its place in `lines`.
+/// Gives each location the lines at its position in `lines`, innermost first.
 pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
     profile.line.clear();
     for (location, lines) in profile.location.iter_mut().zip(lines) {
@@ -54,7 +55,7 @@ pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
     }
 }
 
-/// Gives each location its mapping.
+/// Gives each location its mapping, and adds the mappings to the profile.
 pub(crate) fn map(profile: &mut Profile, files: Vec<MappedFile>) {
     let mut map = AddressMap::new(files);
     for location in &mut profile.location {

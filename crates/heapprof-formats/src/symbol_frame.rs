@@ -1,5 +1,5 @@
-//! Frames as tracing tools print them: an address, a symbol with an offset, a file, each of which
-//! may be missing.
+//! Frames as tracing tools print them: an address, a symbol with an offset, and a file, each of
+//! which may be missing.
 //!
 //! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and perf's. bcc:
 //! `main+0x6d [app]`, `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`. dtrace:
@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
         };
     }
     let symbol = without_offset(symbol);
-    // bpftrace repeats an address that it knows no name of.
+    // bpftrace repeats an address whose name it does not know.
     let unknown = matches!(symbol, "[unknown]" | "<null sym>" | "??")
         || self::address(symbol.as_bytes()).is_some();
     if !unknown {
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
     (frame, inlined)
 }
 
-/// The location of a text that is one frame.
+/// The location for a text that is one frame.
 pub(crate) fn location(tally: &mut Tally, text: &[u8]) -> Result<LocationIndex, Error> {
     tally.known(text, |tally| {
         let text = String::from_utf8_lossy(text);
@@ -49,7 +49,7 @@ pub(crate) fn location(tally: &mut Tally, text: &[u8]) -> Result<LocationIndex, 
     })
 }
 
-/// The address that a text begins with, or 0.
+/// The address that a text begins with, or 0, and the rest of the text.
 fn leading_address(text: &str) -> (u64, &str) {
     // The C version of memleak numbers frames.
     if let Some((number, rest)) = text.split_once(" [<")
@@ -73,7 +73,7 @@ fn leading_address(text: &str) -> (u64, &str) {
     }
 }
 
-/// The file in parentheses or brackets at the end.
+/// Splits off the file in parentheses or brackets at the end.
 fn trailing_module(text: &str) -> (&str, &str) {
     for (open, close) in [('(', ')'), ('[', ']')] {
         let Some(inside) = text.strip_suffix(close) else {

@@ -13,19 +13,19 @@ use heapprof_profile::{
 use crate::error::Error;
 use crate::reading::Options;
 
-/// The most frames of all stacks together, where a file describes stacks by their parents, a line a
-/// frame: its text grows with the depth, its stacks with its square. Memory must stay in proportion
-/// to the text.
+/// The most frames of all stacks together, for each byte of a file that describes stacks by their
+/// parents with a line for each frame. The file's text grows with the depth of stacks, but the
+/// stacks grow with its square, and memory must stay in proportion to the text.
 ///
-/// heaptrack cuts stacks at 64 frames, and a stack takes two lines of six bytes at least: no file
-/// of its has six frames a byte.
+/// heaptrack cuts stacks at 64 frames, and a stack takes at least two lines of six bytes. So no
+/// file of heaptrack has six frames for each byte.
 const FRAMES_A_BYTE: u64 = 16;
-/// This many are allowed to any file, for deep recursions in small ones.
+/// How many frames any file may have, so that small files may have deep recursions.
 const FRAMES_AT_LEAST: u64 = 1 << 20;
-/// And more to none, however long it is.
+/// The most frames of a file, however long it is.
 const FRAMES_AT_MOST: u64 = 1 << 27;
 
-/// A frame as texts tell it; what is unknown is empty or 0.
+/// A frame as texts describe it. What is unknown is empty or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     pub(crate) address: u64,
@@ -41,7 +41,8 @@ pub(crate) struct Frame<'a> {
 pub(crate) struct Module<'a> {
     pub(crate) name: &'a str,
     pub(crate) build_id: &'a str,
-    /// The address of its first byte; 0 where addresses are offsets in the file, or nobody knows.
+    /// The address of its first byte. It is 0 if addresses are offsets in the file, or if the
+    /// address is unknown.
     pub(crate) base: u64,
 }
 
@@ -51,24 +52,24 @@ pub(crate) struct Tally {
     /// The number of a sample by its stack and labels.
     index: HashTable<u32>,
     hasher: RandomState,
-    /// Locations by the text that told of them.
+    /// The locations by the texts that they were made from.
     seen: HashMap<Box<[u8]>, LocationIndex>,
-    /// The function of a pseudo frame or a bare name.
+    /// The lines of the location that is being made. The list is kept to be used again.
     lines: Vec<Line>,
-    /// The values of a sample that is new.
+    /// The values of a new sample, which are all 0.
     nothing: Vec<i64>,
-    /// The most bytes of memory to take, and how many were added since that was looked at.
+    /// The most bytes of memory to take, and how many were added since the memory was checked.
     limit: u64,
     unchecked: usize,
-    /// How long the texts in `seen` are together.
+    /// How many bytes the texts in `seen` take together.
     seen_bytes: usize,
 }
 
-/// How much is added before the memory is looked at again, in bytes.
+/// How many bytes are added before the memory is checked again.
 const LOOKED_AT_EVERY: usize = 256 << 10;
 
 impl Tally {
-    /// No samples yet, of these types.
+    /// A tally without samples, of these types.
     pub(crate) fn new(types: &[(&str, &str)]) -> Self {
         Self {
             builder: ProfileBuilder::new(types),
@@ -83,13 +84,13 @@ impl Tally {
         }
     }
 
-    /// The same, with the memory that may be taken.
+    /// Sets a limit for the memory that may be taken.
     pub(crate) fn within(mut self, options: &Options) -> Self {
         self.limit = options.max_memory();
         self
     }
 
-    /// Counts what was added, and is an error where that is too much.
+    /// Counts what was added. It is an error if that takes too much memory.
     fn grown(&mut self, bytes: usize) -> Result<(), Error> {
         self.unchecked += bytes;
         if self.unchecked < LOOKED_AT_EVERY {
@@ -107,7 +108,7 @@ impl Tally {
         }
     }
 
-    /// The location that this text stands for: made by `make` when the text is new.
+    /// The location that this text stands for. `make` makes it if the text is new.
     pub(crate) fn known(
         &mut self,
         text: &[u8],
@@ -119,13 +120,13 @@ impl Tally {
         let location = make(self)?;
         self.seen.insert(text.into(), location);
         self.seen_bytes += text.len();
-        // The text, what becomes of it, and its place in tables.
+        // This is the text, what is made from it, and its place in tables.
         self.grown(2 * text.len() + 200)?;
         Ok(location)
     }
 
-    /// A location with a function for each frame, innermost first. All are at the first one's
-    /// address and module.
+    /// A location with a function for each frame that has a name, innermost first. All are at the
+    /// address and in the module of the first frame.
     pub(crate) fn location(&mut self, frames: &[Frame<'_>]) -> LocationIndex {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
@@ -162,7 +163,7 @@ impl Tally {
         self.builder.named_function(name, file)
     }
 
-    /// A location of nothing but a name.
+    /// A location that has only a name.
     pub(crate) fn named(&mut self, name: &str) -> LocationIndex {
         self.location(&[Frame {
             name,
@@ -170,7 +171,7 @@ impl Tally {
         }])
     }
 
-    /// The set of one text label; of none when the text is empty.
+    /// The set with one text label, or the empty set if the text is empty.
     pub(crate) fn labelled(&mut self, key: &str, text: &str) -> LabelSetIndex {
         if text.is_empty() {
             return self.builder.label_set(&mut []);
@@ -179,8 +180,8 @@ impl Tally {
         self.builder.label_set(&mut [label])
     }
 
-    /// Adds `values` to the sample with this stack, leaf first, and these labels. Its number is
-    /// answered.
+    /// Adds `values` to the sample with this stack, leaf first, and these labels. Returns the
+    /// sample's number.
     pub(crate) fn add(
         &mut self,
         stack: &[LocationIndex],
@@ -192,7 +193,7 @@ impl Tally {
         Ok(sample)
     }
 
-    /// Adds `values` to the sample of this number.
+    /// Adds `values` to the sample with this number.
     pub(crate) fn add_to(&mut self, sample: u32, values: &[i64]) -> Result<(), Error> {
         let sums = self.builder.profile.samples.values_mut(sample as usize);
         for (sum, &value) in sums.iter_mut().zip(values) {
@@ -232,7 +233,7 @@ impl Tally {
         self.builder.profile.samples.stack(sample as usize)
     }
 
-    /// The largest location of any stack.
+    /// The largest number of a location in any stack.
     pub(crate) fn largest_location(&self) -> Option<u32> {
         let samples = (0..self.len()).flat_map(|i| self.stack(i as u32));
         samples.map(|location| location.0).max()
@@ -243,7 +244,7 @@ impl Tally {
         self.builder.profile.samples.len()
     }
 
-    /// The same samples with other types and a row of values each, in their order.
+    /// Gives the samples other types and a row of values each, in their order.
     pub(crate) fn with_values(mut self, types: &[(&str, &str)], values: Vec<i64>) -> Self {
         let profile = &mut self.builder.profile;
         profile.samples.set_values(types.len(), values);
@@ -254,7 +255,7 @@ impl Tally {
         self
     }
 
-    /// The same with other locations: of each, the one at its number. Stacks that become equal are
+    /// Replaces each location by the one at its number in `locations`. Stacks that become equal are
     /// added up.
     pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, Error> {
         let mut tally = Self::new(&[]);
@@ -272,7 +273,7 @@ impl Tally {
         Ok(tally)
     }
 
-    /// The same samples with other types; values beyond them are left out.
+    /// Gives the samples other types. Values beyond them are left out.
     pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
         let samples = &self.builder.profile.samples;
         let rows = (0..samples.len()).map(|i| samples.values(i));
@@ -282,13 +283,13 @@ impl Tally {
         self.with_values(types, values)
     }
 
-    /// A comment of the profile.
+    /// Adds a comment to the profile.
     pub(crate) fn comment(&mut self, text: &str) {
         let comment = self.builder.text(text);
         self.builder.profile.comment.push(comment);
     }
 
-    /// The profile, without samples of nothing.
+    /// The profile, without samples whose values are all 0.
     pub(crate) fn finish(mut self) -> Profile {
         let samples = &mut self.builder.profile.samples;
         samples.retain(|values| values.iter().any(|&v| v != 0));
@@ -298,9 +299,9 @@ impl Tally {
     }
 }
 
-/// Says in each mapping how far its known addresses go, and which names are known. One whose first
-/// address nobody knows begins at 0: the addresses of `perf script` are offsets in the file, and
-/// others must not be taken for such.
+/// Sets the end of each mapping after its last known address, and marks which names are known. A
+/// mapping whose first address is unknown begins at 0, because the addresses of `perf script` are
+/// offsets in the file, and other addresses must not be taken for offsets.
 fn describe_mappings(profile: &mut Profile) {
     /// Mappings are made of pages.
     const PAGE: u64 = 4096;
@@ -315,7 +316,7 @@ fn describe_mappings(profile: &mut Profile) {
     profile.mark_symbolized(|_| true);
 }
 
-/// The error that something is more than 64 bits hold.
+/// The error that a number does not fit in 64 bits.
 #[cold]
 pub(crate) fn overflow(what: &str) -> Error {
     Error::Profile(ProfileError::Overflow {
@@ -330,7 +331,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Of a file of so many bytes, unpacked.
+    /// A counter for a file of so many bytes, unpacked.
     pub(crate) fn of(bytes: u64) -> Self {
         Self {
             left: Self::allowed(bytes),
@@ -343,7 +344,7 @@ impl Frames {
         allowed.min(FRAMES_AT_MOST)
     }
 
-    /// Counts one more; an error when there are more than are kept.
+    /// Counts one more frame. It is an error if there are more frames than are kept.
     pub(crate) fn count(&mut self) -> Result<(), Error> {
         let left = self.left.checked_sub(1);
         self.left = left.ok_or_else(|| {

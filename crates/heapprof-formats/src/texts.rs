@@ -1,4 +1,4 @@
-//! Texts of a file by number, kept once and together: frames, names, paths.
+//! Texts of a file by number (frames, names, paths), stored together and each only once.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// The number of this text. None when there are too many.
+    /// The number of this text, which is added if it is new. `None` if there are too many texts.
     pub(crate) fn intern(&mut self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         let same = |&i: &u32| self.get(i) == Some(text);
@@ -32,13 +32,14 @@ impl Texts {
         Some(number)
     }
 
-    /// Adds a text without looking for it: for tables that number themselves.
+    /// Adds a text without looking for an equal one. This is for tables whose entries count from
+    /// the start.
     pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
         self.end.push(self.text.len());
     }
 
-    /// The text of this number.
+    /// The text with this number.
     pub(crate) fn get(&self, number: u32) -> Option<&str> {
         let number = number as usize;
         (number < self.end.len()).then(|| &self.text[range(&self.end, number)])
@@ -50,7 +51,7 @@ impl Texts {
         (self.text.len() + size_of_val(&self.end[..]) + index) as u64
     }
 
-    /// How many there are.
+    /// How many texts there are.
     pub(crate) fn len(&self) -> usize {
         self.end.len()
     }

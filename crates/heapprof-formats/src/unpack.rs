@@ -1,4 +1,4 @@
-//! Undoes gzip and zstd, and holds the limit on what may come out.
+//! Unpacks gzip and zstd, and enforces the limit on how much may come out.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
@@ -12,13 +12,14 @@ use crate::error::Error;
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Fills `head` with up to `most` bytes of the stream. What was read stays when the stream fails.
+/// Fills `head` with up to `most` bytes of the stream. What was read stays in `head` if the stream
+/// fails.
 pub(crate) fn read_head(reader: &mut impl Read, most: usize, head: &mut Vec<u8>) -> io::Result<()> {
     reader.take(most as u64).read_to_end(head).map(|_| ())
 }
 
-/// The plain bytes at the beginning of a file that begins with `head`; nothing when it is damaged
-/// there.
+/// The plain bytes at the beginning of a file that begins with `head`. There are none if the file
+/// is damaged there.
 pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
     let mut plain = Vec::new();
     // The head is cut off, so an error at its end says nothing.
@@ -28,17 +29,18 @@ pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
     plain
 }
 
-/// Whether a file that begins so is gzipped.
+/// Whether a file that begins with `head` is gzipped.
 pub(crate) fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(GZIP)
 }
 
-/// Whether a file that begins so is packed in a way that `heapprof-profile` does not know.
+/// Whether a file that begins with `head` is packed by zstd, which `heapprof-profile` does not
+/// know.
 pub(crate) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(ZSTD)
 }
 
-/// The plain bytes of a file. `head` are its first ones.
+/// The plain bytes of a file. `head` holds its first bytes.
 pub(crate) fn plain_stream<'a, R: Read + 'a>(
     head: Vec<u8>,
     rest: R,
@@ -72,15 +74,15 @@ impl<R: Read> Zstd<R> {
     /// Begins the next frame; false at the end of the file.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !retry(|| self.file.fill_buf().map(|rest| rest.is_empty()))? {
-            // A new one each time: its buffers grow with the data, while a used one takes what the
-            // header claims.
+            // Each frame gets a new decoder, whose buffers grow with the data. A used decoder takes
+            // as much memory as the header claims.
             let mut decoder = FrameDecoder::new();
             match decoder.init(&mut self.file) {
                 Ok(()) => {
                     self.frame = Some(Box::new(decoder));
                     return Ok(true);
                 }
-                // A frame for others, to be passed over, as the format says.
+                // The format says that such a frame is for others and is to be skipped.
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
@@ -146,19 +148,20 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// So much of the limit a packed text may be, however small its file is: one part in so many.
+/// A packed text may be this part of the limit, one in so many, however small its file is.
 const PART_FOR_ANY: u64 = 16;
-/// Beyond that it may be so many times its file. Texts of tracers are packed to a tenth or a
-/// hundredth; what repeats one line for ever, to one part in twenty thousand.
+/// Beyond that a packed text may be so many times as long as its file. Texts of tracers are packed
+/// to a tenth or a hundredth. A text that repeats one line forever is packed to one part in twenty
+/// thousand.
 const TIMES_ITS_FILE: u64 = 1000;
 
-/// Ends a stream with an error where it is longer than `limit`, or far longer than the file that it
+/// Ends a stream with an error if it is longer than `limit`, or far longer than the file that it
 /// comes from.
 pub(crate) struct Limited<'a, R> {
     inner: R,
     limit: u64,
     given: u64,
-    /// How much of a packed file was read.
+    /// How many bytes of a packed file were read.
     packed: Option<&'a Cell<u64>>,
 }
 
@@ -213,8 +216,8 @@ mod tests {
     use super::*;
     use crate::{Options, read};
 
-    /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines, four bytes
-    /// each.
+    /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines. Each block
+    /// takes four bytes.
     fn empty_lines(text: &[u8], blocks: usize) -> Vec<u8> {
         let header = |kind: u32, size: usize, last: bool| {
             let header = u32::from(last) | kind << 1 | (size as u32) << 3;
@@ -228,7 +231,7 @@ mod tests {
         frame
     }
 
-    /// 182 KB of such blocks took 12 s.
+    /// 182 KB of such blocks once took 12 s.
     #[test]
     fn text_that_is_packed_too_well_ends_early() {
         let file = empty_lines(b"v 10400 3\nX ./app\n", 64);

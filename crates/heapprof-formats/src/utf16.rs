@@ -1,14 +1,14 @@
-//! UTF-16, as tools of Windows write text, becomes UTF-8 while it is read.
+//! UTF-16, which tools of Windows write, is converted to UTF-8 while it is read.
 //!
-//! The standard library has all of it but the stream, so that no table of other encodings is
-//! carried along.
+//! The standard library has all that is needed except the stream, so no crate with tables of other
+//! encodings is needed.
 
 use std::io::{self, ErrorKind, Read};
 
-/// How much is decoded at a time, in bytes.
+/// How many bytes are decoded at a time.
 const CHUNK: usize = 32 << 10;
 
-/// In which order the two bytes of a unit stand.
+/// The order of the two bytes of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     LittleEndian,
@@ -24,12 +24,13 @@ impl Order {
     }
 }
 
-/// The order of a text that begins with `head`; none where it is no UTF-16. A byte order mark says
-/// so; without one most of the text has to be ASCII, with nothing in it that text has not.
+/// The order of a text that begins with `head`; `None` if it is not UTF-16. A byte order mark
+/// tells. Without one, at least 60 percent of the text has to be ASCII, and there must be no
+/// control characters or other units that text does not have.
 pub(crate) fn order(head: &[u8]) -> Option<Order> {
-    /// So much shows what it is.
+    /// How many bytes are enough to tell.
     const ENOUGH: usize = 2048;
-    /// Fewer units are as good as nothing.
+    /// The fewest units that can tell.
     const LEAST: usize = 4;
     match head {
         // UTF-32 begins like this, too.
@@ -56,15 +57,15 @@ pub(crate) fn order(head: &[u8]) -> Option<Order> {
     orders.into_iter().find(is_text)
 }
 
-/// The UTF-8 of a stream of UTF-16. What is no character becomes U+FFFD; a byte order mark stays as
-/// one.
+/// The UTF-8 of a stream of UTF-16. What is not a character becomes U+FFFD. A byte order mark is
+/// kept.
 pub(crate) struct Utf16<R> {
     inner: R,
     order: Order,
-    /// Bytes that are read and not decoded: half a unit, or the first half of a pair.
+    /// Bytes that were read but not decoded: half a unit, or the first half of a surrogate pair.
     rest: Vec<u8>,
     text: String,
-    /// How much of the text was given.
+    /// How many bytes of the text were given.
     given: usize,
     at_end: bool,
 }
@@ -99,7 +100,7 @@ impl<R: Read> Utf16<R> {
         self.at_end = read == 0;
         let (pairs, _) = self.rest.as_chunks();
         let mut units: Vec<u16> = pairs.iter().map(|&pair| self.order.unit(pair)).collect();
-        // The other half of a pair is still to come.
+        // The other half of a surrogate pair is still to come.
         if !self.at_end {
             units.pop_if(|unit| (0xd800..0xdc00).contains(unit));
         }

@@ -1,8 +1,8 @@
 //! Frames as Valgrind's tools write them: `0x1091BC: label (pantry.c:15)`,
 //! `0x48417B4: malloc (in /usr/lib/x.so)`.
 //!
-//! Inlined functions are frames of their own at the same address, innermost first. A frame that
-//! comes again at its address is a recursion instead.
+//! Inlined functions are separate frames at the same address, innermost first. If the same frame
+//! comes again at its address, it is a recursion instead.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
@@ -11,7 +11,7 @@ use crate::figures::{decimal, hex};
 use crate::tally::{Frame, Module, Tally};
 use crate::texts::Texts;
 
-/// What such a text says. A text without an address is a name.
+/// Reads such a text. A text without an address is a name.
 pub(crate) fn parse(text: &str) -> Frame<'_> {
     let (address, rest) = text
         .strip_prefix("0x")
@@ -48,7 +48,7 @@ pub(crate) fn parse(text: &str) -> Frame<'_> {
     frame
 }
 
-/// `file:line` or `file:line:column`.
+/// Splits `file:line` or `file:line:column`.
 fn place_of(place: &str) -> Option<(&str, i64, i64)> {
     let number = |text: &str| i64::try_from(decimal(text.as_bytes())?).ok();
     let (rest, last) = place.rsplit_once(':')?;
@@ -65,10 +65,10 @@ fn place_of(place: &str) -> Option<(&str, i64, i64)> {
     }
 }
 
-/// Makes stacks of locations out of stacks of frames.
+/// Turns stacks of frames into stacks of locations.
 pub(crate) struct Stacks<'a> {
     frames: &'a Texts,
-    /// Of each frame; 0 where it has none.
+    /// The address of each frame; 0 if it has none.
     address: Vec<u64>,
     known: HashMap<Box<[u32]>, LocationIndex>,
     stack: Vec<LocationIndex>,
@@ -85,7 +85,7 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// The locations of these frames, leaf first; numbers that are not in the table are left out.
+    /// The locations of these frames, leaf first. Numbers that are not in the table are left out.
     pub(crate) fn locations(&mut self, tally: &mut Tally, frames: &[u32]) -> &[LocationIndex] {
         let address = |number: u32| self.address.get(number as usize).copied().unwrap_or(0);
         self.stack.clear();

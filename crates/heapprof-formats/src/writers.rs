@@ -1,7 +1,7 @@
-//! Forms that other tools read: for `heapprof convert --to`.
+//! Writers of formats that other tools read, for `heapprof convert --to`.
 //!
-//! Values are written with all their digits, and stacks as they are: what the profile's
-//! `drop_frames` cuts from reports is there.
+//! Values are written with all their digits. Stacks are written as they are, including the frames
+//! that the profile's `drop_frames` cuts from reports.
 
 mod addresses;
 mod firefox;
@@ -21,14 +21,14 @@ pub enum WriteError {
     /// The writer failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The form has no place for what the profile holds.
+    /// The format has no place for something that the profile holds.
     #[error("{0}")]
     Unfit(String),
 }
 
 impl From<serde_json::Error> for WriteError {
     fn from(error: serde_json::Error) -> Self {
-        // Only writing can fail: there is nothing that JSON could not say.
+        // Only writing can fail, because everything here can be said in JSON.
         WriteError::Io(error.into())
     }
 }

@@ -1,5 +1,5 @@
-//! The functions that a program may call: gperftools' by their names, and ours. Declared in
-//! include/heapprof.h.
+//! The functions that a program may call, ours and gperftools' by their names, as
+//! include/heapprof.h declares them.
 
 use std::ffi::{c_char, c_int, c_ulong};
 
@@ -10,9 +10,10 @@ use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
 use crate::{end, environment, mapped};
 
-/// Records into `output` (a pattern as in HEAPPROF_OUTPUT, or null for no files), every allocation
-/// when `period` is 0, else one in so many bytes. What was recorded before is forgotten. 0, or an
-/// errno.
+/// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
+/// environment's pattern is used; if there is none, no files are written. A `period` of 0 records
+/// every allocation, any other period one allocation in so many bytes. What was recorded before is
+/// forgotten. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) -> c_int {
     let mode = if period == 0 {
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
         let mut options = collect::default_options().unwrap_or_default();
         if !pattern.is_empty() {
             if options.output.numbered_prefix {
-                // gperftools' text is for its own names.
+                // gperftools' text form is for gperftools' own names.
                 options.format = Format::Pprof;
             }
             options.output = own_output(pattern, options.output.list);
@@ -46,8 +47,8 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// Where a recording of this process's own goes; `record`, if the list is its, is told of its
-/// dumps, too.
+/// The output of a recording that this process starts itself. If `list` is `record`'s, `record` is
+/// told of its dumps, too.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> Output {
     Output {
         pattern: pattern.to_vec(),
@@ -69,7 +70,7 @@ pub extern "C" fn heapprof_is_running() -> c_int {
     c_int::from(collect::is_running())
 }
 
-/// Writes a profile to `path`, or where the pattern says when it is null. 0, or an errno.
+/// Writes a profile to `path`, or where the pattern says if `path` is null. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
@@ -81,8 +82,8 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     collect::guarded(|| status(result))
 }
 
-/// The profile as gzipped pprof in memory that the caller frees, with its length in `len`; null
-/// without memory.
+/// The profile as gzipped pprof, in memory that the caller frees, with its length in `len`. Null if
+/// there is no memory, or if the program is shut in by a sandbox.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
     give(len, || collect::profile(Reason::Request))
@@ -95,8 +96,8 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     let bytes = make();
     collect::guarded(|| {
         let bytes = bytes;
-        // SAFETY: the real malloc, so that the program's free takes it; one byte more for a final
-        // zero.
+        // SAFETY: the block comes from the real malloc, so that the program's free takes it. It has
+        // one byte more for a final zero.
         unsafe {
             let block = (real().malloc)(bytes.len() + 1);
             if !block.is_null() {
@@ -111,8 +112,8 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     })
 }
 
-/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals of its
-/// variables.
+/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals that
+/// gperftools' variables set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     if collect::is_running() || is_shut_in() {
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     });
 }
 
-/// gperftools: whether it records.
+/// gperftools: whether allocations are being recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn IsHeapProfilerRunning() -> c_int {
     heapprof_is_running()
@@ -159,7 +160,7 @@ pub extern "C" fn HeapProfilerStop() {
     end::stop();
 }
 
-/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is for its log, and we write none.
+/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is for a log, which we do not write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // tcmalloc, if it is there, calls this once more when the program has ended.

@@ -8,19 +8,20 @@ static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
 
 type Handler = unsafe extern "C" fn();
 
-/// Registers handlers of ours for good. libc takes those of a library away when it is closed, and
-/// of all at the program's end, when a thread may be in between: it would not come to the second
-/// handler, which gives back what the first one took.
+/// Registers handlers of ours for good, as belonging to no library. libc removes a library's
+/// handlers when the library is closed, and everybody's at the program's end. A thread that forks
+/// at that moment would not reach the second handler, which gives back what the first one took.
 pub fn register(prepare: Handler, parent: Handler, child: Handler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);
     // SAFETY: functions of this library, which is never unloaded.
     unsafe { registered(prepare, parent, child, std::ptr::null_mut()) };
 }
 
-/// libc's own function.
+/// Calls libc's own function.
 ///
 /// # Safety
-/// As of that: handlers or null, and the library that they are of.
+/// The same as for that function: the handlers are valid or null, and `dso` is the library that
+/// they belong to.
 pub unsafe fn registered(
     prepare: *const c_void,
     parent: *const c_void,

@@ -13,7 +13,7 @@ use crate::real::{ALIGNED_ALLOC, Behind};
 
 /// How far the last dump is.
 static ENDED: AtomicU8 = AtomicU8::new(NOT);
-/// Which thread makes it.
+/// The thread that makes it.
 static BY: AtomicI32 = AtomicI32::new(0);
 const NOT: u8 = 0;
 const BEGUN: u8 = 1;
@@ -28,9 +28,9 @@ pub fn has_ended() -> bool {
     ENDED.load(Ordering::Acquire) != NOT
 }
 
-/// Makes the last dump by `dump`, which says how far it got; or waits until whoever makes it is
-/// done, for the process must not end before. Whether it made it. Signals are blocked, or a handler
-/// on this thread would wait for its own thread.
+/// Makes the last dump by `dump`, which says how far it got. If another thread is making it, waits
+/// until that thread is done, because the process must not end before. Returns whether this call
+/// made it. Signals must be blocked, or a handler on this thread would wait for its own thread.
 fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
@@ -41,21 +41,22 @@ fn once(dump: impl FnOnce() -> u8) -> bool {
                 state => ENDED.store(state, Ordering::Release),
             }
         }
-        // The dump itself came to an abort: nobody else will make it.
+        // This thread's own dump has led to an abort. Nobody else will make the dump.
         Err(BEGUN) if BY.load(Ordering::Relaxed) == collect::sys::thread_id() => {}
         Err(_) => wait(),
     }
     free.is_ok()
 }
 
-/// Says that there is another end to come.
+/// Says that the program goes on, and that another end is to come.
 fn go_on() {
     BY.store(0, Ordering::Relaxed);
     ENDED.store(NOT, Ordering::Release);
     collect::go_on();
 }
 
-/// Waits for another thread's last dump, half a minute at most: nothing may keep the program alive.
+/// Waits for another thread's last dump, for half a minute at most: nothing may keep the program
+/// alive.
 fn wait() {
     const NAPS: u32 = 30_000;
     for _ in 0..NAPS {
@@ -69,7 +70,7 @@ fn wait() {
 /// Whether `record` waits for a profile at the end, even of a recording that the program stopped
 /// itself.
 static RECORDED: AtomicBool = AtomicBool::new(false);
-/// Whether the program stopped it.
+/// Whether the program stopped such a recording.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Says that `record` waits for a profile.
@@ -77,7 +78,7 @@ pub fn be_recorded() {
     RECORDED.store(true, Ordering::Relaxed);
 }
 
-/// The program ends the recording. What it recorded can still be dumped.
+/// Ends the recording because the program asks for it. What it recorded can still be dumped.
 pub fn stop() {
     if collect::is_running() {
         STOPPED.store(RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -85,7 +86,7 @@ pub fn stop() {
     collect::stop();
 }
 
-/// Whether this image's end has a dump.
+/// Whether a dump is to be made when this image ends.
 fn is_due() -> bool {
     let is_there = collect::is_running() || STOPPED.load(Ordering::Relaxed) && !is_shut_in();
     is_there && collect::is_own_process()
@@ -102,7 +103,7 @@ fn last_dump() {
     }
 }
 
-/// The last dump before the program makes it impossible, and the end of the recording.
+/// Makes the last dump before the program makes dumps impossible, and ends the recording.
 pub fn shut_in() {
     let mask = collect::sys::block_signals();
     once(|| {
@@ -114,7 +115,7 @@ pub fn shut_in() {
     collect::sys::shut_in();
 }
 
-/// The program's end by a signal whose handler this is called from, with all signals blocked.
+/// Ends the program by a signal. It is called from the signal's handler, with all signals blocked.
 pub fn by_signal(signal: c_int) {
     if !collect::is_own_process() {
         collect::raise_default(signal);
@@ -122,8 +123,9 @@ pub fn by_signal(signal: c_int) {
     }
     let own = once(|| {
         collect::end_from_signal(signal);
-        // Still here: this thread is in the middle of an event, at whose end it dumps and ends; or
-        // the kernel spares this process (the first one of a container).
+        // The process is still here. Either this thread is in the middle of an event, after which
+        // it dumps and ends the process. Or the kernel spares this process, as it does the first
+        // one of a container.
         NOT
     });
     if !own {
@@ -150,12 +152,12 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
-/// Whether the abort that follows was announced, and its dump made.
+/// Whether the abort that follows was announced, and its dump was made.
 static ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// The program's end by an abort of this thread, perhaps libc's own (a damaged heap, a smashed
-/// stack), which calls no abort of ours. It may stand in the middle of an event, in the allocator
-/// behind us, where nothing of ours is held.
+/// Ends the program by an abort of this thread. It may be libc's own abort (a damaged heap, a
+/// smashed stack), which does not call ours. The thread may be in the middle of an event, in the
+/// allocator behind us, where it holds nothing of ours.
 pub fn by_abort(signal: c_int) {
     if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
         once(|| {
@@ -172,9 +174,9 @@ type AssertFail = unsafe extern "C" fn(*const c_char, *const c_char, c_uint, *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn abort() -> ! {
     last_dump();
-    // SAFETY: libc's own, or what it comes down to.
+    // SAFETY: this is libc's own abort, or does what that comes down to.
     unsafe {
-        // A handler of the program's may jump out and go on: then there is another end to come.
+        // A handler of the program's may jump out and go on. Then another end is to come.
         go_on();
         ABORTING.store(true, Ordering::Release);
         let real = ABORT.get();
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn abort() -> ! {
     }
 }
 
-/// assert's end: libc's calls its own abort, not ours.
+/// The end of a failed assert. libc's function would call libc's own abort, not ours.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __assert_fail(
     assertion: *const c_char,
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn __assert_fail(
     function: *const c_char,
 ) -> ! {
     last_dump();
-    // SAFETY: passed on as it came.
+    // SAFETY: the arguments are passed on as they came.
     unsafe {
         go_on();
         ABORTING.store(true, Ordering::Release);
@@ -220,13 +222,11 @@ extern "C" fn at_exit(_: *mut c_void) {
     last_dump();
 }
 
-/// Threads that may call exit at once: each takes a function off libc's list, and who finds none
-/// ends the process.
+/// How many threads may call exit at once. Each takes a function off libc's list, and a thread that
+/// finds none ends the process.
 const AT_ONCE: usize = 4;
 
-/// Looks up what stands behind the functions of this file. [`register`] is for the ends that are
-/// announced: as early as can be, so that ours runs after the program's and after the destructors
-/// of all libraries, which the loader registers later.
+/// Looks up what stands behind the functions of this file.
 pub fn prepare() {
     let others = [
         &ABORT,
@@ -241,8 +241,12 @@ pub fn prepare() {
     }
 }
 
-/// Registers, once. Not where libc allocates: it may do so for a list of such functions, whose lock
-/// it holds then.
+/// Registers our functions for the ends that libc announces, and our fork handlers. It does so
+/// once.
+///
+/// It is called as early as possible, so that our functions run after the program's, and after the
+/// destructors of all libraries, which the loader registers later. It must not be called while libc
+/// allocates: libc may be allocating for a list of such functions, and then holds the list's lock.
 pub fn register() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Ordering::AcqRel) {
@@ -260,7 +264,8 @@ pub fn register() {
 }
 
 unsafe extern "C" fn before_fork() {
-    // There are no more profiles to keep right, and what that takes may not be called.
+    // Once the program is shut in, there are no more profiles to keep right, and the system calls
+    // that this takes may not be made.
     if !is_shut_in() {
         collect::before_fork();
     }
@@ -277,7 +282,7 @@ unsafe extern "C" fn in_child() {
     collect::after_fork_in_child();
 }
 
-/// Before an exec: this image's profile. Should the exec fail, the next dump takes the file away
+/// Writes this image's profile before an exec. If the exec fails, the next dump removes the file
 /// again.
 unsafe extern "C" fn before_exec() {
     if is_due() {
@@ -302,7 +307,7 @@ static EXIT: Behind = Behind::new(c"_exit");
 static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
 static DLCLOSE: Behind = Behind::new(c"dlclose");
 
-/// daemon: libc's ends this process by an exit of its own, and its child goes on.
+/// daemon: libc's function ends this process by an exit of libc's own, and its child goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type Daemon = unsafe extern "C" fn(c_int, c_int) -> c_int;

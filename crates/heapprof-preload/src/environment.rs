@@ -1,4 +1,4 @@
-//! From environment variables to options.
+//! Turns environment variables into options.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ pub struct Asked {
     pub signal: Option<i32>,
     pub mmap: bool,
     pub verbose: bool,
-    /// Under `heapprof record`: ends by signals are caught.
+    /// Whether this is under `heapprof record`: ends by signals are caught then.
     pub recorded: bool,
 }
 
@@ -22,7 +22,8 @@ unsafe extern "C" {
     safe static environ: *const *const c_char;
 }
 
-// The loader's: where the kernel put the number of arguments, the arguments and the environment.
+// A variable of the loader's: where the kernel put the number of arguments, the arguments and the
+// environment.
 std::arch::global_asm!(
     ".weak __libc_stack_end",
     ".pushsection .data.rel.ro.heapprof_stack_end,\"aw\",@progbits",
@@ -38,7 +39,8 @@ unsafe extern "C" {
     safe static STACK_END: Option<&'static *const usize>;
 }
 
-/// The environment's variables: libc's, or before libc has set itself up what the kernel passed.
+/// The environment's variables: libc's, or what the kernel passed if libc has not set itself up
+/// yet.
 fn variables() -> *const *const c_char {
     if !environ.is_null() {
         return environ;
@@ -68,7 +70,7 @@ fn value_of(name: &str) -> Option<*mut u8> {
             .strip_prefix(name.as_bytes())
             .and_then(|rest| rest.strip_prefix(b"="));
         if let Some(value) = value {
-            // SAFETY: inside the string, or at its end.
+            // SAFETY: the value lies inside the string, or at its end.
             return Some(unsafe { variable.cast_mut().add(text.len() - value.len()) }.cast());
         }
         // SAFETY: not at the end yet.
@@ -78,7 +80,7 @@ fn value_of(name: &str) -> Option<*mut u8> {
 
 /// The value of a variable that has one.
 fn get(name: &str) -> Option<&'static [u8]> {
-    // SAFETY: the rest of a string that stays.
+    // SAFETY: the value is the rest of a string that stays.
     let value = unsafe { CStr::from_ptr(value_of(name)?.cast()) }.to_bytes();
     (!value.is_empty()).then_some(value)
 }
@@ -99,7 +101,7 @@ const SIGNAL: Form<i32> = Form {
     expected: "a signal number",
     read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
 };
-/// `record`'s process id, and the program's own: zeros until it knows that.
+/// `record`'s process id, and the program's own, which is zeros until the program fills it in.
 const PROCESSES: Form<(i32, i32)> = Form {
     expected: "two process ids",
     read: |text| {
@@ -111,7 +113,7 @@ const SECONDS: Form<u64> = Form {
     expected: "seconds",
     read: |text| text.parse().ok(),
 };
-/// As gperftools reads an answer: by its first letter.
+/// An answer as gperftools reads it: by its first letter.
 const LETTER: Form<bool> = Form {
     expected: "1 or 0",
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
@@ -127,7 +129,8 @@ pub struct Gperftools {
     pub mmap: bool,
 }
 
-/// Read once, as gperftools does: the program may change its environment later, in another thread.
+/// The setup. It is read once, as gperftools does: the program may change its environment later, in
+/// another thread.
 static GPERFTOOLS: OnceLock<Result<Gperftools, Misunderstood>> = OnceLock::new();
 
 /// gperftools' setup as the library found it when it began, or its defaults.
@@ -186,9 +189,10 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     } else {
         return Ok(None);
     }
-    // The program may be somewhere else when it starts again by itself.
+    // The program may be in another folder when it starts a recording again by itself.
     options.output.folder = Some(heapprof_collect::working_folder());
-    // Whether children are followed stands there in a form that they see too.
+    // `follow` reads whether children are followed: that variable gets a mark that children see,
+    // too.
     setting::obey(|name| get(name).filter(|_| name != FOLLOW), &mut options)?;
     options.follow_children = follow(&mut options.output)?;
     Ok(Some(Asked {
@@ -201,14 +205,15 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     }))
 }
 
-/// Whether a recorded process handed the variable on to this one. As gperftools does: the first
-/// character's upper bit tells children that they are not the first process.
+/// Whether a recorded process handed the variable on to this one. Marks it for this one's children.
+/// As in gperftools, the upper bit of the first character tells children that they are not the
+/// first process.
 fn inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
     };
-    // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The end
-    // of an empty string stays.
+    // SAFETY: this is the program's environment, which is writable, and nobody holds a reference to
+    // it. The zero at the end of an empty string is left alone.
     unsafe {
         let byte = first.read();
         if byte != 0 {
@@ -220,8 +225,10 @@ fn inherited(name: &str) -> bool {
 
 const RECORD: &str = "HEAPPROF_RECORD";
 
-/// The parent of the program that `record` started, which is this process's if it is that program:
-/// the first to come here, and what it becomes by exec. An orphan may have the same parent.
+/// The id that [`Output::parent`] gets under `record`: this process's parent if this is the program
+/// that `record` started, and otherwise an id that nobody has. The program is the first process to
+/// come here, and what it becomes by exec. An orphan may have the same parent, so the parent's id
+/// alone does not tell.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NOBODY: i32 = -1;
     let own = heapprof_collect::sys::process_id();
@@ -233,7 +240,7 @@ fn parent_of_program((record, program): (i32, i32)) -> i32 {
     if program == own { parent } else { NOBODY }
 }
 
-/// A pattern with the id of the program that `record` started in place of its `%r`.
+/// The pattern, with its `%r` replaced by the id of the program that `record` started.
 fn of_program(pattern: &[u8]) -> Vec<u8> {
     let id = get(RECORD).and_then(|value| value.rsplit(|&b| b == b':').next());
     let id = id.unwrap_or_default();
@@ -254,7 +261,7 @@ fn of_program(pattern: &[u8]) -> Vec<u8> {
     made
 }
 
-/// Leaves this process's id where what it starts finds it.
+/// Leaves this process's id in the environment, where the processes that it starts find it.
 fn be_program(own: i32) {
     let digits = format!("{own:010}");
     let length = get(RECORD).map_or(0, <[u8]>::len);
@@ -262,8 +269,8 @@ fn be_program(own: i32) {
         return;
     };
     if let Some(value) = value_of(RECORD) {
-        // SAFETY: the program's environment, which is writable; nobody holds a reference to it. The
-        // value keeps its length.
+        // SAFETY: this is the program's environment, which is writable, and nobody holds a
+        // reference to it. The value keeps its length.
         unsafe {
             value
                 .add(at)
@@ -274,7 +281,7 @@ fn be_program(own: i32) {
 
 const FOLLOW: &str = "HEAPPROF_FOLLOW";
 
-/// Whether children are recorded. Where they are not, the output learns whether this is the first
+/// Whether children are recorded. If they are not, the output learns whether this is the first
 /// process.
 fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
     if get(FOLLOW).is_some_and(|value| value[0] & 0x80 != 0) {
@@ -288,7 +295,8 @@ fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
     Ok(follow)
 }
 
-/// gperftools' way to begin: every allocation, in its text, into files of this prefix.
+/// The options of gperftools' way to begin: every allocation, in gperftools' text form, into files
+/// of this prefix.
 fn from_prefix(triggers: Triggers) -> Result<Options, Misunderstood> {
     let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
     let (always_id, removes_earlier) = (

@@ -28,7 +28,7 @@ fn charged(size: usize, slot: usize, bp: usize, make: impl FnOnce(&Real) -> *mut
     }
 }
 
-/// Before a free that is looked at.
+/// Called before a free that is looked at.
 #[inline(always)]
 pub fn release(address: *mut u8) {
     if !address.is_null() {
@@ -54,8 +54,8 @@ unsafe extern "C" fn chosen_calloc(n: usize, each: usize, slot: usize, bp: usize
 hook!(realloc(old: *mut u8, size: usize) -> *mut u8, "rdx", "rcx" => chosen_realloc);
 unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: usize) -> *mut u8 {
     if old.is_null() {
-        // SAFETY: realloc's contract, passed on; of nothing it is malloc, of another allocator's
-        // choice.
+        // SAFETY: realloc's contract, passed on. realloc of null is malloc, in the way that the
+        // other allocator chooses.
         return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
     // SAFETY: as above.
@@ -97,7 +97,7 @@ unsafe extern "C" fn chosen_aligned_alloc(
     charged(size, slot, bp, |real| match real.aligned_alloc {
         // SAFETY: aligned_alloc's contract, passed on.
         Some(aligned_alloc) => unsafe { aligned_alloc(align, size) },
-        // Where malloc is libc's.
+        // malloc is libc's.
         None => match ALIGNED_ALLOC.get() {
             // SAFETY: memalign's contract; older glibcs have one function for both.
             none if none.is_null() => unsafe { (real.memalign)(align, size) },
@@ -133,7 +133,7 @@ unsafe extern "C" fn chosen_posix_memalign(
                 std::ptr::null_mut()
             }
         }
-        // SAFETY: memalign takes any power of two. It sets errno where it fails, as glibc's
+        // SAFETY: memalign takes any power of two. If it fails it sets errno, as glibc's
         // posix_memalign does too.
         None => unsafe {
             let block = (real.memalign)(align, size);

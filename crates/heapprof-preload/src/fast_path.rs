@@ -1,9 +1,9 @@
 //! The way of an allocation that is not looked at: a few instructions, then the real function.
 //!
-//! malloc takes its size and one more (so that empty blocks count) off the thread's countdown and
-//! goes on unless that ran out. free looks up one byte by the address. Both keep the stack as they
-//! found it, so that the real function returns to the program, and both pass on where they were
-//! called from if they stop.
+//! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown, and
+//! goes on unless the countdown ran out. free looks up one byte by the address. Both keep the stack
+//! as they found it, so that the real function returns to the program. If the countdown ran out,
+//! malloc passes on where it was called from.
 
 use std::arch::naked_asm;
 

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use crate::atfork;
 use crate::start;
 
-/// A library's fork handlers. Ours come first in the list, and so last before a fork: others wait
-/// for the library's locks there, with ours not taken yet.
+/// Registers a library's fork handlers. Ours come first in the list, so before a fork they run
+/// last: the library's handlers wait for the library's locks while ours are not taken yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __register_atfork(
     prepare: *const c_void,
@@ -15,6 +15,6 @@ pub unsafe extern "C" fn __register_atfork(
     dso: *mut c_void,
 ) -> c_int {
     start::begin_early();
-    // SAFETY: what it was called with.
+    // SAFETY: the arguments are passed on as they came.
     unsafe { atfork::registered(prepare, parent, child, dso) }
 }

@@ -1,5 +1,5 @@
-//! Hooks with ordinary functions behind them: told where they were called from, or called before
-//! the real function.
+//! Hooks with ordinary functions behind them, which are told where the hook was called from, or are
+//! called before the real function.
 
 /// Defines an exported hook that passes its arguments on with the place of the call behind them.
 macro_rules! hook {
@@ -23,9 +23,10 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// The way of a hook that calls `before`, with the program's arguments in their registers, and then
-/// goes on to the real function. The arguments, which may be variadic, are where they were again.
-/// `index` is the function's in `table`, an array of [`Behind`](crate::real::Behind).
+/// The assembly of a hook that calls `before`, with the program's arguments in their registers, and
+/// then goes on to the real function. By then the arguments, which may be variadic, are where they
+/// were again. `at` is where in `table`, an array of [`Behind`](crate::real::Behind), the function
+/// is.
 macro_rules! announce {
     () => {
         "push rdi
@@ -53,7 +54,7 @@ macro_rules! announce {
 }
 pub(crate) use announce;
 
-/// Defines an exported hook that is [`announce`] and no more.
+/// Defines an exported hook that is [`announce`] and no more. `index` is the function's in `table`.
 macro_rules! announced {
     ($name:ident, $before:path, $table:path, $index:literal) => {
         #[unsafe(naked)]

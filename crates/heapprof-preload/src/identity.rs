@@ -1,15 +1,15 @@
-//! What a process does to all of its threads, or only while it has one: new identities and
+//! Functions that act on all threads of a process, or only while it has one: new identities and
 //! namespaces.
 //!
-//! libc gives each thread the new identity, and ends the program where one thread may not have it;
-//! the kernel denies some namespaces to a process with two. So our own thread is gone before.
+//! libc gives each thread the new identity, and ends the program if one thread may not have it. The
+//! kernel denies some namespaces to a process with two threads. So our own thread ends before.
 
 use heapprof_collect as collect;
 
 use crate::hook::announced;
 use crate::real::Behind;
 
-/// Before any of them.
+/// Called before any of these functions.
 unsafe extern "C" fn before() {
     collect::end_clock();
 }
@@ -29,7 +29,7 @@ static BEHIND: [Behind; 12] = [
     Behind::new(c"setns"),
 ];
 
-/// Looks up what stands behind ours. At the start.
+/// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
     for function in &BEHIND {
         function.find();

@@ -4,7 +4,7 @@
 //! The hooks decide in a handful of instructions whether an allocation is looked at; everything
 //! else is heapprof-collect's. Nothing here prints, and nothing changes what the program does.
 
-// Exported functions are C's, documented in include/heapprof.h.
+// Exported functions are for C, and documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]
 
 mod api;

@@ -10,7 +10,7 @@ use crate::real::Behind;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether mappings are counted from now on.
+/// Says whether mappings are counted from now on.
 pub fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }
@@ -24,20 +24,20 @@ static MMAP64: Behind = Behind::new(c"mmap64");
 static MUNMAP: Behind = Behind::new(c"munmap");
 static MREMAP: Behind = Behind::new(c"mremap");
 
-/// Looks up what stands behind ours. At the start.
+/// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
     for function in [&MMAP, &MMAP64, &MUNMAP, &MREMAP] {
         function.find();
     }
 }
 
-/// The program's own call: passed on to another library's function that stands between ours and
-/// libc's, else to the kernel as libc would. What the kernel says, or the same of the other's -1
-/// and errno.
+/// Passes on the program's own call: to another library's function that stands between ours and
+/// libc's, or else to the kernel, as libc would. Returns what the kernel says, or the same made of
+/// the other function's -1 and errno.
 unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
     type AnyCall = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
-    // SAFETY: the caller's: the arguments are those of the function, of which there may be fewer;
-    // of munmap's result the lower half counts.
+    // SAFETY: the caller gives the arguments of the function, which may take fewer than six. Only
+    // the lower half of munmap's result counts.
     unsafe {
         let Some(other) = behind.between() else {
             return collect::sys::call(n, args);
@@ -51,7 +51,7 @@ unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
     }
 }
 
-/// What the kernel said, by libc's convention.
+/// Returns what the kernel said, by libc's convention.
 fn answered(result: isize) -> *mut c_void {
     if (-4095..0).contains(&result) {
         // SAFETY: errno is this thread's own.
@@ -61,8 +61,9 @@ fn answered(result: isize) -> *mut c_void {
     result as *mut c_void
 }
 
-/// Defines mmap by one of its names. Its arguments fill all six registers, so the place of the call
-/// is found from the frame, of which there must be one only.
+/// Defines mmap by one of its names. Its arguments fill all six registers, so no register can pass
+/// on the place of the call. `Frame::caller` finds it instead, and for that there must be only one
+/// frame of ours.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]
@@ -98,8 +99,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     }) as isize as c_int
 }
 
-/// Unmaps and counts that, with the map of regions held for the kernel only: another library may
-/// wait for a lock of its own.
+/// Unmaps, and counts what ended. The map of regions is locked only around the kernel's own call.
+/// Another library's function may wait for a lock of its own.
 fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
     if behind.between().is_none() {
         return collect::unmap(at, len, kernel);
@@ -111,8 +112,8 @@ fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> i
     said
 }
 
-/// The fifth argument, where to move to, is variadic in C, and comes in the fifth register all the
-/// same.
+/// mremap. Its fifth argument, where to move to, is variadic in C, and comes in the fifth register
+/// all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     at: *mut c_void,
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn mremap(
     if !counted() {
         return answered(kernel());
     }
-    // What is moved away and not unmapped is still there.
+    // What is moved away without being unmapped is still there.
     let gone = if flags & libc::MREMAP_DONTUNMAP == 0 {
         old
     } else {

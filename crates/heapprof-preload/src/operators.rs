@@ -1,9 +1,11 @@
-//! C++'s operators new and delete. Mostly they come down to malloc and free, and are passed on
-//! untouched; where the allocator behind us brings its own, which don't, they are looked at like
-//! malloc and free.
+//! C++'s operators new and delete, for allocators behind us that bring their own.
 //!
-//! Operators that throw are called in their form that doesn't, so that no exception crosses Rust;
-//! when that fails, the throwing form is jumped to, with the program's arguments and nothing of
+//! Mostly the operators come down to malloc and free, and are passed on untouched. Those of an
+//! allocator that brings its own do not come down to malloc and free, so they are looked at in the
+//! same way as these.
+//!
+//! An operator that throws is called in its form that does not throw, so that no exception crosses
+//! Rust. If that fails, we jump to the throwing form, with the program's arguments and nothing of
 //! ours on the stack.
 
 use std::ffi::{CStr, c_void};
@@ -14,8 +16,8 @@ use heapprof_collect::{self as collect, Frame};
 use crate::family;
 use crate::real::{self, next, object, real as allocator};
 
-/// All of them, by the Itanium ABI's names: new and new[], then delete and delete[]. Each throwing
-/// new stands before the form of it that doesn't throw.
+/// All operators, by the Itanium ABI's names: new and new[], then delete and delete[]. Each
+/// throwing new stands before the form of it that doesn't throw.
 const NAMES: [&CStr; COUNT] = [
     c"_Znwm",
     c"_ZnwmRKSt9nothrow_t",
@@ -43,13 +45,14 @@ const FIRST_DELETE: usize = 8;
 
 type Slots = [AtomicPtr<c_void>; COUNT];
 
-/// Where each operator goes: null until first used, then the real one or ours that looks.
+/// Where each operator goes: null until one is first used, then the real operator or ours that
+/// looks.
 static TARGET: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
-/// The real ones.
+/// The real operators.
 static REAL: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// The real operator: the next one after us, or that of a C++ library that was loaded for a plugin
-/// only.
+/// The real operator: the next one after us, or that of a C++ library that was loaded only for a
+/// plugin.
 fn find(name: &CStr) -> *mut c_void {
     if let Some(found) = next(name) {
         return found.cast_mut();
@@ -64,12 +67,12 @@ fn find(name: &CStr) -> *mut c_void {
             }
         }
     }
-    // SAFETY: what was not found is no error of the program's.
+    // SAFETY: this clears the loader's error. What was not found is no error of the program's.
     unsafe { libc::dlerror() };
     found
 }
 
-/// Finds all operators; where the one asked for goes.
+/// Finds all operators. Returns where the one with this index goes.
 extern "C" fn resolve(index: usize) -> *mut c_void {
     collect::apart(|| {
         let malloc = object(allocator().malloc as *const c_void);
@@ -77,15 +80,15 @@ extern "C" fn resolve(index: usize) -> *mut c_void {
         let all = NAMES.map(find);
         for (i, found) in all.into_iter().enumerate() {
             let is_delete = i >= FIRST_DELETE;
-            // One that throws is called by the form that doesn't, which must not lead back: where
-            // that is the C++ library's, it calls the one that throws. Such an allocator's
-            // operators are passed on, and come down to its malloc.
+            // A new that throws is called in the form that doesn't, and that form must not lead
+            // back here: the C++ library's calls the one that throws. If the form is the C++
+            // library's, the operators are passed on, and come down to the allocator's malloc.
             let called = if is_delete { found } else { all[i | 1] };
             let is_its_own = |function| foreign && object(function) == malloc;
             let target = match found.is_null() {
                 true if is_delete => crate::fast_path::free as *mut c_void,
-                // No C++ library at all: the plugin has one linked in, and its throwing form is out
-                // of reach.
+                // There is no C++ library at all: the plugin has one linked in, whose throwing form
+                // is out of reach.
                 true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
                 true => aligned as *mut c_void,
                 false if is_its_own(found) && is_its_own(called) => OURS[i] as *mut c_void,
@@ -103,7 +106,8 @@ extern "C" fn aligned(size: usize, align: usize) -> *mut u8 {
     unsafe { crate::family::memalign(align, size) }
 }
 
-/// An allocation by operator `I`, which was `new(size)` or `new(size, align)`, without throwing.
+/// Allocates for operator `I`, which was called as `new(size)` or `new(size, align)`. Does not
+/// throw.
 unsafe extern "C" fn chosen_new<const I: usize>(
     size: usize,
     align: usize,
@@ -115,7 +119,7 @@ unsafe extern "C" fn chosen_new<const I: usize>(
         // The reference to std::nothrow only chooses the overload.
         let nothrow = (&raw const TARGET).cast::<c_void>();
         let function = REAL[I | 1].load(Ordering::Acquire);
-        // SAFETY: the operators' types, by their mangled names.
+        // SAFETY: the types are those of the operators, by their mangled names.
         unsafe {
             if I & 2 == 0 {
                 type New = unsafe extern "C" fn(usize, *const c_void) -> *mut u8;
@@ -170,7 +174,8 @@ macro_rules! operators {
                 )
             }
 
-            /// Looks, then goes on; a new that failed goes on to the one that throws.
+            /// Looks at the call, then goes on: a delete to the real operator, a new to its caller.
+            /// A new that failed goes on to the real operator, which may throw.
             #[unsafe(naked)]
             unsafe extern "C" fn $ours() {
                 std::arch::naked_asm!(
@@ -199,7 +204,7 @@ macro_rules! operators {
             }
         )*
 
-        /// Ours that look, by number.
+        /// Our operators that look, by number.
         static OURS: [unsafe extern "C" fn(); COUNT] = [$($ours),*];
     };
 }

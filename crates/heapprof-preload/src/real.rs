@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Where each hook goes on. Written before the first allocation passes, read by the hooks'
-/// assembly.
+/// Where each hook goes on. It is written before the first allocation is passed on, and read by the
+/// hooks' assembly.
 #[repr(C)]
 pub struct Real {
     pub malloc: unsafe extern "C" fn(usize) -> *mut u8,
@@ -18,8 +18,8 @@ pub struct Real {
     pub aligned_alloc: Option<unsafe extern "C" fn(usize, usize) -> *mut u8>,
 }
 
-// glibc's allocator by the names it has beside the ones we take (GLIBC_2.2.5), so that no lookup is
-// needed before the first allocation. The table lies in the assembly's reach.
+// The table begins with glibc's allocator, by its other names (GLIBC_2.2.5), which we do not take.
+// So no lookup is needed before the first allocation. The table lies within reach of the assembly.
 std::arch::global_asm!(
     ".pushsection .data.heapprof_real,\"aw\",@progbits",
     ".balign 64",
@@ -48,7 +48,8 @@ unsafe extern "C" {
 /// The real functions.
 #[inline(always)]
 pub fn real() -> &'static Real {
-    // SAFETY: written only by `find`, before any other thread exists or allocation passed.
+    // SAFETY: only `find` writes it, before any other thread exists and before any allocation is
+    // passed on.
     unsafe {
         let table = &raw const REAL;
         &*table
@@ -57,7 +58,7 @@ pub fn real() -> &'static Real {
 
 static FOUND: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether another allocator stands behind us, and goes on to it.
+/// Looks whether another allocator stands behind us. If so, the hooks go on to it.
 ///
 /// Called at the first allocation of the process, before it is passed on: memory of one allocator
 /// must not be freed by another.
@@ -91,8 +92,8 @@ pub fn find() {
             realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo,
             valloc: OfSize, pvalloc: OfSize);
     }
-    // These two are the other allocator's only if they come from the same place; glibc's call
-    // glibc's malloc.
+    // These two are the other allocator's only if they come from the same object: glibc's would
+    // call glibc's malloc.
     let same = |name: &CStr| next_of_family(name).filter(|f| object(*f) == object(malloc));
     // SAFETY: as above.
     unsafe {
@@ -109,7 +110,7 @@ pub fn find() {
 }
 
 /// The next definition of one of malloc's family. glibc's malloc debugging (libc_malloc_debug.so)
-/// defines them by their version only, by which other libraries' are not found.
+/// defines them with a version only. Other libraries' definitions are not found by a version.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
@@ -137,11 +138,12 @@ pub struct Behind {
     is_libcs: AtomicBool,
 }
 
-/// libc's own, which newer glibcs let refuse what memalign takes.
+/// libc's own aligned_alloc. In newer glibcs it refuses some of what memalign takes.
 pub static ALIGNED_ALLOC: Behind = Behind::new(c"aligned_alloc");
 
 impl Behind {
-    /// Where in it the function's address lies, for assembly; null until it was looked up.
+    /// Where the function's address lies in this structure, for assembly. The address is null until
+    /// it is looked up.
     pub const FOUND: usize = std::mem::offset_of!(Self, found);
 
     /// The next function called `name`.
@@ -153,7 +155,8 @@ impl Behind {
         }
     }
 
-    /// Looks it up. At the start: a forked child must not wait for the loader's lock.
+    /// Looks the function up. It is called at the start, because a forked child must not wait for
+    /// the loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
         self.is_libcs.store(is_libc(found), Ordering::Relaxed);
@@ -161,14 +164,15 @@ impl Behind {
         found
     }
 
-    /// Where another library's stands between ours and libc's: that one.
+    /// The function of another library that stands between ours and libc's, if there is one.
     pub fn between(&self) -> Option<*const c_void> {
         let found = self.found.load(Ordering::Acquire).cast_const();
-        // Only what the start has looked up: this may be asked before, or by what must not look.
+        // Only what was looked up at the start counts: this may be called before the start, or by
+        // code that must not look symbols up.
         (!found.is_null() && !self.is_libcs.load(Ordering::Relaxed)).then_some(found)
     }
 
-    /// The function; without it there is one to call all the same, which fails.
+    /// The function, or one that fails if there is no such function.
     pub fn or_missing(&self) -> *const c_void {
         match self.get() {
             none if none.is_null() => missing as *const c_void,
@@ -179,14 +183,14 @@ impl Behind {
     /// The function, null when there is none.
     pub fn get(&self) -> *const c_void {
         match self.found.load(Ordering::Acquire).cast_const() {
-            // Called before the library's start.
+            // The library has not started yet.
             found if found.is_null() => heapprof_collect::apart(|| self.find()),
             found => found,
         }
     }
 }
 
-/// Where a hook goes on; for assembly.
+/// Where a hook goes on. It is called by assembly.
 pub unsafe extern "C" fn go_on_to(behind: &Behind) -> *const c_void {
     behind.or_missing()
 }
@@ -198,8 +202,8 @@ unsafe extern "C" fn missing() -> c_int {
     -1
 }
 
-/// Where the object that holds `address` is loaded; 0 of none. (dladdr looks for the nearest symbol
-/// too, which takes a hundred times as long.)
+/// Where the object that holds `address` is loaded; 0 if there is none. (dladdr also looks for the
+/// nearest symbol, which takes a hundred times as long.)
 pub fn object(address: *const c_void) -> usize {
     heapprof_collect::object_at(address as usize).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! seccomp: a program that is about to be killed for what a dump calls leaves its profile before,
-//! and is recorded no more.
+//! seccomp: a program that would be killed for what a dump calls leaves its profile before, and is
+//! not recorded any more.
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ use crate::{end, signals};
 static BEHIND: [Behind; 2] = [Behind::new(c"syscall"), Behind::new(c"prctl")];
 const SYSCALL: usize = 0;
 
-/// Looks up what stands behind ours. At the start.
+/// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
     for function in &BEHIND {
         function.find();
@@ -22,7 +22,7 @@ pub fn prepare() {
 const STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
 const FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
 
-/// Before prctl, by whichever name.
+/// Called before prctl, by whichever name.
 unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     if option == libc::PR_SET_SECCOMP {
         let args = [option as usize, mode, filter, 0, 0, 0];
@@ -31,8 +31,8 @@ unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     }
 }
 
-/// Before syscall, for the numbers that may install a filter, and those that a process with two
-/// threads may be denied.
+/// Called before syscall, for the numbers that may install a filter, and those that a process with
+/// two threads may be denied.
 unsafe extern "C" fn before_syscall(
     number: libc::c_long,
     first: usize,
@@ -55,15 +55,16 @@ unsafe extern "C" fn before_syscall(
     }
 }
 
-/// Before a filter of system calls is installed, by this system call or one like it.
+/// Called before a filter of system calls is installed. `number` and `args` are the system call
+/// that installs it.
 fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize; 6]) {
-    /// Whoever asks for a listener answers calls itself, which nobody would do for a trial.
+    /// With a listener the program answers calls itself, and nobody would answer them in a trial.
     const NEW_LISTENER: usize = 1 << 3;
     let listens = number == libc::SYS_seccomp && args[1] & NEW_LISTENER != 0;
     if !(strict || filter) || !collect::is_running() || !collect::is_own_process() {
         return;
     }
-    // Its own end, and the threads that it makes, would be seen by the filter too.
+    // Our own thread ends first: the filter would see its end, and the threads that it makes, too.
     collect::end_clock();
     if filter && !listens {
         let mask = sys::block_signals();
@@ -80,7 +81,8 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
 
 announced!(prctl, before_prctl, BEHIND, 1);
 
-/// syscall, which futexes of whole runtimes come by: a few comparisons, for all but four numbers.
+/// syscall. The futexes of whole runtimes come by here, so all but four numbers cost only a few
+/// comparisons.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() -> isize {

@@ -1,5 +1,5 @@
-//! What the library says, in a line on stderr, where it was asked to or can't do what it was asked
-//! for; and to C, by errno.
+//! What the library says: in a line on stderr, if it was asked to or can't do what it was asked
+//! for, and to C by errno.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -17,7 +17,7 @@ pub fn misunderstood(wrong: &Misunderstood) {
     ]);
 }
 
-/// A line on stderr, for what was asked for and can't be done.
+/// Writes a line to stderr.
 pub fn say(parts: &[&[u8]]) {
     let mut line = parts.concat();
     line.push(b'\n');
@@ -32,7 +32,7 @@ pub fn report(result: &Result<CString, collect::Error>) {
     }
 }
 
-/// The library's own errno convention: 0, or what went wrong.
+/// The result by the library's own errno convention: 0, or what went wrong.
 pub fn status(result: Result<CString, collect::Error>) -> c_int {
     match result {
         Ok(_) => 0,

@@ -1,8 +1,8 @@
-//! Signals that make a dump, and those that end the program under `record`: caught where the
-//! program left them at their default, and still at their default for all that the program can see.
+//! Signals that make a dump, and those that end the program under `record`: they are caught if the
+//! program left them at their default, and still look like that to the program.
 //!
 //! An interpreter asks whether SIGINT is at its default before it installs its own handler. So
-//! sigaction and signal answer for ours as if it were not there, and give way to what the program
+//! sigaction and signal answer as if our handler were not there, and give way to what the program
 //! sets.
 
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use heapprof_collect as collect;
 use crate::end;
 use crate::real::Behind;
 
-/// Signals that we take whenever the program has them at their default, a bit each.
+/// Signals that we take whenever the program has them at their default, one bit each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
 /// Signals for which our handler is in place.
 static OURS: AtomicU64 = AtomicU64::new(0);
@@ -27,7 +27,8 @@ unsafe extern "C" {
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 
-/// The program's own call, which another library (libjsig) may stand behind ours to see.
+/// Passes on the program's own call: to another library's sigaction behind ours (such as
+/// libjsig's), or else to glibc's.
 unsafe fn passed_on(
     signal: c_int,
     new: *const libc::sigaction,
@@ -90,7 +91,8 @@ fn install(signal: c_int) -> bool {
     done
 }
 
-/// Whether our handler is in place: sigignore and others of libc's functions do not come by here.
+/// Whether our handler is in place. The kernel knows: sigignore and other functions of libc's
+/// change it without coming by here.
 fn is_in_place(signal: c_int) -> bool {
     handler_of(signal).is_some_and(is_ours)
 }
@@ -117,7 +119,7 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     }
 }
 
-/// Takes `signal` for dumps, if the program left it at its default; whether it was taken.
+/// Takes `signal` for dumps, if the program left it at its default. Returns whether it was taken.
 pub fn dump_on(signal: c_int) -> bool {
     DUMP.fetch_or(bit(signal), Ordering::AcqRel);
     take(signal)
@@ -130,8 +132,8 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches the signals that end a program from a terminal or a service manager, where it left them,
-/// and that of aborts.
+/// Catches the signals by which a terminal or a service manager ends a program, and the one of
+/// aborts, if the program left them at their default.
 pub fn catch_ends() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
         take(signal);
@@ -153,8 +155,8 @@ pub fn give_back() {
     }
 }
 
-/// Whether the signal is ours where the program leaves it at its default. A vfork child has
-/// handlers of its own, and this memory with its parent.
+/// Whether the signal is ours whenever the program has it at its default. In a vfork child it is
+/// not: the child has handlers of its own, but shares this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
     WANTED.load(Ordering::Acquire) & bit(signal) != 0 && collect::is_own_process()
 }
@@ -200,7 +202,7 @@ static SYSV_SIGNAL: Behind = Behind::new(c"__sysv_signal");
 static SIGINTERRUPT: Behind = Behind::new(c"siginterrupt");
 static SIGSET: Behind = Behind::new(c"sigset");
 
-/// Looks up what stands behind ours. At the start.
+/// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
     SIGACTION.find();
     SIGNAL.find();
@@ -209,7 +211,7 @@ pub fn prepare() {
     SIGSET.find();
 }
 
-/// signal and its like, by way of sigaction for the signals that we want.
+/// signal and functions like it. For the signals that we want they go through sigaction.
 unsafe fn set(real: &Behind, signal: c_int, handler: usize, flags: c_int) -> usize {
     type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
     // SAFETY: signal's contract, passed on.
@@ -244,7 +246,7 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
 /// The signals whose handlers, set by `signal`, interrupt system calls.
 static INTERRUPT: AtomicU64 = AtomicU64::new(0);
 
-/// siginterrupt: libc's own signal asks what it said.
+/// siginterrupt: passed on as well, because libc's own signal goes by what it said.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
     type Siginterrupt = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -295,7 +297,7 @@ mod aliases {
     }
 }
 
-/// sigset: libc's own, which looks at the signal's mask, too.
+/// sigset: calls libc's own, which looks at the signal's mask, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
     type Sigset = unsafe extern "C" fn(c_int, usize) -> usize;

@@ -14,19 +14,21 @@ const NEW: u8 = 0;
 const STARTING: u8 = 1;
 const DONE: u8 = 2;
 
-/// Whether there is nothing left to begin.
+/// Whether the library has begun.
 #[inline(always)]
 pub fn is_done() -> bool {
     STATE.load(Ordering::Relaxed) == DONE
 }
 
-/// Begins, unless the C library has not got that far. `caller` is where the program allocates.
+/// Begins, unless the C library is not ready yet. `caller` is the address that the program
+/// allocates from.
 #[cold]
 pub fn at_first_allocation(caller: *const c_void) {
     if collect::is_apart() {
         return;
     }
-    // It may come from a function that chooses another one while the loader binds them.
+    // The allocation may come from a resolver, which chooses a function while the loader binds
+    // symbols.
     collect::hold_clock();
     begin_once(caller);
 }
@@ -57,7 +59,7 @@ extern "C" fn constructor() {
     begin_early();
 }
 
-/// Begins where the program does not allocate.
+/// Begins at a moment when the program does not allocate.
 pub fn begin_early() {
     if collect::is_apart() {
         return;
@@ -69,18 +71,18 @@ pub fn begin_early() {
     }
 }
 
-/// Whether the program has more rights than its user, whose environment is not obeyed then.
+/// Whether the program has more rights than its user. The user's environment is not obeyed then.
 fn is_secure() -> bool {
     // SAFETY: plain libc call.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Sets everything up; whether it may.
+/// Sets everything up, unless the program has more rights than its user. Returns whether it did.
 fn begin() -> bool {
     if is_secure() {
         return false;
     }
-    // Nothing here panics; if it did, not into the program's output.
+    // Nothing here panics. If it did, the message must not go into the program's output.
     std::panic::set_hook(Box::new(|_| {}));
     collect::prepare();
     end::prepare();
@@ -115,7 +117,8 @@ fn record() {
         return;
     }
     mapped::enable(asked.mmap);
-    // What heapprof_start goes by when it is given no output.
+    // heapprof_start takes these options, with its own mode and period, and its own output if it
+    // has one.
     collect::set_default(asked.options.clone());
     if asked.start && !collect::start(asked.options) {
         say(&[b"heapprof: not recording: there is no memory for it, or the period is too long"]);

@@ -2,9 +2,8 @@
 //! may allocate.
 //!
 //! The library is loaded at the start, so its thread-local block lies at a fixed distance from the
-//! thread pointer. That distance is what initial-exec access to one variable of the block gives;
-//! the rest is the offset that the caller passes. So no call leaves the library, and nothing is
-//! allocated.
+//! thread pointer. Initial-exec access to one variable of the block gives that distance. The rest
+//! is the offset that the caller passes. So no call leaves the library, and nothing is allocated.
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(

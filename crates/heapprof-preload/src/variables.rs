@@ -6,7 +6,7 @@ pub struct Variable {
     pub name: &'static str,
     /// What it may be set to.
     pub value: &'static str,
-    /// What that does.
+    /// What setting it does.
     pub meaning: &'static str,
 }
 

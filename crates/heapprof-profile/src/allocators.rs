@@ -1,33 +1,33 @@
 //! The functions that stand between a program's code and malloc: a recorded stack ends in them.
 //!
-//! They stand in a profile's `drop_frames`, which cuts the frame that matches and all that it
-//! called. So only functions are named here beneath which no code of the program runs, except an
-//! allocator that it handed in itself: a container's `emplace` constructs an element, whose
-//! constructor may allocate for itself, and is no wrapper.
+//! They are listed in a profile's `drop_frames`, which cuts the frame that matches and everything
+//! that it called. So this file names only functions that run no code of the program, except an
+//! allocator that the program handed in itself. A container's `emplace`, for example, is no
+//! wrapper: it constructs an element, whose constructor may allocate memory for itself.
 //!
-//! pprof matches a name up to its first parenthesis, which may stand in a template's arguments.
+//! pprof matches a name up to its first parenthesis, which may be inside a template's arguments.
 
-/// malloc and its family under the names that libraries and interceptors have for them, and
-/// `operator new`.
+/// malloc and its family, under the names that libraries and interceptors give them, and `operator
+/// new`.
 macro_rules! mallocs {
     () => {
         r"(__GI_)?(__libc_|___?interceptor_|tc_|je_)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)|operator new(\[\])?|_Zn[wa]m.*"
     };
 }
 
-/// The same with what containers come to them by: C++'s allocators, Rust's `Box`, `RawVec` and
-/// `alloc`.
+/// The same names, and the functions through which containers call them: C++'s allocators, and
+/// Rust's `Box`, `RawVec` and `alloc`.
 macro_rules! containers {
     () => {
         concat!(
             mallocs!(),
             r"|(std|__gnu_cxx)::(__)?(new_allocator|allocator)<.*>::allocate",
             r"|(std|__gnu_cxx)::(__)?allocator_traits<std::allocator<.*> ?>::allocate",
-            // Cut at `(__gnu_cxx::_Lock_policy)2`. Of the block that holds a shared pointer's
-            // counts these construct nothing.
+            // These names are cut at `(__gnu_cxx::_Lock_policy)2`. The functions construct nothing
+            // in the block that holds a shared pointer's counts.
             r"|(std|__gnu_cxx)::(__new_allocator|new_allocator|allocator|allocator_traits|__allocated_ptr|__allocate_guarded)",
             r"<(std::allocator<)?std::_Sp_counted_(ptr|deleter|ptr_inplace)<.*, ",
-            // All that these classes do is get memory and give it back.
+            // These classes only get memory and give it back.
             r"|std::(_Vector_base|_Deque_base)<.*",
             r"|std::(_List_base|_Fwd_list_base|_Rb_tree)<.*>::_M_get_node",
             r"|std::__detail::_Hashtable_alloc<.*>::_M_allocate_buckets",
@@ -41,8 +41,8 @@ macro_rules! containers {
     };
 }
 
-/// Hands the table of wrappers to a macro: where functions are from, and regular expressions for
-/// their names.
+/// Hands the table of wrappers to a macro: the source files that functions come from, and regular
+/// expressions for their names.
 #[rustfmt::skip]
 macro_rules! wrappers {
     ($give:ident) => {
@@ -134,11 +134,11 @@ macro_rules! as_text {
     };
 }
 
-/// The wrappers of malloc that well-known programs and libraries have: the files that they are in,
-/// and regular expressions for their names.
+/// The wrappers of malloc in well-known programs and libraries: the files that define them, and
+/// regular expressions for their names.
 pub const WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 
 /// A regular expression for `drop_frames`, which is matched against whole names without their
-/// parameters: `malloc`, `operator new` and the like, what containers come to them by, and all
-/// [`WRAPPERS`].
+/// parameters. It covers `malloc`, `operator new` and the like, the functions through which
+/// containers call them, and all [`WRAPPERS`].
 pub const ALLOCATORS: &str = wrappers!(as_text);

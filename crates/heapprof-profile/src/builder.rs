@@ -1,4 +1,4 @@
-//! Makes profiles piece by piece, each mapping, function and location stored once. Importers,
+//! Makes profiles piece by piece, and stores each mapping, function and location once. Importers,
 //! merging and tests use it.
 
 use foldhash::{HashMap, HashMapExt};
@@ -9,14 +9,14 @@ use crate::model::{
 };
 use crate::strings::StringId;
 
-/// A frame by its texts: what [`ProfileBuilder::frame`] makes a location of.
+/// The texts of a frame. [`ProfileBuilder::frame`] makes a location from them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameText<'a> {
-    /// Function name.
+    /// The function's name.
     pub name: &'a str,
-    /// Source file; may be empty.
+    /// The source file; may be empty.
     pub filename: &'a str,
-    /// Line number; 0 when unknown.
+    /// The line number; 0 when unknown.
     pub line: i64,
 }
 
@@ -67,7 +67,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// A mapping; its `id` is given here.
+    /// The index of a mapping, which is added if it is new. This function chooses its `id`.
     pub fn mapping(&mut self, mapping: Mapping) -> MappingIndex {
         let key = Mapping { id: 0, ..mapping };
         let table = &mut self.profile.mapping;
@@ -78,7 +78,7 @@ impl ProfileBuilder {
         })
     }
 
-    /// A function; its `id` is given here.
+    /// The index of a function, which is added if it is new. This function chooses its `id`.
     pub fn function(&mut self, function: Function) -> FunctionIndex {
         let key = Function { id: 0, ..function };
         let table = &mut self.profile.function;
@@ -89,7 +89,7 @@ impl ProfileBuilder {
         })
     }
 
-    /// A function of which nothing is known but its name and, where it is not empty, its file.
+    /// A function of which only the name is known, and the file if `filename` is not empty.
     pub fn named_function(&mut self, name: StringId, filename: StringId) -> FunctionIndex {
         self.function(Function {
             id: 0,
@@ -111,7 +111,8 @@ impl ProfileBuilder {
         self.location_by(lines.into(), mapping, address, is_folded, lines)
     }
 
-    /// A location that is taken to be the same as an earlier one whose `key` was equal.
+    /// A location. It is taken to be the same as an earlier one with the same mapping, address and
+    /// `is_folded` and an equal `key`.
     pub(crate) fn location_by(
         &mut self,
         key: Box<[Line]>,
@@ -167,7 +168,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// A symbolized location of its own for these frames, innermost inlined one first.
+    /// A symbolized location for these frames, innermost inlined frame first.
     pub fn frame(&mut self, frames: &[FrameText<'_>]) -> LocationIndex {
         let lines: Vec<Line> = frames
             .iter()
@@ -180,7 +181,8 @@ impl ProfileBuilder {
                 }
             })
             .collect();
-        // The same lines are the same place, in every profile: the address follows from the texts.
+        // The same lines are the same place in every profile, because the address is computed from
+        // the texts.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         for frame in frames {
             let line = frame.line.to_string();
@@ -197,13 +199,14 @@ impl ProfileBuilder {
 
     /// Adds a sample written the folded way, root first: `main;parse@parse.c:12;alloc`.
     ///
-    /// A frame is `name`, `name@file` or `name@file:line`; `outer>>inner` is one location where
-    /// `inner` was inlined; `0x1f` is an address without symbols, `0x1f@/bin/app` one in a mapping.
+    /// A frame is `name`, `name@file` or `name@file:line`. `outer>>inner` is one location in which
+    /// `inner` was inlined. `0x1f` is an address without symbols, and `0x1f@/bin/app` is such an
+    /// address in a mapping.
     pub fn folded(&mut self, stack: &str, values: &[i64]) {
         self.folded_with_labels(stack, values, &mut []);
     }
 
-    /// As [`folded`](Self::folded), with labels.
+    /// Adds a sample as [`folded`](Self::folded) does, with labels.
     pub fn folded_with_labels(&mut self, stack: &str, values: &[i64], labels: &mut [Label]) {
         let frames: Vec<&str> = stack.split(';').filter(|f| !f.is_empty()).collect();
         let stack: Vec<LocationIndex> = frames.iter().rev().map(|f| self.parse(f)).collect();

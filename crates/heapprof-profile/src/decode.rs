@@ -1,7 +1,8 @@
 //! From a file to a [`Profile`]: one pass over the stream, references resolved at the end.
 //!
 //! Fields may come in any order and the string table usually comes last, so the pass keeps ids and
-//! string numbers as they are. Memory is the model's own: no copy of the file, no message tree.
+//! string numbers as they are. Reading takes only the model's own memory: there is no copy of the
+//! file and no message tree.
 
 mod resolve;
 mod samples;
@@ -20,32 +21,35 @@ pub(crate) use samples::{SAMPLED, VARIANCE};
 
 /// How much is read before the memory is added up again, in bytes.
 const ADDED_UP_EVERY: u64 = 256 << 10;
-/// What is longer is looked at before it is read.
+/// A value of at least so many bytes is checked against the memory limit before it is read.
 const LONG: usize = 256 << 10;
 
-/// The most sample types: real profiles have up to a dozen, and everything is computed for each.
+/// The most sample types that are accepted. Real profiles have up to a dozen, and everything is
+/// computed for each.
 const MOST_TYPES: usize = 1024;
 
 /// How much to accept.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReadOptions {
-    /// The most bytes a file may inflate to. A gzip bomb ends here.
+    /// The most bytes a file may inflate to. This limit stops a gzip bomb.
     pub max_inflated: u64,
-    /// About the most bytes of memory that reading it may take. Of some files a byte becomes
-    /// sixteen.
+    /// About the most bytes of memory that reading the file may take. In some files one byte
+    /// becomes sixteen in memory.
     pub max_memory: u64,
-    /// Keep stacks as they are written until somebody asks: for who only passes the profile on. Who
-    /// asks pays for both.
+    /// Keep the bytes of stacks as they are written until a caller asks for frames. This suits
+    /// callers that only pass the profile on. After a caller has asked, both the bytes and the
+    /// frames are in memory.
     pub stacks_as_written: bool,
-    /// Leave what samples say beside pprof's fields, as pprof does.
+    /// Ignore the fields of samples that pprof does not know, as pprof does.
     pub without_spread: bool,
-    /// Pass over samples, locations and functions: for what a profile says of itself.
+    /// Skip samples, locations and functions. This suits callers that want only what a profile says
+    /// about itself.
     pub only_head: bool,
 }
 
 impl Default for ReadOptions {
-    /// 4 GiB each: thirty times the largest profile we have met.
+    /// Both limits are 4 GiB, thirty times the largest profile we have met.
     fn default() -> Self {
         Self {
             max_inflated: 4 << 30,
@@ -58,31 +62,31 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// With stacks that are read when somebody asks, or at once.
+    /// Chooses whether stacks are read when a caller asks for them, or at once.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
         self
     }
 
-    /// With what pprof knows of a sample and no more, or with its spread.
+    /// Chooses whether samples are read without their spread, which pprof does not know.
     pub fn without_spread(mut self, without: bool) -> Self {
         self.without_spread = without;
         self
     }
 
-    /// Without samples, locations and functions, or with them.
+    /// Chooses whether samples, locations and functions are skipped.
     pub fn only_head(mut self, only: bool) -> Self {
         self.only_head = only;
         self
     }
 
-    /// With another limit for the memory that reading may take, in bytes.
+    /// Sets the limit for the memory that reading may take, in bytes.
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = bytes;
         self
     }
 
-    /// With another limit for the inflated size, in bytes.
+    /// Sets the limit for the inflated size, in bytes.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = bytes;
         self
@@ -134,8 +138,8 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
             }
             decoder.finish()
         }
-        // Damage to the gzip layer shows as nonsense inside; the checksum at its end tells which it
-        // was.
+        // Damage to the gzip layer shows as nonsense inside. The checksum at its end tells whether
+        // gzip or the content is damaged.
         Err(error @ (Error::Wire { .. } | Error::Invalid { .. })) => match stream.drain() {
             Err(gzip @ Error::Gzip { .. }) => Err(gzip),
             _ => Err(decoder.explain(error, stream.heads())),
@@ -155,7 +159,7 @@ struct RawValueType {
     unit: u64,
 }
 
-/// What has been read so far. String numbers stay raw until the whole table is known.
+/// What has been read so far. String numbers stay as they are until the whole table is known.
 #[derive(Default)]
 struct Decoder {
     sample_type: Vec<RawValueType>,
@@ -170,19 +174,20 @@ struct Decoder {
     comment: Vec<u64>,
     default_sample_type: u64,
     doc_url: u64,
-    /// A second empty text or a sample type after the string table: two profiles in one stream.
+    /// Whether there was a second empty text, or a sample type after the string table and samples.
+    /// Both mean that there are two profiles in one stream.
     concatenated: bool,
 }
 
 impl Decoder {
-    /// About how many bytes of memory it takes.
+    /// About how many bytes of memory the decoder takes.
     fn memory(&self) -> u64 {
         let comment = self.comment.len() * (size_of::<u64>() + size_of::<StringId>());
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Whether a long value fits in memory once it is read, whatever it holds, beside the buffer
-    /// that it is in.
+    /// Checks that a long value fits in memory after it is read, whatever it holds, in addition to
+    /// the buffer that it is in.
     #[inline]
     fn fits(&self, field: u32, value: Value<'_>, limit: u64) -> Result<(), Error> {
         match value {
@@ -193,12 +198,13 @@ impl Decoder {
 
     #[cold]
     fn long_fits(&self, field: u32, bytes: &[u8], limit: u64) -> Result<(), Error> {
-        // What a byte may become: a label, a line and a number of a comment are a few each.
+        // How many bytes a byte may become in memory. A label, a line and a number of a comment
+        // take only a few bytes each in the file.
         let times = match field {
             2 => 48,
             4 => 16,
             6 if str::from_utf8(bytes).is_ok() => 1,
-            // Each byte that is no text takes three, here and in the table.
+            // Each byte that is not text takes three, here and in the table.
             6 => 6,
             13 => 12,
             _ => 0,
@@ -214,7 +220,7 @@ impl Decoder {
     }
 
     fn field(&mut self, field: u32, value: Value<'_>, offset: u64) -> Result<(), Error> {
-        // An empty message around the field, for its error texts.
+        // An empty message around the field, which gives errors their offset and object.
         let whole = Fields::new(&[], offset, Object::Profile);
         let number = |value| whole.number(field, value);
         match field {
@@ -248,7 +254,7 @@ impl Decoder {
             11 => {
                 let body = whole.bytes(field, value)?;
                 let raw = value_type(body, offset, Object::PeriodType)?;
-                // Empty, it says as much as if it were not there.
+                // An empty period type says as much as a missing one.
                 self.period_type = (raw.r#type != 0 || raw.unit != 0).then_some(raw);
             }
             12 => self.period = number(value)? as i64,
@@ -260,9 +266,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// Says more about an error than the place where it showed.
+    /// Adds to an error more than the place where it showed.
     fn explain(&self, error: Error, (file, plain): (&[u8], &[u8])) -> Error {
-        // Only a file that gave nothing useful can be of another kind altogether.
+        // Only a file without samples can be something other than a profile.
         if self.samples.is_empty()
             && let Some(kind) = foreign(plain, plain.len() < file.len() || plain[..] != *file)
         {
@@ -340,7 +346,7 @@ fn resolved(
     })
 }
 
-/// What a file that is no profile is, by its first bytes.
+/// Says what a file that is not a profile is, judging by its first bytes.
 fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
     if head.starts_with(b"\x1f\x8b") {
         return Some("is gzipped twice; unpack it once".to_string());
@@ -353,8 +359,8 @@ fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
         Err(_) => return None,
     };
     let plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    // A protobuf message that holds only text by chance begins with a tag and a length; prose does
-    // not begin with a line end.
+    // A protobuf message may hold only text by chance. Its tag may then be a line end, and prose
+    // does not begin with a line end.
     if text.is_empty() || !text.chars().all(plain) || text.starts_with('\n') {
         return None;
     }

@@ -1,8 +1,9 @@
 //! From a [`Profile`] to a file, field by field: equal profiles give equal bytes. Samples and
-//! locations, which are nearly all of it, are written by hand, the rest through prost.
+//! locations, which are nearly all of a file, are written by hand; the rest is written with prost.
 //!
-//! Messages, text and packing come in the order pprof writes them (facts from google/pprof's
-//! profile/encode.go), so that its output and ours can be compared.
+//! Messages and texts come in the order in which pprof writes them, and numbers are packed as pprof
+//! packs them, so that its output and ours can be compared. The facts are from google/pprof's
+//! profile/encode.go.
 
 mod stack;
 
@@ -32,7 +33,8 @@ pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     finished.map_err(Error::Write)
 }
 
-/// As [`encode`], but what gzip does not halve is stored as it is: for tools whose users wait.
+/// Writes `profile` as [`encode`] does, but stores what gzip does not halve as it is. This suits
+/// tools whose users wait.
 pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut packer = Packer::new(writer).map_err(Error::Write)?;
     encode_in_parts(profile, &mut packer, BLOCK)?;
@@ -40,12 +42,12 @@ pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error
     finished.map_err(Error::Write)
 }
 
-/// As [`encode`], but with samples that are made one by one and not kept, and gzipped as quickly as
-/// may be: for writers inside a program that has other things to do.
+/// Writes a profile as [`encode`] does, but with samples that are made one by one and not kept, and
+/// gzipped as quickly as possible. This suits writers inside a program that has other things to do.
 ///
-/// `next` tells how many of the last sample's oldest frames the next one goes on from, and fills in
-/// the rest of it, with what locations it needs in the builder; `None` when there is none left.
-/// Samples have no labels.
+/// `next` fills in the next sample and adds the locations that it needs to the builder. It returns
+/// how many of the last sample's oldest frames the next sample begins with, or `None` when there is
+/// no sample left. Samples have no labels.
 pub fn encode_samples_quickly(
     mut builder: ProfileBuilder,
     mut next: impl FnMut(&mut ProfileBuilder, &mut QuickSample) -> Option<usize>,
@@ -69,18 +71,18 @@ pub fn encode_samples_quickly(
     write().map_err(Error::Write)
 }
 
-/// A sample of [`encode_samples_quickly`]. Each one begins without frames, and with values and a
+/// A sample of [`encode_samples_quickly`]. Each sample begins without frames, and with values and a
 /// spread of 0.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct QuickSample {
     /// The frames that the last sample does not have, leaf first.
     pub newer: Vec<LocationIndex>,
-    /// One value a sample type.
+    /// One value for each sample type.
     pub values: Box<[i64]>,
-    /// How many blocks that were sampled stand behind each value; all 0 where values are exact.
+    /// How many sampled blocks stand behind each value; all 0 if values are exact.
     pub sampled: Box<[u64]>,
-    /// The variance of each value, finite and not negative; all 0 where values are exact.
+    /// The variance of each value, finite and not negative; all 0 if values are exact.
     pub variance: Box<[f64]>,
 }
 
@@ -142,21 +144,21 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
     write().map_err(Error::Write)
 }
 
-/// What is written at once.
+/// How many bytes are collected before they are written.
 const FLUSH: usize = 64 << 10;
 
 /// Writes a file in its order: sample types, samples, and the other tables.
 struct Encoder<W> {
     writer: W,
     buf: Vec<u8>,
-    /// How much is written at once.
+    /// How many bytes are collected before they are written.
     part: usize,
     /// A sample's packed values.
     packed: Vec<u8>,
-    /// Where each text went in the file's string table.
+    /// The position of each text in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
-    /// The labels of all sets so far as they are written, and where each set's are.
+    /// The encoded labels of all sets so far, and where each set's labels are in them.
     labels: Vec<u8>,
     label_sets: Vec<Option<Range<usize>>>,
     /// The ids of all locations so far.
@@ -180,7 +182,7 @@ impl<W: Write> Encoder<W> {
         encoder
     }
 
-    /// The number of a text in the file, given at first use.
+    /// The number of a text in the file. It is chosen when the text is first used.
     fn text(&mut self, id: StringId) -> i64 {
         if id.index() >= self.index.len() {
             self.index.resize(id.index() + 1, None);
@@ -196,7 +198,7 @@ impl<W: Write> Encoder<W> {
         self.flush()
     }
 
-    /// Writes what there is when it is enough.
+    /// Writes what was collected, if it is enough.
     fn flush(&mut self) -> io::Result<()> {
         if self.buf.len() >= self.part {
             self.writer.write_all(&self.buf)?;
@@ -220,7 +222,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Takes over the ids of locations that are new.
+    /// Adds the ids of new locations to `ids`.
     fn know_ids(&mut self, profile: &Profile) {
         let new = &profile.location[self.ids.len()..];
         new.iter().for_each(|location| self.ids.push(location.id));
@@ -245,7 +247,8 @@ impl<W: Write> Encoder<W> {
         range
     }
 
-    /// A sample of so many frames, whose ids are given packed, with labels that are in `labels`.
+    /// Writes a sample of `frames` frames. `stack` holds their packed ids, and `labels` says where
+    /// its labels are in `self.labels`.
     fn sample(
         &mut self,
         frames: usize,
@@ -253,7 +256,7 @@ impl<W: Write> Encoder<W> {
         (values, spread): (&[i64], Option<SampleSpread<'_>>),
         labels: Range<usize>,
     ) -> io::Result<()> {
-        // What is exact says nothing more.
+        // The spread of exact values is not written.
         let spread = spread.filter(|spread| !spread.is_exact());
         let packed = &mut self.packed;
         packed.clear();
@@ -275,7 +278,7 @@ impl<W: Write> Encoder<W> {
         self.flush()
     }
 
-    /// What comes after the samples; the writer.
+    /// Writes what comes after the samples, and returns the writer.
     fn tables(mut self, profile: &Profile) -> io::Result<W> {
         for mapping in &profile.mapping {
             let message = proto::Mapping {
@@ -308,7 +311,8 @@ impl<W: Write> Encoder<W> {
         self.header(profile)
     }
 
-    /// A location, without a message between it and its bytes: they are the most after samples.
+    /// Writes a location without making a prost message of it, because locations are the largest
+    /// part of a file after samples.
     fn location(&mut self, profile: &Profile, location: &Location) -> io::Result<()> {
         let mapping = location.mapping.map(|m| &profile.mapping[m.index()]);
         let before = [
@@ -352,8 +356,8 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Everything after the functions, the string table first though its last texts come from what
-    /// follows it.
+    /// Writes everything after the functions. The string table comes first, although some of its
+    /// texts belong to what follows it.
     fn header(mut self, profile: &Profile) -> io::Result<W> {
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);
@@ -388,7 +392,7 @@ impl<W: Write> Encoder<W> {
             0..=2 => int64::encode_repeated(13, &comments, &mut self.buf),
             _ => int64::encode_packed(13, &comments, &mut self.buf),
         }
-        // Written even when empty, as pprof does.
+        // This field is written even if it is empty, as pprof does.
         int64::encode(14, &default_sample_type, &mut self.buf);
         if doc_url != 0 {
             int64::encode(15, &doc_url, &mut self.buf);
@@ -408,18 +412,18 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How long a number is as protobuf writes it.
+/// How many bytes a number takes as protobuf writes it.
 fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// How long fields of one number each are. What is 0 is not written.
+/// How many bytes fields of one number each take. A number that is 0 is not written.
 fn fields_len(fields: &[(u8, u64)]) -> usize {
     let there = fields.iter().filter(|(_, number)| *number != 0);
     there.map(|&(_, number)| 1 + varint_len(number)).sum()
 }
 
-/// Adds fields of one number each.
+/// Adds fields of one number each, except those that are 0.
 fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
     for &(field, number) in fields.iter().filter(|(_, number)| *number != 0) {
         out.push(field << 3);
@@ -433,9 +437,9 @@ fn packed_spread_len(spread: SampleSpread<'_>) -> [usize; 2] {
     [sampled, size_of_val(spread.variance)]
 }
 
-/// How long the fields of a spread are.
+/// How many bytes the fields of a spread take.
 fn spread_len(spread: SampleSpread<'_>) -> usize {
-    // Two bytes of a tag.
+    // Each tag takes two bytes.
     let lengths = packed_spread_len(spread).into_iter();
     lengths
         .map(|length| 2 + varint_len(length as u64) + length)
@@ -454,12 +458,12 @@ fn add_spread(out: &mut Vec<u8>, spread: SampleSpread<'_>) {
     out.extend(words);
 }
 
-/// pprof packs numbers only where that saves bytes.
+/// Whether pprof packs so many numbers: only if that saves bytes.
 fn is_packed(count: usize) -> bool {
     count > 2
 }
 
-/// The length of a field of so many numbers.
+/// How many bytes a field of so many numbers takes.
 fn numbers_len(count: usize, packed: &[u8]) -> usize {
     if is_packed(count) {
         1 + varint_len(packed.len() as u64) + packed.len()
@@ -490,7 +494,7 @@ fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What is written by hand is what prost makes of the message.
+    /// Locations written by hand have the same bytes as those that prost writes.
     #[test]
     fn locations_are_as_prost_writes_them() {
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);

@@ -1,11 +1,11 @@
-//! When two profiles are equal: same header, samples and tables in the same order, names compared
-//! as text.
+//! When two profiles are equal: same header, same samples and tables in the same order, and names
+//! compared as text.
 
 use crate::model::{Function, Label, Mapping, Profile, ValueType};
 use crate::strings::StringId;
 
 impl PartialEq for Profile {
-    /// Compares everything that a file holds; where a text stands in the string table does not
+    /// Compares everything that a file holds. The position of a text in the string table does not
     /// matter.
     fn eq(&self, other: &Self) -> bool {
         let both = Both(self, other);

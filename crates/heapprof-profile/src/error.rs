@@ -13,7 +13,7 @@ pub enum Error {
     /// The file could not be written; the source says why.
     #[error("cannot be written")]
     Write(#[source] std::io::Error),
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("is empty; the program may have ended before its profile was written")]
     Empty,
     /// The content is of another kind.
@@ -22,12 +22,12 @@ pub enum Error {
     /// The gzip layer is damaged.
     #[error("{defect}, at byte {offset} of the file; copy or download it again")]
     Gzip {
-        /// Where in the compressed file.
+        /// The offset in the compressed file.
         offset: u64,
         /// What is wrong.
         defect: GzipDefect,
     },
-    /// More data than the caller allows.
+    /// The file inflates to more data than the caller allows.
     #[error(
         "inflates to more than {limit} bytes; if that is right, raise the limit with --max-inflated"
     )]
@@ -35,7 +35,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// More memory than the caller allows.
+    /// Reading the file takes more memory than the caller allows.
     #[error(
         "takes more than {limit} bytes of memory; if that is right, raise the limit with \
          --max-inflated"
@@ -47,25 +47,25 @@ pub enum Error {
     /// The protobuf layer is damaged.
     #[error("malformed {object}, at byte {offset} of the profile: {defect}{hint}")]
     Wire {
-        /// Where in the inflated data.
+        /// The offset in the inflated data.
         offset: u64,
         /// What was being read.
         object: Object,
         /// What is wrong.
         defect: WireDefect,
-        /// More to say, after the defect.
+        /// Text to add after the defect.
         hint: &'static str,
     },
     /// The messages are well formed but contradict each other.
     #[error("malformed {object}{}: {defect}{hint}", At(*.offset))]
     Invalid {
-        /// Where in the inflated data, if known.
+        /// The offset in the inflated data, if known.
         offset: Option<u64>,
         /// The object at fault.
         object: Object,
         /// What is wrong with it.
         defect: String,
-        /// More to say, after the defect.
+        /// Text to add after the defect.
         hint: &'static str,
     },
     /// A sum or product does not fit 64 bits.
@@ -112,29 +112,29 @@ pub enum WireDefect {
     /// The data ends inside a field.
     #[error("the data is cut short inside field {field}")]
     Truncated {
-        /// Field number; 0 when not even that was there.
+        /// The field number; 0 if not even that was there.
         field: u32,
     },
     /// A field's length leads past the end of its message.
     #[error("field {field} claims {length} bytes, {left} are left")]
     Length {
-        /// Field number.
+        /// The field number.
         field: u32,
-        /// Bytes claimed.
+        /// How many bytes the field claims.
         length: u64,
-        /// Bytes there.
+        /// How many bytes are left.
         left: u64,
     },
     /// A varint has more than ten bytes.
     #[error("a number of more than ten bytes")]
     Varint,
-    /// Field number 0, or one beyond protobuf's range.
+    /// The field number is 0 or beyond protobuf's range.
     #[error("field number {0} does not exist in protobuf")]
     FieldNumber(u64),
-    /// A group or an unassigned wire type.
+    /// The field is a group or has an unassigned wire type.
     #[error("field {field} has wire type {wire_type}, which profiles do not use")]
     WireType {
-        /// Field number.
+        /// The field number.
         field: u32,
         /// The wire type, 3 to 7.
         wire_type: u8,
@@ -142,16 +142,16 @@ pub enum WireDefect {
     /// A known field is encoded as something else.
     #[error("field {field} is encoded as {found}, expected {expected}")]
     Mismatch {
-        /// Field number.
+        /// The field number.
         field: u32,
         /// How it is encoded.
         found: &'static str,
-        /// How it should be.
+        /// How it should be encoded.
         expected: &'static str,
     },
 }
 
-/// The part of a profile that an error speaks of.
+/// The part of a profile that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Object {
@@ -195,13 +195,13 @@ impl fmt::Display for Object {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
-    /// Texts that are not UTF-8; the bad bytes read as U+FFFD.
+    /// Some texts are not UTF-8; their bad bytes are read as U+FFFD.
     #[error("{0} texts are not UTF-8; their bad bytes are shown as \u{fffd}")]
     NotUtf8(usize),
-    /// Locations whose mapping is not in the file.
+    /// The mapping of some locations is not in the file.
     #[error("{0} locations name a mapping that is not in the file; taken as unknown")]
     MissingMapping(usize),
-    /// A sample type that not all merged profiles have.
+    /// Not all merged profiles have this sample type.
     #[error("sample type {0} is not in every profile and was left out of the merge")]
     TypeLeftOut(String),
     /// Profiles taken at different sampling periods were merged.

@@ -1,4 +1,4 @@
-//! From a file's ids (any 64-bit number but 0) to positions; dense ids, the usual case, cost an
+//! From a file's ids (any 64-bit number except 0) to positions: dense ids, the usual case, cost an
 //! array read.
 
 use foldhash::HashMap;
@@ -13,7 +13,7 @@ pub(crate) struct IdMap {
     dense: Vec<u32>,
     sparse: HashMap<u64, u32>,
     len: u32,
-    /// Whether any id is not its position and 1.
+    /// Whether any id is not its position plus 1.
     uneven: bool,
 }
 
@@ -27,12 +27,13 @@ impl IdMap {
         }
     }
 
-    /// Gives `id` the next position. False when it has one already.
+    /// Gives `id` the next position. Returns false if it already has one.
     pub(crate) fn push(&mut self, id: u64) -> bool {
         if self.get(id).is_some() {
             return false;
         }
-        // Room grows with what is there, so that a lone huge id costs one map entry and no array.
+        // The array grows with the number of ids, so that a single huge id costs one map entry and
+        // no array.
         if id < u64::from(self.len) * 4 + 1024 {
             let at = id as usize;
             if at >= self.dense.len() {
@@ -47,12 +48,12 @@ impl IdMap {
         true
     }
 
-    /// How many ids there are when they are 1, 2, 3, ... in this order, as most writers number.
+    /// How many ids there are, if they are 1, 2, 3, ... in this order, as with most writers.
     pub(crate) fn counted(&self) -> Option<u32> {
         (!self.uneven).then_some(self.len)
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes the map takes.
     pub(crate) fn memory(&self) -> u64 {
         let dense = size_of_val(&self.dense[..]) as u64;
         dense + hashed::<(u64, u32)>(self.sparse.capacity())

@@ -1,5 +1,5 @@
-//! From a file to its plain bytes as a stream: all gzip members one after the other, or no gzip at
-//! all.
+//! From a file to its plain bytes as a stream: all gzip members one after the other, or a file
+//! without gzip.
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
@@ -7,7 +7,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::error::{Error, GzipDefect};
 
-/// Counts what was taken out of the file, so that errors can say where.
+/// Counts the bytes taken out of the file, so that errors can name an offset.
 struct Counted<R> {
     inner: R,
     taken: u64,
@@ -40,16 +40,16 @@ enum State<R: Read> {
     Done,
 }
 
-/// The plain bytes of a gzipped or plain file, as a stream. Errors of gzip come as an [`Error`]
-/// inside one of `io`.
+/// The plain bytes of a gzipped or plain file, as a stream. [`Read`] returns errors of gzip as an
+/// [`Error`] inside an `io::Error`.
 pub struct Inflate<R: Read> {
     state: State<R>,
-    /// The first bytes of the file, to tell what it is when it is no profile.
+    /// The first bytes of the file. They tell what it is if it is not a profile.
     head: Vec<u8>,
 }
 
 impl<R: Read> Inflate<R> {
-    /// Looks at the first bytes; an empty file is an error.
+    /// Reads the first bytes and opens the gzip layer, if there is one. An empty file is an error.
     pub fn new(mut reader: R) -> Result<Self, Error> {
         let mut head = Vec::new();
         reader.by_ref().take(64).read_to_end(&mut head)?;
@@ -77,7 +77,7 @@ impl<R: Read> Inflate<R> {
         self.head.starts_with(&[0x1f, 0x8b])
     }
 
-    /// Fills some of `buf`; 0 bytes are the end.
+    /// Fills some of `buf` and returns how many bytes. 0 means the end.
     pub(crate) fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         loop {
             match &mut self.state {

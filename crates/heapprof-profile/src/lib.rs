@@ -2,8 +2,8 @@
 //!
 //! A [`Profile`] is a list of samples (a stack, values, labels) and the tables that explain them
 //! (mappings, locations, functions, text). This crate decodes profiles from gzipped or plain
-//! protobuf as a stream, encodes them, merges, negates, scales and converts them. It knows
-//! nothing of SQLite, symbol files, the environment or the terminal.
+//! protobuf as a stream, encodes them, merges, negates, scales and converts them. It knows nothing
+//! about SQLite, symbol files, the environment or the terminal.
 //!
 //! ```
 //! use heapprof_profile::{ProfileBuilder, decode, encode};

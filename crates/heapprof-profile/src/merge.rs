@@ -1,9 +1,10 @@
-//! Adding profiles up: equal stacks with equal labels become one sample, and what is the same place
-//! in two runs (whatever address it was loaded at) becomes one location.
+//! Adding profiles up: equal stacks with equal labels become one sample, and the same place in two
+//! runs becomes one location, whatever addresses it was loaded at.
 //!
-//! Keys follow pprof (profile/merge.go) without its losses: a unit's conversion keeps every sample,
-//! lines keep their columns, the default sample type stays, the time is the earliest known one.
-//! `as_pprof.rs` has the losses, for those who want pprof's results.
+//! The keys of samples and tables follow pprof (profile/merge.go) without its losses: a conversion
+//! of units keeps every sample, lines keep their columns, the default sample type stays, and the
+//! time is the earliest known one. `as_pprof.rs` has the losses, for callers that want pprof's
+//! results.
 
 mod as_pprof;
 
@@ -30,10 +31,10 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
     merge_all([Ok(a), Ok(b)])
 }
 
-/// Adds profiles up as they arrive; only one beside the sum is in memory at a time.
+/// Adds profiles up as they arrive. Only the sum and one more profile are in memory at a time.
 ///
 /// Only sample types that all profiles have are kept (a [`Warning`] names the others); values come
-/// in the finer of two units. Samples whose values are all 0 are left out, unless they are
+/// in the finest unit of all profiles. Samples whose values are all 0 are left out, unless they are
 /// estimates.
 pub fn merge_all<E: From<Error>>(
     profiles: impl IntoIterator<Item = Result<Profile, E>>,
@@ -57,7 +58,8 @@ pub fn merge_all<E: From<Error>>(
     Ok(merger.finish())
 }
 
-/// Size rounded up to pages, offset, and build id or file name: the same file mapped by two runs.
+/// The size rounded up to pages, the offset, and the build id or file name. They tell that two runs
+/// mapped the same file.
 type MappingKey = (u64, u64, StringId);
 
 fn mapping_key(m: &Mapping) -> MappingKey {
@@ -69,19 +71,19 @@ fn mapping_key(m: &Mapping) -> MappingKey {
     (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file)
 }
 
-/// What is the same, and what a sum beyond 64 bits is.
+/// The rules for what counts as the same location, and for sums beyond 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rules {
-    /// Lines differ by all that they say; sums are checked.
+    /// Lines differ if any of their fields differs. A sum beyond 64 bits is an error.
     Ours,
-    /// pprof's.
+    /// The rules of pprof.
     Pprof,
 }
 
 struct Merger {
     builder: ProfileBuilder,
     rules: Rules,
-    /// Whether a profile was added.
+    /// Whether a profile was added already.
     begun: bool,
     mapping_key: HashMap<MappingKey, MappingIndex>,
     sample_index: HashTable<u32>,
@@ -155,8 +157,8 @@ impl Merger {
             Rules::Pprof => as_pprof::header(&mut self.builder.profile, profile, !self.begun),
         }
         self.begun = true;
-        // Everything is moved when a sample first needs it: merging leaves the unused behind. But
-        // for the main binary.
+        // Everything is moved when a sample first needs it, so merging leaves unused entries
+        // behind. The main binary is always moved.
         let mut moved = Moved::new(profile);
         if self.builder.profile.mapping.is_empty() && !profile.mapping.is_empty() {
             self.move_mapping(&mut moved, MappingIndex(0));
@@ -199,7 +201,7 @@ impl Merger {
         *moved.string[id.index()].get_or_insert_with(|| self.builder.text(from.text(id)))
     }
 
-    /// The mapping and how far addresses in it move.
+    /// Moves a mapping. Returns its new index and how far addresses in it move.
     fn move_mapping(&mut self, moved: &mut Moved<'_>, index: MappingIndex) -> (MappingIndex, u64) {
         if let Some(known) = moved.mapping[index.index()] {
             return known;
@@ -315,7 +317,7 @@ impl Merger {
             }
             _ => {}
         }
-        // In the unit of the sum's period.
+        // The period of `other`, in the unit of the sum's period.
         let factor =
             |unit: StringId, p: &Profile| Unit::parse(p.text(unit)).map_or(1, |u| u.factor);
         let theirs = match (sum.period_type, other.period_type) {
@@ -409,7 +411,7 @@ impl Merger {
     }
 }
 
-/// What of a profile went where.
+/// Where the parts of a profile that is being added went in the sum.
 struct Moved<'a> {
     profile: &'a Profile,
     string: Vec<Option<StringId>>,
@@ -432,10 +434,12 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Moves the files that both profiles map, and the addresses in them, to where the first has them:
-/// the same place of two runs has one address then, and a frame without symbols one name.
+/// Moves the files that both profiles map, and the addresses in them, to where the first profile
+/// has them. The same place of two runs then has one address, and a frame without symbols has one
+/// name.
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
-    // A file may be mapped more than once; what is mapped as often in both comes in the same order.
+    // A file may be mapped more than once. Mappings that start at the same address in both profiles
+    // are paired first, then the rest in their order.
     let mut places: HashMap<(u64, u64, &str), VecDeque<u64>> = HashMap::new();
     for m in &a.mapping {
         let (size, offset, file) = mapping_key(m);
@@ -477,13 +481,14 @@ pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     }
 }
 
-/// Whether an address lies in its mapping: one elsewhere (0 is none) does not move with the file.
+/// Whether an address lies in its mapping. An address elsewhere does not move with the file; 0
+/// means that there is no address.
 fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
 }
 
-/// Whether a mapping's name, or its build id, is a file's: other memory is not the same memory in
-/// two runs.
+/// Whether a mapping's name or build id is that of a file. Memory that is not a file's is not the
+/// same memory in two runs.
 fn is_file(name: &str) -> bool {
     let other = [
         "//",
@@ -497,8 +502,8 @@ fn is_file(name: &str) -> bool {
     !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
 }
 
-/// Brings sample types that both profiles have to one name and the finer of their units, so that
-/// they can be compared.
+/// Gives sample types that both profiles have one name and the finer of their units, so that they
+/// can be compared.
 pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     agree_names(a, b);
     for i in 0..a.sample_type.len() {
@@ -506,14 +511,14 @@ pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
         let Some(j) = b.sample_type.iter().position(|t| b.text(t.r#type) == name) else {
             continue;
         };
-        // What can't be converted is said where it is compared.
+        // The caller reports units that can't be converted when it compares the values.
         convert_coarser(a, i, b, j)?;
     }
     Ok(())
 }
 
-/// Converts whichever of two sample types has the coarser unit; whether both have the same unit
-/// now.
+/// Converts whichever of two sample types has the coarser unit. Returns whether both have the same
+/// unit now.
 fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
     let ours = a.text(a.sample_type[i].unit).to_string();
     let theirs = b.text(b.sample_type[j].unit).to_string();
@@ -532,7 +537,7 @@ fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Resu
     }
 }
 
-/// Brings the sample types at `i` of both profiles to the finer of their units.
+/// Converts the sample types at `i` of both profiles to the finer of their units.
 fn finer_unit(a: &mut Profile, b: &mut Profile, i: usize) -> Result<(), Error> {
     if convert_coarser(a, i, b, i)? {
         return Ok(());
@@ -565,7 +570,7 @@ impl Profile {
         self.sample_type = keep.iter().map(|&k| self.sample_type[k]).collect();
     }
 
-    /// Leaves out samples that say nothing.
+    /// Leaves out samples whose values are all exactly 0.
     pub(crate) fn drop_zero_samples(&mut self) {
         let samples = &self.samples;
         let nothing: Vec<bool> = (0..samples.len()).map(|i| samples.is_nothing(i)).collect();

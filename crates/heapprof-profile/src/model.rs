@@ -22,7 +22,7 @@ macro_rules! index {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub u32);
         impl $name {
-            /// As a position in its table.
+            /// The index as a position in its table.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -55,13 +55,13 @@ pub struct Profile {
     pub mapping: Vec<Mapping>,
     /// The places that stacks are made of.
     pub location: Vec<Location>,
-    /// The lines of all locations, one location's after the other's.
+    /// The lines of all locations, one location after the other.
     pub line: Vec<Line>,
     /// The functions that lines refer to.
     pub function: Vec<Function>,
-    /// Regular expression of functions to cut, with all they called.
+    /// A regular expression for functions to cut, with everything that they called.
     pub drop_frames: StringId,
-    /// Regular expression of functions exempt from `drop_frames`.
+    /// A regular expression for functions exempt from `drop_frames`.
     pub keep_frames: StringId,
     /// Nanoseconds since 1970, UTC; 0 when unknown.
     pub time_nanos: i64,
@@ -69,7 +69,7 @@ pub struct Profile {
     pub duration_nanos: i64,
     /// What `period` counts.
     pub period_type: Option<ValueType>,
-    /// How much of it lies between two samples on average.
+    /// How much of `period_type` lies between two samples on average.
     pub period: i64,
     /// Free text.
     pub comment: Vec<StringId>,
@@ -77,23 +77,24 @@ pub struct Profile {
     pub default_sample_type: StringId,
     /// Where the profile is explained.
     pub doc_url: StringId,
-    /// What was odd about the file but did not stop it from being read. Not part of the file.
+    /// What was odd about the file but did not stop it from being read. This is not part of the
+    /// file.
     pub warnings: Vec<Warning>,
 }
 
 /// A kind of value and its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ValueType {
-    /// E.g. `inuse_space`.
+    /// The kind of value, e.g. `inuse_space`.
     pub r#type: StringId,
-    /// E.g. `bytes`.
+    /// Its unit, e.g. `bytes`.
     pub unit: StringId,
 }
 
 /// A mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mapping {
-    /// As in the file; not 0 and unique.
+    /// The id that it has in the file. It is unique and not 0.
     pub id: u64,
     /// First address.
     pub memory_start: u64,
@@ -115,16 +116,16 @@ pub struct Mapping {
     pub has_inline_frames: bool,
 }
 
-/// A place in the program; has no lines while it is not symbolized.
+/// A place in the program. It has no lines while it is not symbolized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// As in the file; not 0 and unique.
+    /// The id that it has in the file. It is unique and not 0.
     pub id: u64,
     /// The mapping that holds `address`.
     pub mapping: Option<MappingIndex>,
     /// Address of the instruction.
     pub address: u64,
-    /// Its range in [`Profile::line`]: innermost inlined function first.
+    /// The range of its lines in [`Profile::line`], innermost inlined function first.
     pub line: Range<u32>,
     /// Whether the linker folded several functions into this code.
     pub is_folded: bool,
@@ -144,11 +145,11 @@ pub struct Line {
 /// A function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// As in the file; not 0 and unique.
+    /// The id that it has in the file. It is unique and not 0.
     pub id: u64,
-    /// For people.
+    /// The name for people.
     pub name: StringId,
-    /// For the linker.
+    /// The name for the linker.
     pub system_name: StringId,
     /// Source file.
     pub filename: StringId,
@@ -156,10 +157,10 @@ pub struct Function {
     pub start_line: i64,
 }
 
-/// A label: a text when `str` is not empty, else a number with a unit.
+/// A label: a text if `str` is not empty, otherwise a number with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
-    /// What is said, e.g. `bytes`.
+    /// What the label describes, e.g. `bytes`.
     pub key: StringId,
     /// The text; empty for a number.
     pub str: StringId,
@@ -169,19 +170,20 @@ pub struct Label {
     pub num_unit: StringId,
 }
 
-/// All samples, column by column: a million of them take three allocations, not millions.
+/// All samples, column by column, so that a million of them take a handful of allocations instead
+/// of millions.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub(crate) width: usize,
     pub(crate) stacks: Stacks,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
-    /// How far the values may be from the truth, where any is an estimate that says it.
+    /// How far the values may be from the truth; `None` if no value is known to be an estimate.
     pub(crate) spread: Option<Spread>,
 }
 
 impl Samples {
-    /// No samples yet; each will have `width` values.
+    /// A table without samples; each sample will have `width` values.
     pub fn new(width: usize) -> Self {
         Self {
             width,
@@ -189,12 +191,12 @@ impl Samples {
         }
     }
 
-    /// How many there are.
+    /// How many samples there are.
     pub fn len(&self) -> usize {
         self.label_set.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.label_set.is_empty()
     }
@@ -205,7 +207,7 @@ impl Samples {
         self.stacks.get(i)
     }
 
-    /// The values of sample `i`, one a sample type.
+    /// The values of sample `i`, one for each sample type.
     pub fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
     }
@@ -215,22 +217,23 @@ impl Samples {
         self.label_set[i]
     }
 
-    /// Length of all stacks together.
+    /// The number of frames of all stacks together.
     pub fn frames(&self) -> usize {
         self.stacks.frames()
     }
 
-    /// How many bytes of memory they take.
+    /// How many bytes of memory the samples take.
     fn memory(&self) -> u64 {
         let stacks = self.frames() * size_of::<LocationIndex>() + self.len() * size_of::<usize>();
         (stacks + size_of_val(&self.value[..]) + size_of_val(&self.label_set[..])) as u64
     }
 
-    /// The stacks as a tree from the root: the number of each sample's stack, 0 for the empty one.
+    /// Makes a tree of the stacks, from the root, and returns the number of each sample's stack.
+    /// The number of the empty stack is 0.
     ///
-    /// `number` gives a node its number: it is told that of its parent, what `locations` has for
-    /// its location (equal ones are one place), and how many frames of samples the node stands for.
-    /// Parents come first, and each node once.
+    /// `number` gives a node its number. It gets the number of the node's parent, what `locations`
+    /// holds for the node's location (equal entries count as one place), and how many frames of
+    /// samples the node stands for. It is called once for each node, parents first.
     pub fn number_stacks<E>(
         &self,
         locations: &[i64],
@@ -242,7 +245,7 @@ impl Samples {
     /// Adds a sample.
     ///
     /// # Panics
-    /// When `values` are not as many as this table's width.
+    /// When the number of `values` is not this table's width.
     pub fn push(
         &mut self,
         stack: impl IntoIterator<Item = LocationIndex>,
@@ -265,11 +268,11 @@ impl Samples {
         &mut self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Gives all samples other values, `width` each, in their order. What was known beside the old
-    /// ones is forgotten.
+    /// Gives all samples other values, `width` for each sample, in the samples' order. The spread
+    /// of the old values is forgotten.
     ///
     /// # Panics
-    /// When they are not as many as the samples take.
+    /// When `values` does not hold `width` values for each sample.
     pub fn set_values(&mut self, width: usize, values: Vec<i64>) {
         assert_eq!(values.len(), width * self.len(), "a row for each sample");
         self.width = width;
@@ -277,8 +280,8 @@ impl Samples {
         self.spread = None;
     }
 
-    /// Removes the samples for whose values `keep` is false. The others move up; nothing is copied
-    /// elsewhere.
+    /// Removes the samples for whose values `keep` returns false. The others move up within the
+    /// same memory.
     pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
         let samples = self.len();
         let (location, end) = self.stacks.edit();
@@ -310,9 +313,9 @@ impl Samples {
         self.label_set.truncate(kept);
     }
 
-    /// Gives every sample the stack that `change` appends to the list it gets, the leaf first; a
-    /// sample for which it returns false goes. `change` is told the stack, the values and the
-    /// labels.
+    /// Gives every sample a new stack, or removes it. `change` gets the stack, the values and the
+    /// labels, and appends the new stack to a list, the leaf first. A sample for which it returns
+    /// false is removed.
     pub fn rewrite<F>(&mut self, mut change: F)
     where
         F: FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
@@ -352,15 +355,15 @@ impl Samples {
         self.label_set.truncate(kept);
     }
 
-    /// Gives every sample the labels that `change` makes of its own.
+    /// Replaces the labels of every sample by those that `change` returns for them.
     pub fn relabel(&mut self, mut change: impl FnMut(LabelSetIndex) -> LabelSetIndex) {
         for set in &mut self.label_set {
             *set = change(*set);
         }
     }
 
-    /// Changes every value; `change` is told the position of its sample type. What was known beside
-    /// them is forgotten.
+    /// Changes every value. `change` gets the position of the value's sample type. The spread of
+    /// the old values is forgotten.
     pub fn change_values(&mut self, mut change: impl FnMut(usize, i64) -> i64) {
         self.spread = None;
         for values in self.value.chunks_mut(self.width.max(1)) {
@@ -371,7 +374,7 @@ impl Samples {
     }
 }
 
-/// Distinct sets of labels. Within a set texts come before numbers, each ordered by key.
+/// Distinct sets of labels. Within a set, texts come before numbers, and both are ordered by key.
 #[derive(Clone, Debug)]
 pub struct LabelSets {
     label: Vec<Label>,
@@ -394,7 +397,7 @@ impl Default for LabelSets {
 }
 
 impl LabelSets {
-    /// The index of the set of `labels` (which get sorted), added if it is new.
+    /// The index of the set of `labels`, which is added if it is new. The labels get sorted.
     pub fn intern(&mut self, labels: &mut [Label], strings: &StringTable) -> LabelSetIndex {
         labels.sort_by(|a, b| {
             let number = |label: &Label| label.str.is_empty();
@@ -435,7 +438,7 @@ fn set<'a>(label: &'a [Label], end: &[usize], id: u32) -> &'a [Label] {
 }
 
 impl Profile {
-    /// About how many bytes of memory its samples, its tables and its texts take.
+    /// About how many bytes of memory the profile's samples, tables and texts take.
     pub fn memory(&self) -> u64 {
         let tables = size_of_val(&self.mapping[..])
             + size_of_val(&self.location[..])
@@ -449,12 +452,14 @@ impl Profile {
         self.strings.get(id)
     }
 
-    /// The lines of a location, innermost inlined function first; none when it is not symbolized.
+    /// The lines of a location, innermost inlined function first. There are none if it is not
+    /// symbolized.
     pub fn lines(&self, location: &Location) -> &[Line] {
         &self.line[location.line.start as usize..location.line.end as usize]
     }
 
-    /// The last part of the path of the file that a location is in.
+    /// The last part of the path of the file that a location is in, without square brackets around
+    /// it.
     pub fn binary_name(&self, location: &Location) -> Option<&str> {
         let mapping = &self.mapping[location.mapping?.index()];
         let path = self.text(mapping.filename);
@@ -462,7 +467,7 @@ impl Profile {
         (!name.is_empty()).then_some(name.trim_matches(['[', ']']))
     }
 
-    /// What a location without symbols is called: `0x401000 [app]`, its address and its file.
+    /// The name of a location without symbols: its address and its file, e.g. `0x401000 [app]`.
     pub fn address_name(&self, location: &Location) -> String {
         match (location.address, self.binary_name(location)) {
             (0, None) => "<unknown>".to_string(),
@@ -472,22 +477,22 @@ impl Profile {
         }
     }
 
-    /// Whether a function's name stands for code that has none: `libfoo.so+0x1234`, its file and
-    /// where it begins in that.
+    /// Whether the function's name is only a place of code without a name: its file and where it
+    /// begins in that file, e.g. `libfoo.so+0x1234`.
     pub fn is_nameless(&self, function: &Function) -> bool {
         let named = !function.system_name.is_empty() || !function.filename.is_empty();
         !named && is_place_of_code(self.text(function.name))
     }
 
-    /// Whether nothing is known of a location but its address: it has no lines, or those of code
+    /// Whether only the address of a location is known: it has no lines, or only lines of code
     /// without a name.
     pub fn is_unnamed(&self, location: &Location) -> bool {
         let mut lines = self.lines(location).iter();
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Says in the mappings that `which` chooses what is known of their locations: functions,
-    /// files, lines.
+    /// Records in the mappings that `which` chooses whether functions, files and lines of their
+    /// locations are known.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {
@@ -510,8 +515,8 @@ impl Profile {
     }
 }
 
-/// Whether a name is a file's and a position in it, `libfoo.so+0x1234`: what code without a name is
-/// called by.
+/// Whether a name consists of a file and a position in it, e.g. `libfoo.so+0x1234`. Code without a
+/// name gets such a name.
 pub fn is_place_of_code(name: &str) -> bool {
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     name.split_once("+0x")

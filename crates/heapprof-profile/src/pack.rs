@@ -1,16 +1,18 @@
-//! gzip for writers in a hurry: what packs well is packed quickly, the rest is stored as it is.
+//! gzip for writers in a hurry: data that packs well is packed quickly, the rest is stored as it
+//! is.
 //!
-//! Stacks of a large program are almost random numbers; packing them takes longer than everything
-//! else that is done to a profile, and saves little. So a block is tried by its beginning, and
-//! after many in vain not even that. Source of the format: RFC 1951, RFC 1952.
+//! Stacks of a large program are almost random numbers. Packing them takes longer than everything
+//! else that is done to a profile, and saves little. So only the beginning of a block is packed
+//! first, to see whether the block is worth packing. After many such tries in vain, some blocks are
+//! not even tried. Source of the format: RFC 1951, RFC 1952.
 
 use std::io::{self, Write};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Blocks, of this size up to twice as much, are decided on one by one.
+/// The size of a block, up to twice as much. Each block is packed or stored as a whole.
 pub(crate) const BLOCK: usize = 4 * STORED;
-/// What is tried of a block.
+/// How many bytes of a block are tried.
 const TRIED: usize = 2 << 10;
 /// The most that one stored part may hold.
 const STORED: usize = u16::MAX as usize;
@@ -24,17 +26,17 @@ pub(crate) struct Packer<W> {
     crc: Crc,
     /// How many blocks in a row were tried in vain.
     in_vain: usize,
-    /// How many blocks are stored without a try.
+    /// How many of the next blocks are stored without a try.
     untried: usize,
 }
 
-/// So many blocks tried in vain, and as many more are not tried: what follows them is like them, or
-/// small beside them.
+/// After so many blocks tried in vain, as many more are not tried. The blocks that follow are
+/// likely to be similar, or few in comparison.
 const PATIENCE: usize = 16;
 
 impl<W: Write> Packer<W> {
     pub(crate) fn new(mut writer: W) -> io::Result<Self> {
-        // No name, no time, packed quickly, by whatever system.
+        // The header says: no name, no time, packed quickly, unknown system.
         writer.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff])?;
         Ok(Self {
             writer,
@@ -47,10 +49,10 @@ impl<W: Write> Packer<W> {
         })
     }
 
-    /// Writes the rest; the writer comes back.
+    /// Writes the rest and returns the writer.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.rest()?;
-        // An empty block, the last one.
+        // The last block is empty.
         self.writer.write_all(&[1, 0, 0, 0xff, 0xff])?;
         self.writer.write_all(&self.crc.sum().to_le_bytes())?;
         self.writer.write_all(&self.crc.amount().to_le_bytes())?;
@@ -74,7 +76,7 @@ impl<W: Write> Packer<W> {
         }
         let tried = &block[..block.len().min(TRIED)];
         self.pack(tried)?;
-        // Less than half of it saved is not worth the time.
+        // Saving less than half of the bytes is not worth the time.
         if self.packed.len() * 2 > tried.len() {
             self.in_vain += 1;
             if self.in_vain >= PATIENCE {
@@ -98,7 +100,8 @@ impl<W: Write> Packer<W> {
         Ok(())
     }
 
-    /// Packs bytes so that they refer to nothing before them, whole bytes long.
+    /// Packs bytes into `packed`, so that they refer to nothing before them and end at a whole
+    /// byte.
     fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.packed.clear();
         let begin = self.compress.total_in();
@@ -110,7 +113,7 @@ impl<W: Write> Packer<W> {
                 .compress_vec(rest, &mut self.packed, FlushCompress::Full)
                 .map_err(io::Error::other)?;
             let done = self.compress.total_in() - begin == bytes.len() as u64;
-            // What is left of the room was not needed.
+            // There is room left, so all output was written.
             if done && self.packed.len() < self.packed.capacity() {
                 return Ok(());
             }
@@ -120,7 +123,7 @@ impl<W: Write> Packer<W> {
 
 impl<W: Write> Write for Packer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What comes as a block is not copied.
+        // Bytes that come as a whole block are not copied.
         if self.block.is_empty() && bytes.len() >= BLOCK {
             let taken = &bytes[..bytes.len().min(2 * BLOCK)];
             self.block(taken)?;
@@ -135,7 +138,7 @@ impl<W: Write> Write for Packer<W> {
         Ok(taken.len())
     }
 
-    /// Nothing: blocks are written when they are full.
+    /// Does nothing, because blocks are written when they are full.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -179,7 +182,8 @@ mod tests {
             let mut packer = Packer::new(Vec::new()).unwrap();
             packer.write_all(bytes).unwrap();
             let packed = packer.finish().unwrap();
-            // In pieces: some fill a block that has been begun, some are more than one.
+            // The same bytes in pieces. Some pieces fill a block that has been begun, some are
+            // larger than a block.
             for piece in [BLOCK - 1, BLOCK + 7, 3 * BLOCK, 1000] {
                 let mut packer = Packer::new(Vec::new()).unwrap();
                 packer.write_all(&bytes[..bytes.len().min(1)]).unwrap();
@@ -205,7 +209,7 @@ mod tests {
         let mut packer = Packer::new(Vec::new()).unwrap();
         let mut stored = Vec::new();
         for block in 0..3 * PATIENCE {
-            // In vain, then not tried, then packed.
+            // The first blocks are tried in vain, the next are not tried, and the last are packed.
             let bytes = if block < PATIENCE { &random } else { &text };
             let before = packer.writer.len();
             packer.write_all(bytes).unwrap();

@@ -6,19 +6,19 @@ use crate::model::Profile;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("has no sample type {asked:?}; it has {}", .present.join(", "))]
 pub struct SampleTypeError {
-    /// What was asked for.
+    /// The name or position that was asked for.
     pub asked: String,
-    /// What there is.
+    /// The names of the sample types that the profile has.
     pub present: Vec<String>,
 }
 
-/// What gperftools calls what is in use in a dump that tells nothing else, and in others. A
-/// program's first dumps, before anything is freed, are of the one kind and its later ones of the
-/// other.
+/// The names that gperftools uses for memory in use: the short ones in a dump that tells nothing
+/// else, the long ones in other dumps. A program's first dumps, before anything is freed, have the
+/// short names and its later dumps the long ones.
 const IN_USE: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
 
-/// Gives what both profiles count of what is in use one name, where one of them has the short names
-/// and the other the long ones.
+/// Gives memory in use the same names in both profiles, if one of them has the short names and the
+/// other the long ones.
 pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
     let has = |p: &Profile, name: &str| p.sample_type.iter().any(|t| p.text(t.r#type) == name);
     let is_short = |p: &Profile| IN_USE.iter().all(|n| has(p, n.0) && !has(p, n.1));
@@ -31,11 +31,12 @@ pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
 }
 
 impl Profile {
-    /// Calls `objects` and `space` `inuse_objects` and `inuse_space`, and makes the sample type
+    /// Renames `objects` to `inuse_objects` and `space` to `inuse_space`. Makes the sample type
     /// that is shown by default the profile's own choice, so that it stays the same when types
     /// around it are left out.
     ///
-    /// For tools that add profiles up by the rules of pprof, to which these are different types.
+    /// This is for tools that add profiles up by the rules of pprof, which takes the short and long
+    /// names for different types.
     pub fn name_in_use(&mut self) {
         let shown = self.default_sample_type_index();
         for (short, long) in IN_USE {
@@ -54,22 +55,22 @@ impl Profile {
         types.map(|t| self.text(t.r#type)).collect()
     }
 
-    /// Position of the sample type `asked`, as [`find_sample_type`] says.
+    /// The position of the sample type `asked`, as [`find_sample_type`] finds it.
     pub fn find_sample_type(&self, asked: &str) -> Result<usize, SampleTypeError> {
         find_sample_type(&self.type_names(), asked)
     }
 
-    /// Position of the sample type to show first, as [`default_sample_type`] says.
+    /// The position of the sample type to show first, as [`default_sample_type`] finds it.
     pub fn default_sample_type_index(&self) -> usize {
         default_sample_type(&self.type_names(), self.text(self.default_sample_type))
     }
 }
 
-/// Position of the sample type `asked` among the types of these names: a type's name or a number
-/// from 0.
+/// The position of the sample type `asked` among types with these names. `asked` is a type's name
+/// or a number from 0.
 ///
-/// `inuse_space` also finds `space`, the name that profiles without allocation counts use (and so
-/// on); `peak` finds `peak_space` (and so on).
+/// `inuse_space` also finds `space`, the name in profiles without allocation counts;
+/// `inuse_objects` finds `objects` in the same way. `peak` finds `peak_space`, and so on.
 pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleTypeError> {
     let position = |name: &str| names.iter().position(|n| *n == name);
     position(asked)
@@ -82,8 +83,8 @@ pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleType
         })
 }
 
-/// Position of the sample type to show first: the profile's own choice (empty for none), else
-/// `inuse_space`, else the last.
+/// The position of the sample type to show first: the profile's own choice (empty if it has none),
+/// otherwise `inuse_space`, otherwise the last one.
 pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
     let position = |name: &str| names.iter().position(|n| *n == name);
     Some(chosen)

@@ -1,5 +1,5 @@
-//! Arithmetic on a profile's values: negate, scale, convert units. A result beyond 64 bits is an
-//! error.
+//! Arithmetic on a profile's values: negating, scaling and converting units. A result beyond 64
+//! bits is an error.
 
 use crate::error::Error;
 use crate::model::Profile;
@@ -20,29 +20,30 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the spread of the values of a sample type as their own multiplication by `ratio`
-    /// does.
+    /// Multiplies the variances of a sample type by the square of `ratio`, to go with values that
+    /// are multiplied by `ratio`.
     fn scale_spread(&mut self, sample_type: usize, ratio: f64) {
         let width = self.sample_type.len().max(1);
         let Some(spread) = self.samples.spread.as_mut().filter(|_| ratio != 1.0) else {
             return;
         };
         let column = spread.variance.iter_mut().skip(sample_type).step_by(width);
-        // What is not a number becomes what is certain of nothing.
+        // A result that is not a number becomes the largest number, which says that nothing is
+        // certain.
         column.for_each(|variance| *variance = (*variance * ratio * ratio).min(f64::MAX));
     }
 
-    /// Turns the sign of every value. How far it may be from the truth stays as it is.
+    /// Negates every value. The spread stays as it is.
     pub fn negate(&mut self) -> Result<(), Error> {
         self.each_value("negated", |_, value| value.checked_neg())
     }
 
     /// Multiplies the values of each sample type by its ratio, rounded to the nearest number.
     ///
-    /// Samples that round to 0 stay, so that nothing is lost beside the rounding.
+    /// Samples that round to 0 stay, so that nothing is lost except by the rounding.
     ///
     /// # Panics
-    /// When there is not one ratio a sample type.
+    /// When there is not one ratio for each sample type.
     pub fn scale(&mut self, ratios: &[f64]) -> Result<(), Error> {
         assert_eq!(ratios.len(), self.sample_type.len(), "one ratio a type");
         self.each_value("scaled", |column, value| scaled(value, ratios[column]))?;
@@ -97,12 +98,12 @@ impl Profile {
     }
 }
 
-/// `value * ratio` to the nearest number; `None` beyond 64 bits.
+/// `value * ratio`, rounded to the nearest number; `None` if it is beyond 64 bits.
 fn scaled(value: i64, ratio: f64) -> Option<i64> {
     if ratio == 1.0 {
         return Some(value);
     }
     let result = (value as f64 * ratio).round();
-    // 2^63 is the first number too large; i64::MIN as a float is exact.
+    // 2^63 is the first number that is too large. `i64::MIN` is exact as a float.
     (result >= i64::MIN as f64 && result < -(i64::MIN as f64)).then_some(result as i64)
 }

@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 
 use crate::parts::{hashed, range};
 
-/// A text of one [`StringTable`]. Equal ids of the same table mean equal texts, and the other way
-/// round.
+/// A text of one [`StringTable`]. Within a table, equal ids mean equal texts, and equal texts have
+/// equal ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StringId(pub(crate) u32);
 
@@ -33,12 +33,13 @@ pub struct StringTable {
     text: String,
     end: Vec<usize>,
     index: HashTable<u32>,
-    // Seeded per table: a hostile profile can't choose names that collide.
+    // The hasher is seeded for each table, so that a hostile profile can't choose names that
+    // collide.
     hasher: RandomState,
 }
 
 impl StringTable {
-    /// A table that holds just the empty text.
+    /// A table that holds only the empty text.
     pub fn new() -> Self {
         let mut table = Self {
             text: String::new(),
@@ -50,7 +51,7 @@ impl StringTable {
         table
     }
 
-    /// The id of `text`, added if it is new.
+    /// The id of `text`, which is added if it is new.
     ///
     /// # Panics
     /// When the table would hold more than 2^32 texts.
@@ -87,7 +88,7 @@ impl StringTable {
         self.end.len()
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes the table takes.
     pub(crate) fn memory(&self) -> u64 {
         let texts = self.text.len() + size_of_val(&self.end[..]);
         texts as u64 + hashed::<u32>(self.index.capacity())

@@ -1,29 +1,29 @@
-//! Units of values: which can be added up, and what a larger one is worth in its base unit.
+//! Units of values: which units convert into each other, and how many base units each of them is.
 //!
-//! Families and names follow pprof (1024-based bytes, time from nanoseconds); IEC names are read
+//! Families and names follow pprof (1024-based bytes, time from nanoseconds). IEC names are read
 //! too.
 
-/// Units of one family convert into each other.
+/// A family of units, which convert into each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// Base unit: byte.
+    /// Amounts of memory. The base unit is the byte.
     Bytes,
-    /// Base unit: nanosecond.
+    /// Durations. The base unit is the nanosecond.
     Time,
 }
 
 /// A unit that this crate can convert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
-    /// What it converts into.
+    /// The family of units that it converts into.
     pub family: Family,
-    /// Its worth in base units.
+    /// How many base units it is.
     pub factor: i64,
 }
 
 impl Unit {
-    /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything else
-    /// (`count`, say).
+    /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything
+    /// else, e.g. `count`.
     pub fn parse(name: &str) -> Option<Unit> {
         let mut name = name.to_ascii_lowercase();
         if name.len() > 2 && name.ends_with('s') && name != "hrs" {

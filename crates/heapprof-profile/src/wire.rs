@@ -2,7 +2,7 @@
 //! ([`Fields`]).
 //!
 //! Source: protobuf.dev, "Encoding". Bits of a varint beyond the 64th are discarded, as protobuf
-//! says.
+//! prescribes.
 
 use std::io::Read;
 
@@ -64,18 +64,18 @@ fn long_varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
     }
 }
 
-/// The varint that eight bytes begin with, and its length; `None` where fewer are left or it is
-/// longer. No branch depends on its length, which in numbers that do not say how many or where is
-/// as good as random.
+/// The varint at the beginning of eight bytes, and its length. `None` if there are fewer bytes or
+/// the varint is longer. No branch depends on the length, which is as good as random in many
+/// profiles.
 #[inline]
 fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(*bytes.first_chunk()?);
-    // Its last byte is the one whose top bit is not set.
+    // The last byte of a varint is the one whose top bit is not set.
     let ends = !word & 0x8080_8080_8080_8080;
     if ends == 0 {
         return None;
     }
-    // The lower seven bits of each byte come together in twos, fours, and all eight.
+    // The lower seven bits of the bytes are joined in twos, then in fours, then all eight.
     let word = word & (ends ^ (ends - 1));
     let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
     let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
@@ -83,8 +83,8 @@ fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number, ends.trailing_zeros() as usize / 8 + 1))
 }
 
-/// The varint that bytes begin with, and its length, where that is quick to say: of one byte, or
-/// with enough behind it.
+/// The varint at the beginning of `bytes`, and its length, if it can be read quickly: it is one
+/// byte long, or at least eight bytes are left.
 #[inline]
 fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match bytes {
@@ -93,7 +93,7 @@ fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// A defect of a varint, with the field that it is in.
+/// Adds to a defect of a varint the field that it is in.
 fn of_field(field: u32, defect: WireDefect) -> WireDefect {
     match defect {
         WireDefect::Truncated { .. } => WireDefect::Truncated { field },
@@ -101,7 +101,7 @@ fn of_field(field: u32, defect: WireDefect) -> WireDefect {
     }
 }
 
-/// The word that these bytes are.
+/// The value of a field of 4 or 8 bytes.
 fn fixed(bytes: &[u8]) -> Value<'static> {
     match bytes.first_chunk() {
         Some(word) => Value::Fixed64(u64::from_le_bytes(*word)),
@@ -153,8 +153,8 @@ impl<'a> Fields<'a> {
     /// The next field; `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
-        // Nearly all fields are numbers or few bytes, with one byte before them: those are read
-        // where they are needed.
+        // Nearly all fields are numbers or a few bytes, with a tag of one byte. Those are read
+        // here, inline.
         match self.data.get(self.pos..).unwrap_or_default() {
             [] => Ok(None),
             [tag @ 8..0x80, length @ 0..0x80, rest @ ..]
@@ -245,7 +245,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A repeated 64-bit word: one of them, or several packed.
+    /// Reads a repeated 64-bit word: a single one, or several packed.
     pub(crate) fn words(
         &self,
         field: u32,
@@ -269,7 +269,8 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// A repeated number: one of them, or several packed (all of the field, or its end).
+    /// Reads a repeated number: a single one, or several packed (the whole field, or the end of
+    /// it).
     #[inline]
     pub(crate) fn numbers(
         &self,
@@ -315,20 +316,21 @@ pub(crate) struct Stream<R: Read> {
     base: u64,
     limit: u64,
     max_memory: u64,
-    /// How much of that is left beside what was read. Half of it is for this buffer, as what is in
-    /// it will be kept.
+    /// How much of `max_memory` is left after what was read. At most half of it is for this buffer,
+    /// because what is in the buffer will be kept as well.
     pub(crate) room: u64,
     head: Vec<u8>,
 }
 
-/// How much of the beginning tells what a file is.
+/// How many of the first bytes are kept to tell what a file is.
 const HEAD: usize = 64;
 const CHUNK: usize = 128 << 10;
-/// How much is read on for the checksum at the end, once the content turned out to be damaged.
+/// How many more bytes are read for the checksum at the end, after the content turned out to be
+/// damaged.
 const DRAINED: u64 = 256 << 20;
 
 impl<R: Read> Stream<R> {
-    /// A file that may inflate to `limit` bytes, and take so much memory.
+    /// A stream of a file that may inflate to `limit` bytes and take `max_memory` bytes of memory.
     pub(crate) fn new(input: Inflate<R>, limit: u64, max_memory: u64) -> Self {
         Self {
             input,
@@ -352,7 +354,8 @@ impl<R: Read> Stream<R> {
         (self.input.head(), &self.head)
     }
 
-    /// Reads on and throws it away, for what the layer below has to say, if there is one.
+    /// Reads on and throws the data away, so that the gzip layer, if there is one, can report an
+    /// error.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let mut rest = self.base + self.end as u64;
         let end = rest.saturating_add(DRAINED).min(self.limit);
@@ -366,8 +369,8 @@ impl<R: Read> Stream<R> {
         Ok(())
     }
 
-    /// Reads on until `want` bytes are in the buffer, or all there are. The buffer grows with what
-    /// arrives, never with what a length claims.
+    /// Reads on until `want` bytes, or all that there are, are in the buffer. The buffer grows with
+    /// what arrives, never with what a length claims.
     fn fill(&mut self, want: usize) -> Result<usize, Error> {
         while self.end - self.pos < want {
             if self.pos > 0 {
@@ -377,7 +380,8 @@ impl<R: Read> Stream<R> {
                 self.pos = 0;
             }
             if self.end == self.buf.len() {
-                // No more than is asked for: a long text is then there once, and not up to twice.
+                // The buffer grows to no more than is asked for, so that a long text does not take
+                // up to twice its size.
                 let size = self.buf.len() * 2;
                 let size = size.min(want).max(self.buf.len() + CHUNK);
                 if size as u64 > self.room / 2 {
@@ -469,7 +473,7 @@ impl<R: Read> Stream<R> {
 mod tests {
     use super::*;
 
-    /// As a word a varint is what it is byte by byte, whatever follows.
+    /// A varint read as a word is the same as one read byte by byte, whatever follows it.
     #[test]
     fn varints_in_words() {
         let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);

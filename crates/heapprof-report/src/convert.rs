@@ -20,7 +20,7 @@ pub struct Folded<W> {
 }
 
 impl<W: Write> Folded<W> {
-    /// Nothing is written yet.
+    /// Makes a writer of folded stacks. Nothing is written yet.
     pub fn new(writer: W) -> Self {
         let frames = Names::new(|place| frame(&place.label()));
         Self {
@@ -63,7 +63,7 @@ fn labels(profile: &Profile, sample: usize) -> Value {
     labels.into()
 }
 
-/// The frames of a location, innermost first, as they stand in a list.
+/// The frames of a location as elements of a JSON list, innermost first.
 fn frames(profile: &Profile, location: &Location) -> String {
     let address = json!(format!("{:#x}", location.address));
     let mut frames: Vec<Map<String, Value>> = profile
@@ -97,7 +97,7 @@ struct Sample<'a> {
     values: &'a [i64],
 }
 
-/// Everything a profile says, one sample a line.
+/// Writes everything a profile says as JSON, with one sample on each line.
 pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut writer = Escaping::new(writer, Stead::Json);
     let value_type = |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
@@ -140,7 +140,8 @@ pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), Error> 
             labels: labels(profile, i),
             values: samples.values(i),
         })?;
-        // Both are objects; the stack is the first of one.
+        // `rest` is an object as well, and its members go into the object that begins with the
+        // stack.
         line.extend(["],", rest.strip_prefix('{').unwrap_or(&rest)]);
         line.push_str(if i + 1 < samples.len() { ",\n" } else { "\n" });
         writer.write_all(line.as_bytes())?;
@@ -162,7 +163,8 @@ fn names(profile: &Profile, location: &Location) -> String {
     names.join(";")
 }
 
-/// One sample a row: its stack root first, its labels, a column a sample type.
+/// Writes one row for each sample: its stack (root first), its labels, and one column for each
+/// sample type.
 pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     let mut csv = csv::Writer::from_writer(Escaping::new(writer, Stead::Replacement));
     let types = profile

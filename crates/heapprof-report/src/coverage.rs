@@ -4,8 +4,8 @@ use heapprof_analysis::{Resident, Runtime};
 
 use crate::measure::{Measure, percent};
 
-/// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. What is in use may never have
-/// been touched.
+/// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. The share may be above 100%,
+/// because memory in use may never have been touched.
 pub fn coverage(resident: Resident, name: &str) -> Option<String> {
     let share = percent(resident.heap?, resident.of_program());
     let shown = Measure::new("bytes", None)
@@ -18,9 +18,9 @@ pub fn coverage(resident: Resident, name: &str) -> Option<String> {
     Some(format!("{share} of {name} {shown}{beyond}"))
 }
 
-/// What the larger part of a process is, where that is not its heap, and what shows it.
+/// Says what the larger part of a process is, if it is not the heap, and what shows it.
 pub fn beside_heap(peak: Resident, runtime: Option<Runtime>) -> Option<String> {
-    // Code, libraries and stacks of any program.
+    // The code, libraries and stacks of any program usually take at most this much.
     const USUAL: i64 = 16 << 20;
     let rest = peak.beside_heap()?;
     if rest < USUAL || rest <= peak.of_program() / 2 {

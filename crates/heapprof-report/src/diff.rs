@@ -62,8 +62,8 @@ pub fn broken_line(broken: &Broken) -> String {
     )
 }
 
-/// What follows the growth of a rule that broke: between what the estimate leaves that, or the
-/// value that the rule speaks of.
+/// The text after the growth of a rule that broke: the range of the change, or the range of the
+/// value that the rule is about.
 fn known_of_rule(broken: &Broken, measure: &Measure) -> String {
     match broken.estimate.as_ref().filter(|_| broken.of_value) {
         None => known(broken.estimate.as_ref(), measure),
@@ -75,7 +75,7 @@ fn known_of_rule(broken: &Broken, measure: &Measure) -> String {
     }
 }
 
-/// What follows a growth: between what the estimate leaves it.
+/// The text after a growth: the range that the estimate leaves for the change.
 fn known(estimate: Option<&Estimate>, measure: &Measure) -> String {
     let Some(estimate) = estimate else {
         return String::new();
@@ -87,7 +87,7 @@ fn known(estimate: Option<&Estimate>, measure: &Measure) -> String {
     format!("; {low} to {high} from {}", range::samples(estimate))
 }
 
-/// `+10.0%`, or `-` where there was nothing before.
+/// The growth as `+10.0%`, or `-` if there was nothing before.
 fn growth(change: Change) -> String {
     match change.growth() {
         Some(growth) => format!("{:+.1}%", growth * 100.0),
@@ -188,7 +188,7 @@ fn table(
 ) -> Table {
     let split = style.format == Format::Csv;
     let granularity = diff.after.granularity;
-    // How sure the delta is.
+    // Whether the table says how sure the deltas are.
     let is_known = !split && diff.total_estimate().is_some();
     let mut table = Table::new(&[
         ("before", Align::Right),
@@ -359,7 +359,8 @@ fn document(
     json::text(document)
 }
 
-/// A whole number, as a float where it is beyond what JSON readers take as one.
+/// A whole number. One that does not fit in 64 bits becomes a float, because JSON readers do not
+/// take it as a whole number.
 fn whole(value: i128) -> Value {
     match i64::try_from(value) {
         Ok(value) => json!(value),
@@ -367,7 +368,8 @@ fn whole(value: i128) -> Value {
     }
 }
 
-/// What the filters left out on each side, scaled as the values after are.
+/// What the filters left out on each side. The number of the side after is scaled as its values
+/// are.
 fn left_out(diff: &Diff) -> [i64; 2] {
     let after = diff.after.left_out;
     let scaled = |ratio: f64| (after as f64 * ratio).round() as i64;

@@ -1,9 +1,10 @@
-//! Differences in a flame graph: inferno draws the frames, here they get their colours and titles.
+//! Differences in a flame graph: inferno draws the frames, and they get their colours and titles
+//! here.
 //!
-//! inferno paints a frame by the difference of its own value, red and blue. What people look for is
-//! the difference of all that a frame holds, so frames are found again in the picture by where they
-//! begin and how deep they are, and painted by their total: orange grew, blue shrank, which people
-//! who do not tell red from green can read too.
+//! inferno paints a frame by the difference of its own value, in red and blue. People look for the
+//! difference of all that a frame holds. So frames are found again in the picture by where they
+//! begin and how deep they are, and painted by their total. Orange means grew and blue means
+//! shrank, which people who do not tell red from green can read too.
 
 use std::collections::HashMap;
 
@@ -12,11 +13,11 @@ use regex::{Captures, Regex};
 
 use crate::measure::Measure;
 
-/// How the values of a row part into before and after.
+/// How the values of a row divide into before and after.
 pub(crate) enum Sides {
     /// One profile: all of it is after.
     One,
-    /// One profile with negative values, a difference already: what is negative shrank.
+    /// One profile with negative values, which is a difference already. What is negative shrank.
     Signed,
     /// Two profiles.
     Two,
@@ -35,7 +36,7 @@ impl Sides {
         !matches!(self, Sides::One)
     }
 
-    /// Before and after of a row's own values; neither is negative.
+    /// The values before and after of a row's own values. Neither is negative.
     pub(crate) fn of(&self, own: &[i64]) -> (i64, i64) {
         let at = |i: usize| own.get(i).copied().unwrap_or(0);
         match self {
@@ -49,9 +50,10 @@ impl Sides {
 /// Where a frame is drawn: its depth below the root of the picture, and where it begins.
 type Spot = (usize, i64);
 
-/// Before and after of each frame with all it holds, by where inferno draws it.
+/// The values before and after of each frame with all that it holds, by where inferno draws it.
 fn spots(rows: &[TreeRow], sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)> {
-    // The root of the picture, then the rows; each with where it is, its parent, its sums.
+    // The root of the picture comes first, then the rows. Each has its spot, its parent and its
+    // sums.
     let mut frames: Vec<(Spot, usize, (i128, i128))> = vec![((0, 0), 0, (0, 0))];
     let mut path: Vec<usize> = Vec::new();
     let mut cursor = 0;
@@ -64,13 +66,13 @@ fn spots(rows: &[TreeRow], sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, 
         frames.push(((depth + 1, cursor), parent, sums));
         cursor += before.max(after) / divisor;
     }
-    // Parents come before their children: from the end, each adds itself to its parent.
+    // Parents come before their children. So, from the end, each frame adds itself to its parent.
     for at in (1..frames.len()).rev() {
         let (_, parent, sums) = frames[at];
         frames[parent].2.0 += sums.0;
         frames[parent].2.1 += sums.1;
     }
-    // Where two begin at one spot, all but the last are too thin to be drawn.
+    // If several frames begin at one spot, all except the last are too thin to be drawn.
     frames
         .into_iter()
         .map(|(spot, _, sums)| (spot, sums))
@@ -87,7 +89,7 @@ pub(crate) fn paint(
     drawn: &[u8],
 ) -> String {
     let svg = String::from_utf8_lossy(drawn);
-    // A fixed expression that compiles: see the test.
+    // This is a fixed expression that compiles, as the test shows.
     let frame = Regex::new(
         r#"<title>([^<]*) \([^<(]*\)</title>(<rect x="[^"]*" y=")(\d+)("[^>]*?)fill="[^"]*" fg:x="(\d+)""#,
     );
@@ -147,7 +149,8 @@ pub(crate) fn paint(
     }
 }
 
-/// Orange for more, blue for less, the stronger the larger; almost white for no change.
+/// The colour of a change: orange for more, blue for less, almost white for no change. The larger
+/// the change, the stronger the colour.
 fn colour(sign: i128, strength: f64) -> String {
     let mix = |faint: f64, strong: f64| (faint + (strong - faint) * strength).round() as u8;
     let (r, g, b) = match sign {

@@ -1,6 +1,6 @@
 //! Why a report could not be written.
 
-/// One line each.
+/// Why a report could not be written. Each error is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -10,12 +10,12 @@ pub enum Error {
     /// The unit does not exist, or does not fit the sample type.
     #[error("--unit {unit:?}: {why}")]
     Unit {
-        /// As given.
+        /// The unit as given.
         unit: String,
-        /// What is wrong.
+        /// What is wrong with it.
         why: String,
     },
-    /// The numbers could not be had.
+    /// The numbers could not be computed.
     #[error(transparent)]
     Analysis(#[from] heapprof_analysis::Error),
     /// The profile could not be written.
@@ -27,14 +27,14 @@ pub enum Error {
     /// JSON could not be made.
     #[error(transparent)]
     Json(serde_json::Error),
-    /// There is nothing a picture could show.
+    /// There is nothing that a picture could show.
     #[error("{0}")]
     Empty(String),
 }
 
 impl From<csv::Error> for Error {
     fn from(error: csv::Error) -> Self {
-        // What went wrong with the file is not CSV's business: callers look for a closed pipe.
+        // An error of the file is passed on as such, because callers look for a closed pipe.
         match error.is_io_error() {
             true => match error.into_kind() {
                 csv::ErrorKind::Io(error) => Error::Io(error),
@@ -47,7 +47,7 @@ impl From<csv::Error> for Error {
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        // As above.
+        // An error of the file is passed on as such, as above.
         match error.is_io() {
             true => Error::Io(error.into()),
             false => Error::Json(error),

@@ -1,7 +1,7 @@
 //! `flame`: the call tree as a picture, drawn by inferno; one file that needs nothing else.
 //!
-//! Of one profile the widths are its values. Of two the widths are the larger of both sides, so
-//! that what vanished is there too; orange grew, blue shrank.
+//! With one profile the widths are its values. With two profiles each width is the larger of both
+//! sides, so that what vanished is there too. What grew is orange, and what shrank is blue.
 
 use std::io::Write;
 
@@ -27,7 +27,8 @@ pub struct FlameOptions {
 /// Where the root of the picture is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Root {
-    /// Below, but on top in a tree from the leaves, and where the stacks are higher than a screen.
+    /// Below. The root is on top in a tree from the leaves, and if the stacks are higher than a
+    /// screen.
     #[default]
     Auto,
     /// On top.
@@ -61,7 +62,7 @@ pub fn flame_folded(tree: &Tree<'_>, mut writer: impl Write) -> Result<(), Error
 /// The way from the root to a node as a folded stack.
 struct Path {
     text: String,
-    /// Where the name of each node on the way ends.
+    /// Where the name of each node on the path ends.
     end: Vec<usize>,
     names: Names,
 }
@@ -90,7 +91,7 @@ impl Path {
     }
 }
 
-/// Each node with a value of its own: its stack and its values.
+/// The stack and the values of each node that has a value of its own.
 fn stacks<'r>(places: &Places, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>)> {
     let mut path = Path::default();
     let mut stacks = Vec::new();
@@ -103,7 +104,8 @@ fn stacks<'r>(places: &Places, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>
     stacks
 }
 
-/// A name as a frame of a folded stack: `;` parts frames, and a line is one stack.
+/// A name as a frame of a folded stack. It has no `;`, which separates frames, and stays on one
+/// line, because a line is one stack.
 pub(crate) fn frame(name: &str) -> String {
     let name = printable(name).replace(';', ":");
     if name.trim().is_empty() {
@@ -122,7 +124,7 @@ pub fn flame_svg(
 ) -> Result<(), Error> {
     let header = &tree.header;
     let measure = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
-    // The picture is drawn whole: what it shows has been cut to what can be seen.
+    // The picture is drawn from all rows at once. They were already cut to what can be seen.
     let rows = tree.rows()?;
     let sides = Sides::new(tree, &rows);
     let two_sided = sides.two_sided();
@@ -144,14 +146,15 @@ pub fn flame_svg(
     if widest == 0 {
         let why = crate::head::empty(header, &measure)
             .unwrap_or_else(|| "There is nothing to draw.".to_string());
-        // In an error line it is not the beginning of a sentence.
+        // In an error line the reason is not the beginning of a sentence.
         let why = why.trim_end_matches('.');
         let (first, rest) = why.split_at(why.chars().next().map_or(0, char::len_utf8));
         return Err(Error::Empty(format!("{}{rest}", first.to_lowercase())));
     }
     // inferno computes with percentages of these numbers in 64 bits.
     let divisor = (widest / (1 << 48)).max(1) as i64;
-    // In the tree's order, in which equal prefixes are neighbours: that is all inferno needs.
+    // The lines are in the tree's order, in which equal prefixes are neighbours. inferno needs no
+    // more than that.
     let lines: Vec<String> = stacks
         .iter()
         .filter_map(|(stack, own)| {
@@ -163,7 +166,8 @@ pub fn flame_svg(
             let delta = after / divisor - before / divisor;
             Some(match two_sided {
                 false => format!("{stack} {width}"),
-                // inferno's width is the second number, its difference the second less the first.
+                // inferno takes the second number as the width, and the second minus the first as
+                // the difference.
                 true => format!("{stack} {} {width}", width - delta),
             })
         })
@@ -177,9 +181,9 @@ pub fn flame_svg(
     svg.name_type = "Function:".to_string();
     svg.factor = divisor as f64;
     svg.deterministic = true;
-    // Keeps the order of lines, the last one first: the tree's, in which equal prefixes are
-    // neighbours (in that of texts they need not be, for a blank sorts before `;`), and which
-    // differences go by.
+    // This keeps the order of the lines, the last one first. It is the tree's order, in which equal
+    // prefixes are neighbours, and differences depend on it. In the order of the texts equal
+    // prefixes need not be neighbours, because a blank sorts before `;`.
     svg.flame_chart = true;
     svg.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Orange);
     svg.bgcolors = "#ffffff".parse().ok();
@@ -206,7 +210,7 @@ pub fn flame_svg(
     Ok(())
 }
 
-/// The picture with a "Search" that can be seen: inferno's is nearly as white as the page.
+/// The picture with a "Search" that can be seen, because inferno's is nearly as white as the page.
 fn readable(drawn: Vec<u8>) -> Vec<u8> {
     const PALE: &str = "#search { text-anchor:end; opacity:0.1;";
     match String::from_utf8(drawn) {

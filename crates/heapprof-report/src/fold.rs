@@ -1,5 +1,5 @@
-//! Paths that do not branch, as one row: a call tree of C++ or Rust is else indented to the edge of
-//! the screen.
+//! Shows paths that do not branch as one row, because a call tree of C++ or Rust is otherwise
+//! indented to the edge of the screen.
 
 use heapprof_analysis::{PlaceId, TreeRow};
 use heapprof_text::cut;
@@ -7,14 +7,14 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// Which rows of a tree, in pre-order, are shown together with the row that follows them: a bit a
-/// row, for there may be many more rows than memory should hold.
+/// Which rows of a tree, in pre-order, are shown together with the row that follows them. Each row
+/// takes one bit, because there may be many more rows than memory should hold.
 #[derive(Default)]
 pub(crate) struct Folds {
     bits: Vec<u64>,
     rows: usize,
-    /// The path to the last row: where each row stands, how many children it has so far, and
-    /// whether it has nothing of its own.
+    /// The path to the last row. For each row on it: its number, how many children it has so far,
+    /// and whether it has no value of its own.
     open: Vec<(usize, usize, bool)>,
 }
 
@@ -54,11 +54,11 @@ impl Folds {
     }
 }
 
-/// Goes through the rows of a tree, and makes paths of them. Without folds each row is a path.
+/// Goes through the rows of a tree and makes paths of them. Without folds each row is a path.
 pub(crate) struct Paths<'f> {
     folds: &'f Folds,
     at: usize,
-    /// How many rows of each depth's path above are folded away.
+    /// How many rows are folded away in the path to each depth.
     saved: Vec<usize>,
     path: Path,
 }
@@ -66,10 +66,10 @@ pub(crate) struct Paths<'f> {
 /// Rows of the tree that are shown as one.
 #[derive(Default)]
 pub(crate) struct Path {
-    /// From the outer to the inner one. All have the total of the last, and nothing of their own
-    /// but the last.
+    /// The places from the outer to the inner one. All have the total of the last one, and only the
+    /// last one has a value of its own.
     pub(crate) places: Vec<PlaceId>,
-    /// How far it is indented.
+    /// How many steps the path is indented.
     pub(crate) depth: usize,
 }
 
@@ -83,7 +83,7 @@ impl<'f> Paths<'f> {
         }
     }
 
-    /// Adds the next row; the path that ends with it.
+    /// Adds the next row. Returns the path that ends with it, if one does.
     pub(crate) fn next(&mut self, row: &TreeRow) -> Option<&Path> {
         if self.at == 0 || !self.folds.goes_on(self.at - 1) {
             self.path.places.clear();
@@ -103,15 +103,16 @@ impl<'f> Paths<'f> {
     }
 }
 
-/// The names of a path in `room` columns: all, or the first and the last ones and how many are
-/// between; where there is no room for even two, what fits of these.
+/// The names of a path in `room` columns: all of them, or the first ones, the last ones and how
+/// many are between. If there is no room for even two names, the first and the last are cut.
 pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let between = if reverse { " ← " } else { " → " };
     let width = |name: &String| printable(name).width() + 3;
     if names.iter().map(width).sum::<usize>() <= room.saturating_add(3) {
         return names.join(between);
     }
-    // From both ends in turn, as long as they fit; the first and the last in any case.
+    // Names are taken from both ends in turn, as long as they fit. The first and the last are
+    // always taken.
     let (mut first, mut last) = (1, 1);
     let more = format!("({} more)", names.len()).len() + 3;
     let mut taken = width(&names[0]) + width(&names[names.len() - 1]) + more;
@@ -121,7 +122,7 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
             false => first,
         };
         taken += width(&names[next]);
-        // All but the last have an arrow behind them.
+        // Every name except the last has an arrow after it.
         if taken > room.saturating_add(3) {
             break;
         }
@@ -137,7 +138,7 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let start = names[..first].join(between);
     let end = names[names.len() - last..].join(between);
     let left = room.saturating_sub(hidden.width() + 3);
-    // What is asked about is the end.
+    // The reader asks about the end, so the end gets more room.
     let start = cut(&start, (left / 3).max(left.saturating_sub(end.width())));
     let end = cut(&end, left.saturating_sub(start.width()));
     format!("{start}{between}{hidden}{end}")
@@ -147,8 +148,8 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Depth, own and total of each row, in pre-order; how many rows each path has, and how far it
-    /// is indented.
+    /// Takes the depth and the own value of each row, in pre-order. Returns how many rows each path
+    /// has, and how far it is indented.
     fn shown(rows: &[(usize, i64)], fold: bool) -> Vec<(usize, usize)> {
         let row = |&(depth, own)| TreeRow {
             depth,
@@ -190,7 +191,7 @@ mod tests {
         );
         let each: Vec<_> = rows.iter().map(|&(depth, _)| (1, depth)).collect();
         assert_eq!(shown(&rows, false), each);
-        // More rows than a word has bits.
+        // There are more rows than a word has bits.
         let deep: Vec<_> = (0..200)
             .map(|depth| (depth, i64::from(depth == 199)))
             .collect();

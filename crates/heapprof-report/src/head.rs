@@ -8,9 +8,9 @@ use crate::range;
 use crate::style::{Format, Style};
 use crate::table::printable;
 
-/// How values of this report are shown: with units for eyes, plain for programs.
+/// How the values of this report are shown: with units for people, plain for programs.
 pub(crate) fn measure(header: &Header, style: &Style) -> Result<Measure, Error> {
-    // Made in any case, so that a wrong --unit is an error in every format.
+    // It is made in any case, so that a wrong --unit is an error in every format.
     let shown = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
     Ok(match style.format {
         Format::Text | Format::Markdown => shown,
@@ -18,7 +18,7 @@ pub(crate) fn measure(header: &Header, style: &Style) -> Result<Measure, Error> 
     })
 }
 
-/// The lines; empty for formats that hold data only.
+/// The lines above a report. They are empty for formats that hold only data.
 pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<String> {
     if !matches!(style.format, Format::Text | Format::Markdown) {
         return Vec::new();
@@ -64,8 +64,8 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
     lines
 }
 
-/// What `--own-code` folded, when it was asked for: the line says how much, and what has no caller
-/// of the program's own.
+/// The line about what `--own-code` folded, if it was asked for. It says how much was folded, and
+/// how much has no caller of the program's own.
 pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
     let [counted, left] = header.folded?;
     let show = |sum: i128| {
@@ -87,7 +87,7 @@ pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
 pub(crate) const PEAK: &str = "Nobody knows how sure a sampled peak is: less than what is in use, \
                                for its moment is the one at which the estimate was largest.";
 
-/// That values are estimates, when they are: the end of a line.
+/// The end of a line, which says that values are estimates, if they are.
 pub(crate) fn estimated(header: &Header) -> Option<String> {
     let period = header.sampled?;
     let period =
@@ -101,7 +101,7 @@ pub(crate) fn estimated(header: &Header) -> Option<String> {
     ))
 }
 
-/// Why there is nothing to see, when there is nothing.
+/// Why there is nothing to see, if there is nothing.
 pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
     if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {
         let why = match header.sampled {
@@ -133,8 +133,8 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
     ))
 }
 
-/// The sample type that says most where the one asked for says nothing: bytes at the peak, else all
-/// bytes.
+/// The sample type that says most if the one asked for says nothing: bytes at the peak, otherwise
+/// all bytes.
 fn telling(header: &Header) -> &str {
     let names = || header.elsewhere.iter().map(|(name, _, _)| name.as_str());
     let known = ["peak_space", "alloc_space"];

@@ -1,4 +1,4 @@
-//! `info`: the facts about a profile, one a line.
+//! `info`: the facts about a profile, one on each line.
 
 use heapprof_analysis::{Info, MappingInfo, Resident};
 use serde_json::{Value, json};
@@ -155,7 +155,8 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     Ok(facts)
 }
 
-/// What reports cut; for eyes our own table in a word, for it has hundreds of names.
+/// The frames that reports cut. People see one phrase for heapprof's own table, because it has
+/// hundreds of names.
 fn drop_frames(info: &Info, style: &Style) -> String {
     let is_for_eyes = matches!(style.format, Format::Text | Format::Markdown);
     match info.drop_frames.strip_prefix(heapprof_profile::ALLOCATORS) {
@@ -166,7 +167,8 @@ fn drop_frames(info: &Info, style: &Style) -> String {
     }
 }
 
-/// RSS with the heap beside it. The heap may be the larger: pages nobody touched are not resident.
+/// RSS with the heap beside it. The heap may be larger than RSS, because pages that nobody touched
+/// are not resident.
 fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String, Error> {
     let wanted = style.unit.as_deref();
     let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());

@@ -16,7 +16,8 @@ pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})
 }
 
-/// `function`, and `file`, `line`, `address` where the granularity tells them apart.
+/// A place as JSON: `function`, and of `file`, `line` and `address` those that the granularity
+/// tells apart.
 pub(crate) fn place(place: &Place) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("function".into(), json!(place.function));
@@ -32,7 +33,7 @@ pub(crate) fn place(place: &Place) -> Map<String, Value> {
     row
 }
 
-/// The same keys in an object that is being written.
+/// Writes the keys of [`place`] into an object.
 pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Result<(), M::Error> {
     object.serialize_entry("function", &place.function)?;
     if let Some(file) = &place.file {
@@ -47,8 +48,8 @@ pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Resu
     Ok(())
 }
 
-/// `sample_type`, `total`, `net`, where these are estimates `estimate`, and with filters `left_out`
-/// and `net_estimate`.
+/// The head of a document: `sample_type`, `total` and `net`. Estimates add `estimate`. Filters add
+/// `left_out`, and `net_estimate` if values are estimates.
 pub(crate) fn head(header: &Header) -> Map<String, Value> {
     let mut head = Map::new();
     head.insert("sample_type".into(), sample_type(&header.sample_type));
@@ -62,7 +63,7 @@ pub(crate) fn head(header: &Header) -> Map<String, Value> {
     head
 }
 
-/// A text, or a number with its unit.
+/// A label's value: a text, or a number with its unit.
 pub(crate) fn label(value: &LabelValue) -> Value {
     match value {
         LabelValue::Text(text) => json!(text),
@@ -70,7 +71,7 @@ pub(crate) fn label(value: &LabelValue) -> Value {
     }
 }
 
-/// The document with a line end.
+/// Returns the document as text with a line end.
 pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
     let mut text = Vec::new();
     let mut out = Escaping::new(&mut text, Stead::Json);
@@ -80,8 +81,8 @@ pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Writes a document of `head`, `rows` and `tail` row by row: it may be much longer than the
-/// profile.
+/// Writes a document of `head`, `rows` and `tail` row by row, because it may be much longer than
+/// the profile.
 pub(crate) fn write_each(
     head: &Map<String, Value>,
     tail: &Map<String, Value>,
@@ -126,8 +127,8 @@ impl RowWriter<'_> {
 }
 
 impl RowWriter<'_> {
-    /// Writes one row, an object, with a `stack` behind what else it has; `names` are
-    /// [`made_place`]'s.
+    /// Writes one row, which is an object, with a `stack` after its other members. `names` holds
+    /// the texts of [`made_place`].
     pub(crate) fn row_with_stack(
         &mut self,
         row: &impl Serialize,

@@ -1,5 +1,5 @@
-//! `leaks`: one row a stack that still holds memory, what was suppressed and left out beneath, so
-//! that the rows add up to the total.
+//! `leaks`: one row for each stack that still holds memory, and beneath them what was suppressed
+//! and left out, so that the rows add up to the total.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -17,12 +17,13 @@ use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
 
-/// What numbers take beside the names while none has more than ten digits, and how sure they are.
+/// The columns that numbers take beside the names, as long as none has more than ten digits. The
+/// next constant is what their ranges take.
 const NUMBERS: usize = 46;
 const HOW_SURE: usize = 14;
 
-/// Writes the report, and the rules of `--fail-if` that broke, stack by stack: it may be much
-/// longer than the profile.
+/// Writes the report and the rules of `--fail-if` that broke. It is written stack by stack, because
+/// it may be much longer than the profile.
 pub fn leaks(
     leaks: &Leaks,
     broken: &[Broken],
@@ -77,7 +78,7 @@ struct Shown<'a> {
     style: &'a Style,
     objects: Measure,
     space: Measure,
-    /// What frames are called.
+    /// The names of the frames.
     label: Rc<Label>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Shown<'a> {
             .saturating_sub(NUMBERS + how_sure + more.max().unwrap_or(0))
             .max(LEAST);
         let label = short_labels_of(&leaks.places, stacks, room, style);
-        // In text they also stand beneath the table's rows.
+        // In text the names also stand beneath the table's rows.
         let label = match style.format {
             Format::Text => printable_label(label),
             _ => label,
@@ -123,7 +124,7 @@ impl<'a> Shown<'a> {
         format!("{} in {objects}", self.space.show(in_use.space))
     }
 
-    /// As [`amount`](Self::amount), of all, with how sure it is.
+    /// The total as [`amount`](Self::amount) shows it, with how sure it is.
     fn total(&self) -> String {
         let Leaks {
             total, estimates, ..
@@ -210,7 +211,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Why there are no rows, when there are none.
+    /// Why there are no rows, if there are none.
     fn empty(&self, at_exit: &str) -> Option<String> {
         let leaks = self.leaks;
         if !leaks.rows.is_empty() || leaks.other.1 > 0 {
@@ -267,9 +268,9 @@ impl<'a> Shown<'a> {
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
-                // The others stand beneath.
+                // The other frames stand beneath.
                 Some(&leaf) if is_text => names.of(&leaks.places, leaf).to_string(),
-                // One line a stack.
+                // Each stack has one line.
                 Some(_) => root_first(&leaks.places, &leak.stack, &mut names),
             };
             self.cells(leak.in_use, mean(leak.in_use), stack, &leak.estimates)
@@ -291,7 +292,7 @@ impl<'a> Shown<'a> {
         stacks.chain(other).chain(left_out)
     }
 
-    /// The table as text, with the frames of each stack.
+    /// Writes the table as text, with the frames of each stack.
     fn write(
         &self,
         mut table: Table,
@@ -349,7 +350,8 @@ impl<'a> Shown<'a> {
         percent(value, header.total)
     }
 
-    /// Every rule with what it suppressed, so that rules nobody needs any more are seen.
+    /// The table of every rule with what it suppressed, so that rules that nobody needs any more
+    /// are seen.
     fn rules(&self) -> Table {
         let mut table = Table::new(&[
             ("objects", Align::Right),

@@ -12,7 +12,8 @@ use crate::measure::percent;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
-/// Where source comes from: the lines of a file that a profile names, or why there are none.
+/// Where source comes from: returns the lines of a file that a profile names, or why there are
+/// none.
 pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Rc<[String]>, String>;
 
 /// How many lines to show around those that have values.
@@ -106,7 +107,7 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
 /// A line's number, its flat and cum if it has any, and its text.
 type Annotated = (i64, Option<(i64, i64)>, String);
 
-/// Lines with values and some around them; only those with values where there is no source.
+/// Lines with values and some around them. Without source there are only the lines with values.
 fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
     let mut shown: Vec<Annotated> = Vec::new();
     let known = |line: i64| {
@@ -126,7 +127,7 @@ fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
         };
         let after = shown.last().and_then(|last| known(last.0)).unwrap_or(0);
         if let Some(last) = shown.last() {
-            // What the line before asked to see behind itself.
+            // Shows the lines after the last one with a value.
             let until = known(last.0).map_or(0, |n| (n + MARGIN).min(at - 1));
             for n in after + 1..=until {
                 shown.push((n as i64, None, text[n - 1].clone()));

@@ -11,7 +11,7 @@ pub struct Measure {
     unit: String,
     /// What a value is in base units, and the fixed unit to show it in.
     family: Option<(Unit, Option<(&'static str, f64)>)>,
-    /// Plain numbers, as programs want them.
+    /// Whether values are plain numbers, as programs want them.
     raw: bool,
 }
 
@@ -33,7 +33,8 @@ const TIME: [(&str, f64); 6] = [
 ];
 
 impl Measure {
-    /// For values in `unit`, shown in the unit `wanted` if one is given.
+    /// Makes a measure for values in `unit`. They are shown in the unit `wanted`, if one is given.
+    /// Fails if `wanted` is not a unit or does not fit `unit`.
     pub fn new(unit: &str, wanted: Option<&str>) -> Result<Self, Error> {
         let family = Unit::parse(unit);
         let wanted = wanted.filter(|w| !w.eq_ignore_ascii_case("auto"));
@@ -65,7 +66,7 @@ impl Measure {
         })
     }
 
-    /// For programs: numbers as they are.
+    /// Makes a measure for programs, which shows numbers as they are.
     pub fn raw() -> Self {
         Self {
             unit: String::new(),
@@ -89,7 +90,7 @@ impl Measure {
             Some((of, fixed)) => {
                 let base = value as f64 * of.factor as f64;
                 let (name, factor) = fixed.unwrap_or_else(|| step(of.family, base));
-                // Below the first step numbers are whole: exact.
+                // Below the first step numbers are whole, and shown exactly.
                 if factor != 1.0 || of.factor != 1 {
                     push_two_places(base / factor, text);
                     text.truncate(text.strip_suffix(".00").map_or(text.len(), str::len));
@@ -108,7 +109,7 @@ impl Measure {
         text.push_str(unit);
     }
 
-    /// A value as text with its sign, also when it is positive.
+    /// A value as text with its sign, even if it is positive.
     pub fn show_signed(&self, value: impl Into<i128>) -> String {
         let value = value.into();
         let sign = if value > 0 && !self.raw { "+" } else { "" };
@@ -123,18 +124,18 @@ fn steps(family: Family) -> &'static [(&'static str, f64)] {
     }
 }
 
-/// The largest unit that leaves at least one before the point.
+/// The largest unit in which the value is at least one.
 fn step(family: Family, base: f64) -> (&'static str, f64) {
     let steps = steps(family);
     let fits = steps.iter().rev().find(|(_, factor)| base.abs() >= *factor);
     *fits.unwrap_or(&steps[0])
 }
 
-/// Appends a number with two places, as `{:.2}` shows it, which takes ten times as long.
+/// Appends a number with two places, as `{:.2}` shows it. `{:.2}` itself takes ten times as long.
 fn push_two_places(value: f64, text: &mut String) {
     let hundreds = value.abs() * 100.0;
     let whole = hundreds.floor();
-    // The product is off by less than this; near a half only the exact value says which way to
+    // The product is wrong by less than this. Near a half only the exact value says which way to
     // round.
     let is_clear = hundreds < 1e12 && (hundreds - whole - 0.5).abs() > 1e-3;
     if !is_clear {
@@ -153,7 +154,7 @@ fn push_two_places(value: f64, text: &mut String) {
     ]);
 }
 
-/// `part` of `whole` in percent; `-` of nothing.
+/// `part` of `whole` in percent, or `-` if `whole` is 0.
 pub fn percent(part: impl Into<i128>, whole: impl Into<i128>) -> String {
     let mut text = String::new();
     push_percent(part, whole, &mut text);
@@ -185,7 +186,7 @@ pub fn time_utc(nanos: i64) -> String {
     }
 }
 
-/// So many of a thing, the number as it is shown.
+/// A number as it is shown, with the noun that it counts in the singular or plural.
 pub(crate) fn plural(number: &str, one: &str) -> String {
     match number {
         "1" => format!("1 {one}"),

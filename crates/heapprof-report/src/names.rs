@@ -13,12 +13,12 @@ use crate::style::{Format, Style};
 use crate::table::{Align, COLUMNS, Table, printable};
 use heapprof_totals::fetch::fetch;
 
-/// A text for each place that many rows share, made once; one behind the other, for reading from
-/// one corner of memory after the other is what long reports spend their time on.
+/// The texts of places that many rows share, each made once. They lie one after the other, because
+/// long reports spend most of their time on reading scattered memory.
 pub(crate) struct Names {
     make: Label,
     text: String,
-    /// Where each begins and ends; none ends at 0.
+    /// Where each text begins and ends. An end of 0 means that the text is not made yet.
     at: Vec<(usize, usize)>,
 }
 
@@ -31,7 +31,7 @@ impl Names {
         }
     }
 
-    /// [Fetches](fetch) names that are asked for next.
+    /// [Fetches](fetch) the names that are asked for next.
     pub(crate) fn fetch(&self, ids: impl Iterator<Item = PlaceId>) {
         let text = self.text.as_bytes();
         fetch(ids.filter_map(|id| text.get(self.at.get(id.index())?.0).copied()));
@@ -67,14 +67,15 @@ pub(crate) fn push_root_first(
     }
 }
 
-/// The same as a text of its own.
+/// Returns a stack as one line, as [`push_root_first`] appends it.
 pub(crate) fn root_first(places: &Places, stack: &[PlaceId], names: &mut Names) -> String {
     let mut line = String::new();
     push_root_first(places, stack, names, &mut line);
     line
 }
 
-/// The columns that name a row: in text one, for programs (`split`) one each.
+/// Adds the columns that name a row: one column in text, and one for each part of the name for
+/// programs (`split`).
 pub(crate) fn name_columns(table: &mut Table, granularity: Granularity, split: bool) {
     if granularity == Granularity::Files {
         return table.column("file", Align::Left);
@@ -112,12 +113,12 @@ pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -
     cells
 }
 
-/// What names get at least, however wide the numbers are.
+/// The columns that names get at least, however wide the numbers are.
 pub(crate) const LEAST: usize = 24;
-/// What a name may take where it has no column to itself.
+/// The columns that a name may take if it has no column to itself.
 pub(crate) const ALONE: usize = 88;
 
-/// Gives the rows of a table for eyes their names: short ones, unless whole ones are wanted.
+/// Gives the rows of a table for people their names: short ones, unless `style` wants whole ones.
 /// `others` are functions that may be as short as those of the rows.
 pub(crate) fn name_rows(
     table: &mut Table,
@@ -129,7 +130,7 @@ pub(crate) fn name_rows(
     name_rows_within(table, places, others, left.max(LEAST), style);
 }
 
-/// The same in a table that is wide anyway.
+/// Names the rows as [`name_rows`] does, in a table that is wide anyway.
 pub(crate) fn name_wide_rows(
     table: &mut Table,
     places: &[Place],
@@ -139,7 +140,7 @@ pub(crate) fn name_wide_rows(
     name_rows_within(table, places, others, ALONE, style);
 }
 
-/// The same with names in so many columns.
+/// Names the rows as [`name_rows`] does, with names of at most `left` columns.
 pub(crate) fn name_rows_within(
     table: &mut Table,
     places: &[Place],
@@ -155,22 +156,23 @@ pub(crate) fn name_rows_within(
     table.set_last(places.iter().map(|place| short.label(place)));
 }
 
-/// Places as a line has room for them; different functions have different names.
+/// Names of places that fit the room of a line. Different functions have different names.
 struct Short {
     width: usize,
-    /// What functions are called whose name is another one.
+    /// The short names of the functions whose name is changed.
     functions: HashMap<String, String>,
 }
 
 impl Short {
-    /// The places, and functions that are not shown but count for what tells them apart.
+    /// Shortens the names of `places`. `others` are functions that are not shown, but the short
+    /// names must differ from them too.
     fn new<'p>(
         places: impl Iterator<Item = &'p Place>,
         others: impl Iterator<Item = &'p str>,
         width: usize,
     ) -> Self {
-        // What a function's file, line and address leave for its name. The same function in two
-        // files is told apart by these.
+        // The room that a function's file, line and address leave for its name. They tell apart the
+        // same function in two files.
         let mut room: BTreeMap<&str, usize> = others.map(|name| (name, width)).collect();
         for place in places {
             let file = short_file(place, width);
@@ -180,7 +182,7 @@ impl Short {
             *room = left.min(*room);
         }
         let (functions, room): (Vec<&str>, Vec<usize>) = room.into_iter().unzip();
-        // What escapes take is cut, too.
+        // Escapes count as part of a name, so they are cut too.
         let shown: Vec<Cow<'_, str>> = functions.iter().map(|name| printable(name)).collect();
         let shown: Vec<&str> = shown.iter().map(|name| &**name).collect();
         let short = shorten(&shown, |at| room[at]);
@@ -201,7 +203,7 @@ impl Short {
     }
 }
 
-/// A place's file, from the left of which so much is gone that half of `width` holds it.
+/// A place's file, cut from the left so that it fits in half of `width`.
 fn short_file(place: &Place, width: usize) -> Option<String> {
     let file = printable(place.file.as_deref()?);
     let most = width / 2;
@@ -219,11 +221,11 @@ fn short_file(place: &Place, width: usize) -> Option<String> {
     Some(format!("…{}", &file[start..]))
 }
 
-/// What makes a place's text.
+/// A function that makes a place's text.
 pub(crate) type Label = Box<dyn Fn(&Place) -> String>;
 
-/// How places are called where their names have no column to themselves: in at most `width` columns
-/// where they are for eyes.
+/// Returns how places are called if their names have no column to themselves. Names for people take
+/// at most `width` columns.
 pub(crate) fn short_labels(places: &Places, width: usize, style: &Style) -> Label {
     match is_short(style) {
         true => short(Short::new(places.iter(), std::iter::empty(), width)),
@@ -231,7 +233,7 @@ pub(crate) fn short_labels(places: &Places, width: usize, style: &Style) -> Labe
     }
 }
 
-/// The same, for the places of some stacks only.
+/// Does the same as [`short_labels`], but only for the places of some stacks.
 pub(crate) fn short_labels_of<'p>(
     places: &'p Places,
     stacks: impl Iterator<Item = &'p [PlaceId]>,
@@ -250,7 +252,7 @@ pub(crate) fn short_labels_of<'p>(
     short(Short::new(used.into_iter(), others.into_iter(), width))
 }
 
-/// Places' texts with nothing in them that a terminal would obey.
+/// Makes the texts of places hold nothing that a terminal would obey.
 pub(crate) fn printable_label(label: Label) -> Label {
     Box::new(move |place| printable(&label(place)).into_owned())
 }
@@ -263,7 +265,7 @@ fn short(short: Short) -> Label {
     Box::new(move |place| short.label(place))
 }
 
-/// A label's value, a number in its own unit: 2 kilobytes and 2048 bytes are two labels.
+/// A label's value. A number is in its own unit, because 2 kilobytes and 2048 bytes are two labels.
 pub(crate) fn label_value(value: &LabelValue) -> String {
     match value {
         LabelValue::Text(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! What to do next where a report's rows do not answer: a wrapper in front of all, code without
+//! What to do next if a report's rows do not answer: a wrapper in front of everything, code without
 //! names, too few samples.
 
 use heapprof_analysis::{Place, Top, TopRow, Wrapper};
@@ -6,20 +6,20 @@ use heapprof_text::shortened;
 
 use crate::measure::{percent, plural};
 
-/// As many wrappers are named.
+/// At most this many wrappers are named.
 const WRAPPERS: usize = 2;
-/// A function's name takes at most so many columns.
+/// A function's name takes at most this many columns.
 const NAME: usize = 60;
-/// Fewer samples say little.
+/// Fewer samples than this say little.
 const ENOUGH: u64 = 30;
 
-/// What helps where addresses were not looked up, and where nothing is known of them here.
+/// What helps if addresses were not looked up, and what helps if nothing is known of them here.
 const ADDRESSES: &str =
     "More than half of it is held by code without names: heapprof symbolize looks for them";
 const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize \
                         --debug-dir DIR takes them from debug files in DIR";
 
-/// A wrapper, and how its callers are seen.
+/// A line about a wrapper, and how to see its callers.
 pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
     let name = &wrapper.function;
     format!(
@@ -92,7 +92,7 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
     lines
 }
 
-/// Whether a row is a function's, parameters aside.
+/// Whether a row is of a function, whatever its parameters are.
 fn is_of(place: &Place, function: &str) -> bool {
     let rest = place.function.strip_prefix(function);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))

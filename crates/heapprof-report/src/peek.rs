@@ -1,4 +1,4 @@
-//! `peek`: callers above, callees below; either side adds up to cum.
+//! `peek`: callers above, callees below; each side adds up to cum.
 
 use std::io::Write;
 
@@ -15,12 +15,12 @@ use crate::names::{Names, short_labels};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
-/// What the names of neighbours may take, beside the numbers.
+/// The columns that the names of neighbours may take beside the numbers.
 const NAME: usize = 56;
 const ROOT: &str = "(root)";
 const ITSELF: &str = "(itself)";
 
-/// Writes the report, entity by entity: it may be much longer than the profile.
+/// Writes the report entity by entity, because it may be much longer than the profile.
 pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&peek.header, style)?;
     if style.format == Format::Json {

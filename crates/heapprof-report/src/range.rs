@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::measure::{Measure, plural};
 
-/// Whether the range has the value in its middle: `±` says it then.
+/// Whether the value is in the middle of its range, so that `±` can express the range.
 fn is_even(value: i128, estimate: &Estimate) -> bool {
     let (below, above) = (
         value - i128::from(estimate.low),
@@ -15,10 +15,11 @@ fn is_even(value: i128, estimate: &Estimate) -> bool {
     estimate.samples > 0 && (above - below).abs() <= 2
 }
 
-/// What follows a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` where few samples make it uneven.
+/// The text after a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` if few samples make the range
+/// uneven.
 pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> String {
     match is_even(value.into(), estimate) {
-        // Nothing was sampled, and what there is is exact.
+        // Nothing was sampled, and the value itself is exact.
         false if estimate.samples == 0 && value != 0 => String::new(),
         true => format!(" ± {}", measure.show(estimate.high.saturating_sub(value))),
         false if estimate.samples == 0 => format!(", below {}", measure.show(estimate.high)),
@@ -26,12 +27,12 @@ pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> Strin
     }
 }
 
-/// What follows a number of bytes that is an estimate: as ` ± 0.90MiB`.
+/// The text after a number of bytes that is an estimate, such as ` ± 0.90MiB`.
 pub fn give_or_take(bytes: i64, estimate: &Estimate) -> String {
     Measure::new("bytes", None).map_or_else(|_| String::new(), |m| after(bytes, estimate, &m))
 }
 
-/// `1.55MiB to 4.70MiB`.
+/// The range of an estimate as text: `1.55MiB to 4.70MiB`.
 pub(crate) fn between(estimate: &Estimate, measure: &Measure) -> String {
     format!(
         "{} to {}",
@@ -40,13 +41,13 @@ pub(crate) fn between(estimate: &Estimate, measure: &Measure) -> String {
     )
 }
 
-/// `12 samples`.
+/// The number of samples as text: `12 samples`.
 pub(crate) fn samples(estimate: &Estimate) -> String {
     plural(&estimate.samples.to_string(), "sample")
 }
 
-/// A cell that says how sure the value beside it is, as a share of it: `±33%`, or `-43/+73%` where
-/// few samples make it uneven. Empty where it is exact.
+/// A cell that says how sure the value beside it is, as a share of the value: `±33%`, or `-43/+73%`
+/// if few samples make the range uneven. The cell is empty if the value is exact.
 pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
     let Some(estimate) = estimate.filter(|_| value != 0) else {
         return String::new();
@@ -68,7 +69,7 @@ pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
 /// The columns of a CSV that say how sure a value is; their cells are [`cells`].
 pub(crate) const COLUMNS: [&str; 3] = ["low", "high", "samples"];
 
-/// Least, most and samples of a value; empty where it is exact.
+/// The low end, the high end and the samples of a value. The cells are empty if the value is exact.
 pub(crate) fn cells(estimate: Option<&Estimate>) -> [String; 3] {
     estimate.map_or_else(Default::default, |estimate| {
         [
@@ -79,12 +80,12 @@ pub(crate) fn cells(estimate: Option<&Estimate>) -> [String; 3] {
     })
 }
 
-/// `{"low": …, "high": …, "samples": …}`.
+/// An estimate as JSON: `{"low": …, "high": …, "samples": …}`.
 pub(crate) fn document(estimate: &Estimate) -> Value {
     json!({"low": estimate.low, "high": estimate.high, "samples": estimate.samples})
 }
 
-/// Adds the member `key`, where the value is an estimate.
+/// Adds the member `key` if the value is an estimate.
 pub(crate) fn insert(object: &mut Map<String, Value>, key: &str, estimate: Option<&Estimate>) {
     if let Some(estimate) = estimate {
         object.insert(key.into(), document(estimate));

@@ -12,7 +12,7 @@ use crate::table::{Align, Cells, Table};
 use heapprof_text::push_whole;
 use heapprof_text::{Escaping, Stead};
 
-/// Rows of more bytes than these wait on disk until all widths are known.
+/// Rows that take more bytes than this wait on disk until all widths are known.
 const SPOOL: usize = 16 << 20;
 
 /// Writes a statement's result row by row; JSON is a list of objects.
@@ -24,7 +24,7 @@ pub fn result_table(
     let columns = statement.columns().to_vec();
     match style.format {
         Format::Json => json(statement, &distinct(&columns), out),
-        // Nothing stands right or left in CSV.
+        // CSV does not align its columns.
         Format::Csv => {
             let mut table = Table::default();
             columns
@@ -39,7 +39,8 @@ pub fn result_table(
                 })
             })
         }
-        // Where columns stand is known at the end, and asking twice might give other rows.
+        // The alignment of the columns is known only at the end, and running the statement twice
+        // might give other rows.
         Format::Text | Format::Markdown => {
             let mut spool = Spool::new();
             let mut numbers = vec![true; columns.len()];
@@ -100,7 +101,7 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// Rows that were made once and are read twice, on disk when they are many.
+/// Rows that are made once and read twice. They are on disk if there are many.
 struct Spool {
     file: SpooledTempFile,
     buffer: Vec<u8>,
@@ -157,7 +158,8 @@ impl Spool {
     }
 }
 
-/// The columns' names, each once: the second `name` is `name_2`, as an object has a name once.
+/// The columns' names, made distinct. The second `name` is `name_2`, because an object has each
+/// name once.
 fn distinct(columns: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for column in columns {

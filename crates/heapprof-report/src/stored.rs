@@ -32,7 +32,7 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
         ("type", Align::Left),
         ("total", Align::Right),
     ]);
-    // Where a process has one profile only, there is no order to tell.
+    // If every process has only one profile, there is no order to tell.
     let series = |p: &StoredProfile| p.snapshot.as_ref().is_some_and(|s| s.of > 1);
     let has_series = profiles.iter().any(series);
     if has_series {

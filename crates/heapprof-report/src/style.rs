@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// The form of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For eyes.
+    /// For people.
     #[default]
     Text,
     /// For programs; numbers in the sample type's unit.
@@ -30,7 +30,7 @@ impl FromStr for Format {
     }
 }
 
-/// How to write it.
+/// How to write a report.
 #[derive(Clone, Debug, Default)]
 pub struct Style {
     /// The form.
@@ -39,8 +39,8 @@ pub struct Style {
     pub color: bool,
     /// The unit to show values in; chosen for each value when `None`.
     pub unit: Option<String>,
-    /// Whether text and Markdown show names whole.
+    /// Whether text and Markdown show whole names.
     pub full_names: bool,
-    /// The most columns that text may take, where a report can do with fewer.
+    /// The most columns that text may take, if a report can do with fewer.
     pub width: Option<usize>,
 }

@@ -9,26 +9,26 @@ use crate::style::{Format, Style};
 pub(crate) use heapprof_text::printable;
 use heapprof_text::{Escaping, Stead};
 
-/// Where a column's cells stand.
-/// Columns of text that a row takes by default.
+/// The columns of text that a row takes by default.
 pub(crate) const COLUMNS: usize = 120;
 
+/// Where the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// A table of texts. Numbers in it are shown already.
+/// A table of texts. Its numbers are texts already.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
-    /// Colours of rows, where they have one.
+    /// The colour of each row, if it has one.
     tints: Vec<Option<Tint>>,
 }
 
-/// What a row's colour says.
+/// What the colour of a row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tint {
     /// More than before: orange.
@@ -66,7 +66,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table in the style's format; `Json` is not a table's business and comes out as CSV.
+    /// Renders the table in the style's format. A table does not know `Json` and renders it as CSV.
     pub(crate) fn render(&self, style: &Style) -> Result<String, Error> {
         let mut bytes = Vec::new();
         match style.format {
@@ -89,9 +89,10 @@ impl Table {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Writes the table with other rows than its own, which need not be there all at once: `rows`
-    /// gives them one by one, and is asked twice where columns have widths. The first time the last
-    /// column may stay empty, and the order is no matter.
+    /// Writes the table with the given rows instead of its own, so that they need not be in memory
+    /// all at once. `rows` passes them one by one. In text the columns have widths, so `rows` is
+    /// called twice there. In the first call the last column may stay empty, and the order of the
+    /// rows does not matter.
     pub(crate) fn stream<R>(
         &self,
         style: &Style,
@@ -132,8 +133,8 @@ impl Table {
         }
     }
 
-    /// Writes the table with other rows than its own, as Markdown or CSV, whose columns have no
-    /// widths: the rows need not be there all at once.
+    /// Writes the table with the given rows instead of its own, as Markdown or CSV. Columns have no
+    /// widths there, so the rows need not be in memory all at once.
     pub(crate) fn write_rows(
         &self,
         format: Format,
@@ -158,8 +159,9 @@ impl Table {
         Ok(())
     }
 
-    /// The table as text, with more lines beneath a row in its last column: `beneath` gives those
-    /// of a row by its number, as [`printable`] makes them. They need not be there all at once.
+    /// Writes the table as text, with more lines beneath each row in its last column. `beneath`
+    /// passes the lines of a row, which it gets by its number. The lines are as [`printable`] makes
+    /// them, and need not be in memory all at once.
     pub(crate) fn write_text(
         &self,
         color: bool,
@@ -185,7 +187,7 @@ impl Table {
         Ok(())
     }
 
-    /// Leaves the columns out that are not kept.
+    /// Leaves out the columns that are not kept.
     pub(crate) fn keep_columns(&mut self, kept: &[bool]) {
         fn keep<T>(cells: &mut Vec<T>, kept: &[bool]) {
             let mut kept = kept.iter();
@@ -197,7 +199,7 @@ impl Table {
         }
     }
 
-    /// Cuts the cells of the last column where they are wider.
+    /// Cuts the cells of the last column that are wider than `width`.
     pub(crate) fn cut_last(&mut self, width: usize) {
         for cell in self.rows.iter_mut().filter_map(|row| row.last_mut()) {
             let shown = printable(cell);
@@ -232,7 +234,7 @@ impl Table {
         others.iter().map(|width| width + 2).sum()
     }
 
-    /// How wide the widest cell of the last column is on a terminal, its name included.
+    /// The width of the widest cell of the last column on a terminal, including the column's name.
     pub(crate) fn last_width(&self) -> usize {
         let name = self.columns.last().map(|(name, _)| name.as_str());
         let cells = self.rows.iter().filter_map(|row| row.last());
@@ -241,7 +243,8 @@ impl Table {
         widths.max().unwrap_or(0)
     }
 
-    /// How wide the widest cell of each column is on a terminal.
+    /// The width of the widest cell of each column on a terminal. A left-aligned last column counts
+    /// with its name only.
     pub(crate) fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();
         let mut widths: Vec<usize> = names.map(|(name, _)| width(&printable(name))).collect();
@@ -262,7 +265,7 @@ impl Table {
         }
     }
 
-    /// The line of the columns' names.
+    /// Writes the line of the columns' names.
     fn names(
         &self,
         widths: &[usize],
@@ -294,16 +297,16 @@ impl Table {
     }
 }
 
-/// What rows are asked for.
+/// What the rows are wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// To find out how wide they are, but for the last column.
+    /// To find out how wide they are, except for the last column.
     Widths,
-    /// To be written: in text the last column has so much room.
+    /// To write them. In text the last column has this much room.
     Rows(usize),
 }
 
-/// The cells of a row, one text behind the other: a row that is written and forgotten costs no
+/// The cells of a row, one text after the other. A row that is written and forgotten costs no
 /// memory of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {

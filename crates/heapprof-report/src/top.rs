@@ -1,4 +1,4 @@
-//! `top`: one row an entity, the rest in `(other)`, so that the rows add up to the total.
+//! `top`: one row for each entity and the rest in `(other)`, so that the rows add up to the total.
 
 use heapprof_analysis::{Estimate, Place, SampleType, Sort, Top, TopRow};
 use serde_json::{Map, Value, json};
@@ -65,7 +65,7 @@ fn named(name: &str) -> Place {
     }
 }
 
-/// Rows that stand for several: what the limit and what the filters left out.
+/// Rows that stand for several others: what the limit and what the filters left out.
 fn remainders(top: &Top) -> Vec<(Place, i64)> {
     let mut rows = Vec::new();
     if top.other.rows > 0 {
@@ -79,7 +79,7 @@ fn remainders(top: &Top) -> Vec<(Place, i64)> {
 
 fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
-    // How sure the value is that rows are ordered by.
+    // The value that the rows are ordered by, if the table says how sure it is.
     let known =
         (!split && top.rows.iter().any(|row| row.estimates != [None; 2])).then_some(top.sort);
     let mut table = Table::new(&[("flat", Align::Right)]);
@@ -146,11 +146,11 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     table
 }
 
-/// The narrowest that names are made.
+/// The fewest columns that names are cut to.
 const NAMES: usize = 30;
 
-/// Leaves sample types out of a wide table until it fits, the one that was asked for last; then
-/// cuts names. What was left out, as a line.
+/// Leaves sample types out of a wide table until it fits, then cuts names. The sample type that was
+/// asked for always stays. Returns a line that says what was left out.
 fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<String> {
     let widths = table.widths();
     let columns = |(_, count): &(SampleType, Option<usize>)| 2 + usize::from(count.is_some());
@@ -168,7 +168,7 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
     let mut left = width.saturating_sub(names.min(NAMES));
     let asked = |i: &usize| top.types[*i].0 == top.header.sample_type;
     let mut order: Vec<usize> = (0..groups.len()).collect();
-    // Its count or its bytes first, then as they come.
+    // The count or the bytes of the same kind come first, then the others in their order.
     let family = |name: &str| name.split('_').next().map(str::to_string);
     let like =
         |i: &usize| family(&top.types[*i].0.r#type) == family(&top.header.sample_type.r#type);
@@ -209,7 +209,7 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
     })
 }
 
-/// What the rows of a wide table are.
+/// The places of the rows of a wide table.
 fn wide_places(top: &Top) -> Vec<Place> {
     let mut places: Vec<Place> = top.rows.iter().map(|row| row.place.clone()).collect();
     if top.other.rows > 0 {
@@ -221,7 +221,7 @@ fn wide_places(top: &Top) -> Vec<Place> {
     places
 }
 
-/// The mean size of an object: bytes by the objects that they belong to.
+/// The mean size of an object: the bytes divided by the number of objects that they belong to.
 fn mean(bytes: i64, objects: i64) -> Option<i64> {
     (objects != 0).then(|| (bytes as f64 / objects as f64).round() as i64)
 }
@@ -277,7 +277,8 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
                 cells.push(measure.show(flat));
                 cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
                 if let Some(count) = count {
-                    // Of the flat values; where a row only calls others, of the cum values.
+                    // The mean of the flat values. A row that only calls others shows the mean of
+                    // its cum values.
                     let objects = values[*count];
                     let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
                     cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
@@ -330,7 +331,8 @@ fn document(top: &Top) -> Map<String, Value> {
                 value.insert("cum".into(), json!(cum));
                 range::insert(&mut value, "estimate", of_flat.as_ref());
                 range::insert(&mut value, "cum_estimate", of_cum.as_ref());
-                // Two of one name are told apart by their unit, two of one unit by their number.
+                // Types of the same name are told apart by their unit. If the unit is the same too,
+                // a number tells them apart.
                 let mut key = sample_type.r#type.clone();
                 if values.contains_key(&key) {
                     key = format!("{key}/{}", sample_type.unit);

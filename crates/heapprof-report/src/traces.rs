@@ -1,4 +1,4 @@
-//! `traces`: one block a stack, its value and labels before it.
+//! `traces`: one block for each stack, with its value and labels above it.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::names::{ALONE, Names, label_value, printable_label, root_first, short
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
-/// Writes the report, stack by stack: it may be much longer than the profile.
+/// Writes the report stack by stack, because it may be much longer than the profile.
 pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&traces.header, style)?;
     let lines = head::lines(&traces.header, &measure, style);

@@ -17,18 +17,19 @@ use crate::names::{LEAST, Names, short_labels_of};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
-/// What a name has where no row is cut.
+/// The columns that a name gets if no row is cut.
 const NAME: usize = 86;
-/// How many steps a node is indented at most: where paths are folded, so that names stay in sight;
-/// where they are not.
+/// How many steps a node is indented at most. The first number is for folded paths, so that names
+/// stay in sight. The second is for paths that are not folded.
 const DEEPEST: [usize; 2] = [20, 100];
 
-/// Writes the report, node by node: it may be much longer than the profile. Text and Markdown show
-/// a path that does not branch as one row, unless `full`.
+/// Writes the report node by node, because it may be much longer than the profile. Text and
+/// Markdown show a path that does not branch as one row, unless `full` is set.
 pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let measure = head::measure(&tree.header, style)?;
     if style.format == Format::Json {
-        // In pre-order with depths, not nested: a stack may be deeper than a reader's recursion.
+        // Nodes are in pre-order with depths, not nested, because a stack may be deeper than a
+        // reader's recursion goes.
         let mut head = json::head(&tree.header);
         head.insert("reverse".into(), json!(tree.reverse));
         return json::write_each(&head, &Map::new(), out, |rows| {
@@ -76,7 +77,7 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
         })?;
     }
     let folds = folds.finish();
-    // Names as rows of each indentation have room for them.
+    // The names of places, cut to the room that rows of each indentation have.
     let mut labels = BTreeMap::<usize, Names>::new();
     let names_in = |width: usize| {
         let shown = std::iter::once(&shown[..]);
@@ -101,7 +102,7 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
                 cells.push("");
                 return each(&cells);
             };
-            // Deeper than any screen is wide, the depth is a number.
+            // A node below the deepest indentation shows its depth as a number.
             let number = match path.depth > deepest && !split {
                 true => format!("({}) ", path.depth),
                 false => String::new(),

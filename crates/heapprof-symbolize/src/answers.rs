@@ -1,4 +1,4 @@
-//! The lines found so far, by location, and how they get into the profile.
+//! The lines that were found so far, by location, and how they are written into the profile.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::dwarf::Frame;
 pub(crate) struct RawLine {
     name: StringId,
     is_short: bool,
-    /// The name stands for code that has none.
+    /// Whether the name is only a place of code without a name.
     is_nameless: bool,
     file: StringId,
     line: i64,
@@ -20,7 +20,7 @@ pub(crate) struct RawLine {
 }
 
 impl RawLine {
-    /// A function's name, and nothing more.
+    /// A line that has only a function's name.
     fn of_function(name: StringId) -> Self {
         Self {
             name,
@@ -32,7 +32,7 @@ impl RawLine {
         }
     }
 
-    /// The line for another profile, whose texts have other numbers.
+    /// The same line for another profile, whose texts have other ids.
     pub(crate) fn moved(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
         Self {
             name: text(self.name),
@@ -42,7 +42,7 @@ impl RawLine {
     }
 }
 
-/// Lines of the locations that were asked.
+/// The lines of the locations that were looked up.
 pub(crate) struct Answers {
     lines: Vec<Option<Box<[RawLine]>>>,
 }
@@ -54,8 +54,8 @@ impl Answers {
         }
     }
 
-    /// Takes the frames of a location, innermost first. What has no name is kept only as the
-    /// outermost one, whose name the symbol table may have.
+    /// Takes the frames of a location, innermost first. A frame without a name is kept only if it
+    /// is the outermost one, because the symbol table may have its name.
     pub(crate) fn frames(
         &mut self,
         profile: &mut Profile,
@@ -105,20 +105,20 @@ impl Answers {
             .is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
     }
 
-    /// Whether a location is known by where its function begins.
+    /// Whether a location is named by the place where its function begins.
     pub(crate) fn is_numbered(&self, location: u32) -> bool {
         self.outermost(location)
             .is_some_and(|line| line.is_nameless)
     }
 
-    /// Whether no symbol table could name a location's outermost function better.
+    /// Whether a location's outermost function has a name that no symbol table could improve.
     pub(crate) fn is_settled(&self, location: u32) -> bool {
         self.outermost(location)
             .is_some_and(|line| !line.name.is_empty() && !line.is_short)
     }
 
-    /// Names a location's outermost function as a symbol table does. A short name only gives way to
-    /// a longer one.
+    /// Gives a location's outermost function the name from a symbol table. A name that is already
+    /// there is replaced only by a mangled one.
     pub(crate) fn name(&mut self, profile: &mut Profile, location: u32, name: &str) {
         let lines = &mut self.lines[location as usize];
         if let Some(line) = lines.as_mut().and_then(|lines| lines.last_mut()) {
@@ -133,7 +133,7 @@ impl Answers {
         )]));
     }
 
-    /// Names a location that has no symbol by the start of its function: `libfoo.so+0x1234`.
+    /// Names a location without a symbol by the start of its function, e.g. `libfoo.so+0x1234`.
     pub(crate) fn number(&mut self, profile: &mut Profile, location: u32, name: &str) {
         if !self.is_named(location) {
             self.lines[location as usize] = Some(Box::new([RawLine {
@@ -143,14 +143,15 @@ impl Answers {
         }
     }
 
-    /// Puts the lines into the profile; locations without an answer stay as they are.
+    /// Puts the lines into the profile. Locations without an answer stay as they are.
     pub(crate) fn write(self, profile: &mut Profile) {
         let mut functions = Functions::new(profile);
         let old = std::mem::take(&mut profile.line);
         let mut locations = std::mem::take(&mut profile.location);
         for (location, answer) in locations.iter_mut().zip(self.lines) {
             let start = profile.line.len() as u32;
-            // Nameless to the end: an address says more than a line without function.
+            // An answer with a frame that is still without a name is dropped: an address says more
+            // than a line without a function.
             let answer = answer.filter(|lines| lines.iter().all(|l| !l.name.is_empty()));
             match answer {
                 Some(lines) => {
@@ -175,7 +176,7 @@ impl Answers {
     }
 }
 
-/// The profile's functions, each once.
+/// The functions that are added to the profile, each once.
 struct Functions {
     index: HashMap<(StringId, StringId), FunctionIndex>,
     names: HashMap<StringId, StringId>,
@@ -224,8 +225,8 @@ impl Functions {
     }
 }
 
-/// Functions that only replaced lines (of `old`) referred to would stay in the file for nothing.
-/// What nothing ever referred to stays.
+/// Removes functions that only replaced lines (of `old`) referred to. Functions that no line ever
+/// referred to stay.
 fn drop_replaced(profile: &mut Profile, old: &[Line]) {
     let mut used = vec![true; profile.function.len()];
     for line in old {

@@ -1,16 +1,16 @@
-//! From linker names to what people wrote: C++ (Itanium), Rust (legacy and v0). C names are as they
-//! are.
+//! From linker names to the names that people wrote, for C++ (Itanium) and Rust (legacy and v0). C
+//! names stay as they are.
 
 use heapprof_profile::is_rust_name;
 
 use crate::itanium::{self, Detail};
 
-/// The name for people, as `c++filt -i` writes it; `None` when it is the linker's own.
+/// The name for people, as `c++filt -i` writes it; `None` if the linker's name is the only one.
 pub fn demangle(symbol: &str) -> Option<String> {
     demangle_with(symbol, Detail::Whole)
 }
 
-/// As [`demangle`], without a C++ function's parameters and return type.
+/// Demangles as [`demangle`] does, without a C++ function's parameters and return type.
 pub(crate) fn demangle_briefly(symbol: &str) -> Option<String> {
     demangle_with(symbol, Detail::Name)
 }
@@ -25,7 +25,7 @@ fn demangle_with(symbol: &str, detail: Detail) -> Option<String> {
     itanium::demangle(symbol, detail)
 }
 
-/// Whether a name has the look of C++'s or Rust's linker names.
+/// Whether a name looks like a C++ or Rust linker name.
 pub(crate) fn is_mangled(symbol: &str) -> bool {
     symbol.starts_with("_Z") || symbol.starts_with("_R")
 }

@@ -1,5 +1,5 @@
-//! Debug information: functions, lines and inlined frames through addr2line, with split and shared
-//! DWARF files.
+//! Debug information: functions, lines and inlined frames, found with the addr2line crate, with
+//! split and shared DWARF files.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -23,7 +23,8 @@ type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 /// The debug information of one file.
 pub(crate) struct Dwarf<'a> {
     sections: Arc<gimli::Dwarf<Reader<'a>>>,
-    /// Always there, but while it is made anew: two at once would take twice the memory.
+    /// Always `Some`, except while it is made anew, because two contexts at once would take twice
+    /// the memory.
     context: Option<Context<Reader<'a>>>,
     package: Option<gimli::DwarfPackage<Reader<'a>>>,
     path: PathBuf,
@@ -33,13 +34,13 @@ pub(crate) struct Dwarf<'a> {
     warnings: RefCell<Vec<Warning>>,
 }
 
-/// One function at an address, as debug information tells it.
+/// One function at an address, as debug information describes it.
 pub(crate) struct Frame<'f> {
-    /// Linker name; empty when it is not told.
+    /// The linker name; empty if it is not known.
     pub(crate) name: &'f str,
-    /// C++ and Rust functions have linker names, but of those that only their unit can call debug
-    /// information tells just the last part of the name; the parts before it are those of the
-    /// entries around.
+    /// Whether the name may be only the last part of the function's name. C++ and Rust functions
+    /// have linker names, but for functions that only their unit can call, debug information gives
+    /// only the last part. The parts before it come from the entries around the function.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,
@@ -83,7 +84,7 @@ impl<'a> Dwarf<'a> {
         })
     }
 
-    /// Forgets what was read of each compilation unit so far; inflated sections stay.
+    /// Forgets what was read from each compilation unit so far. Inflated sections stay.
     pub(crate) fn forget(&mut self) -> Result<(), gimli::Error> {
         (self.context, self.scopes) = (None, Scopes::default());
         self.context = Some(Context::from_arc_dwarf(self.sections.clone())?);
@@ -105,7 +106,7 @@ impl<'a> Dwarf<'a> {
             let name = name.as_deref().unwrap_or_default();
             let language = frame.function.as_ref().and_then(|f| f.language);
             let location = frame.location.as_ref();
-            // Of split debug information only the other half tells the language.
+            // In split debug information only the other half names the language.
             let is_short = language.is_none_or(mangles) && !is_mangled(name);
             let entry = frame.dw_die_offset.filter(|_| is_short && !name.is_empty());
             let whole = entry.and_then(|entry| self.qualified(context, address, entry, name));
@@ -120,7 +121,7 @@ impl<'a> Dwarf<'a> {
         Ok(())
     }
 
-    /// The name of a function with what stands around it.
+    /// The name of a function with the scopes around it.
     fn qualified(
         &self,
         context: &Context<Reader<'a>>,
@@ -132,7 +133,7 @@ impl<'a> Dwarf<'a> {
         self.scopes.qualified(unit, entry, name)
     }
 
-    /// What a lookup comes to, with the parts that the compiler left in files of their own.
+    /// The result of a lookup. Parts that the compiler left in other files are loaded as needed.
     fn loaded<L: LookupContinuation<Buf = Reader<'a>>>(
         &self,
         mut result: LookupResult<L>,
@@ -147,12 +148,12 @@ impl<'a> Dwarf<'a> {
         }
     }
 
-    /// What was missing or damaged so far.
+    /// Takes the warnings about what was missing or damaged so far.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         self.warnings.take()
     }
 
-    /// The part of the debug information that the compiler left in a file of its own.
+    /// The part of the debug information that the compiler left in another file.
     fn split(&self, wanted: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<gimli::Dwarf<Reader<'a>>>> {
         if let Some(package) = &self.package
             && let Ok(Some(dwarf)) = package.find_cu(wanted.dwo_id, &wanted.parent)
@@ -172,7 +173,7 @@ impl<'a> Dwarf<'a> {
             }
         }
         let mut warnings = self.warnings.borrow_mut();
-        // One is enough: where one file is missing, thousands are.
+        // One warning is enough, because if one file is missing, thousands are.
         let said = |w: &Warning| matches!(w, Warning::Elsewhere { .. });
         if !warnings.iter().any(said) {
             warnings.push(Warning::Elsewhere {
@@ -224,8 +225,8 @@ fn load<'a>(
 ) -> Result<Reader<'a>, Damage> {
     use SectionId::{DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames, DebugTypes};
     let empty = EndianSlice::new(&[][..], endian(elf));
-    // Variables, macros and types say nothing of addresses; inflating them would take memory. In a
-    // package they have to be there, for its index counts on them.
+    // Variables, macros and types say nothing about addresses, and inflating them would take
+    // memory. In a package they have to be there, because its index refers to them.
     let is_split = name != Some(id.name());
     let aside = !is_split
         && matches!(
@@ -241,7 +242,7 @@ fn load<'a>(
     }
 }
 
-/// The file that dwz moved the parts to that several debug files share.
+/// The file to which dwz moved the parts that several debug files share.
 fn shared<'a>(
     elf: &Elf<'a>,
     storage: &'a Storage,
@@ -251,7 +252,7 @@ fn shared<'a>(
     let (name, build_id) = elf.object.gnu_debugaltlink().ok()??;
     let path = Path::new(OsStr::from_bytes(name));
     let mut candidates = places.referred(&elf.path, path);
-    // The link is relative to where the debug file really is.
+    // The link is relative to the debug file's real path.
     if let Ok(real) = std::fs::canonicalize(&elf.path) {
         candidates.extend(places.referred(&real, path));
     }
@@ -269,7 +270,7 @@ fn shared<'a>(
     None
 }
 
-/// All split files in one, beside the binary.
+/// The package beside the binary that holds all its split files.
 fn package<'a>(elf: &Elf<'a>, storage: &'a Storage) -> Option<gimli::DwarfPackage<Reader<'a>>> {
     let mut path = elf.path.clone().into_os_string();
     path.push(".dwp");

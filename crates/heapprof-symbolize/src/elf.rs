@@ -1,5 +1,5 @@
-//! An ELF file: its build id, its links to debug files, and how a mapping of it becomes virtual
-//! addresses.
+//! An ELF file: its build id, its links to debug files, and how addresses in a mapping of it become
+//! virtual addresses.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,15 @@ pub(crate) struct Elf<'a> {
     pub(crate) object: object::File<'a>,
 }
 
-/// zlib can't pack tighter than this, and nobody's debug information does. Memory is taken as
-/// claimed.
+/// The most that zlib can shrink data, and more than any real debug information is shrunk. This is
+/// checked because memory of the claimed size is allocated.
 const MOST_PACKED: u64 = 1032;
 
-/// zstd packs a few repeated bytes tighter; so much is no harm.
+/// zstd can shrink a few repeated bytes further. Sections up to this size are always accepted,
+/// because they do no harm.
 const ALWAYS_TAKEN: u64 = 64 << 20;
 
-/// The part of a mapping that addresses depend on.
+/// The part of a mapping that is needed to compute addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) memory_start: u64,
@@ -34,7 +35,7 @@ pub(crate) struct Place {
 }
 
 impl<'a> Elf<'a> {
-    /// `Ok(None)` when there is no such file.
+    /// Opens an ELF file. Returns `Ok(None)` if there is no such file.
     pub(crate) fn open(path: &Path, storage: &'a Storage) -> Result<Option<Self>, Warning> {
         let data = match storage.map(path) {
             Ok(data) => data,
@@ -49,7 +50,7 @@ impl<'a> Elf<'a> {
         Self::parse(path, data).map(Some)
     }
 
-    /// From bytes; `path` is for messages.
+    /// Parses the bytes of an ELF file. `path` is for messages.
     pub(crate) fn parse(path: &Path, data: &'a [u8]) -> Result<Self, Warning> {
         if !data.starts_with(&elf::ELFMAG) {
             return Err(Warning::NotElf { file: path.into() });
@@ -68,12 +69,12 @@ impl<'a> Elf<'a> {
     }
 
     pub(crate) fn build_id(&self) -> Option<&'a [u8]> {
-        // A damaged note is no note.
+        // A damaged note counts as missing.
         self.object.build_id().ok().flatten()
     }
 
-    /// A section's content, inflated if need be; empty when it is not there or has no bytes in this
-    /// file.
+    /// A section's content, inflated if necessary. It is empty if the section is missing or has no
+    /// bytes in this file.
     pub(crate) fn section(&self, name: &str, storage: &'a Storage) -> Result<&'a [u8], String> {
         let Some(section) = self.object.section_by_name(name) else {
             return Ok(&[]);
@@ -93,7 +94,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether the section is there, with bytes.
+    /// Whether the section is there and has bytes in this file.
     pub(crate) fn has_section(&self, name: &str) -> bool {
         let section = self.object.section_by_name(name);
         section.is_some_and(|s| s.size() > 0 && s.file_range().is_some())
@@ -105,10 +106,10 @@ impl<'a> Elf<'a> {
         text.is_some_and(|s| s.size() > 0 && s.file_range().is_none())
     }
 
-    /// The virtual address, as symbols and debug information count, of an address in memory.
+    /// Turns an address in memory into a virtual address, as symbols and debug information use it.
     pub(crate) fn virtual_address(&self, place: Place, address: u64) -> Option<u64> {
         if place.memory_start == 0 && place.file_offset == 0 {
-            // Nothing is mapped at 0: whoever wrote the profile counts as the file does.
+            // Nothing is mapped at 0, so the writer of the profile used the file's own addresses.
             return Some(address);
         }
         let offset = address
@@ -120,15 +121,15 @@ impl<'a> Elf<'a> {
                 .then(|| segment.address.wrapping_add(inside))
         };
         let segments = self.segments();
-        // Neighbours may share a page of the file; code is in the executable one.
+        // Neighbouring segments may share a page of the file. Code is in the executable one.
         let of_kind = |executable| segments.iter().find_map(|s| within((executable, s)));
         of_kind(true)
             .or_else(|| of_kind(false))
             .or_else(|| stripped_of_bytes(&segments, place, address))
     }
 
-    /// The lowest address the file wants to be loaded at; prelink moves it after the debug file was
-    /// split off.
+    /// The lowest address that the file asks to be loaded at. prelink changes it after the debug
+    /// file was split off.
     pub(crate) fn base(&self) -> Option<u64> {
         self.segments().iter().map(|s| s.address).min()
     }
@@ -151,7 +152,7 @@ impl<'a> Elf<'a> {
         segments.collect()
     }
 
-    /// For each section, by index: the end of its code, 0 when it holds none.
+    /// The end of the code of each section, by section index; 0 if the section holds no code.
     pub(crate) fn code_ends(&self) -> Vec<u64> {
         let mut ends = Vec::new();
         for section in self.object.sections() {
@@ -179,9 +180,9 @@ struct Segment {
     executable: bool,
 }
 
-/// A debug file alone: objcopy leaves its segments without bytes (but for headers and notes), so
-/// their file offsets say nothing. A loader maps each segment from the page it begins in, and the
-/// mapping tells which segment that was.
+/// Finds a virtual address with a debug file alone. objcopy leaves the segments of a debug file
+/// without bytes (except for headers and notes), so their file offsets say nothing. But a loader
+/// maps each segment from the page that it begins in, so the mapping shows which segment it was.
 fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option<u64> {
     const PAGE: u64 = 4096;
     let mut code = segments.iter().filter(|s| s.executable);
@@ -190,8 +191,8 @@ fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option
         return None;
     }
     let lowest = segments.iter().min_by_key(|s| s.address)?;
-    // From the file's beginning it is the segment of code where linkers put that first or pack it
-    // tightly, or all of the file: the mapping is as long as one of these.
+    // A mapping from the file's beginning may be the segment of code, if the linker put that first
+    // or packed it tightly, or all of the file. The length of the mapping tells which.
     let pages = (only.size + only.address % PAGE).next_multiple_of(PAGE);
     let mapped = place.memory_limit.saturating_sub(place.memory_start);
     let segment = if place.file_offset == 0 && mapped > pages {
@@ -215,7 +216,7 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
 }
 
-/// Bytes as build ids are written.
+/// Writes bytes in hex, as build ids are written.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

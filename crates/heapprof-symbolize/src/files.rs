@@ -1,4 +1,4 @@
-//! Finds the binary behind a mapping and its debug file, and refuses those that are other ones.
+//! Finds the binary behind a mapping and its debug file, and refuses files that do not match.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use crate::summary::Warning;
 pub(crate) struct Wanted<'w> {
     /// Its path on the profiled machine.
     pub(crate) path: &'w Path,
-    /// Its build id, where the profile has one.
+    /// Its build id, if the profile has one.
     pub(crate) build_id: Option<Vec<u8>>,
-    /// It was deleted while the program ran.
+    /// Whether it was deleted while the program ran.
     pub(crate) deleted: bool,
 }
 
-/// What was found of it.
+/// The files that were found for it.
 #[derive(Default)]
 pub(crate) struct Found<'a> {
     pub(crate) binary: Option<Elf<'a>>,
@@ -28,7 +28,7 @@ pub(crate) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Looks for both.
+    /// Looks for the binary, and for a debug file if the binary has no debug information.
     pub(crate) fn look(wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) -> Self {
         let mut found = Self::default();
         found.find_binary(wanted, places, storage);
@@ -51,7 +51,7 @@ impl<'a> Found<'a> {
                 self.warn(Warning::Replaced { file: place });
                 continue;
             }
-            // In a folder of debug files the binary's name may be that of its debug file.
+            // In a folder of debug files, a file with the binary's name may be its debug file.
             if !elf.is_debug_only() {
                 self.binary = Some(elf);
                 return;
@@ -77,7 +77,7 @@ impl<'a> Found<'a> {
         });
         if let Some((binary, name, sum)) = link {
             for place in places.by_link(wanted.path, &binary, name) {
-                // A link to itself is what a file without debug information may have.
+                // A file without debug information may link to itself.
                 if place == binary {
                     continue;
                 }
@@ -112,13 +112,13 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// A debug file that has something to say.
+    /// Opens a debug file, if it has debug information or a symbol table.
     fn open_debug(&mut self, path: &Path, storage: &'a Storage) -> Option<Elf<'a>> {
         let elf = self.open(path, storage)?;
         (elf.has_section(".debug_info") || elf.has_section(".symtab")).then_some(elf)
     }
 
-    /// Build ids decide where both have one.
+    /// Whether a file matches the build id. If either has no build id, the file is accepted.
     fn is_same(&mut self, elf: &Elf<'_>, wanted: Option<&[u8]>) -> bool {
         match (elf.build_id(), wanted) {
             (Some(found), Some(wanted)) if found != wanted => {
@@ -133,7 +133,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The checksum decides where build ids can't; it means to read all of the file.
+    /// Whether a debug file is the one that the binary links to. If build ids can't decide, the
+    /// checksum does, and for that the whole file is read.
     fn is_linked(&mut self, elf: &Elf<'_>, binary: &Path, id: Option<&[u8]>, wanted: u32) -> bool {
         if elf.build_id().is_some() && id.is_some() {
             return true;

@@ -1,5 +1,5 @@
-//! Where functions begin in code without symbols: the tables that unwinding needs are there even
-//! then.
+//! Where functions begin in code without symbols, read from the tables that unwinding needs, which
+//! are there even then.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::storage::Storage;
 
 /// The functions of one file, by address.
 pub(crate) struct FunctionStarts {
-    /// Start and end.
+    /// The start and end of each function.
     functions: Vec<(u64, u64)>,
 }
 
 impl FunctionStarts {
-    /// Reads `.eh_frame`, to where it is damaged.
+    /// Reads `.eh_frame`, up to the first damaged entry.
     pub(crate) fn new<'a>(elf: &Elf<'a>, storage: &'a Storage) -> Self {
         let section = elf.section(".eh_frame", storage).unwrap_or_default();
         let address_of = |name| elf.object.section_by_name(name).map(|s| s.address());
@@ -42,7 +42,7 @@ impl FunctionStarts {
             let CieOrFde::Fde(entry) = entry else {
                 continue;
             };
-            // Many functions share one, which may be long.
+            // Many functions share an entry of common information (CIE), which may be long.
             let parsed = entry.parse(|table, bases, at| {
                 if let Some(known) = shared.get(&at.0) {
                     return Ok(Clone::clone(known));
@@ -62,7 +62,7 @@ impl FunctionStarts {
         Self { functions }
     }
 
-    /// Where the function begins that holds `address`.
+    /// The start of the function that holds `address`.
     pub(crate) fn find(&self, address: u64) -> Option<u64> {
         let after = self
             .functions

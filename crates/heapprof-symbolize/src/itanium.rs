@@ -1,12 +1,13 @@
 //! C++ linker names as people wrote them, in the words of binutils (`c++filt -i`, `nm -C`, gdb).
 //!
 //! The grammar is the Itanium C++ ABI's
-//! (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` makes a tree of a name
-//! and resolves substitutions and template parameters on the way; `print` writes it. A name is
-//! data: what nests too deeply, or would become too long, has no other form than the linker's.
+//! (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` turns a name into a
+//! tree and resolves substitutions and template parameters on the way; `print` writes the tree.
+//! Names are untrusted: one that nests too deeply, or would become too long, keeps the linker's
+//! form.
 //!
-//! The library that did this before (cpp_demangle 0.5) knows no `std::make_shared` of GCC 12, and
-//! writes wrong parameters where a reference is applied to a pack; docs/dev/names.md has the
+//! The library that did this before (cpp_demangle 0.5) does not know `std::make_shared` of GCC 12,
+//! and writes wrong parameters if a reference is applied to a pack. docs/dev/names.md has the
 //! figures.
 
 mod operators;
@@ -18,13 +19,14 @@ use parse::Parser;
 /// How much of a function is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// With its parameters, and the return type where the linker's name has it.
+    /// The whole function, with its parameters, and its return type if the linker's name has it.
     Whole,
-    /// Without both, for the outermost function.
+    /// The function without its parameters and return type. This applies only to the outermost
+    /// function.
     Name,
 }
 
-/// The name for people; `None` when the text is no C++ linker name.
+/// The name for people; `None` if the text is not a C++ linker name.
 pub(crate) fn demangle(symbol: &str, detail: Detail) -> Option<String> {
     let mangled = symbol.strip_prefix("_Z")?;
     let mut parser = Parser::new(mangled);
@@ -40,30 +42,30 @@ pub(crate) fn demangle(symbol: &str, detail: Detail) -> Option<String> {
 /// A position in the tree's nodes.
 type Id = u32;
 
-/// A part of a name. Types are written around what they are of, so function and array types have a
-/// left and a right side.
+/// A part of a name. A type is written around the name that is declared, so function and array
+/// types have a left and a right side.
 #[derive(Clone, Debug)]
 enum Node<'a> {
-    /// As it stands.
+    /// A text that is written as it is.
     Text(&'a str),
-    /// A builtin type, with what its literals end in; `None` where they begin with the type in
-    /// parentheses.
+    /// A builtin type, and the suffix of its literals. The suffix is `None` if its literals begin
+    /// with the type in parentheses.
     Builtin(&'static str, Option<&'static str>),
-    /// An abbreviation of the ABI (`Ss`): the whole name, and what its constructors are called.
+    /// An abbreviation of the ABI (`Ss`): the whole name, and the name of its constructors.
     Standard(&'static str, &'static str),
     /// `left::right`.
     Qualified(Id, Id),
-    /// What is inside of a function.
+    /// An entity inside a function: `function::entity`.
     Local(Id, Id),
-    /// A name with its template's arguments.
+    /// A name with its template arguments.
     Template(Id, Vec<Id>),
     /// A name with an ABI tag.
     Tagged(Id, &'a str),
-    /// A class's constructor or destructor: the text before its name.
+    /// A class's constructor or destructor: the text before its name, and the class.
     Structor(&'static str, Id),
     /// `operator` and a symbol.
     Operator(&'static str),
-    /// A literal's operator.
+    /// The operator of a user-defined literal.
     LiteralOperator(Id),
     /// `operator` and a type.
     Conversion(Id),
@@ -75,13 +77,13 @@ enum Node<'a> {
     DefaultArgument(u64, Id),
     /// `[a, b]`.
     Bindings(Vec<Id>),
-    /// A text and what it is for: `vtable for`.
+    /// A text and the entity that it is for: `vtable for`.
     Special(&'static str, Id),
-    /// The same with a second name: `construction vtable for A-in-B`.
+    /// A text for two names: `construction vtable for A-in-B`.
     ConstructionTable(Id, Id),
     /// `reference temporary #number for`.
     Temporary(u64, Id),
-    /// A function of a name.
+    /// A function with its name.
     Function {
         returns: Option<Id>,
         name: Id,
@@ -100,34 +102,34 @@ enum Node<'a> {
     RvalueReference(Id),
     /// A type with `const`, `volatile`, or `restrict`.
     Qualifier(Id, &'static str),
-    /// A type with a word of the compiler's.
+    /// A type with a word of the compiler vendor's own.
     VendorQualifier(Id, Id),
     /// A type with `_Complex` or `_Imaginary`.
     After(Id, &'static str),
     Array(Option<Id>, Id),
-    /// A class, and what of it is pointed to.
+    /// A pointer to a member: the class, and the type of the member.
     MemberPointer(Id, Id),
     Vector(Id, Id),
     BitInt(Id, bool),
     Decltype(Id),
     /// The arguments that a parameter pack stands for.
     Pack(Vec<Id>),
-    /// A template parameter that is such a pack.
+    /// A template parameter that stands for a pack.
     PackParameter(Id),
-    /// A pattern, once for each argument of the packs in it.
+    /// A pattern that is written once for each argument of the packs in it.
     Expansion(Id),
-    /// Another node: what a parameter stands for that was asked for early.
+    /// Another node, for a template parameter that was used before its argument was known.
     Alias(Id),
-    /// A template parameter whose arguments come later in the name, by its number.
+    /// The number of a template parameter whose arguments come later in the name.
     Forward(u64),
     /// A template parameter of a lambda.
     Auto(u64),
     /// A function's parameter in an expression; 0 is `this`.
     Parameter(u64),
-    /// Of a type, whether negative, digits.
+    /// A literal: its type, whether it is negative, and its digits.
     Literal(Id, bool, &'a str),
     Unary(&'static str, Id),
-    /// Written behind what it is applied to.
+    /// An operator that is written after its operand.
     Postfix(Id, &'static str),
     Binary(&'static str, Id, Id),
     Conditional(Id, Id, Id),
@@ -144,18 +146,18 @@ enum Node<'a> {
     New(&'static str, Vec<Id>, Id, Option<Vec<Id>>),
     /// `::name`.
     Global(Id),
-    /// How many there are in a pack.
+    /// The number of arguments of a pack.
     Count(Id),
 }
 
-/// What a member function may be called on.
+/// The qualifiers of a member function, which say what it may be called on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Qualifiers {
     words: [&'static str; 3],
     reference: &'static str,
 }
 
-/// What a function's type says of exceptions.
+/// What a function's type says about exceptions.
 #[derive(Clone, Debug)]
 enum Exceptions {
     Silent,
@@ -168,7 +170,7 @@ enum Exceptions {
 mod tests {
     use super::{Detail, demangle};
 
-    /// Asked of `c++filt -i` (binutils 2.40).
+    /// The expected names are from `c++filt -i` (binutils 2.40).
     #[test]
     fn names_as_binutils_writes_them() {
         for line in include_str!("itanium/names.txt").lines() {
@@ -199,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Nothing that a name may say takes long, or much: neither nesting nor doubling.
+    /// No name takes much time or memory, neither by nesting nor by doubling.
     #[test]
     fn hostile_names_have_an_end() {
         let doubled = (0..60).fold(String::from("_Z1fP1A"), |name, i| {

@@ -1,5 +1,5 @@
-//! What files said of their addresses, kept from profile to profile: the processes of one recording
-//! have the same libraries mapped, and mostly stand at the same places in them.
+//! What files said about their addresses, kept from profile to profile, because the processes of
+//! one recording map the same libraries and mostly have the same places in them.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,10 @@ use crate::answers::{Answers, RawLine};
 use crate::resolve::Question;
 use crate::summary::Source;
 
-/// An address as a file counts, wherever it was mapped: from the mapping's start, which lies there
-/// in the file. Where nothing is said of the mapping, addresses are the file's own, and mean
-/// something else.
+/// The position of an address in a file, wherever the file was mapped: the distance from the
+/// mapping's start, the offset of that start in the file, and whether the start is 0. If it is 0,
+/// the profile says nothing about the mapping; addresses are then the file's own and mean something
+/// else.
 type Position = (u64, u64, bool);
 
 fn position(question: &Question) -> Position {
@@ -20,14 +21,14 @@ fn position(question: &Question) -> Position {
     (address, place.file_offset, place.memory_start == 0)
 }
 
-/// A file's answers. `None` where it has none, which is not asked for again either.
+/// The answers of a file. `None` means that the file has no answer, so that it is not asked again.
 #[derive(Default)]
 pub(crate) struct KnownFile {
     lines: HashMap<Position, Option<Box<[RawLine]>>>,
     pub(crate) source: Option<Source>,
 }
 
-/// The answers of all files so far.
+/// The answers of all files that were asked so far.
 #[derive(Default)]
 pub(crate) struct Known {
     strings: StringTable,
@@ -35,8 +36,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Answers what is known already of the file with this name and build id; the questions that
-    /// are left.
+    /// Answers what is already known about the file with this name and build id. Returns the
+    /// questions that are left.
     pub(crate) fn recall(
         &self,
         file: &(String, String),
@@ -61,12 +62,12 @@ impl Known {
         left
     }
 
-    /// What the best source was of what is known of a file.
+    /// The best source of what is known about a file.
     pub(crate) fn source(&self, file: &(String, String)) -> Option<Source> {
         self.files.get(file)?.source
     }
 
-    /// Keeps what the file said to these questions.
+    /// Keeps the file's answers to these questions.
     pub(crate) fn keep(
         &mut self,
         file: (String, String),

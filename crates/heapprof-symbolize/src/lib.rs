@@ -2,12 +2,14 @@
 //! their debug information.
 //!
 //! A collector writes addresses and the files that were mapped around them. [`symbolize`] opens
-//! each of these files once, with its debug file where it has one (by build id, `.gnu_debuglink` or
-//! `--debug-dir`), asks it for all addresses, and closes it before the next. A [`Symbolizer`] keeps
-//! what it learned for the next profile. A file whose build id is another one than the profile's is
-//! refused. Damaged files are warnings, never panics: the next source is tried, symbol tables last.
+//! each of these files once, with its debug file if there is one (found by build id,
+//! `.gnu_debuglink` or `--debug-dir`), looks up all addresses in it, and closes it before the next.
+//! A [`Symbolizer`] keeps what it learned for the next profile. A file whose build id differs from
+//! the profile's is refused. A damaged file causes a warning, never a panic: the next source is
+//! tried, symbol tables last.
 //!
-//! The crate knows the profile and symbol files; it knows nothing of SQLite and the command line.
+//! The crate knows the profile and symbol files. It knows nothing about SQLite and the command
+//! line.
 #![deny(unsafe_code)]
 
 mod answers;
@@ -46,39 +48,40 @@ use crate::resolve::{Question, resolve};
 pub use crate::simplify::{NameStyle, simplify_names};
 pub use crate::summary::{FileSummary, Source, Summary, Warning};
 
-/// Where to look, and for what.
+/// Where [`symbolize`] looks, and for what.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Folders with debug files, searched before `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// Added to each address before it is looked up. 0 for profiles whose addresses lie within the
-    /// call already, as heapprof's own and pprof's do; -1 for those that hold return addresses.
+    /// What is added to each address before it is looked up. Use 0 for profiles whose addresses
+    /// already lie within the call, as heapprof's own and pprof's do, and -1 for those that hold
+    /// return addresses.
     pub adjust: i64,
-    /// Look up locations that have lines already, too.
+    /// Also look up locations that already have lines.
     pub force: bool,
-    /// Look only into mappings that do not say that something in them has a name.
+    /// Look only into mappings that are not marked as having functions, files or lines.
     pub unnamed_mappings: bool,
-    /// Take an address in no symbol for the symbol's before it, as tools do that look into `nm`.
-    /// The names of a file without its private symbols are guesses then.
+    /// Give an address in no symbol the name of the symbol before it, as tools do that use `nm`. In
+    /// a file without its private symbols these names are guesses.
     pub nearest: bool,
-    /// Give code without names the name of its file and where its function begins in that,
-    /// `libfoo.so+0x1234`, as [`Profile::is_nameless`] knows it. Such a location is asked for again
-    /// another time.
+    /// Give code without names the name of its file and where its function begins in that file,
+    /// e.g. `libfoo.so+0x1234`. [`Profile::is_nameless`] recognizes such names. Such a location is
+    /// looked up again the next time.
     pub number_functions: bool,
-    /// The profiled machine's files are below this folder.
+    /// The folder that the profiled machine's files are below.
     pub root: Option<PathBuf>,
 }
 
-/// Gives the locations of `profile` lines, as far as the files that were mapped are here.
+/// Gives the locations of `profile` lines, as far as the mapped files are on this machine.
 ///
 /// Locations without an answer keep the lines they have, or none.
 pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
     run(profile, options, None)
 }
 
-/// Does what [`symbolize`] does for one profile after another, and asks no file a second time for
-/// an address. What is known already is answered without opening the file, so its summary names
-/// none.
+/// Symbolizes one profile after another, as [`symbolize`] does, and asks no file twice for the same
+/// address. Addresses that are already known are answered without opening the file, and the summary
+/// then names no file that was opened.
 #[derive(Default)]
 pub struct Symbolizer {
     options: Options,
@@ -86,7 +89,7 @@ pub struct Symbolizer {
 }
 
 impl Symbolizer {
-    /// For profiles that all want the same.
+    /// A symbolizer that uses the same options for all profiles.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -94,7 +97,7 @@ impl Symbolizer {
         }
     }
 
-    /// As [`symbolize`].
+    /// Symbolizes a profile as [`symbolize`] does.
     pub fn symbolize(&mut self, profile: &mut Profile) -> Summary {
         run(profile, &self.options, Some(&mut self.known))
     }
@@ -162,7 +165,7 @@ struct MappedFile {
     questions: Vec<Question>,
 }
 
-/// The files of the profile with what is to be asked of each.
+/// The files of the profile, with the questions to ask each of them.
 fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<MappedFile> {
     let mut files: Vec<MappedFile> = Vec::new();
     let mut index = HashMap::new();
@@ -210,14 +213,14 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
     files
 }
 
-/// Not `[vdso]`, `[heap]`, `//anon`, `/memfd:…` and the like, which no file stands behind.
+/// Whether a name is that of a file. `[vdso]`, `[heap]`, `//anon`, `/memfd:…` and the like are not.
 fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
     let is_made = made.iter().any(|start| name.starts_with(start));
     !name.is_empty() && (!is_made || name.starts_with("/dev/shm/"))
 }
 
-/// A build id as bytes; what is not written in hex can't be compared with.
+/// A build id as bytes. One that is not written in hex can't be compared, so it is `None`.
 fn bytes(hex: &str) -> Option<Vec<u8>> {
     if hex.is_empty() || !hex.is_ascii() {
         return None;
@@ -230,12 +233,13 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
     digits.map(pair).collect()
 }
 
-/// Says in each mapping what is known of it now, or in those alone that something was found in.
+/// Marks in each mapping what is known about it now. If `only_resolved` is set, only mappings of
+/// files in which something was found are marked.
 fn mark(profile: &mut Profile, summary: &Summary, only_resolved: bool) {
     let resolved = summary.files.iter().filter(|file| file.resolved > 0);
     let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();
     profile.mark_symbolized(|mapping| !only_resolved || resolved.contains(&mapping));
-    // Debug information would have told of inlined frames, had there been any.
+    // Debug information would have shown inlined frames if there had been any.
     for file in &summary.files {
         if file.source == Some(Source::Dwarf) {
             for mapping in &file.mappings {

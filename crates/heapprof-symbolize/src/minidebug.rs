@@ -1,13 +1,13 @@
-//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, itself an ELF
-//! file in xz.
+//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, which is an ELF
+//! file compressed with xz.
 
 use std::io::Read;
 
 use lzma_rust2::XzReader;
 
-/// What a symbol table may take; libraries of 200 MB have tables of a few.
+/// The most bytes that a symbol table may inflate to. Libraries of 200 MB have tables of a few MB.
 const LARGEST: u64 = 256 << 20;
-/// What its dictionary may take; xz's best compression takes 64 MiB.
+/// The most memory that the dictionary of xz may take. xz's best compression uses 64 MiB.
 const DICTIONARY_KIB: u32 = 65 << 10;
 
 /// The ELF file in the section.

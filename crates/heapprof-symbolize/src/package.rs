@@ -1,4 +1,5 @@
-//! Which package of Debian or Ubuntu a file is from, and which one has its debug information.
+//! Which package of Debian or Ubuntu a file comes from, and which package has its debug
+//! information.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,18 +8,19 @@ use std::path::Path;
 
 /// Where dpkg keeps a list of files for each package.
 const LISTS: &str = "var/lib/dpkg/info";
-/// No list is longer; what is there may be anybody's below another root.
+/// The most that is read of a list. Real lists are shorter, but below another root the file may be
+/// anyone's.
 const LONGEST: u64 = 64 << 20;
 
-/// The package with the debug information of an installed file: `libsqlite3-0-dbgsym`. None where
-/// dpkg has no such file.
+/// The package with the debug information of an installed file, e.g. `libsqlite3-0-dbgsym`. `None`
+/// if dpkg has no such file.
 pub fn debug_package(path: &Path) -> Option<String> {
     below(Path::new("/"), path)
 }
 
 fn below(root: &Path, path: &Path) -> Option<String> {
     let path = path.to_str()?;
-    // Packages name a file by the folder that it had before /lib became a link to /usr/lib.
+    // Packages name a file by the folder that it was in before /lib became a link to /usr/lib.
     let other = match path.strip_prefix("/usr") {
         Some(short) => short.to_string(),
         None => format!("/usr{path}"),

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::Options;
 use crate::elf::hex;
 
-/// Candidate paths, the likeliest first. None of them need exist.
+/// Finds candidate paths, the likeliest first. A candidate need not exist.
 pub(crate) struct Places<'o> {
     options: &'o Options,
 }
@@ -18,17 +18,17 @@ impl<'o> Places<'o> {
         Self { options }
     }
 
-    /// Whether an address in no symbol is taken for the one before it.
+    /// Whether an address in no symbol gets the name of the symbol before it.
     pub(crate) fn nearest(&self) -> bool {
         self.options.nearest
     }
 
-    /// Whether code without names is known by where its function begins.
+    /// Whether code without names is named by the place where its function begins.
     pub(crate) fn numbers_functions(&self) -> bool {
         self.options.number_functions
     }
 
-    /// A path of the profiled machine, as it is here.
+    /// The path on this machine for a path of the profiled machine.
     pub(crate) fn here(&self, path: &Path) -> PathBuf {
         match &self.options.root {
             Some(root) => root.join(relative(path)),
@@ -36,13 +36,13 @@ impl<'o> Places<'o> {
         }
     }
 
-    /// The binary that the profile names.
+    /// Candidates for the binary that the profile names.
     pub(crate) fn binary(&self, name: &Path, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let mut places = vec![self.here(name)];
         for folder in &self.options.debug_dirs {
             places.push(folder.join(relative(name)));
             places.extend(name.file_name().map(|name| folder.join(name)));
-            // Fedora links binaries by build id too; debuginfod's cache has them beside the debug
+            // Fedora also links binaries by build id. debuginfod's cache has them beside the debug
             // files.
             if let Some((first, rest)) = split(build_id) {
                 places.push(folder.join(".build-id").join(&first).join(&rest));
@@ -52,7 +52,7 @@ impl<'o> Places<'o> {
         places
     }
 
-    /// Debug files that a build id alone leads to.
+    /// Candidates for debug files that are found by a build id alone.
     pub(crate) fn by_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let Some((first, rest)) = split(build_id) else {
             return Vec::new();
@@ -68,11 +68,12 @@ impl<'o> Places<'o> {
         places
     }
 
-    /// Debug files of the name in a binary's `.gnu_debuglink`. `binary` is its path on the profiled
-    /// machine.
+    /// Candidates for debug files with the name in a binary's `.gnu_debuglink`. `binary` is the
+    /// binary's path on the profiled machine, and `opened` is where it was found.
     pub(crate) fn by_link(&self, binary: &Path, opened: &Path, link: &[u8]) -> Vec<PathBuf> {
         let link = Path::new(OsStr::from_bytes(link));
-        // The name has no folder; one that has would lead anywhere.
+        // The name should have no folder. A folder in it is ignored, because it could lead
+        // anywhere.
         let Some(link) = link.file_name() else {
             return Vec::new();
         };
@@ -93,7 +94,7 @@ impl<'o> Places<'o> {
         places
     }
 
-    /// Debug files beside which nothing but their name speaks for them.
+    /// Candidates for debug files that are found only by their name.
     pub(crate) fn by_name(&self, binary: &Path) -> Vec<PathBuf> {
         let Some(name) = binary.file_name() else {
             return Vec::new();
@@ -110,8 +111,8 @@ impl<'o> Places<'o> {
         places
     }
 
-    /// A file that debug information refers to, such as a `.dwo` file or dwz's shared one.
-    /// `from` is the file with the reference.
+    /// Candidates for a file that debug information refers to, such as a `.dwo` file or dwz's
+    /// shared one. `from` is the file with the reference.
     pub(crate) fn referred(&self, from: &Path, path: &Path) -> Vec<PathBuf> {
         let mut places = vec![match path.is_absolute() {
             true => self.here(path),
@@ -126,7 +127,8 @@ impl<'o> Places<'o> {
         places
     }
 
-    /// Where debug files are below. A `--debug-dir` may be the root of an unpacked package.
+    /// The folders that debug files are below. A `--debug-dir` may be the root of an unpacked
+    /// package.
     fn folders(&self) -> Vec<PathBuf> {
         let own = self.options.debug_dirs.iter();
         let own = own.flat_map(|folder| [folder.clone(), folder.join(DEBUG_FOLDER)]);
@@ -145,7 +147,7 @@ fn relative(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// The first byte of a build id and the others: folder and file.
+/// The first byte of a build id and the other bytes, in hex, as names of a folder and a file.
 fn split(build_id: Option<&[u8]>) -> Option<(String, String)> {
     let (first, rest) = build_id?.split_first()?;
     (!rest.is_empty()).then(|| (hex(&[*first]), hex(rest)))

@@ -1,5 +1,4 @@
-//! What of an executable decides whether a library can be preloaded into it and see its
-//! allocations.
+//! What decides whether a library can be preloaded into an executable and see its allocations.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,23 +11,24 @@ use object::{Endianness, Object, ObjectSymbol};
 use crate::elf::{Elf, hex};
 use crate::storage::Storage;
 
-/// Why recording a program by preloading finds less than all, or nothing.
+/// Why recording a program by preloading finds only some of its allocations, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// There is no dynamic loader in it.
+    /// The program names no dynamic loader.
     Static,
-    /// Made for another C library, whose loader refuses a library that asks for glibc; that loader.
+    /// The program is made for another C library, whose loader refuses a library that needs glibc.
+    /// The path is that of the loader.
     OtherLibc(PathBuf),
-    /// Built for another processor or word size; which.
+    /// The program is built for another processor or word size, which the text names.
     OtherArchitecture(String),
-    /// Built with a sanitizer that replaces malloc itself; its name.
+    /// The program is built with a sanitizer that replaces malloc itself, which the text names.
     Sanitizer(&'static str),
-    /// Brings an allocator linked into it; a function of it.
+    /// The program has an allocator linked into it. The text names a function of the allocator.
     OwnAllocator(String),
 }
 
-/// An executable, scripts followed to their interpreter, and what stands in the way of preloading
-/// into it.
+/// An executable and what stands in the way of preloading into it. A script stands for its
+/// interpreter.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file that the kernel will load.
@@ -46,7 +46,7 @@ const SANITIZERS: [(&str, &str); 4] = [
     ("__hwasan_init", "HWAddressSanitizer"),
 ];
 
-/// Allocators that are often linked in, by a function of each.
+/// A function of each allocator that is often linked in.
 const ALLOCATORS: [&str; 6] = [
     "malloc",
     "_rjem_malloc",
@@ -56,15 +56,15 @@ const ALLOCATORS: [&str; 6] = [
     "rpmalloc",
 ];
 
-/// A file with code in it, for those who only want to know which.
+/// A file with code in it, for callers that need only its build id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectFile {
-    /// In hex; none where there is none, or the file is not ELF.
+    /// The build id in hex. `None` if there is none or the file is not ELF.
     pub build_id: Option<String>,
 }
 
-/// What the file is if it holds code: an ELF file that can be read, or by its first bytes one of
-/// macOS or Windows.
+/// Identifies a file that holds code: an ELF file that can be read, or a file of macOS or Windows
+/// by its first bytes. Other files are `None`.
 pub fn object_file(path: &Path) -> Option<ObjectFile> {
     if !path.is_file() {
         return None;
@@ -84,8 +84,8 @@ pub fn object_file(path: &Path) -> Option<ObjectFile> {
     foreign.then_some(ObjectFile { build_id: None })
 }
 
-/// Looks at an executable. A file that is no ELF file and no script has no obstacles: the kernel
-/// will say.
+/// Looks at an executable. A file that is neither an ELF file nor a script has no obstacles,
+/// because the kernel will report the problem.
 pub fn inspect(path: &Path) -> Program {
     let mut file = path.to_path_buf();
     for _ in 0..4 {
@@ -103,7 +103,7 @@ pub fn inspect(path: &Path) -> Program {
         name.as_bytes().starts_with(with.as_bytes())
     };
     let mut obstacles = look(bytes);
-    // The loader itself, which is static, loads the program that it is told to, and what is
+    // The loader itself is static, but it loads the program that it is given, and what is
     // preloaded.
     obstacles.retain(|o| *o != Obstacle::Static || !begins(&file, "ld-linux"));
     let other = loader.as_ref().filter(|loader| begins(loader, "ld-musl"));
@@ -115,7 +115,7 @@ pub fn inspect(path: &Path) -> Program {
     }
 }
 
-/// What an executable of this word size names as its loader.
+/// The loader that an executable of this word size names.
 fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
     let header = H::parse(bytes).ok()?;
     let endian = header.endian().ok()?;
@@ -126,7 +126,7 @@ fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// What `#!` names.
+/// The interpreter that a `#!` line names.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = Vec::new();
@@ -190,7 +190,7 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         }
     }
     obstacles.extend(sanitizer.map(Obstacle::Sanitizer));
-    // What a static program has linked in is libc's.
+    // The allocator that is linked into a static program is libc's.
     obstacles.extend(allocator.filter(|_| is_dynamic).map(Obstacle::OwnAllocator));
     obstacles
 }

@@ -1,4 +1,5 @@
-//! One file at a time: its addresses go through the sources, the best first, until each has a name.
+//! Looks up the addresses of one file: they go through the sources, the best first, until each has
+//! a name.
 
 use heapprof_profile::Profile;
 
@@ -19,18 +20,18 @@ pub(crate) struct Question {
     /// Its index in the profile.
     pub(crate) location: u32,
     pub(crate) place: Place,
-    /// Already adjusted.
+    /// The address to look up, already adjusted.
     pub(crate) address: u64,
 }
 
-/// A question with the address as the file counts.
+/// A question with the file's own virtual address.
 struct Probe {
     location: u32,
     address: u64,
 }
 
-/// What is read of debug information grows with each compilation unit that is asked. After so many
-/// addresses it is forgotten.
+/// After so many addresses, what was read of debug information is forgotten. It would otherwise
+/// grow with each compilation unit that is asked.
 const ADDRESSES_AT_ONCE: usize = 1 << 14;
 
 /// Finds lines for all locations of one file.
@@ -103,7 +104,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// What to add to the binary's addresses to get the debug file's: not 0 where prelink moved the
+/// What to add to the binary's addresses to get the debug file's: not 0 if prelink moved the
 /// binary.
 fn shift(binary: Option<&Elf<'_>>, debug: Option<&Elf<'_>>) -> u64 {
     let base = |elf: Option<&Elf<'_>>| elf.and_then(Elf::base);
@@ -139,7 +140,7 @@ impl Asker<'_> {
         let mut damage = None;
         for (i, probe) in self.probes.iter().enumerate() {
             if i > 0 && i % ADDRESSES_AT_ONCE == 0 && dwarf.forget().is_err() {
-                // It was read once, so it can be read again.
+                // This does not happen: what was read once can be read again.
                 break;
             }
             let address = probe.address.wrapping_add(shift);
@@ -173,7 +174,7 @@ impl Asker<'_> {
                 continue;
             }
             let address = probe.address.wrapping_add(shift);
-            // A guess is better than no name, and worse than any.
+            // A guess is better than no name, and worse than any other name.
             let nearest = self.nearest && !self.answers.is_named(probe.location);
             if let Some(name) = symbols.find(elf, address, nearest) {
                 self.answers.name(self.profile, probe.location, name);
@@ -197,8 +198,8 @@ impl Asker<'_> {
         }
     }
 
-    /// Names code without symbols by the start of its function, which is the same in each run and
-    /// on each machine.
+    /// Names code without symbols by the start of its function. That name is the same in each run
+    /// and on each machine.
     fn number<'a>(&mut self, elf: &Elf<'a>, storage: &'a Storage) {
         let answers = &*self.answers;
         if self.probes.iter().all(|p| answers.is_named(p.location)) {
@@ -215,8 +216,8 @@ impl Asker<'_> {
         }
     }
 
-    /// The file's name without its folder; with the last folder where the profile has another file
-    /// of that name.
+    /// The file's name without its folder. If the profile has another file of that name, the last
+    /// folder is kept.
     fn short_name(&self) -> String {
         let path = self.summary.name.strip_suffix(" (deleted)");
         let path = path.unwrap_or(&self.summary.name);

@@ -1,8 +1,8 @@
-//! Where a function stands in its program: the namespaces, classes and functions around it.
+//! The scopes of a function in its program: the namespaces, classes and functions around it.
 //!
-//! Debug information gives a function without a linker's name (a lambda, what only its unit can
-//! call) by its last part; as such all lambdas of a program are one `operator()`. The entries
-//! around it say the rest.
+//! For a function without a linker name (a lambda, or a function that only its unit can call),
+//! debug information gives only the last part of the name. By that part, all lambdas of a program
+//! would be one `operator()`. The entries around the function give the other parts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,15 +20,15 @@ type Sections<'a> = gimli::Dwarf<Reader<'a>>;
 type Unit<'a> = gimli::Unit<Reader<'a>>;
 type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
 
-/// How deep entries may lie, and how often one may refer to another.
+/// How deep entries may be nested, and how long a chain of references between them may be.
 const DEEPEST: usize = 64;
 
-/// An entry of a unit: of which file (the shared one of dwz or the other), where the unit is, of
-/// which split file, and where in it the entry is.
+/// The place of an entry: whether it is in dwz's shared file, the offset of its unit, the id of the
+/// split file, and the offset of the entry in the unit.
 type Place = (bool, usize, u64, usize);
 
-/// Looks entries up. Lists of children and units of references are kept, for functions come in
-/// crowds.
+/// Looks entries up. Lists of children, and units that references lead to, are kept, because many
+/// functions share them.
 #[derive(Default)]
 pub(crate) struct Scopes<'a> {
     children: RefCell<HashMap<Place, Rc<[usize]>>>,
@@ -36,12 +36,12 @@ pub(crate) struct Scopes<'a> {
     units: RefCell<HashMap<(bool, usize), Rc<Unit<'a>>>>,
 }
 
-/// An entry, with what it takes to read it.
+/// An entry, with what is needed to read it.
 #[derive(Clone)]
 struct Spot<'u, 'a> {
     sections: &'u Sections<'a>,
     unit: Held<'u, 'a>,
-    /// Whether it is of the file that dwz made of what several share.
+    /// Whether it is in the file to which dwz moved what several files share.
     is_shared: bool,
     at: UnitOffset,
 }
@@ -76,8 +76,8 @@ impl<'a> Spot<'_, 'a> {
 }
 
 impl<'a> Scopes<'a> {
-    /// The whole name of the function `name`, whose entry this is; `None` where nothing stands
-    /// around it, or that can't be told.
+    /// The whole name of the function `name`, whose entry this is. `None` if nothing is around it,
+    /// or if that can't be found out.
     pub(crate) fn qualified(
         &self,
         unit: UnitRef<'_, Reader<'a>>,
@@ -98,12 +98,13 @@ impl<'a> Scopes<'a> {
             declared = spot;
         }
         let (scope, in_namespace) = self.around(declared, name)?;
-        // What a namespace exports without a linker's name is C's.
+        // A function that a namespace exports without a linker name is a C function.
         let is_c = in_namespace && is_external;
         (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
     }
 
-    /// What stands around an entry that is called `name`, and whether the innermost is a namespace.
+    /// The scopes around an entry that is called `name`, and whether the innermost one is a
+    /// namespace.
     fn around(&self, mut declared: Spot<'_, 'a>, name: &str) -> Option<(String, bool)> {
         let mut name = name.to_string();
         let (mut inside_out, mut in_namespace) = (Vec::new(), None);
@@ -129,8 +130,8 @@ impl<'a> Scopes<'a> {
                             break 'declarations;
                         }
                         let plain = plain?;
-                        // A function may be defined apart from its scope, which is around its
-                        // declaration.
+                        // A function may be defined outside of its scope. Its declaration is then
+                        // inside that scope.
                         let declaration = self.origins(around).last()?;
                         if declaration.at != at {
                             inside_out.push(plain.clone());
@@ -149,7 +150,7 @@ impl<'a> Scopes<'a> {
         Some((inside_out.join("::"), in_namespace.unwrap_or(false)))
     }
 
-    /// An entry, and those that it and they refer to for what they do not say themselves.
+    /// An entry, the entry that it refers to for what it does not say itself, and so on.
     fn origins<'s, 'u>(
         &'s self,
         spot: Spot<'u, 'a>,
@@ -172,7 +173,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// The entry at a place of a file's debug information.
+    /// The entry at an offset of a file's debug information.
     fn elsewhere<'u>(
         &self,
         sections: &'u Sections<'a>,
@@ -232,8 +233,7 @@ impl<'a> Scopes<'a> {
         let mut at = target.unit().header.root_offset();
         for _ in 0..DEEPEST {
             let children = self.children(&target.beside(at))?;
-            // Of the entries beside each other, the last one that does not begin behind the target
-            // holds it.
+            // Among sibling entries, the target is in the last one that does not begin after it.
             let behind = children.partition_point(|&child| child <= target.at.0);
             let child = UnitOffset(*children.get(behind.checked_sub(1)?)?);
             if child == target.at {

@@ -1,30 +1,30 @@
 //! Function names as pprof shows them: demangled, without parameters, template arguments and return
 //! types.
 //!
-//! pprof demangles with a library of its own (ianlancetaylor/demangle); here names are demangled
-//! whole and then cut. Names that no linker made, but that look like C++, are cut by a simpler
-//! rule, as there.
+//! pprof demangles with a library of its own (ianlancetaylor/demangle). Here names are demangled
+//! first and then cut. Names that are not linker names, but look like C++, are cut by a simpler
+//! rule, as in pprof.
 
 use heapprof_profile::{Profile, is_legacy_rust_name};
 
 use crate::demangle::{demangle, demangle_briefly};
 
-/// How much of a name is left.
+/// How much of a name is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameStyle {
-    /// No parameters, template arguments or return type.
+    /// The name without parameters, template arguments and return type.
     #[default]
     Short,
-    /// No parameters or return type.
+    /// The name without parameters and return type.
     Templates,
-    /// Everything.
+    /// The whole name.
     Full,
     /// The linker's name.
     Linker,
 }
 
-/// Gives functions whose name is the linker's one for people; those from `anew` on even if they had
-/// another name.
+/// Gives functions whose name is the linker's a name for people. Functions from `anew` on get one
+/// even if they had another name.
 pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     for f in 0..profile.function.len() {
         let function = profile.function[f];
@@ -43,7 +43,7 @@ pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     }
 }
 
-/// The name in this style; `None` when it stays as it is.
+/// The name in this style; `None` if it stays as it is.
 fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     // macOS puts an underscore before each symbol.
     let inner = symbol.strip_prefix('_').filter(|s| s.starts_with('_'));
@@ -61,22 +61,23 @@ fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     })
 }
 
-/// The name that the linker's was made of, in this style.
+/// The demangled name in this style.
 fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
     let whole = match style {
         NameStyle::Full => demangle(symbol),
-        // What a name is about (`guard variable for f(int)::x`) keeps its parameters.
+        // The function in a name such as `guard variable for f(int)::x` keeps its parameters.
         _ if is_special(symbol) => demangle(symbol),
         _ => demangle_briefly(symbol),
     };
     whole.map(|name| cut(symbol, &name, style))
 }
 
-/// Cuts a demangled name, whose own parameters and return type are gone already.
+/// Cuts a demangled name. Its own parameters and return type are gone already, unless the style is
+/// `Full`.
 fn cut(symbol: &str, name: &str, style: NameStyle) -> String {
     match style {
         NameStyle::Short if symbol.starts_with("_R") => without_generics(name),
-        // What Rust's older scheme says of types is part of the name.
+        // In Rust's older scheme, types are part of the name.
         NameStyle::Short | NameStyle::Templates if is_legacy_rust_name(symbol) => name.to_string(),
         NameStyle::Short | NameStyle::Templates => {
             let short = SHORT_FORMS
@@ -90,7 +91,7 @@ fn cut(symbol: &str, name: &str, style: NameStyle) -> String {
     }
 }
 
-/// Names of what compilers make for something else.
+/// Whether a name is that of something that compilers make for another entity.
 fn is_special(symbol: &str) -> bool {
     symbol.starts_with("_ZG") || symbol.starts_with("_ZT")
 }
@@ -120,8 +121,8 @@ const OPERATORS: [&str; 14] = [
     "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">", "(",
 ];
 
-/// A C++ name without template arguments (unless they are wanted) and (unless `whole`) without
-/// parameters.
+/// A C++ name without its template arguments (unless the style keeps them) and without its
+/// parameters (unless `whole`).
 fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
     let mut kept = String::new();
     let mut rest = name;
@@ -143,14 +144,14 @@ fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
             '<' if style == NameStyle::Short => {}
             '(' if whole => kept += &without_arguments_inside(group, style),
             '(' if group == "(anonymous namespace)" || kept.ends_with("decltype ") => kept += group,
-            // Of a function that this one is in.
+            // These are the parameters of an outer function.
             '(' if rest.starts_with("::") || rest.starts_with(" const::") => kept += "()",
             '(' => {}
             _ => kept += group,
         }
     }
     let mut name = kept.as_str();
-    // What follows the parameters that are gone.
+    // Removes the qualifiers that followed the parameters.
     while let Some(shorter) = [" const", " volatile", " &&", " &"]
         .iter()
         .find_map(|q| name.strip_suffix(q))
@@ -203,7 +204,7 @@ fn closed(text: &str) -> usize {
     for (at, c) in text.char_indices() {
         match c {
             '(' | '[' | '{' => open.push(c),
-            // Within parentheses it may be a comparison.
+            // Within parentheses `<` may be a comparison.
             '<' if open.last() != Some(&'(') => open.push(c),
             '>' if open.last() == Some(&'<') && before != '-' => _ = open.pop(),
             ')' | ']' | '}' => {
@@ -223,14 +224,14 @@ fn closed(text: &str) -> usize {
     text.len()
 }
 
-/// Not Java's `Class.<init>` and not Go's `f.(*T[...]).M`.
+/// Whether a name looks like C++. Java's `Class.<init>` and Go's `f.(*T[...]).M` do not.
 fn looks_like_cpp(name: &str) -> bool {
     !name.contains(".<")
         && !name.contains("]).")
         && (name.contains(['<', '>', '[', ']']) || name.contains("::"))
 }
 
-/// Without what stands between matching brackets, and them; up to a bracket that closes none.
+/// Removes matching brackets and what is between them, up to a bracket that does not match.
 fn without(name: &str, open: char, close: char) -> String {
     let mut kept = String::new();
     let mut rest = name;
@@ -241,7 +242,7 @@ fn without(name: &str, open: char, close: char) -> String {
         if rest[at..].starts_with(close) {
             return kept + rest;
         }
-        // Its end, or nothing is cut.
+        // Finds the closing bracket. Without one, nothing is cut.
         let mut depth = 0;
         let end = rest[at..].char_indices().find_map(|(i, c)| {
             if c == open {
@@ -263,7 +264,8 @@ fn without(name: &str, open: char, close: char) -> String {
 mod tests {
     use super::{NameStyle, simplified};
 
-    /// Asked of pprof: the linker's name, then the default, `templates` and `full`.
+    /// The expected names are from pprof: the linker's name, then the default style, `templates`
+    /// and `full`.
     #[test]
     fn names_as_pprof_shows_them() {
         let table = [
@@ -276,7 +278,7 @@ mod tests {
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
             ("_ZZ3fooiE3bar", "foo()::bar", "foo()::bar", "foo(int)::bar"),
-            // Not a name with an underscore before it.
+            // This is not a linker name with an underscore before it.
             (
                 "__invoke_impl<void, int>(int)",
                 "__invoke_impl",

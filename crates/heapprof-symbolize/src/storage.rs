@@ -1,5 +1,5 @@
-//! Keeps the bytes of one binary and its debug files while they are asked: mapped files, and what
-//! was inflated.
+//! Keeps the bytes of one binary and its debug files while they are in use: mapped files, and
+//! inflated sections.
 
 use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
@@ -11,14 +11,14 @@ use memmap2::Mmap;
 use rustix::fs::OFlags;
 use typed_arena::Arena;
 
-/// The most that is read, for one binary, of files that others may write to.
+/// The most bytes that are read, for one binary, from files that others may write to.
 const MOST: u64 = 1 << 30;
 
-/// Owner of all bytes of one binary; dropped before the next binary is opened.
+/// The owner of all bytes of one binary. It is dropped before the next binary is opened.
 pub(crate) struct Storage {
     maps: Arena<Mmap>,
     bytes: Arena<Vec<u8>>,
-    /// How much may still be read of files that others may write to.
+    /// How many bytes may still be read from files that others may write to.
     left: Cell<u64>,
 }
 
@@ -31,14 +31,18 @@ impl Storage {
         }
     }
 
-    /// The content of a plain file. Where only we or root may write to it, it is mapped: the pages
-    /// that are read take memory, and the kernel may take them back. Names come from profiles, and
-    /// so may lead to another user's file. That is [read](Self::read): if it were shortened while
-    /// it is mapped, that would end this process.
+    /// The content of a plain file.
+    ///
+    /// If only we or root may write to the file, it is mapped: the pages that are read take memory,
+    /// and the kernel may take them back. But names come from profiles, so they may lead to another
+    /// user's file. Such a file is [read](Self::read) instead: if it were shortened while it is
+    /// mapped, that would end this process.
     pub(crate) fn map(&self, path: &Path) -> io::Result<&[u8]> {
-        // What is no plain file is not even opened, as that alone can have an effect.
+        // Anything other than a plain file is not even opened, because opening alone can have an
+        // effect.
         is_plain(&std::fs::metadata(path)?)?;
-        // It may be another one by now: a pipe is not waited for.
+        // The path may lead to another file by now. If that is a pipe, opening must not wait for
+        // it.
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         let file = OpenOptions::new()
             .read(true)
@@ -59,9 +63,9 @@ impl Storage {
         Ok(self.maps.alloc(map))
     }
 
-    /// The content of an ELF file that others may write to. What is read of all such files together
-    /// has a bound, and so has what is read of one that takes little room on the disk: a file of
-    /// holes costs its owner nothing.
+    /// The content of an ELF file that others may write to. There is a limit for all such files
+    /// together, and a limit for a file that takes little room on the disk, because a file of holes
+    /// costs its owner nothing.
     fn read(&self, file: File, metadata: &Metadata) -> io::Result<&[u8]> {
         let on_disk = metadata.blocks().saturating_mul(512 * 16);
         if metadata.len() > self.left.get().min(on_disk) {
@@ -82,13 +86,13 @@ impl Storage {
         Ok(self.keep(bytes))
     }
 
-    /// Keeps bytes that were made.
+    /// Keeps bytes that were inflated or read.
     pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
         self.bytes.alloc(bytes)
     }
 }
 
-/// Whether somebody may write to it who is neither us nor root. The mask of an access list is in
+/// Whether someone other than us and root may write to the file. The mask of an access list is in
 /// the group's rights.
 fn is_written_by_others(metadata: &Metadata) -> bool {
     let user = rustix::process::geteuid().as_raw();

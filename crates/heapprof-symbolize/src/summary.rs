@@ -10,24 +10,25 @@ use heapprof_profile::MappingIndex;
 pub struct Summary {
     /// Each mapped file that locations point into, in the order of the profile's mappings.
     pub files: Vec<FileSummary>,
-    /// Locations that belong to no mapping; nothing can be known of them.
+    /// How many locations belong to no mapping. Nothing can be found out about them.
     pub unmapped: usize,
-    /// Locations that had lines already and were left alone.
+    /// How many locations had names already, or are in a mapping that says so, and were left as
+    /// they are.
     pub kept: usize,
 }
 
 impl Summary {
-    /// Locations that lines were looked for.
+    /// How many locations lines were wanted for.
     pub fn seen(&self) -> usize {
         self.unmapped + self.files.iter().map(|f| f.seen).sum::<usize>()
     }
 
-    /// Locations without a name that are known by where their function begins.
+    /// How many locations without a name are named by the place where their function begins.
     pub fn numbered(&self) -> usize {
         self.files.iter().map(|f| f.numbered).sum()
     }
 
-    /// Locations that lines were found for.
+    /// How many locations got a function name.
     pub fn resolved(&self) -> usize {
         self.files.iter().map(|f| f.resolved).sum()
     }
@@ -39,7 +40,7 @@ impl Summary {
 pub struct FileSummary {
     /// The file's name in the profile.
     pub name: String,
-    /// Its mappings: the same file is often mapped in several pieces.
+    /// Its mappings. The same file is often mapped in several pieces.
     pub mappings: Vec<MappingIndex>,
     /// The file on this machine that stands for it, if one was accepted.
     pub binary: Option<PathBuf>,
@@ -47,13 +48,13 @@ pub struct FileSummary {
     pub debug_file: Option<PathBuf>,
     /// The best source that answered for at least one location.
     pub source: Option<Source>,
-    /// Locations that lines were looked for.
+    /// How many locations lines were wanted for.
     pub seen: usize,
-    /// Locations that lines were found for.
+    /// How many locations got a function name.
     pub resolved: usize,
-    /// Locations without a name that are known by where their function begins.
+    /// How many locations without a name are named by the place where their function begins.
     pub numbered: usize,
-    /// What stood in the way, also where another source answered.
+    /// What stood in the way, even if another source answered.
     pub warnings: Vec<Warning>,
 }
 
@@ -92,13 +93,13 @@ pub enum Warning {
         /// What the system says.
         error: String,
     },
-    /// The file is no ELF file.
+    /// The file is not an ELF file.
     #[error("{}: is not an ELF file: not used", .file.display())]
     NotElf {
         /// The file.
         file: PathBuf,
     },
-    /// The file is another one than the program had mapped.
+    /// The file is not the one that the program had mapped.
     #[error("{}: build id {found}, the profile wants {wanted}: not used", .file.display())]
     BuildId {
         /// The file.
@@ -108,8 +109,8 @@ pub enum Warning {
         /// The build id that the profile, or the file it belongs to, has.
         wanted: String,
     },
-    /// The file was deleted while the program ran, and nothing shows that the one there now is the
-    /// same.
+    /// The file was deleted while the program ran, and nothing shows that the file that is there
+    /// now is the same.
     #[error("{}: was replaced while the program ran, and has no build id to tell it by: not used", .file.display())]
     Replaced {
         /// The file.
@@ -122,9 +123,9 @@ pub enum Warning {
         file: PathBuf,
         /// The file that links to it.
         binary: PathBuf,
-        /// CRC-32 of the debug file.
+        /// The CRC-32 of the debug file.
         found: u32,
-        /// CRC-32 that the link says.
+        /// The CRC-32 in the link.
         wanted: u32,
     },
     /// The file, or a part of it, is damaged; the next source was tried.
@@ -132,7 +133,7 @@ pub enum Warning {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Which part, and how.
+        /// Which part is damaged, and how.
         what: String,
     },
     /// Debug information leads to a file that is not here.
@@ -140,7 +141,7 @@ pub enum Warning {
     Elsewhere {
         /// The file with the reference.
         file: PathBuf,
-        /// The name it refers to.
+        /// The name that it refers to.
         missing: String,
     },
     /// The file was accepted, but says nothing about the addresses asked.
@@ -153,7 +154,7 @@ pub enum Warning {
     },
 }
 
-/// What the debug file had to say, or what to do for one.
+/// The end of the message: that the debug file has no symbols either, or how to get one.
 fn beside(debug_file: Option<&Path>) -> String {
     match debug_file {
         Some(file) => format!("nor has its debug file {}", file.display()),

@@ -1,4 +1,4 @@
-//! Symbol tables: the function around an address when there is no debug information.
+//! Symbol tables: the function around an address if there is no debug information.
 
 use object::{Object, ObjectSymbol, ObjectSymbolTable, SymbolIndex, SymbolKind};
 
@@ -14,14 +14,15 @@ struct Function {
     start: u64,
     end: u64,
     index: SymbolIndex,
-    /// The nearest one before that reaches beyond this one's start; [`NONE`] without.
+    /// The nearest function before this one that reaches beyond this one's start; [`NONE`] if there
+    /// is none.
     around: u32,
 }
 
 const NONE: u32 = u32::MAX;
 
 impl Symbols {
-    /// Functions of `.symtab`, or of `.dynsym`.
+    /// Reads the functions of `.symtab`, or of `.dynsym` if `is_dynamic`.
     pub(crate) fn new(elf: &Elf<'_>, is_dynamic: bool) -> Self {
         let code_ends = elf.code_ends();
         let symbols = match is_dynamic {
@@ -41,7 +42,7 @@ impl Symbols {
             }
             functions.push(Function {
                 start,
-                // Those without a size get theirs below.
+                // Functions without a size get an end below.
                 end: match symbol.size() {
                     0 => start,
                     size => start.saturating_add(size).min(limit),
@@ -50,7 +51,7 @@ impl Symbols {
                 around: NONE,
             });
         }
-        // Of names for one place the best comes last, and is the one found.
+        // Among several names for one place the best is sorted last, and that one is found.
         functions.sort_unstable_by_key(|f| f.start);
         for same in functions.chunk_by_mut(|a, b| a.start == b.start) {
             if same.len() > 1 {
@@ -87,8 +88,8 @@ impl Symbols {
         }
     }
 
-    /// The linker name of the function that holds `address`, without a version; where none does, of
-    /// the `nearest` one before it, or of the first.
+    /// The linker name of the function that holds `address`, without a version. If no function
+    /// holds it and `nearest` is set, the name of the function before it, or of the first function.
     pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64, nearest: bool) -> Option<&'a str> {
         let after = self.functions.partition_point(|f| f.start <= address);
         let before = self.functions.get(after.saturating_sub(1))?;
@@ -110,7 +111,7 @@ fn name<'a>(elf: &Elf<'a>, index: SymbolIndex, is_dynamic: bool) -> Option<&'a s
     symbol(elf, index, is_dynamic)?.name().ok()
 }
 
-/// The symbol of `.symtab`, or of `.dynsym`.
+/// The symbol in `.symtab`, or in `.dynsym` if `is_dynamic`.
 fn symbol<'e, 'a>(
     elf: &'e Elf<'a>,
     index: SymbolIndex,
@@ -123,12 +124,13 @@ fn symbol<'e, 'a>(
     table?.symbol_by_index(index).ok()
 }
 
-/// Not a section's or an assembler's mark (`$x`, `.L1`).
+/// Whether a name is that of a function, and not of a section or an assembler's mark (`$x`, `.L1`).
 fn is_name(name: &[u8]) -> bool {
     !matches!(name, [] | [b'$' | b'.', ..])
 }
 
-/// Of several names the one that a reader knows: global, with few underscores, of a known size.
+/// Ranks several names for one place. The best is the one that a reader knows: of a known size,
+/// global, with few underscores.
 fn rank(
     elf: &Elf<'_>,
     index: SymbolIndex,

@@ -1,9 +1,9 @@
-//! Text of unknown origin as it may be shown. A profile, a database or a file's name can hold any
+//! Makes text of unknown origin safe to show. A profile, a database or a file's name can hold any
 //! text: escape sequences that a terminal acts on, and controls that make a reader see other text
 //! than there is.
 //!
-//! What eyes read shows such a character as `\u{202e}`, JSON has `\u202e`, and what other programs
-//! read (CSV, the texts of pprof and jeprof) has U+FFFD in its place.
+//! Text for people shows such a character as `\u{202e}`, and JSON has `\u202e`. What other programs
+//! read (CSV, the texts of pprof and jeprof) has U+FFFD instead of it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -16,12 +16,13 @@ fn is_control(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a byte can be the first of what [`is_control`] or XML refuses, in UTF-8.
+/// Whether a byte can begin, in UTF-8, a character that [`is_control`] or XML refuses.
 const fn begins(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
-/// Where the first such byte is; blocks without one, which is nearly all, are passed over at once.
+/// Returns where the first such byte is. Blocks without one, which are nearly all, are skipped at
+/// once.
 fn first(bytes: &[u8]) -> Option<usize> {
     let block = |block: &&[u8]| !block.iter().fold(false, |any, &byte| any | begins(byte));
     let plain = 64 * bytes.chunks(64).take_while(block).count();
@@ -29,7 +30,7 @@ fn first(bytes: &[u8]) -> Option<usize> {
     at.map(|at| plain + at)
 }
 
-/// A text as terminals, Markdown and XML may show it, in one line.
+/// A text as terminals, Markdown and XML may show it, on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if first(text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
@@ -46,7 +47,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// As [`printable`], for a text that is lines.
+/// Does the same as [`printable`] for a text of several lines.
 pub fn printable_lines(text: &str) -> String {
     let lines = text.split('\n').map(printable);
     lines.collect::<Vec<_>>().join("\n")
@@ -64,13 +65,13 @@ fn escaped(c: char) -> impl Iterator<Item = char> {
         .chain(unicode.into_iter().flatten())
 }
 
-/// What stands for a control character in a stream.
+/// What replaces a control character in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stead {
-    /// JSON's `\u202e`. JSON has such characters in its texts only, and those below U+0020 are
-    /// escaped before.
+    /// JSON's `\u202e`. JSON has such characters only in its texts, and the serializer has already
+    /// escaped those below U+0020.
     Json,
-    /// U+FFFD. Line ends and tabs stay: they part rows and columns.
+    /// U+FFFD. Line ends and tabs stay, because they separate rows and columns.
     Replacement,
 }
 
@@ -83,7 +84,7 @@ pub struct Escaping<W: Write> {
 }
 
 impl<W: Write> Escaping<W> {
-    /// Before `writer`.
+    /// Makes a writer in front of `writer`.
     pub fn new(writer: W, stead: Stead) -> Self {
         Self {
             writer,
@@ -92,7 +93,8 @@ impl<W: Write> Escaping<W> {
         }
     }
 
-    /// Writes one character that may be a control, in UTF-8; what is none is written as it is.
+    /// Writes one character that may be a control, in UTF-8. A character that is not a control is
+    /// written as it is.
     fn character(&mut self, bytes: &[u8]) -> io::Result<()> {
         let c = std::str::from_utf8(bytes)
             .ok()
@@ -109,7 +111,7 @@ impl<W: Write> Escaping<W> {
         }
     }
 
-    /// How many bytes the character that begins so has.
+    /// The number of bytes of a character that begins with `first`.
     fn length(first: u8) -> usize {
         match first {
             0..0xc0 => 1,
@@ -119,7 +121,7 @@ impl<W: Write> Escaping<W> {
         }
     }
 
-    /// Goes on with what is held. Gives the bytes that were not used.
+    /// Completes the character in `held`. Returns the bytes that were not used.
     fn finish_held<'a>(&mut self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         if self.held == b"\r" && !bytes.is_empty() {
             self.held.clear();
@@ -168,7 +170,7 @@ impl<W: Write> Write for Escaping<W> {
         Ok(bytes.len())
     }
 
-    /// To be called at the end: nothing is held any more.
+    /// Writes what is held. It must be called at the end.
     fn flush(&mut self) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         self.character(&held)?;
@@ -176,7 +178,7 @@ impl<W: Write> Write for Escaping<W> {
     }
 }
 
-/// Has `body` write through an [`Escaping`].
+/// Lets `body` write through an [`Escaping`].
 pub fn escaping<E: From<io::Error>>(
     writer: &mut dyn Write,
     stead: Stead,

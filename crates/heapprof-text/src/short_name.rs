@@ -1,8 +1,8 @@
-//! Long names as people say them: no parameters, no return type, no template argument that is there
-//! by default, and of the others as many levels as fit a line.
+//! Long names as people say them: no parameters, no return type, no template argument that is a
+//! default, and as many levels of the other arguments as fit a line.
 //!
-//! Only what is for eyes is short: text and Markdown. Rows stay what they are, so names that are
-//! equal once they are short are told apart again by what is different in them.
+//! Only text and Markdown, which people read, have short names. Rows keep their full names. If
+//! names become equal when they are short, they are told apart again by what differs in them.
 
 mod apart;
 #[cfg(test)]
@@ -16,8 +16,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub use apart::alike;
 use apart::differences;
 
-/// What stands in a template's arguments where nothing else was asked for: a class, and whether it
-/// must be of the first argument.
+/// Template arguments that are defaults: the class, and whether its own argument must be the
+/// template's first one.
 const DEFAULTS: &[(&str, bool)] = &[
     ("std::allocator<", false),
     ("std::less<", true),
@@ -30,10 +30,10 @@ const DEFAULTS: &[(&str, bool)] = &[
     ("std::collections::hash::map::RandomState", false),
 ];
 
-/// Templates whose arguments are all their own, whatever they are.
+/// Templates that keep all of their arguments, because none of them is a default.
 const PLAIN: &[&str] = &["pair", "tuple", "variant", "function", "integral_constant"];
 
-/// Templates that have a name of their own.
+/// Instances of templates that have a name of their own.
 const ALIASES: &[(&str, &str)] = &[
     ("std::basic_string<char>", "std::string"),
     ("std::basic_string<wchar_t>", "std::wstring"),
@@ -49,11 +49,11 @@ const ALIASES: &[(&str, &str)] = &[
     ("std::basic_stringbuf<char>", "std::stringbuf"),
 ];
 
-/// Namespaces that a library's versions hide in.
+/// Namespaces that hide a library's version, and what replaces them.
 const VERSIONS: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
 
-/// Names as people say them, each in at most as many columns as `width` says of it: no parameters,
-/// no template argument that is there by default. Of different names no two are equal.
+/// Returns names as people say them: no parameters, no template argument that is a default. `width`
+/// gives the most columns for each. Names that differ stay different.
 pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
     let both = names.iter().enumerate();
     let mut short: Vec<String> = both.map(|(at, name)| shortened(name, width(at))).collect();
@@ -67,8 +67,8 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
         distinct.sort_unstable();
         distinct.dedup();
         let fits = |(at, name): (&usize, &String)| name.width() <= width(*at);
-        // Overloads are told by their parameters, instances of a template by what is different in
-        // them.
+        // Overloads are told apart by their parameters, and instances of a template by what differs
+        // in them.
         if distinct.len() == with.len() && all.iter().zip(&with).all(fits) {
             all.into_iter()
                 .zip(with)
@@ -81,7 +81,7 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
             short[at] = format!("{} [{difference}]", cut(&shortened(names[at], room), room));
         }
     }
-    // What is different may have been cut out; a number may make two groups equal.
+    // What differs may have been cut out, and a number may make two groups equal.
     let mut number = 0;
     loop {
         let equal = equal(names, &short);
@@ -106,7 +106,7 @@ fn equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     same.into_values().filter(differ).collect()
 }
 
-/// One name as people say it, with as many levels of its template's arguments as fit `width`
+/// Returns one name as people say it, with as many levels of its template arguments as fit `width`
 /// columns.
 pub fn shortened(name: &str, width: usize) -> String {
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
@@ -126,8 +126,8 @@ pub fn shortened(name: &str, width: usize) -> String {
     cut(&short, width)
 }
 
-/// Whether brackets in a name are those of C++ or Rust: not those of Go's `main.(*T).Method` and
-/// `f[go.shape.int]`, nor of Python's `<module>`.
+/// Whether the brackets in a name are those of C++ or Rust. They are not in Go's `main.(*T).Method`
+/// and `f[go.shape.int]`, and in Python's `<module>`.
 fn is_of_cpp_or_rust(name: &str) -> bool {
     let Some(bracket) = name.find(['<', '(', '{']) else {
         return false;
@@ -137,10 +137,10 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
 }
 
-/// A name that is no match itself but is one as reports show it; in words, after a note that
-/// nothing matched.
+/// The words to add to a note that an expression matched nothing: the likely reason, or nothing.
 ///
-/// Filters match whole names, as in pprof; so what is copied from a screen may match nothing.
+/// Filters match whole names, as in pprof. So an expression that was copied from a screen, where
+/// names are short, may match nothing.
 pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str> + Clone) -> String {
     let is_shown = |name: &&str| {
         let short = shortened(name, usize::MAX);
@@ -165,7 +165,8 @@ pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str> +
     }
 }
 
-/// A function's short name with its parameters, as short as its own template arguments are.
+/// A function's short name with its parameters. Their template arguments are shortened until the
+/// whole fits, if it can.
 fn with_parameters(name: &str, width: usize) -> String {
     let short = shortened(name, width);
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
@@ -189,14 +190,14 @@ fn with_parameters(name: &str, width: usize) -> String {
     whole
 }
 
-/// A text without its middle, where it is longer than `width` columns. Marks without a width of
-/// their own have an end, too.
+/// Cuts the middle out of a text that is longer than `width` columns. The number of characters is
+/// limited as well, because marks that have no width could go on without end.
 pub fn cut(text: &str, width: usize) -> String {
     let most = width.saturating_mul(8).saturating_add(64);
     if text.len() <= most && text.width() <= width {
         return text.to_string();
     }
-    // The end says more: a path's last parts.
+    // The end says more, as in a path, so it gets more room.
     let of_last = width.saturating_sub(1) * 2 / 3;
     let taken = |chars: &mut dyn Iterator<Item = char>, mut left: usize| -> Vec<char> {
         let fits = |c: &char| match left.checked_sub(c.width().unwrap_or(1)) {
@@ -217,11 +218,11 @@ pub fn cut(text: &str, width: usize) -> String {
 /// A piece of a name.
 enum Part<'a> {
     Text(&'a str),
-    /// What is in a pair of brackets, cut at its commas.
+    /// What is in a pair of brackets, split at its commas.
     Group(char, Vec<Vec<Part<'a>>>),
 }
 
-/// How deep brackets may lie in each other in a name that is taken apart.
+/// How deep brackets may nest in a name that is taken apart.
 const DEEPEST: usize = 64;
 
 /// Whether brackets nest not too deeply.
@@ -248,7 +249,7 @@ fn parse(name: &str) -> Vec<Part<'_>> {
     while !rest.is_empty() {
         let mut parts = parse_list(&mut rest, None);
         all.append(&mut parts.pop().unwrap_or_default());
-        // A bracket that closes nothing.
+        // This bracket closes nothing.
         if let Some(c) = rest.chars().next() {
             let (bracket, after) = rest.split_at(c.len_utf8());
             all.push(Part::Text(bracket));
@@ -258,7 +259,7 @@ fn parse(name: &str) -> Vec<Part<'_>> {
     all
 }
 
-/// Parts up to a bracket that closes what is open; cut at commas where something is.
+/// Parses up to the bracket that closes `open`. If a bracket is open, commas split the list.
 fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<Part<'a>>> {
     let mut lists = vec![Vec::new()];
     let mut text = 0;
@@ -316,7 +317,7 @@ fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<Part<'a>>> 
     lists
 }
 
-/// The name of a function: without its return type, its parameters and what follows.
+/// The name of a function, without its return type, its parameters and what follows them.
 fn written(parts: &[Part<'_>], levels: usize) -> String {
     let mut name = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -327,7 +328,7 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
                         Some(end) => &text[..end],
                         None => text,
                     };
-                    // Of a member function that this one is in.
+                    // This `const` is that of a member function which contains this one.
                     let text = match text.strip_prefix(" const") {
                         Some(rest) if rest.starts_with("::") => rest,
                         _ => text,
@@ -339,7 +340,7 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
             }
             continue;
         };
-        // `main::(eval)` is Perl's.
+        // `main::(eval)` is a name of Perl's.
         if is_anonymous(inner) || name.ends_with("::") {
             push_group(&mut name, '(', inner, levels);
             continue;
@@ -348,7 +349,8 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
             Some(Part::Text(text)) => *text,
             _ => "",
         };
-        // The parameters of a function that this one is in, or an expression in a return type.
+        // These are the parameters of a function that contains this one, or an expression in a
+        // return type.
         let is_inner =
             next.starts_with("::") || next.starts_with(" const::") || name.ends_with("decltype ");
         if !is_inner {
@@ -362,7 +364,7 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
     }
 }
 
-/// What of `text` belongs to the name: a blank in it ends the return type, which is forgotten.
+/// The part of `text` that belongs to the name. A blank ends the return type, which is dropped.
 fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
     const SPECIAL: &[&str] = &[
         "non-virtual thunk to ",
@@ -377,7 +379,7 @@ fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
         name.push_str(special);
         return &text[special.len()..];
     }
-    // `operator bool`, `operator new`, `operator<< <int>`.
+    // These are names such as `operator bool`, `operator new` and `operator<< <int>`.
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut operators = text.match_indices("operator").map(|(at, _)| at);
     let operator = operators.find(|&at| {
@@ -414,14 +416,14 @@ fn push_group(name: &mut String, bracket: char, inner: &[Vec<Part<'_>>], levels:
             for part in inner.first().into_iter().flatten() {
                 match part {
                     Part::Text(text) => name.push_str(text),
-                    // A lambda is told by its number and by what it is in.
+                    // A lambda is identified by its number and by what it is in.
                     Part::Group('(', _) => {}
                     Part::Group(bracket, inner) => push_group(name, *bracket, inner, levels),
                 }
             }
             name.push('}');
         }
-        // A bracket that begins a path holds a type and not its arguments: `<Order as Drop>::drop`.
+        // A bracket that begins a path holds a type and not arguments: `<Order as Drop>::drop`.
         '<' if !name.ends_with(|c: char| c.is_alphanumeric() || "_:<>=".contains(c)) => {
             let path: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
             name.push_str(&format!("<{}>", path.join(", ")));
@@ -435,7 +437,7 @@ fn push_group(name: &mut String, bracket: char, inner: &[Vec<Part<'_>>], levels:
 }
 
 fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
-    // Rust writes two colons before them.
+    // Rust writes two colons before the arguments.
     let plain = name.strip_suffix("::").map(str::len);
     if let Some(length) = plain {
         name.truncate(length);
@@ -455,7 +457,7 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
     let whole = plain(&texts(usize::MAX));
     let text = match ALIASES.iter().find(|(long, _)| *long == whole) {
         Some((_, alias)) => alias.to_string(),
-        // Made already: what is made twice at each level takes forever.
+        // This text exists already. Making it twice at each level would take forever.
         None if levels == usize::MAX => whole,
         None if levels == 0 => format!("{}<…>", &name[start..]),
         None => plain(&texts(levels - 1)),
@@ -464,8 +466,8 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
     name.push_str(&text);
 }
 
-/// How many of a template's arguments are not there by default; `before` is what stands before
-/// them.
+/// How many of a template's arguments are left without the defaults at the end. `before` is the
+/// text before the arguments.
 fn kept_arguments(before: &str, inner: &[Vec<Part<'_>>]) -> usize {
     let before = before.strip_suffix("::").unwrap_or(before);
     let template = before.rsplit("::").next().unwrap_or_default();
@@ -486,7 +488,7 @@ fn kept_arguments(before: &str, inner: &[Vec<Part<'_>>]) -> usize {
     kept.len()
 }
 
-/// A type, or a value, among a template's arguments.
+/// Writes a type or a value that is among a template's arguments.
 fn argument(parts: &[Part<'_>], levels: usize) -> String {
     let mut text = String::new();
     for part in parts {

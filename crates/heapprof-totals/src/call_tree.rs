@@ -1,7 +1,8 @@
-//! The call tree in pre-order: a node is a path from the root, its subtree a range of ids.
+//! The call tree in pre-order, in which a node is a path from the root and its subtree a range of
+//! ids.
 //!
-//! Made by splitting the samples frame by frame from the root (or the leaf, when reversed),
-//! heaviest child first, no deeper than a node's weight is worth looking at. Several profiles share
+//! It is made by splitting the samples frame by frame from the root (or from the leaf, if
+//! reversed), heaviest child first. Nodes that are too light are left out. Several profiles share
 //! one tree.
 
 use crate::error::Error;
@@ -11,7 +12,7 @@ use crate::error::Error;
 pub struct Node {
     /// The entity that it is.
     pub entity: u32,
-    /// `u32::MAX` for a root.
+    /// The number of the parent; `u32::MAX` for a root.
     pub parent: u32,
     /// How many nodes are above it.
     pub depth: u32,
@@ -24,7 +25,7 @@ pub struct Node {
 /// The parent of a root.
 pub const NO_PARENT: u32 = u32::MAX;
 
-/// Nodes, and `width` sums a node.
+/// The nodes, with `width` sums for each.
 #[derive(Debug, Default)]
 pub struct CallTree {
     /// The nodes in pre-order.
@@ -35,8 +36,8 @@ pub struct CallTree {
     pub own: Vec<i64>,
     /// What passes through the node: `node * width + sum`.
     pub total: Vec<i64>,
-    /// Like `total`, regardless of sign: what cutting goes by. Empty where no value is negative and
-    /// both are the same.
+    /// The sums of `total` regardless of sign, which decide what is cut. Empty if no value is
+    /// negative, because both are the same then.
     pub weight: Vec<i64>,
 }
 
@@ -71,8 +72,8 @@ impl Stacks {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Equal stacks made one where values have both signs: they cancel before they weigh, however
-    /// the file spread them over samples. Values of one sign weigh the same either way.
+    /// Merges equal stacks if values have both signs. They then cancel before they are weighed,
+    /// however the file spread them over samples. Values of one sign weigh the same in either case.
     pub fn settled(self) -> Self {
         if self.value.iter().all(|&v| v >= 0) {
             return self;
@@ -98,17 +99,17 @@ impl Stacks {
     }
 }
 
-/// What [`build`] makes a tree of.
+/// What the tree of [`build`] is like.
 pub struct Shape<'a> {
-    /// Orders equally heavy children: by name, however entities are numbered.
+    /// The order of equally heavy children: by name, however entities are numbered.
     pub rank: &'a [u32],
-    /// From the leaf instead of from the root.
+    /// Whether the tree starts from the leaf instead of from the root.
     pub reverse: bool,
-    /// The least weight a node needs in some column.
+    /// The least weight that a node needs in one of the columns.
     pub least: &'a [i64],
 }
 
-/// Builds the tree of all nodes heavy enough.
+/// Builds the tree of all nodes that are heavy enough.
 pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
     let width = stacks.width;
     let mut builder = Builder {
@@ -176,7 +177,7 @@ pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
     Ok(tree)
 }
 
-/// A node to be: the samples `order[start..end]` pass through it.
+/// A node that is still to be made. The samples `order[start..end]` pass through it.
 struct Task {
     entity: u32,
     parent: u32,
@@ -190,17 +191,17 @@ struct Builder<'a> {
     shape: &'a Shape<'a>,
     order: Vec<u32>,
     keyed: Vec<(u32, u32)>,
-    /// Children of one node: heaviest column, rank, range in `order`, position in `run_sums`.
+    /// The children of one node: heaviest column, rank, range in `order`, position in `run_sums`.
     runs: Vec<(i64, u32, Task, usize)>,
     run_sums: Vec<i64>,
     tasks: Vec<Task>,
-    /// Totals and weights of each task.
+    /// The totals and weights of each task.
     task_sums: Vec<i64>,
 }
 
 impl Builder<'_> {
-    /// Puts the stacks of `order[start..end]` that have only `depth` frames first; where the others
-    /// begin.
+    /// Puts the stacks of `order[start..end]` that have only `depth` frames first, and returns
+    /// where the others begin.
     fn part_ended(&mut self, start: usize, end: usize, depth: u32) -> usize {
         let mut ended = start;
         for at in start..end {
@@ -212,8 +213,8 @@ impl Builder<'_> {
         ended
     }
 
-    /// Makes tasks of the runs of equal frames at `depth` among `order[start..end]`, the heaviest
-    /// on top.
+    /// Makes tasks of the runs of equal frames at `depth` among `order[start..end]`, with the
+    /// heaviest on top.
     fn push_children(&mut self, start: usize, end: usize, depth: u32, parent: u32) {
         let Self { stacks, shape, .. } = self;
         let width = stacks.width;
@@ -260,7 +261,7 @@ impl Builder<'_> {
             }
             at += run.len();
         }
-        // Lightest first: tasks are taken from the end.
+        // The lightest comes first, because tasks are taken from the end.
         self.runs
             .sort_unstable_by_key(|(weight, rank, ..)| (*weight, std::cmp::Reverse(*rank)));
         for (_, _, task, sums) in self.runs.drain(..) {

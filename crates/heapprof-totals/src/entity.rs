@@ -1,6 +1,6 @@
-//! Entities: what the rows of a question are, at its granularity, shared by all its profiles.
+//! Entities: what the rows of a question are at its granularity, shared by all of its profiles.
 //!
-//! Functions are matched by content, so that two profiles speak of the same ones.
+//! Functions are matched by content, so that two profiles have the same ones.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
@@ -12,7 +12,7 @@ use crate::query::Granularity;
 pub const EMPTY_STACK: &str = "(empty stack)";
 
 /// A function by content. Addresses without symbols, labels shown as frames and the empty stack
-/// have one too.
+/// have such a row, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionRow {
     /// Its name as people read it.
@@ -25,7 +25,7 @@ pub struct FunctionRow {
     pub start_line: i64,
 }
 
-/// A row of reports: a function, with line and address where the granularity tells them apart.
+/// A row of reports: a function, with line and address if the granularity tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entity {
     /// Its function: a position in [`EntityTable::function`].
@@ -40,7 +40,8 @@ pub struct Entity {
 pub struct EntityTable {
     /// The texts of all names.
     pub strings: StringTable,
-    /// How many texts were taken over from the first profile, as they are; 0 once it was added.
+    /// How many texts of the first profile were taken over as they are; 0 after that profile was
+    /// added.
     first_texts: usize,
     /// The functions by number.
     pub function: Vec<FunctionRow>,
@@ -53,16 +54,17 @@ pub struct EntityTable {
     pub empty_stack: u32,
 }
 
-/// From one profile's frames and functions to the shared tables.
+/// The way from one profile's frames and functions to the shared tables.
 pub struct Mapped {
-    /// Entity of each frame.
+    /// The entity of each frame.
     pub entity: Vec<u32>,
-    /// Function row of each function of the profile.
+    /// The function row of each function of the profile.
     pub function: Vec<u32>,
 }
 
 impl EntityTable {
-    /// No entities yet; `strings` are the texts of the first profile that will be added.
+    /// Makes a table without entities. `strings` are the texts of the first profile that will be
+    /// added.
     pub fn new(granularity: Granularity, strings: StringTable) -> Self {
         let mut table = Self {
             first_texts: strings.len(),
@@ -107,10 +109,10 @@ impl EntityTable {
         })
     }
 
-    /// An entity that is no function of the program: known by its name alone.
+    /// An entity that is no function of the program and is known only by its name.
     fn named(&mut self, name: &str, key: &str) -> u32 {
         let name = self.strings.intern(name);
-        // By file its name stands in the file's place.
+        // With granularity `files`, its name stands for the file.
         let filename = match self.granularity {
             Granularity::Files => name,
             _ => self.strings.intern(key),
@@ -196,7 +198,7 @@ impl EntityTable {
         self.strings.get(id)
     }
 
-    /// What a row is called: the function's name, or at `files` the file's.
+    /// The name of a row: the function's name, or with granularity `files` the file's.
     pub fn name(&self, entity: u32) -> &str {
         let function = self.function[self.entity[entity as usize].function as usize];
         match self.granularity {
@@ -205,7 +207,8 @@ impl EntityTable {
         }
     }
 
-    /// Rank of each entity in the order of its texts and numbers: an order that no loading changes.
+    /// The rank of each entity in the order of its texts and numbers. Loading a profile does not
+    /// change this order.
     pub fn ranks(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.entity.len() as u32).collect();
         let key = |e: u32| {

@@ -1,30 +1,32 @@
-//! How sure an estimate is: from what a sampler knows of a sum to the range that the truth is in.
+//! How sure an estimate is: from what a sampler knows of a sum to the range that holds the truth.
 //!
-//! The sampler says the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A
-//! sum of many samples is as good as normal, and 1.96 of its standard deviation on both sides hold
-//! the truth in 95 of 100 cases. With few that range is too narrow where the sum came out small,
-//! for so did its variance; a score interval asks which truths would give this sum with the
-//! variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law of succession,
-//! and statistical inference" (1927), for counts; G. Y. Zou and A. Donner, "Construction of
-//! confidence limits about effect measures: a general approach" (2008), for differences (MOVER).
+//! The sampler gives the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A
+//! sum of many samples is nearly normal: 1.96 standard deviations on both sides hold the truth in
+//! 95 of 100 cases. With few samples that range is too narrow if the sum came out small, because
+//! its variance then came out small, too. A score interval instead asks which truths would give
+//! this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law
+//! of succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner,
+//! "Construction of confidence limits about effect measures: a general approach" (2008), for
+//! differences (MOVER).
 
 use heapprof_profile::{Family, Unit};
 
-/// What is known of a sum beside its value: `samples` blocks that a sampler took stand behind it.
+/// What is known of a sum beside its value. Behind the sum stand `samples` blocks that a sampler
+/// took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// How many blocks.
+    /// How many blocks there are.
     pub samples: u64,
     /// The estimated variance of the sum, in its unit squared.
     pub variance: f64,
 }
 
-/// The range that a true value is in, and on how many samples that stands.
+/// The range that holds a true value, and the number of samples behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// The least it may be.
+    /// The least that the value may be.
     pub low: i64,
-    /// The most it may be.
+    /// The most that the value may be.
     pub high: i64,
     /// How many blocks that a sampler took stand behind it.
     pub samples: u64,
@@ -37,26 +39,26 @@ impl Estimate {
     }
 }
 
-/// How sure a range is to hold the truth.
+/// How certain it is that a range holds the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Confidence {
-    /// So many standard deviations are in it on each side.
+    /// A range reaches so many standard deviations to each side.
     z: f64,
-    /// A sum of which nothing was sampled has up to so many periods.
+    /// A sum of which nothing was sampled may still be so many periods.
     never: f64,
 }
 
-/// From so many samples on a sum is as good as normal.
+/// A sum of at least so many samples is nearly normal.
 const ENOUGH: f64 = 30.0;
 
 impl Confidence {
-    /// 95 of 100 ranges hold the truth; half of the others are above it.
+    /// Of 100 ranges, 95 hold the truth; half of the others lie above it.
     pub const USUAL: Self = Self {
         z: 1.959_963_984_540_054,
         never: 3.688_879_454_113_936,
     };
 
-    /// All of so many ranges hold the truth together in 95 of 100 cases at least (Bonferroni).
+    /// So many ranges all hold the truth together in at least 95 of 100 cases (Bonferroni).
     pub fn shared_by(ranges: usize) -> Self {
         match ranges {
             0 | 1 => Self::USUAL,
@@ -71,10 +73,10 @@ impl Confidence {
     }
 }
 
-/// The number below which a standard normal variable is with this probability, which is small.
+/// The number that a standard normal variable stays below with this probability, which is small.
 ///
-/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23; wrong by
-/// less than 0.00045.
+/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23. The error
+/// is less than 0.00045.
 fn quantile(probability: f64) -> f64 {
     let t = (-2.0 * probability.max(f64::MIN_POSITIVE).ln()).sqrt();
     let above = 2.515517 + t * (0.802853 + t * 0.010328);
@@ -82,7 +84,7 @@ fn quantile(probability: f64) -> f64 {
     above / below - t
 }
 
-/// A period in bytes, where values are estimates: those of every so many bytes.
+/// The sampling period in bytes; `None` if one block was not sampled every so many bytes.
 pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
     let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes)?;
     let period = period.checked_mul(unit.factor)?;
@@ -92,15 +94,15 @@ pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
 /// What one sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// How much that is, in the unit of the sum; 0 where nobody knows.
+    /// How much that is, in the unit of the sum; 0 if it is not known.
     pub each: f64,
-    /// Whether no sample stands for more. For bytes that is the period; for objects there is no
-    /// such number.
+    /// Whether no sample stands for more. For bytes the period is such a bound; for objects there
+    /// is none.
     pub is_most: bool,
 }
 
 impl Step {
-    /// Of bytes, with the period in bytes; without one nobody knows.
+    /// The step of bytes, from the period in bytes. Without a period it is not known.
     pub fn of_bytes(period: Option<i64>, unit: &str) -> Self {
         let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes);
         let known = period.zip(unit);
@@ -110,7 +112,7 @@ impl Step {
         })
     }
 
-    /// The step that is known, or else what the samples of a sum stand for on average.
+    /// This step if it is known. Otherwise it is what the samples of a sum stand for on average.
     pub fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
         match self.is_most {
             true => self,
@@ -121,7 +123,7 @@ impl Step {
         }
     }
 
-    /// Of values that are multiplied.
+    /// The step of values that are multiplied.
     pub fn times(self, factor: f64) -> Self {
         Self {
             each: self.each * factor.abs(),
@@ -131,7 +133,7 @@ impl Step {
 }
 
 impl Spread {
-    /// Of the sum of two sums that know nothing of each other; of their difference as well.
+    /// The spread of the sum, or the difference, of two sums that are independent of each other.
     pub fn and(self, other: Self) -> Self {
         Self {
             samples: self.samples.saturating_add(other.samples),
@@ -139,7 +141,7 @@ impl Spread {
         }
     }
 
-    /// Of a sum that is multiplied.
+    /// The spread of a sum that is multiplied.
     pub fn times(self, factor: f64) -> Self {
         Self {
             variance: (self.variance * factor * factor).min(f64::MAX),
@@ -147,7 +149,7 @@ impl Spread {
         }
     }
 
-    /// What one sample of a sum stands for; those that stand for more count for more.
+    /// What one sample of a sum stands for on average. Samples that stand for more count for more.
     fn mean_step(self, value: f64) -> f64 {
         match value {
             0.0 => 0.0,
@@ -155,10 +157,11 @@ impl Spread {
         }
     }
 
-    /// The most that one sample of a sum may stand for; `r` in docs/formats/spread.md. If it is not
-    /// known, it is what a sample stands for on average, where all stand for the same. Where they
-    /// differ it is more: others that stand for yet more were then most likely missed. How much
-    /// more was tried out (bench/spread.py).
+    /// The most that one sample of a sum may stand for; `r` in docs/formats/spread.md.
+    ///
+    /// If no bound is known and all samples stand for the same, it is what they stand for on
+    /// average. If they differ, it is more, because others that stand for yet more were then most
+    /// likely missed. How much more was found by trial (bench/spread.py).
     fn most(self, value: f64, step: Step) -> f64 {
         let mean = self.mean_step(value);
         if step.is_most {
@@ -173,17 +176,17 @@ impl Spread {
         let (low, high) = self.of_samples(value, step, confidence);
         match confidence == Confidence::USUAL {
             true => (low, high),
-            // Among many sums one or the other misses a block that is nearly certain, of which its
-            // variance knows nothing.
+            // Among many sums, some miss a block that was nearly certain to be sampled, and their
+            // variance does not show it.
             false => (low, high.max(value + confidence.never * step.each)),
         }
     }
 
-    /// The range as far as the variance tells it.
+    /// The range as far as the variance alone gives it.
     fn of_samples(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
         let Confidence { z, never } = confidence;
         if self.variance <= 0.0 {
-            // What was sampled for certain says nothing of what was not.
+            // What was sampled for certain says nothing about what was not sampled.
             let may_hide = match self.samples {
                 0 => value == 0.0,
                 _ => step.is_most,
@@ -192,17 +195,17 @@ impl Spread {
             return (value, value + hidden);
         }
         let deviation = self.variance.sqrt();
-        // As many samples of equal weight would have this value and variance; more than there were
-        // if some are certain.
+        // So many samples of equal weight would have this value and variance. That is more than
+        // there were if some are certain.
         let equal = value * value / self.variance;
         let n = equal.min(self.samples as f64);
-        // Only what holds sums of both signs has a larger variance than one sample has.
+        // Only a sum of values of both signs has a larger variance than one sample has.
         if value < 0.0 || equal < 0.999 || n == 0.0 {
             return (value - z * deviation, value + z * deviation);
         }
-        // The truths t that give this value: (value - t)² = z²·(variance + step·(t - value)),
-        // solved for t. What t exceeds the value by comes in such steps, and each of them adds to
-        // the variance.
+        // The truths t that give this value solve (value - t)² = z²·(variance + step·(t - value)).
+        // What t exceeds the value by comes in steps of this size, and each of them adds to the
+        // variance.
         let solved = |step: f64| {
             let (middle, shift) = (value + z * z * step / 2.0, z * step / 2.0);
             let half = z * (self.variance + shift * shift).sqrt();
@@ -220,7 +223,7 @@ impl Spread {
         (low, high)
     }
 
-    /// The estimate of a sum of bytes of which one is sampled in so many on average.
+    /// The estimate of a sum of bytes of which one in `period` is sampled on average.
     pub fn estimate_of_bytes(self, value: i64, period: i64) -> Estimate {
         self.estimate(value, Step::of_bytes(Some(period), "bytes"))
     }
@@ -229,7 +232,7 @@ impl Spread {
     pub fn estimate(self, value: i64, step: Step) -> Estimate {
         let (low, high) = self.range(value as f64, step, Confidence::USUAL);
         Estimate {
-            // Beyond 2⁵³ floating point misses the value itself.
+            // Beyond 2⁵³, floating point can miss the value itself.
             low: value.min(low.floor() as i64),
             high: value.max(high.ceil() as i64),
             samples: self.samples,
@@ -237,7 +240,7 @@ impl Spread {
     }
 }
 
-/// A value with what is known of it; nothing where it is exact.
+/// A value with what is known of it. `spread` is `None` if the value is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Known {
     /// The value.
@@ -247,7 +250,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Adds two independent values. All sums of a profile's values fit, so this one does, too.
+    /// Adds two independent values. All sums of a profile's values fit in 64 bits, so this sum
+    /// does, too.
     pub fn plus(self, other: Self) -> Self {
         Self {
             value: self.value.saturating_add(other.value),
@@ -258,13 +262,13 @@ impl Known {
         }
     }
 
-    /// How sure it is; `None` where it is exact.
+    /// How sure the value is; `None` if it is exact.
     pub fn estimate(self, step: Step) -> Option<Estimate> {
         Some(self.spread?.estimate(self.value, step))
     }
 }
 
-/// A value before or after, with what is known of it; nothing where it is exact.
+/// The value of one side of a comparison, before or after. `spread` is `None` if it is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Side {
     /// The value.
@@ -309,24 +313,24 @@ mod tests {
 
     #[test]
     fn ranges() {
-        // Value, samples, variance, low, high.
+        // Each row is: value, samples, variance, low, high.
         let table = [
-            // Exact.
+            // This value is exact.
             (1000, 0, 0.0, 1000, 1000),
-            // Beside what is certain there may be what was not sampled.
+            // Beside what is certain, there may be something that was not sampled.
             (1000, 5, 0.0, 1000, 16_110),
-            // Never sampled: below 3.69 periods.
+            // Nothing was sampled: the truth is below 3.69 periods.
             (0, 0, 0.0, 0, 15110),
             // 100 samples of 4096 each: ± 19.6 %.
             (409_600, 100, 100.0 * 4096.0 * 4096.0, 329_319, 489_881),
-            // 10 of them: 5.43 to 18.41 times 4096, Wilson's limits of a count.
+            // 10 samples of 4096 each: 5.43 to 18.41 times 4096, Wilson's limits of a count.
             (40_960, 10, 10.0 * 4096.0 * 4096.0, 22_249, 75_406),
-            // One.
+            // One sample.
             (4096, 1, 4096.0 * 4096.0, 723, 23_204),
-            // Three of 4096 beside 10,000,000 that are certain: as if it were four of them below,
-            // and three above.
+            // Three samples of 4096 beside 10,000,000 that are certain. The range is as if there
+            // were four of them below, and three above.
             (10_012_288, 4, 3.0 * 4096.0 * 4096.0, 10_003_616, 10_036_132),
-            // A difference of sums: both signs.
+            // A difference of sums has values of both signs.
             (0, 8, 8.0 * 4096.0 * 4096.0, -22_707, 22_707),
             (-4096, 8, 8.0 * 4096.0 * 4096.0, -26_803, 18_611),
         ];
@@ -339,8 +343,8 @@ mod tests {
         assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
     }
 
-    /// Of objects nobody knows how many a sample may stand for. Where all stand for the same, many
-    /// are as good as normal; where one stands for half of all, there may be more like it.
+    /// Nobody knows how many objects a sample may stand for. If all samples stand for the same, a
+    /// sum of many is nearly normal. If one stands for half of all, there may be more like it.
     #[test]
     fn ranges_of_objects() {
         let low_and_high = |samples, variance| {
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(uneven, (382, 7282));
     }
 
-    /// Floating point has no such numbers.
+    /// Floating point cannot represent these numbers exactly.
     #[test]
     fn a_range_has_its_value() {
         for value in [i64::MAX / 2, i64::MIN / 2 + 1, (1 << 53) + 1] {
@@ -366,14 +370,14 @@ mod tests {
         }
     }
 
-    /// Of a profile with a period that is what a sample stands for, whatever the profile's sum is.
+    /// In a profile with a period, a sample stands for the period, whatever the profile's sum is.
     #[test]
     fn a_known_step_stays() {
         let of_both_signs = Some(spread(300, 1e12));
         assert_eq!(PERIOD.or_of(of_both_signs, 10), PERIOD);
         let unknown = Step::default().or_of(of_both_signs, 1_000_000);
         assert_eq!((unknown.each, unknown.is_most), (1e6, false));
-        // Certain, and nothing is known of what was not sampled.
+        // The value is certain, and nothing is known of what was not sampled.
         let estimate = spread(5, 0.0).estimate(1000, unknown);
         assert_eq!((estimate.low, estimate.high), (1000, 1000));
         assert_eq!(Step::of_bytes(Some(4096), "kilobytes").each, 4.0);
@@ -383,7 +387,7 @@ mod tests {
     #[test]
     fn several_ranges_share_what_may_be_wrong() {
         assert_eq!(Confidence::shared_by(1), Confidence::USUAL);
-        // Values of a table of the normal distribution, for 0.025 / n.
+        // These are values of a table of the normal distribution, for 0.025 / n.
         for (ranges, z) in [(2, 2.2414), (5, 2.5758), (100, 3.4808), (10_000, 4.5648)] {
             let found = Confidence::shared_by(ranges).z;
             assert!((found - z).abs() < 0.0005, "{ranges} {found}");
@@ -402,7 +406,7 @@ mod tests {
             ..Side::default()
         };
         assert_eq!(difference(exact, exact, 1.0, Confidence::USUAL), (0.0, 0.0));
-        // As the root of the sum of both variances, where both are normal.
+        // If both are normal, the deviation is the root of the sum of both variances.
         let one = side(409_600.0, 100, 100.0 * 4096.0 * 4096.0);
         let (low, high) = difference(one, one, 1.0, Confidence::USUAL);
         let expected = 1.96 * 200f64.sqrt() * 4096.0;
@@ -410,7 +414,8 @@ mod tests {
         let (low, _) = difference(one, one, 1.1, Confidence::USUAL);
         let expected = -0.1 * 409_600.0 - 1.96 * (100f64 * 2.21).sqrt() * 4096.0;
         assert!((low - expected).abs() < 10.0, "{low} {expected}");
-        // What was not sampled before may have been there: it takes five samples to be new.
+        // What was not sampled before may have been there. It takes five samples for something to
+        // be new.
         let none = side(0.0, 0, 0.0);
         for (samples, new) in [(1, false), (4, false), (5, true), (9, true)] {
             let n = samples as f64;

@@ -1,5 +1,5 @@
-//! Filters compiled against one profile: each regular expression is tried once a function, then
-//! bits decide.
+//! Filters compiled against one profile, so that each regular expression is tried once on each
+//! function, and bits decide after that.
 
 use heapprof_profile::{ALLOCATORS, LocationIndex, Profile};
 use regex::Regex;
@@ -23,7 +23,7 @@ pub mod bit {
     pub const SHOW_FROM: u8 = 8;
     /// `prune_from` matches.
     pub const PRUNE_FROM: u8 = 16;
-    /// Cut by the profile's `drop_frames`: this line goes.
+    /// The profile's `drop_frames` cuts this line.
     pub const DROP_LINE: u8 = 32;
 }
 
@@ -38,14 +38,14 @@ pub mod drop {
 /// Filters ready to be applied to the stacks of one profile.
 #[derive(Default)]
 pub struct Compiled {
-    /// Bits of each frame; empty when no filter looks at frames.
+    /// The bits of each frame; empty if no filter looks at frames.
     pub frame: Vec<u8>,
-    /// What is to be dropped of each location; empty when nothing is.
+    /// What is dropped of each location; empty if nothing is.
     pub drop: Vec<u8>,
-    /// Whether samples with this label set count; empty when all do.
+    /// Whether samples with each label set count; empty if all do.
     pub label_set: Vec<bool>,
-    /// Frames that labels add to each label set: at the root (outermost last), at the leaf
-    /// (innermost first).
+    /// The frames that labels add to each label set: those at the root (outermost last) and those
+    /// at the leaf (innermost first).
     pub label_frames: Vec<(Vec<u32>, Vec<u32>)>,
     /// Whether samples need a frame that `focus` matches.
     pub focus: bool,
@@ -57,11 +57,11 @@ pub struct Compiled {
     pub show_from: bool,
     /// Whether what is beneath a frame that `prune_from` matches is left out.
     pub prune_from: bool,
-    /// Things to tell the user.
+    /// Notes that the user should see.
     pub notes: Vec<String>,
 }
 
-/// Which label keys `tag_show` and `tag_hide` leave to be seen.
+/// Which label keys are shown, by `tag_show` and `tag_hide`.
 pub struct LabelKeys {
     show: Option<Regex>,
     hide: Option<Regex>,
@@ -130,7 +130,7 @@ impl Compiled {
         Ok(compiled)
     }
 
-    /// Whether stacks go through as they are.
+    /// Whether stacks stay as they are.
     pub fn is_identity(&self) -> bool {
         self.frame.is_empty()
             && self.drop.is_empty()
@@ -144,7 +144,7 @@ impl Compiled {
         &mut self.frame
     }
 
-    /// Sets `bit` on frames that match; with `whole` on all frames of a location of which one
+    /// Sets `bit` on frames that match. With `whole`, sets it on all frames of a location if one
     /// matches.
     fn mark(
         &mut self,
@@ -174,8 +174,8 @@ impl Compiled {
         }
     }
 
-    /// `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go); what
-    /// `names` match anywhere is dropped as well.
+    /// Compiles `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go).
+    /// What `names` matches anywhere is dropped as well.
     fn compile_drop(
         &mut self,
         profile: &Profile,
@@ -198,7 +198,7 @@ impl Compiled {
         };
         let wrappers = compile("wrappers", names)?;
         let mut drop = whole(profile.drop_frames, "drop_frames", &mut self.notes);
-        // What was added to our own table is at fault.
+        // The text that was added to our own table is wrong, so the table is used without it.
         if drop.is_none() && profile.text(profile.drop_frames).starts_with(ALLOCATORS) {
             drop = Regex::new(&format!("^(?:{ALLOCATORS})$")).ok();
         }
@@ -263,7 +263,8 @@ impl Compiled {
                 .collect();
             let value = match texts.is_empty() {
                 true => format!("(no {key})"),
-                // With its key, so that no function of that name is taken for it.
+                // The text includes the key, so that it is not mistaken for a function of that
+                // name.
                 false => format!("{key}={}", texts.join(",")),
             };
             *known
@@ -308,7 +309,7 @@ impl Compiled {
         Ok(())
     }
 
-    /// Notes for filters that match nothing, which is most often a slip.
+    /// Notes about filters that match nothing, which is most often a mistake.
     fn unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &Filters) {
         let names = || profile.function.iter().map(|f| profile.text(f.name));
         let note = |option, text: &str| {
@@ -348,9 +349,9 @@ impl Compiled {
 /// Where one regular expression matches in one profile.
 pub struct Matches<'a> {
     regex: &'a Regex,
-    /// By its name or its file.
+    /// Whether each function's name or file matches.
     pub function: Vec<bool>,
-    /// By the name of the mapped file.
+    /// Whether the name of each mapped file matches.
     pub mapping: Vec<bool>,
 }
 
@@ -398,8 +399,8 @@ fn function_name<'a>(profile: &'a Profile, frame: &'a Frame) -> &'a str {
     }
 }
 
-/// A name without a leading dot and without its parameters, the form that `drop_frames` is matched
-/// against.
+/// A name without a leading dot and without its parameters. `drop_frames` is matched against this
+/// form.
 pub fn simple_name(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;
@@ -435,7 +436,8 @@ mod tests {
         }
     }
 
-    /// What is cut takes along all that it called: nothing that may run the program's code.
+    /// What is cut takes along all that it called, so it must not be anything that may run the
+    /// program's code.
     #[test]
     fn wrappers_are_these_and_no_others() {
         let table = Regex::new(&format!("^(?:{ALLOCATORS})$")).unwrap();

@@ -1,5 +1,7 @@
-//! Frames: what stacks are made of once inlining is spelled out. A location gives one frame a line,
-//! or one for its address; a label that `tag_root` or `tag_leaf` asks for gives one too.
+//! Frames: what stacks are made of after inlined functions are spelled out.
+//!
+//! A location gives one frame for each line, or one for its address. A label that `tag_root` or
+//! `tag_leaf` asks for gives a frame, too.
 
 use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 
@@ -28,7 +30,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// Where it is in the program; a label is nowhere.
+    /// Where the frame is in the program. A label is nowhere.
     pub fn location(&self) -> Option<LocationIndex> {
         match self {
             Frame::Line { location, .. } | Frame::Address { location } => Some(*location),
@@ -36,7 +38,7 @@ impl Frame {
         }
     }
 
-    /// The function that its line is of.
+    /// The function of the frame's line.
     pub fn function(&self, profile: &Profile) -> Option<FunctionIndex> {
         match self {
             Frame::Line { line, .. } => Some(profile.line[*line as usize].function),
@@ -50,12 +52,13 @@ pub struct FrameTable {
     /// The frames of location `l` are `first[l]..first[l + 1]`, innermost first.
     first: Vec<u32>,
     frame: Vec<Frame>,
-    /// Every location has exactly one frame: stacks of locations are stacks of frames.
+    /// Whether every location has exactly one frame, so that stacks of locations are stacks of
+    /// frames.
     one_each: bool,
 }
 
 impl FrameTable {
-    /// The frames of all locations; with `no_inlines` only the outermost line of each.
+    /// Makes the frames of all locations; with `no_inlines` only the outermost line of each.
     pub fn new(profile: &Profile, no_inlines: bool) -> Self {
         let mut first = Vec::with_capacity(profile.location.len() + 1);
         let mut frame = Vec::with_capacity(profile.location.len());

@@ -1,9 +1,9 @@
 //! Filters on labels: `[key=]value`, a range of numbers or regular expressions, as pprof reads
 //! them.
 //!
-//! Unlike pprof each label is compared in its own unit, and a number too large is an error, not a
-//! crash. For those who want pprof's comparison ([`LabelFilter::as_pprof`]) the caller makes it,
-//! and the rest is the same.
+//! Unlike in pprof, each label is compared in its own unit, and a number that is too large is an
+//! error instead of a crash. A caller that wants pprof's comparison gives it to
+//! [`LabelFilter::as_pprof`]. The rest is the same.
 
 use heapprof_profile::{Label, Profile, Unit};
 use regex::Regex;
@@ -28,10 +28,10 @@ enum Wanted {
     Number(NumberTest),
 }
 
-/// Whether the number of a label of this key is what is looked for.
+/// Whether a label with a key and a number is what is looked for.
 pub struct NumberTest(pub Box<Test>);
 
-/// Takes a label's key and number.
+/// A function of a label's key and number.
 type Test = dyn Fn(&str, i64) -> bool;
 
 impl std::fmt::Debug for NumberTest {
@@ -68,7 +68,7 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
-    /// With Go's regular expressions, and ranges as `range` reads them.
+    /// Reads a filter with Go's regular expressions. `range` reads the ranges.
     pub fn as_pprof(
         text: &str,
         range: impl FnOnce(&str) -> Result<Option<NumberTest>, String>,
@@ -94,7 +94,8 @@ impl LabelFilter {
             Wanted::Number(NumberTest(test)) => of_key
                 .filter(|label| label.str.is_empty())
                 .any(|label| test(profile.text(label.key), label.num)),
-            // With a key any expression will do; without one all must find a label.
+            // With a key, it is enough that one expression matches. Without one, each must match a
+            // label.
             Wanted::Text(regexes) if self.key.is_some() => of_key.any(|label| {
                 let text = profile.text(label.str);
                 !label.str.is_empty() && regexes.iter().any(|r| r.is_match(text))
@@ -115,7 +116,7 @@ impl LabelFilter {
     }
 }
 
-/// `key=value` in its parts.
+/// Splits `key=value`. The key may be missing.
 fn keyed(text: &str) -> (Option<String>, &str) {
     match text.split_once('=') {
         Some((key, value)) => (Some(key.to_string()), value),
@@ -125,13 +126,13 @@ fn keyed(text: &str) -> (Option<String>, &str) {
 
 fn in_range(profile: &Profile, label: &Label, low: Option<Bound>, high: Option<Bound>) -> bool {
     let unit = profile.text(label.num_unit);
-    // Producers leave the unit out where the key says it.
+    // Producers leave the unit out if the key says it.
     let unit = match (unit, profile.text(label.key)) {
         ("", "bytes" | "request" | "alignment") => Unit::parse("bytes"),
         (unit, _) => Unit::parse(unit),
     };
     let compare = |bound: Bound| match (bound.unit, unit) {
-        // A bare number is meant in the label's own unit.
+        // A bare number is in the label's own unit.
         (None, _) => Some(i128::from(label.num).cmp(&bound.number)),
         (Some(b), Some(l)) if b.family == l.family => {
             let value = i128::from(label.num) * i128::from(l.factor);
@@ -145,7 +146,7 @@ fn in_range(profile: &Profile, label: &Label, low: Option<Bound>, high: Option<B
 
 type Bounds = (Option<Bound>, Option<Bound>);
 
-/// `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` when the text is no range.
+/// Reads `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` if the text is no range.
 fn range(text: &str) -> Result<Option<Bounds>, String> {
     let sides: Vec<&str> = text.split(':').collect();
     Ok(match sides[..] {

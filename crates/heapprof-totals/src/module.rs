@@ -1,5 +1,5 @@
-//! Which module a function is of, and whether that is a library: defined once, for each language by
-//! what it calls a module.
+//! Which module a function belongs to and whether that is a library, defined once for all
+//! languages, by what each of them calls a module.
 //!
 //! | code | module | library |
 //! | :--- | :--- | :--- |
@@ -28,7 +28,7 @@ pub struct Module {
     pub is_library: bool,
 }
 
-/// Folders of what is installed: a distribution's files, and those of languages' package managers.
+/// Folders of installed files: a distribution's files, and those of languages' package managers.
 const SYSTEM: &[&str] = &[
     "/lib/",
     "/lib32/",
@@ -46,7 +46,7 @@ const SYSTEM: &[&str] = &[
     "/gnu/store/",
     "/snap/",
 ];
-/// Parts of paths that only fetched packages and toolchains have.
+/// Parts that only the paths of fetched packages and toolchains have.
 const FETCHED: &[&str] = &[
     "/.cargo/registry/",
     "/.cargo/git/",
@@ -138,7 +138,7 @@ const RUST: &[&str] = &[
     "backtrace_rs",
 ];
 
-/// Which modules a profile's functions are of.
+/// The modules of a profile's functions.
 pub struct Modules<'p> {
     profile: &'p Profile,
     /// The file of the program itself, wherever it is installed.
@@ -154,7 +154,7 @@ impl<'p> Modules<'p> {
         }
     }
 
-    /// The module of a function in a mapping; of code without names where there is no function.
+    /// The module of a function in a mapping. Without a function, it is that of code without names.
     pub fn of(&self, function: Option<&Function>, mapping: Option<&Mapping>) -> Module {
         let profile = self.profile;
         let named = function.filter(|f| !f.name.is_empty() && !profile.is_nameless(f));
@@ -173,7 +173,7 @@ impl<'p> Modules<'p> {
             let name = crate_of(name);
             return with(name, RUST.contains(&name) || of_mapping.is_library);
         }
-        // The runtime's assembly is named as Go's functions are.
+        // The runtime's assembly has names like those of Go's functions.
         if file.ends_with(".go") || file.ends_with(".s") && name.contains('.') {
             let name = go_package(name);
             let first = name.split('/').next().unwrap_or(name);
@@ -208,9 +208,9 @@ impl<'p> Modules<'p> {
     }
 }
 
-/// The module of each row of a question's function table. A function that is in several places,
-/// such as an inline one of a header, is a library's if it is one in all of them; its module is
-/// that of the first which says the same.
+/// The module of each row of a question's function table. A function may be in several places, such
+/// as an inline one of a header. It is a library's only if it is one in all of these places. Its
+/// module is that of the first place that says the same.
 pub fn of_functions<'p>(
     parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p Mapped)>,
     table: &EntityTable,
@@ -241,7 +241,7 @@ pub fn of_functions<'p>(
                 add(row, Some(line.function), location);
             }
         }
-        // Code without names is called by its address.
+        // Code without names is named by its address.
         for (frame, &entity) in frames.iter().zip(&mapped.entity) {
             let named =
                 |function: FunctionIndex| !profile.function[function.index()].name.is_empty();
@@ -261,8 +261,8 @@ pub fn of_functions<'p>(
     found.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// The program's file: the one with its main function; where none is named, the first that is no
-/// shared library.
+/// The program's file: the one with its main function. If no function is named so, it is the first
+/// file that is no shared library.
 fn program(profile: &Profile) -> Option<StringId> {
     let is_main = |location: &&Location| {
         profile.lines(location).iter().any(|line| {
@@ -290,7 +290,7 @@ fn is_installed(path: &str) -> bool {
         || FETCHED.iter().any(|part| path.contains(part))
 }
 
-/// `/usr/lib/python3.11/json/decoder.py`, wherever python is installed.
+/// Whether a path is like `/usr/lib/python3.11/json/decoder.py`, wherever python is installed.
 fn is_of_python(path: &str) -> bool {
     path.split('/')
         .zip(path.split('/').skip(1))
@@ -302,7 +302,7 @@ fn is_of_python(path: &str) -> bool {
         })
 }
 
-/// The first part of a path, or of the type that a method is of.
+/// The crate in a name: the first part of its path, or of the path of the type that has the method.
 fn crate_of(name: &str) -> &str {
     let brackets = ['<', '&', '*', '[', '('];
     let mut rest = name;
@@ -317,7 +317,7 @@ fn crate_of(name: &str) -> &str {
         if path[end..].starts_with("::") || path[end..].is_empty() {
             return &path[..end];
         }
-        // A type parameter, or a type that is nobody's: what counts is the trait.
+        // This is a type parameter, or a type that no crate owns, so the trait counts.
         match path[end..].find(" as ") {
             Some(at) => rest = &path[end + at + " as ".len()..],
             None => return "core",
@@ -325,10 +325,10 @@ fn crate_of(name: &str) -> &str {
     }
 }
 
-/// `encoding/json` of `encoding/json.(*Decoder).Decode`.
+/// The package in a name, such as `encoding/json` of `encoding/json.(*Decoder).Decode`.
 fn go_package(name: &str) -> &str {
     let after = name.rfind('/').map_or(0, |at| at + 1);
-    // Type arguments may hold paths.
+    // Type arguments may contain paths.
     let after = name.find('[').map_or(after, |bracket| {
         name[..bracket].rfind('/').map_or(0, |at| at + 1)
     });
@@ -336,11 +336,10 @@ fn go_package(name: &str) -> &str {
     &name[..end]
 }
 
-/// A C++ name's outermost namespace or class.
+/// The outermost namespace or class in a C++ name.
 fn namespace(name: &str) -> Option<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    // The name begins behind the last blank outside brackets: what stands before is the return
-    // type.
+    // The name begins after the last blank outside brackets. What is before it is the return type.
     let (mut depth, mut start) = (0i32, 0);
     for (at, c) in name.char_indices() {
         if name[start..at].ends_with("operator") {
@@ -367,7 +366,8 @@ mod tests {
 
     use super::*;
 
-    /// Name, linker's name, file, mapped file: module, and `library` where it is one.
+    /// Each line holds name, linker's name, file and mapped file, then the module, and `library` if
+    /// it is one.
     const TABLE: &str = "\
         main | | | /home/me/app => app
         read | | | /usr/lib/x86_64-linux-gnu/libz.so.1 => libz.so.1 library
@@ -453,7 +453,8 @@ mod tests {
         }
     }
 
-    /// Once in the program, once in a library: it is the program's, whichever comes first.
+    /// A function that is once in the program and once in a library is the program's, whichever
+    /// comes first.
     #[test]
     fn what_is_in_several_places_is_a_library_s_if_all_are() {
         for [first, second] in [
@@ -476,7 +477,7 @@ mod tests {
                 let mut all = profile.function.iter();
                 all.position(|f| profile.text(f.name) == name).unwrap()
             };
-            // `main` and `both` are at one place each so far.
+            // So far `main` and `both` are each at one place.
             let (main, both, library) = (
                 named(&profile, "main"),
                 named(&profile, "both"),
@@ -517,7 +518,7 @@ mod tests {
         }
     }
 
-    /// Of two functions of one name each is its own mapping's.
+    /// If two functions have one name, each is of the module of its own mapping.
     #[test]
     fn functions_of_one_name_are_of_modules_of_their_own() {
         let mut b = ProfileBuilder::new(&[("space", "bytes")]);

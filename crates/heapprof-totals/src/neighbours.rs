@@ -1,12 +1,12 @@
-//! Who calls an entity and whom it calls.
+//! Which entities call an entity and which it calls.
 //!
-//! Each sample counts once an entity, as in `cum`: under recursion the caller is that of the
+//! Each sample counts once for an entity, as in `cum`. Under recursion, the caller is that of the
 //! outermost frame and the callee that of the innermost. So the callers' values add up to `cum`,
-//! and so do the callees' with `flat`.
+//! and so do the callees' together with `flat`.
 //!
 //! A large profile has millions of pairs. They are made for some entities at a time: all that the
-//! samples say of these is put side by side, then added up entity by entity. So memory stays small,
-//! and nothing is searched for.
+//! samples say of these entities is put side by side, then added up entity by entity. So memory
+//! stays small, and no search is needed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use heapprof_profile::Profile;
 
 use crate::view::View;
 
-/// Which way a neighbour lies.
+/// On which side a neighbour is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The frame that called.
@@ -27,31 +27,32 @@ pub enum Side {
 /// No neighbour: the entity is the root of the stack (as a caller), or its leaf (as a callee).
 pub const NOBODY: u32 = u32::MAX;
 
-/// How many times the samples are walked at most to make the pairs.
+/// The samples are walked about so many times to make the pairs.
 const WALKS: usize = 4;
 
-/// What is not worth walking the samples once more for: pairs of so many samples and entities.
+/// So many pairs of a sample and an entity are not worth another walk over the samples.
 const FEW: usize = 1 << 16;
 
-/// Sums by entity, side and neighbour, in this order.
+/// The sums by entity, side and neighbour, in this order.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    /// Where the callers of entity `e` end is at `2 * e`, where its callees do behind that.
+    /// The end of the callers of entity `e` is at `2 * e`, and the end of its callees is after it.
     end: Vec<usize>,
     neighbour: Vec<u32>,
     value: Vec<i64>,
-    /// The list that one was last looked for in.
+    /// The list that the last search found.
     last: AtomicUsize,
 }
 
 impl Neighbours {
     /// How many there are.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
+    /// How many neighbours there are.
     pub fn len(&self) -> usize {
         self.value.len()
     }
 
-    /// Which of them are an entity's.
+    /// The positions of an entity's neighbours.
     pub fn of(&self, entity: usize) -> Range<usize> {
         match self.end.get(2 * entity + 1) {
             Some(&end) => entity.checked_sub(1).map_or(0, |e| self.end[2 * e + 1])..end,
@@ -59,9 +60,9 @@ impl Neighbours {
         }
     }
 
-    /// The list that one of them is in: an even number for callers, an odd one for callees.
+    /// The list of the neighbour at a position: an even number for callers, an odd one for callees.
     fn list(&self, at: usize) -> usize {
-        // They are read one after the other: it is mostly the last list again.
+        // They are read one after the other, so it is mostly the last list again.
         let last = self.last.load(Ordering::Relaxed);
         let start = last.checked_sub(1).map_or(0, |before| self.end[before]);
         if (start..self.end[last]).contains(&at) {
@@ -72,12 +73,12 @@ impl Neighbours {
         list
     }
 
-    /// Whose neighbour one of them is.
+    /// The entity that has the neighbour at a position.
     pub fn entity(&self, at: usize) -> u32 {
         self.list(at) as u32 / 2
     }
 
-    /// On which side it is.
+    /// On which side the neighbour at a position is.
     pub fn side(&self, at: usize) -> Side {
         match self.list(at) % 2 {
             0 => Side::Caller,
@@ -85,12 +86,12 @@ impl Neighbours {
         }
     }
 
-    /// The neighbour, or [`NOBODY`].
+    /// The neighbour at a position, or [`NOBODY`].
     pub fn neighbour(&self, at: usize) -> u32 {
         self.neighbour[at]
     }
 
-    /// The sum.
+    /// The sum of the neighbour at a position.
     pub fn value(&self, at: usize) -> i64 {
         self.value[at]
     }
@@ -113,7 +114,7 @@ pub fn neighbours(
         found: Vec::new(),
         place: vec![0; wanted.len()],
     };
-    // How many samples hold each entity.
+    // The number of samples that hold each entity.
     let mut samples = vec![0usize; wanted.len()];
     walk.each(wanted, |entity, _, _, _| samples[entity as usize] += 1);
     let all: usize = samples.iter().sum();
@@ -122,7 +123,7 @@ pub fn neighbours(
     let mut adder = Adder::new(wanted.len());
     let mut start = 0;
     while start < wanted.len() {
-        // As many entities as fit, but at least one.
+        // It takes as many entities as fit, but at least one.
         let (mut end, mut pairs) = (start, 0);
         while end < wanted.len() && (end == start || pairs + samples[end] <= most) {
             pairs += samples[end];
@@ -130,7 +131,7 @@ pub fn neighbours(
         }
         let mut of: Vec<bool> = vec![false; wanted.len()];
         of[start..end].copy_from_slice(&wanted[start..end]);
-        // Each entity's samples stand together; `next` is where its next one goes.
+        // The samples of an entity stand together. `next` is the place for its next one.
         let mut next = Vec::with_capacity(end - start);
         let mut filled = 0;
         for count in &samples[start..end] {
@@ -157,21 +158,22 @@ pub fn neighbours(
     result
 }
 
-/// The samples, again and again.
+/// The samples, which can be walked again and again.
 struct Walk<'a> {
     profile: &'a Profile,
     view: &'a View,
     entity_of: &'a [u32],
     column: usize,
     stack: Vec<u32>,
-    /// The wanted entities of a stack, each with its innermost and its outermost frame; and for
-    /// each entity where in that list it is, valid when the entry names it.
+    /// The wanted entities of a stack, each with its innermost and its outermost frame. `place`
+    /// holds the position of each entity in this list. It is valid if the entry there names the
+    /// entity.
     found: Vec<(u32, usize, usize)>,
     place: Vec<usize>,
 }
 
 impl Walk<'_> {
-    /// Calls `each` for every sample and every wanted entity in it: entity, caller, callee, value.
+    /// Calls `each(entity, caller, callee, value)` for every sample and every wanted entity in it.
     fn each(&mut self, wanted: &[bool], mut each: impl FnMut(u32, u32, u32, i64)) {
         let Self {
             stack,
@@ -211,11 +213,11 @@ impl Walk<'_> {
     }
 }
 
-/// Adds up what stands side by side.
+/// Adds up the sums that stand side by side.
 struct Adder {
-    /// The sum of each neighbour, nobody's at the end.
+    /// The sum of each neighbour. The last one is that of nobody.
     sum: Vec<i64>,
-    /// The list that each was last in.
+    /// The list that each neighbour was last in.
     seen: Vec<usize>,
     list: usize,
     found: Vec<u32>,

@@ -8,7 +8,8 @@ pub use go::go_regex;
 
 use crate::error::Error;
 
-/// A regular expression's error without the picture that comes with it.
+/// A regular expression's error in one line, without the picture of the expression that comes with
+/// it.
 pub fn regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or(&text).trim();
@@ -18,7 +19,7 @@ pub fn regex_error(error: &regex::Error) -> String {
     )
 }
 
-/// The expression given for an option, if one is.
+/// Compiles the expression given for an option, if there is one.
 pub fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
     let Some(text) = text else { return Ok(None) };
     let regex = Regex::new(text).map_err(|error| Error::Filter {

@@ -1,4 +1,5 @@
-//! What is asked of a profile: one struct for every command (and, later, every URL), plain text
+//! What is asked of a profile, as one struct for every command (and, later, every URL) with plain
+//! text inside.
 //! inside.
 
 use std::fmt;
@@ -21,7 +22,7 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// All of them with the names that users type.
+    /// All granularities with the names that users type.
     pub const ALL: [(&'static str, Granularity); 5] = [
         ("functions", Granularity::Functions),
         ("filefunctions", Granularity::FileFunctions),
@@ -30,17 +31,17 @@ impl Granularity {
         ("addresses", Granularity::Addresses),
     ];
 
-    /// Whether rows tell the file.
+    /// Whether rows tell which file they are in.
     pub fn has_file(self) -> bool {
         !matches!(self, Granularity::Functions)
     }
 
-    /// Whether rows tell the line.
+    /// Whether rows tell which line they are.
     pub fn has_line(self) -> bool {
         matches!(self, Granularity::Lines | Granularity::Addresses)
     }
 
-    /// Whether rows tell the address.
+    /// Whether rows tell which address they are.
     pub fn has_address(self) -> bool {
         matches!(self, Granularity::Addresses)
     }
@@ -68,13 +69,13 @@ impl FromStr for Granularity {
     }
 }
 
-/// What rows are ordered by; always by size regardless of sign, then by name.
+/// What rows are ordered by. The order is always by size regardless of sign, then by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// Exclusive: of the samples whose leaf the row is.
+    /// By flat: the sum over the samples whose leaf the row is.
     #[default]
     Flat,
-    /// Inclusive: of the samples that hold the row anywhere.
+    /// By cum: the sum over the samples that hold the row anywhere.
     Cum,
 }
 
@@ -93,30 +94,31 @@ impl FromStr for Sort {
 /// A question: which values, of which samples, at which detail, how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// A sample type by name or position; the profile's default when `None`.
+    /// A sample type by name or position; `None` means the profile's default.
     pub sample_type: Option<String>,
     /// What a row stands for.
     pub granularity: Granularity,
     /// What rows are ordered by.
     pub sort: Sort,
-    /// The most rows; all when `None`.
+    /// The largest number of rows; `None` means all.
     pub limit: Option<usize>,
     /// Which samples and frames count.
     pub filters: Filters,
     /// Attribute inlined functions to the function they were inlined into.
     pub no_inlines: bool,
-    /// A regular expression for functions that are cut as those of the profile's `drop_frames` are.
+    /// A regular expression for functions to cut in the same way as the profile's `drop_frames`.
     pub wrappers: Option<String>,
-    /// Count what libraries allocate for the nearest caller that is none.
+    /// Count what libraries allocate for the nearest caller that is not a library.
     pub own_code: bool,
     /// Keep frames that the profile's own `drop_frames` would cut.
     pub all_frames: bool,
-    /// Percentages of what the filters kept, not of the whole profile.
+    /// Take percentages of what the filters kept instead of the whole profile.
     pub relative_percentages: bool,
 }
 
 impl Query {
-    /// Whether stored totals by function answer it: no filters and nothing that changes stacks.
+    /// Whether stored totals by function can answer it. It then has no filters, and nothing that
+    /// changes stacks.
     pub fn is_plain(&self) -> bool {
         self.granularity == Granularity::Functions
             && self.filters == Filters::default()
@@ -127,28 +129,28 @@ impl Query {
     }
 }
 
-/// Filters as the user wrote them; regular expressions match anywhere and mind case.
+/// Filters as the user wrote them. Regular expressions match anywhere and are case-sensitive.
 ///
 /// They match function names, file names and the names of mapped files. The tag filters match
-/// labels: `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`, `4mb:`, `1kb:2mb`) or
-/// regular expressions separated by commas.
+/// labels. They are written `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`,
+/// `4mb:`, `1kb:2mb`) or regular expressions separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    /// Only samples with a matching frame.
+    /// Keep only samples with a matching frame.
     pub focus: Option<String>,
-    /// No samples with a matching frame.
+    /// Leave out samples with a matching frame.
     pub ignore: Option<String>,
-    /// Without matching frames; their values go to the nearest frame that is kept.
+    /// Leave out matching frames; their values go to the nearest frame that is kept.
     pub hide: Option<String>,
-    /// Only matching frames.
+    /// Keep only matching frames.
     pub show: Option<String>,
-    /// From the matching frame nearest to the root on; no samples without one.
+    /// Keep frames from the matching one nearest to the root on. Leave out samples without one.
     pub show_from: Option<String>,
-    /// Without the frames below the matching one nearest to the leaf.
+    /// Leave out the frames below the matching one nearest to the leaf.
     pub prune_from: Option<String>,
-    /// Only samples with a matching label.
+    /// Keep only samples with a matching label.
     pub tag_focus: Option<String>,
-    /// No samples with a matching label.
+    /// Leave out samples with a matching label.
     pub tag_ignore: Option<String>,
     /// Show only labels whose key matches.
     pub tag_show: Option<String>,
@@ -161,7 +163,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// The active ones as `--option=value`, to be named on every screen.
+    /// The active filters as `--option=value`, because every screen names them.
     pub fn active(&self) -> Vec<String> {
         let one = [
             ("focus", &self.focus),

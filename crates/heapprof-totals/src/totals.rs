@@ -1,8 +1,8 @@
-//! Flat and cum, the one place where they are computed.
+//! Flat and cum, which are computed only here.
 //!
-//! `flat` (exclusive) of an entity is the sum over samples whose leaf frame it is; `cum`
-//! (inclusive) the sum over samples that hold it anywhere, each sample once however often it
-//! recurs.
+//! The `flat` (exclusive) of an entity is the sum over samples whose leaf frame it is. Its `cum`
+//! (inclusive) is the sum over samples that hold it anywhere. Each sample counts once, however
+//! often the entity recurs in it.
 
 use heapprof_profile::Profile;
 
@@ -13,9 +13,9 @@ use crate::view::View;
 /// Sums of one sample type over the samples of one profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Sum of the values regardless of sign.
+    /// The sum of the values regardless of sign.
     pub total: i64,
-    /// Signed sum.
+    /// The signed sum.
     pub net: i64,
 }
 
@@ -24,19 +24,19 @@ pub struct Total {
 pub struct Totals {
     /// Columns of the profile's samples, in the order of the sums below.
     pub columns: Vec<usize>,
-    /// `entity * columns + column`.
+    /// The sum of an entity in a column is at `entity * columns + column`.
     pub flat: Vec<i64>,
     /// The inclusive sums, in the order of `flat`.
     pub cum: Vec<i64>,
-    /// For each column the entities that have a flat or cum other than 0, in ascending order.
+    /// For each column, the entities whose flat or cum is not 0, in ascending order.
     pub present: Vec<Vec<u32>>,
-    /// Over the samples that the filters kept.
+    /// The sums over the samples that the filters kept.
     pub kept: Vec<Total>,
-    /// What is known of all these sums, where the profile says it of its values.
+    /// What is known of all these sums, if the profile says it of its values.
     pub spread: Option<SpreadTotals>,
 }
 
-/// What is known of the sums of [`Totals`], each where its sum is.
+/// What is known of the sums of [`Totals`], each in the place of its sum.
 #[derive(Debug, Default)]
 pub struct SpreadTotals {
     /// What is known of [`Totals::flat`].
@@ -55,8 +55,8 @@ pub trait Term: Copy + Default {
     /// The value.
     fn value(self) -> i64;
 
-    /// Those of sample `i` in the columns. False when all are nothing: such a sample counts
-    /// nowhere.
+    /// Reads the terms of sample `i` in the columns. False if all of them are nothing: such a
+    /// sample counts nowhere.
     fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool;
 }
 
@@ -127,7 +127,8 @@ pub fn whole_spread(profile: &Profile, column: usize) -> Spread {
     })
 }
 
-/// Adds up all samples of each column, filters aside. Errors where 64 bits do not hold the total.
+/// Adds up all samples of each column, filters aside. It is an error if 64 bits do not hold a
+/// total.
 pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> {
     let mut sums = vec![(0i128, 0i128); columns.len()];
     for i in 0..profile.samples.len() {
@@ -141,7 +142,7 @@ pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> 
         .zip(columns)
         .map(|((total, net), &column)| {
             let total = i64::try_from(total).map_err(|_| overflow(profile, column))?;
-            // |net| <= total, so it fits too.
+            // |net| <= total, so it fits, too.
             Ok(Total {
                 total,
                 net: net as i64,
@@ -150,27 +151,27 @@ pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> 
         .collect()
 }
 
-/// Sums of this column do not fit in 64 bits.
+/// The error that sums of this column do not fit in 64 bits.
 pub fn overflow(profile: &Profile, column: usize) -> Error {
     Error::Overflow {
         sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
     }
 }
 
-/// The kernel: flat and cum of entities, `width` sums each, sample by sample.
+/// The kernel: flat and cum of entities, with `width` sums for each, added sample by sample.
 ///
-/// Sums are bounded by the total of the values that are added ([`whole`]), once a sample and
-/// entity; so whoever made sure of that total needs no checks here. Who did not (pprof's face,
-/// which prints what pprof prints) has sums that wrap.
+/// A sample counts once for an entity, so the total of the added values ([`whole`]) bounds every
+/// sum. A caller that has made sure of that total needs no checks here. Without that check (as in
+/// `heapprof pprof`, which prints what pprof prints), the sums wrap.
 #[derive(Debug, Default)]
 pub struct Sums<T = i64> {
     /// How many sums an entity has.
     pub width: usize,
-    /// `entity * width + column`.
+    /// The sum of an entity in a column is at `entity * width + column`.
     pub flat: Vec<T>,
     /// The inclusive sums, in the order of `flat`.
     pub cum: Vec<T>,
-    /// The sample that last counted an entity, from 1.
+    /// The sample that last counted each entity, from 1.
     seen: Vec<u32>,
     stamp: u32,
 }
@@ -193,8 +194,8 @@ impl<T: Term> Sums<T> {
         self.seen.resize(entities, 0);
     }
 
-    /// Adds a sample: to the flat of `leaf`, if there is one, and to the cum of each of `entities`
-    /// once.
+    /// Adds a sample to the flat of `leaf`, if there is one, and once to the cum of each of
+    /// `entities`.
     #[inline]
     pub fn add(
         &mut self,
@@ -227,8 +228,8 @@ impl<T: Term> Sums<T> {
     }
 }
 
-/// Computes [`Totals`]. `whole` must have succeeded for the columns: it bounds every sum made here,
-/// so that none of the plain additions below can overflow.
+/// Computes [`Totals`]. `whole` must have succeeded for the columns: it bounds every sum here, so
+/// that none of the plain additions can overflow.
 pub fn totals(
     profile: &Profile,
     view: &View,
@@ -264,7 +265,7 @@ pub fn totals(
     }
 }
 
-/// What [`totals`] was asked.
+/// The arguments of [`totals`].
 struct Kernel<'a> {
     profile: &'a Profile,
     view: &'a View,
@@ -275,7 +276,7 @@ struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Flat and cum of all entities, and the sums over what the filters keep.
+    /// Computes flat and cum of all entities, and the sums over what the filters keep.
     fn run<T: Term>(&self) -> (Sums<T>, Vec<Total>, Vec<T>) {
         let width = self.columns.len();
         let mut sums = Sums::new(self.entities, width);
@@ -333,7 +334,7 @@ impl Kernel<'_> {
     }
 }
 
-/// The values of sample `i` in the columns. False when all are 0: such a sample counts nowhere.
+/// Reads the values of sample `i` in the columns. False if all are 0: such a sample counts nowhere.
 #[inline]
 pub fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [i64]) -> bool {
     let values = profile.samples.values(i);

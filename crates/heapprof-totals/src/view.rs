@@ -1,8 +1,8 @@
-//! A profile as a question sees it: each sample's frames after inlining is spelled out and filters
-//! are applied.
+//! A profile as a question sees it: each sample's frames after inlined functions are spelled out
+//! and filters are applied.
 //!
-//! Nothing is copied: a stack is worked out when a kernel asks for it, into a buffer of the
-//! kernel's.
+//! Nothing is copied. A stack is worked out when a kernel asks for it, into a buffer of the
+//! kernel's own.
 
 use std::ops::Range;
 
@@ -21,19 +21,19 @@ pub struct View {
     pub frames: FrameTable,
     filter: Compiled,
     identity: bool,
-    /// The rule that each location falls under; empty without suppressions.
+    /// The rule that suppresses each location, if any. It is empty without suppressions.
     rule: Vec<Option<u32>>,
-    /// Whether each frame is a library's; empty where that is no matter.
+    /// Whether each frame is a library's. It is empty if the query does not ask for that.
     library: Vec<bool>,
 }
 
-/// Which frames are a library's, of those that are `wanted`.
+/// Whether each frame is `wanted` and a library's.
 pub fn libraries(
     profile: &Profile,
     frames: &FrameTable,
     wanted: impl Fn(&Frame) -> bool,
 ) -> Vec<bool> {
-    // A function has many frames.
+    // A function has many frames, so the answer is kept for each function.
     let (modules, mut known) = (Modules::new(profile), HashMap::new());
     let is_library = |frame: &Frame| {
         let Some(location) = frame.location().filter(|_| wanted(frame)) else {
@@ -74,8 +74,8 @@ impl View {
         self.rule = rule;
     }
 
-    /// The rule that suppresses sample `i`: that of the location nearest to the leaf which has one,
-    /// whatever the filters make of the stack.
+    /// The rule that suppresses sample `i`, whatever the filters do to the stack. It is the rule of
+    /// the location nearest to the leaf that has one.
     #[inline]
     pub fn rule(&self, samples: &Samples, i: usize) -> Option<usize> {
         if self.rule.is_empty() {
@@ -98,15 +98,16 @@ impl View {
             && self.rule.is_empty()
     }
 
-    /// The frames of sample `i` in `stack`, leaf first. False when the sample is left out.
+    /// Writes the frames of sample `i` to `stack`, leaf first. Returns false if the sample is left
+    /// out.
     #[inline]
     pub fn stack(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         self.rule(samples, i).is_none() && self.visible(samples, i, stack)
     }
 
-    /// Which frames at the leaf are a library's, of a stack that has others: their value is the
-    /// nearest other's. A stack without any stays as it is, and so do the frames of labels around
-    /// it.
+    /// The range of library frames at the leaf whose value goes to the nearest other frame. It is
+    /// empty if the stack has no other frame: such a stack stays as it is. The frames of labels
+    /// around it always stay.
     fn folded(&self, stack: &[u32]) -> Range<usize> {
         if self.library.is_empty() {
             return 0..0;
@@ -128,7 +129,8 @@ impl View {
         self.library.get(frame as usize) == Some(&true)
     }
 
-    /// As [`stack`](Self::stack), suppressions aside: false when a filter leaves the sample out.
+    /// Does what [`stack`](Self::stack) does but ignores suppressions: false if a filter leaves the
+    /// sample out.
     #[inline]
     pub fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         stack.clear();
@@ -151,8 +153,9 @@ impl View {
         is_kept
     }
 
-    /// What of a column's values is counted for a caller of what allocated it, and what a library's
-    /// still, for nobody else is in the stack; regardless of sign.
+    /// Two sums of a column's values, regardless of sign. The first is counted for callers instead
+    /// of the libraries that allocated it. The second stays with libraries, because nothing else is
+    /// in the stack.
     pub fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
         let (mut sums, mut stack) = ([0; 2], Vec::new());
         for i in 0..samples.len() {
@@ -174,7 +177,7 @@ impl View {
         sums
     }
 
-    /// As [`filtered`](Self::filtered), with the frames of libraries.
+    /// Does what [`filtered`](Self::filtered) does but keeps the frames of libraries.
     fn unfolded(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
         let set = samples.label_set(i).index();
@@ -195,13 +198,14 @@ impl View {
         if let Some((root, _)) = added {
             stack.extend(root);
         }
-        // A profile without any frame has no bits, and yet none in focus.
+        // A profile without frames has no bits either, but focus and show-from must still leave its
+        // samples out.
         let looks_at_none = filter.frame.is_empty() && !filter.focus && !filter.show_from;
         looks_at_none || self.frame_filters(stack)
     }
 
-    /// How many locations at the leaf side the profile's `drop_frames` cuts. Frames before the
-    /// first one that does not match, seen from the root, are not cut, or nothing would be left.
+    /// How many locations at the leaf the profile's `drop_frames` cuts. Seen from the root, frames
+    /// before the first one that does not match are not cut. Otherwise nothing might be left.
     fn dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
         let mut found_user = false;
         for (at, location) in locations.iter().enumerate().rev() {
@@ -218,13 +222,13 @@ impl View {
 
     fn frame_filters(&self, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
-        // Frames of labels come after the bits when no filter looked at them.
+        // Frames of labels have numbers beyond the bits if no filter looked at them.
         let has = |f: u32, bit: u8| filter.frame.get(f as usize).is_some_and(|b| b & bit != 0);
         stack.retain(|&f| !has(f, bit::DROP_LINE));
         if filter.ignore && stack.iter().any(|&f| has(f, bit::IGNORE)) {
             return false;
         }
-        // Ignoring wins where both match, so a frame that is ignored can't be the one in focus.
+        // Ignoring wins over focus: a stack with an ignored frame is already left out here.
         if filter.focus && !stack.iter().any(|&f| has(f, bit::FOCUS)) {
             return false;
         }

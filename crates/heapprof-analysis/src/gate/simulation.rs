@@ -1,11 +1,11 @@
-//! Programs that are sampled again and again, by a generator with a fixed seed: how often a range
-//! holds the truth, how often a rule fails what did not grow, and how much growth it takes to be
-//! seen.
+//! Programs that are sampled again and again, by a generator with a fixed seed, to see how often a
+//! range holds the truth, how often a rule fails something that did not grow, and how much growth
+//! it takes to be noticed.
 //!
-//! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures that
-//! docs/guide/compare-two-profiles.md has.
+//! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures in
+//! docs/guide/compare-two-profiles.md.
 
-// Figures for people who ask with --nocapture.
+// The figures are for people who ask with --nocapture.
 #![allow(clippy::print_stdout)]
 
 use super::*;
@@ -28,7 +28,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A size of a program of this kind.
+    /// The size of a block in a program of this kind.
     fn size(&mut self, kind: &str) -> f64 {
         match kind {
             "small" => 16.0,
@@ -40,7 +40,7 @@ impl Random {
         }
     }
 
-    /// Blocks of which about so many are sampled.
+    /// A program of blocks, about `samples` of which are sampled.
     fn program(&mut self, kind: &str, samples: f64) -> Vec<f64> {
         let (mut blocks, mut expected) = (Vec::new(), 0.0);
         while expected < samples {
@@ -51,7 +51,7 @@ impl Random {
         blocks
     }
 
-    /// What one sampled recording says of the bytes of these blocks.
+    /// What one sampled recording says about the bytes of these blocks.
     fn recorded(&mut self, blocks: &[f64]) -> (i64, Spread) {
         let (mut bytes, mut spread) = (0.0, Spread::default());
         for &size in blocks {
@@ -67,7 +67,7 @@ impl Random {
         (bytes.round() as i64, spread)
     }
 
-    /// Two recordings, judged by a rule.
+    /// Makes two recordings and returns whether a rule fails them.
     fn fails(&mut self, rule: &Rule, before: &[Vec<f64>], after: &[Vec<f64>]) -> bool {
         let functions = before.iter().zip(after).enumerate().map(|(i, (b, a))| {
             let ((before, of_before), (after, of_after)) = (self.recorded(b), self.recorded(a));
@@ -83,7 +83,7 @@ impl Random {
         !verdict.broken.is_empty()
     }
 
-    /// How many of 100 pairs a rule fails.
+    /// How many pairs of 100 a rule fails.
     fn share_of_failures(
         &mut self,
         (rule, pairs): (&str, usize),
@@ -119,7 +119,7 @@ fn ranges_hold_the_truth_as_often_as_they_say() {
             let held = held.count();
             let share = 100.0 * held as f64 / f64::from(runs);
             println!("{kind}: {samples} samples expected, {share:.1} % held");
-            // A share of so few runs is off by two or three.
+            // A share of so few runs is off by two or three percentage points.
             assert!(share >= 88.0, "{kind} {samples}: {share}");
             let sum = if samples < 30 { &mut few } else { &mut many };
             *sum = (sum.0 + held, sum.1 + runs);
@@ -143,7 +143,7 @@ fn equal_programs_hardly_ever_fail() {
             assert!(failed <= 3.0, "{kind} {samples}: {failed}");
         }
     }
-    // Rules that speak of forty functions with some samples each.
+    // These rules are about forty functions with some samples each.
     for kind in KINDS {
         let samples = (0..40).map(|i| f64::from(1 + i % 20));
         let functions: Vec<Vec<f64>> = samples.map(|n| random.program(kind, n)).collect();
@@ -163,7 +163,7 @@ fn growth_is_seen() {
         for kind in KINDS {
             let before = vec![random.program(kind, samples)];
             let after = vec![random.program(kind, samples * growth)];
-            // The programs are made of random blocks: what grew is known by their bytes.
+            // The programs are made of random blocks, so their growth is measured in bytes.
             let sum = |blocks: &[Vec<f64>]| blocks[0].iter().sum::<f64>();
             let wanted = growth * sum(&before);
             let mut after = after;

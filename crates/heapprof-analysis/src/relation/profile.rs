@@ -1,7 +1,7 @@
-//! What stands in the profiles themselves: headers, mappings, locations, lines, functions, labels.
+//! What the profiles themselves contain: headers, mappings, locations, lines, functions, labels.
 //!
-//! Several profiles' mappings, locations and label sets follow each other; functions are shared by
-//! content.
+//! The mappings, locations and label sets of several profiles follow each other. Functions are
+//! shared by content.
 
 use super::{Cell, Relation, all, before, estimate_cell, in_part, one};
 use crate::question::Question;
@@ -165,7 +165,7 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
                 let totals = q.totals(p);
                 let spread = totals.spread.as_ref();
                 let spread = spread.map_or_else(Spread::default, |spread| spread.kept[c]);
-                // What was not sampled may be there all the same.
+                // What was not sampled may still be there.
                 let known = part.known[c];
                 let estimate = known.map(|k| spread.estimate(totals.kept[c].net, k.step));
                 estimate_cell(estimate, spread, column - 11)

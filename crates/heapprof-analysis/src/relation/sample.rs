@@ -5,7 +5,7 @@ use super::{Cell, Relation, one};
 use crate::question::Question;
 use heapprof_totals::estimate::Spread;
 
-/// A block's part, column and rows, and what is known of each row.
+/// The part, the column and the rows of a block, and what is known of each row.
 type Block<'a> = (usize, usize, &'a [(u32, u32, i64)], Option<&'a [Spread]>);
 
 fn blocks(q: &Question) -> impl Iterator<Item = Block<'_>> {

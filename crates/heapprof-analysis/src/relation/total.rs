@@ -4,7 +4,7 @@ use super::{Cell, Relation, estimate_cell, one};
 use crate::question::Question;
 use heapprof_totals::neighbours::{NOBODY, Neighbours, Side};
 
-/// The columns that tell an entity: function, line, address.
+/// The columns that identify an entity: function, line, address.
 pub(super) fn entity_cell(q: &Question, entity: u32, column: usize) -> Cell<'_> {
     let row = &q.table.entity[entity as usize];
     match column {
@@ -82,7 +82,7 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
             let part = &q.parts[p];
             let is_type = |t: &i64| part.types[part.columns[c]] as i64 + 1 == *t;
             if p as i64 + 1 == keys[0] && keys.get(1).is_none_or(is_type) {
-                // With the profile alone its blocks follow each other.
+                // If only the profile is given, all of its blocks match. They follow each other.
                 let all = match keys {
                     [_] => blocks(q).filter(|b| b.0 == p).map(|b| b.2).sum(),
                     [_, _, entity, ..] => {

@@ -1,4 +1,5 @@
-//! SQLite's virtual table calls, answered from a [`Relation`]; the only `unsafe` of this crate.
+//! SQLite's virtual table calls, answered from a [`Relation`], with the only `unsafe` of this
+//! crate.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int};
@@ -23,7 +24,7 @@ const MOST_KEYS: usize = 3;
 pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
     const MODULE: Module<'_, Table> = Module::eponymous_only_module();
     let connection = Connection::open_in_memory()?;
-    // A statement of the user's must not make files.
+    // A statement that the user wrote must not make files.
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     for relation in RELATIONS {
         let aux = Some((Arc::clone(question), relation));
@@ -34,7 +35,7 @@ pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
 
 #[repr(C)]
 struct Table {
-    /// SQLite's part; must be first.
+    /// SQLite's part. It must be first.
     base: sqlite3_vtab,
     question: Arc<Question>,
     relation: &'static Relation,
@@ -77,7 +78,7 @@ unsafe impl VTab<'_> for Table {
                 *slot = Some(i);
             }
         }
-        // Rows are ordered by the keys, so a key is of use only when all before it are given.
+        // Rows are ordered by the keys, so a key is of use only if all keys before it are given.
         let mut used = 0;
         for constraint in by_key.into_iter().map_while(|c| c) {
             used += 1;
@@ -115,7 +116,7 @@ unsafe impl VTab<'_> for Table {
 
 #[repr(C)]
 struct Cursor {
-    /// SQLite's part; must be first.
+    /// SQLite's part. It must be first.
     base: sqlite3_vtab_cursor,
     question: Arc<Question>,
     relation: &'static Relation,
@@ -123,7 +124,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// No row equals what was asked for.
+    /// Reads no rows, because none equals what was asked for.
     fn nothing(&mut self) -> Result<()> {
         self.rows = 0..0;
         Ok(())
@@ -146,7 +147,7 @@ unsafe impl VTabCursor for Cursor {
             *slot = match arg {
                 ValueRef::Integer(number) => number,
                 ValueRef::Real(number) if number.fract() == 0.0 => number as i64,
-                // As a column of whole numbers compares with a text.
+                // A column of whole numbers compares with a text in this way.
                 ValueRef::Text(text) => match number(text) {
                     Some(number) => number,
                     None => return self.nothing(),

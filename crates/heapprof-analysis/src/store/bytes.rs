@@ -1,9 +1,10 @@
-//! The bytes of a stored profile: pprof, in parts, beside the rows that say the same.
+//! The bytes of a stored profile, which are pprof's format, in parts, beside the rows that say the
+//! same.
 //!
-//! A question that needs stacks reads them, as it would read the file; putting the rows together
-//! again takes five times as long. Rows are what counts: where they have other totals than the
-//! bytes, somebody changed them, and the bytes are left alone. Profiles of databases that had no
-//! bytes yet have none.
+//! A question that needs stacks reads these bytes, as it would read the file. Putting the rows
+//! together again takes five times as long. The rows decide: if their totals are not those of the
+//! bytes, somebody changed them, and the bytes are not used. Profiles that an older heapprof stored
+//! may have no bytes.
 
 use std::io::{self, Read, Write};
 
@@ -13,12 +14,13 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::error::Error;
 use heapprof_totals::totals::{Total, whole};
 
-/// The size of a part: SQLite limits that of a value, and nothing needs all of them at once.
+/// The size of a part. SQLite limits the size of a value, and nothing needs all bytes at once.
 const PART: usize = 1 << 20;
 
-/// Keeps the bytes of a profile.
+/// Stores the bytes of a profile.
 pub(super) fn write(connection: &Connection, id: i64, profile: &Profile) -> Result<(), Error> {
-    // Left behind by a row that was deleted by hand: its number is given again.
+    // Somebody may have deleted the row of a profile by hand. Its bytes are then still here, and
+    // its number is given again.
     connection.execute("DELETE FROM profile_part WHERE profile = ?1", [id])?;
     let mut parts = Parts {
         connection,
@@ -30,7 +32,7 @@ pub(super) fn write(connection: &Connection, id: i64, profile: &Profile) -> Resu
     parts.flush().map_err(failed)
 }
 
-/// The profile as it was loaded, where its bytes are there and say what its rows say.
+/// The profile as it was loaded, if its bytes are there and agree with its rows.
 pub(super) fn read(
     connection: &Connection,
     id: i64,
@@ -68,13 +70,13 @@ fn failed(error: io::Error) -> Error {
     Error::Sql(error.to_string())
 }
 
-/// Where the parts of one profile are.
+/// The parts of one profile.
 struct Parts<'c> {
     connection: &'c Connection,
     id: i64,
-    /// Of the next part.
+    /// The position of the next part.
     position: i64,
-    /// Not written yet, or not read yet.
+    /// What is not written yet, or what was read from the database.
     part: Vec<u8>,
 }
 
@@ -116,12 +118,13 @@ impl Write for Parts<'_> {
 
 struct Reader<'c> {
     parts: Parts<'c>,
-    /// How much of the part was read.
+    /// How much of the part has been read.
     read: usize,
 }
 
 impl Reader<'_> {
-    /// Fetches the next part when the last one was read; how much there is to be read.
+    /// Fetches the next part if the last one has been read. Returns how many bytes there are to
+    /// read.
     fn fill(&mut self) -> io::Result<usize> {
         let parts = &mut self.parts;
         if self.read == parts.part.len() {

@@ -1,5 +1,5 @@
-//! Databases that somebody made to do harm, or that are damaged: refused in one line, and never at
-//! work for long.
+//! Databases that are damaged, or that somebody made to do harm, must be refused in one line and
+//! without long work.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::top::top;
 use heapprof_totals::query::Query;
 
-/// Rows without end.
+/// A query for rows without end.
 const ENDLESS: &str =
     "(WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c)";
 
-/// A database with one profile `p` of so many stacks.
+/// Makes a database with one profile `p` of so many stacks.
 fn made(folder: &Path, stacks: i64) -> PathBuf {
     let path = folder.join("heap.db");
     let _ = std::fs::remove_file(&path);
@@ -34,7 +34,7 @@ fn profile(stacks: i64) -> Arc<heapprof_profile::Profile> {
     Arc::new(builder.finish())
 }
 
-/// Whatever a user does with a database; the first error.
+/// Does everything that a user does with a database, and returns the first error.
 fn all_uses(path: &Path) -> Result<(), Error> {
     let store = Store::open(path)?;
     store.profiles()?;
@@ -140,7 +140,7 @@ fn what_is_not_ours_to_the_letter_is_refused() {
     }
 }
 
-/// SQLite is the query engine, and users may hold it.
+/// SQLite is the query engine, so users may add things of their own.
 #[test]
 fn users_may_have_tables_and_indexes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +161,8 @@ fn users_may_have_tables_and_indexes_of_their_own() {
     }
 }
 
-/// As [`made`], without the bytes that are read in place of rows where they are whole.
+/// Makes a database as [`made`] does, without the bytes that are read instead of rows if they are
+/// whole.
 fn made_of_rows(folder: &Path, stacks: i64) -> PathBuf {
     let path = made(folder, stacks);
     let connection = Connection::open(&path).unwrap();
@@ -225,8 +226,8 @@ fn rows_without_end_are_not_read_to_the_end() {
         let page = |file: &[u8], number: usize| file[(number - 1) * size..number * size].to_vec();
         let pointer =
             |page: &[u8], at: usize| u32::from_be_bytes(page[at..at + 4].try_into().unwrap());
-        // The children of the root, each made a page between: hundreds of cells that lead to the
-        // next one.
+        // Each of these children of the root becomes a page in between, with hundreds of cells that
+        // lead to the next one.
         let top = page(&file, root);
         assert_eq!(top[0], 5, "{table}: the root has no children");
         let cells = usize::from(u16::from_be_bytes([top[3], top[4]])).min(12);
@@ -266,7 +267,7 @@ fn rows_without_end_are_not_read_to_the_end() {
     }
 }
 
-/// What users do stays far below what is allowed.
+/// What users do takes far less than what is allowed.
 #[test]
 fn honest_work_is_a_small_part_of_what_is_allowed() {
     let folder = tempfile::tempdir().unwrap();

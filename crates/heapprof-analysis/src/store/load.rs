@@ -1,4 +1,5 @@
-//! Adding a profile: what the database knows already is found by content, only the rest is written.
+//! Adding a profile to a database: what is stored already is found by content, and only the rest is
+//! written.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use heapprof_totals::estimate::{Estimate, Spread};
 use heapprof_totals::query::Query;
 use heapprof_totals::totals::spread_of;
 
-/// Rows of a table by content. New rows get the next numbers.
+/// The rows of a table by content. New rows get the next numbers.
 struct Known<K> {
     index: HashMap<K, i64>,
     next: i64,
@@ -38,7 +39,7 @@ impl<K: Hash + Eq> Known<K> {
         Ok(Self { index, next })
     }
 
-    /// The number of `key`, and whether it is new.
+    /// Returns the number of `key`, and whether it is new.
     fn number(&mut self, key: K) -> (i64, bool) {
         let next = self.next;
         let id = *self.index.entry(key).or_insert(next);
@@ -47,12 +48,12 @@ impl<K: Hash + Eq> Known<K> {
     }
 }
 
-/// A count as SQL has it.
+/// A count as a signed 64-bit number, which is what SQLite has.
 fn number(samples: u64) -> i64 {
     i64::try_from(samples).unwrap_or(i64::MAX)
 }
 
-/// Samples, variance, least and most of a value; nothing where it is exact.
+/// Samples, variance, least and most of a value; all are `None` if it is exact.
 type SpreadColumns = (Option<i64>, Option<f64>, Option<i64>, Option<i64>);
 
 fn columns(estimate: Option<Estimate>, spread: Option<Spread>) -> SpreadColumns {
@@ -74,7 +75,7 @@ pub(super) fn load(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
     let work = Work::new(profile, progress);
-    // The sums first: a profile that overflows is refused before anything is locked.
+    // The sums come first, so that a profile that overflows is refused before anything is locked.
     let source = Source::new(name, Arc::clone(profile));
     let question = Question::new(vec![source], &Query::default(), Types::All)?;
     question.totals(0);
@@ -106,7 +107,7 @@ struct Loader<'a> {
     work: Work<'a>,
 }
 
-/// How far loading is: in frames, and in rows of samples that count as some frames each.
+/// How far loading is, counted in frames. A row of a sample counts as some frames.
 struct Work<'a> {
     done: u64,
     told: u64,
@@ -115,7 +116,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// A row of a sample takes as long as the stacks of so many frames, by measurement.
+    /// A row of a sample takes as long as the stacks of so many frames. This was measured.
     const ROW: u64 = 4;
 
     fn new(profile: &Profile, progress: &'a mut dyn FnMut(u64, u64)) -> Self {
@@ -225,10 +226,11 @@ impl Loader<'_> {
         Ok(types)
     }
 
-    /// The number of each row of the question's function table: the profile's functions, and those
-    /// that stand for addresses without symbols. 0 for rows that nothing refers to.
+    /// The number of each row of the question's function table. The rows are the profile's
+    /// functions and those that stand for addresses without symbols. Rows that nothing refers to
+    /// get 0.
     fn functions(&self) -> Result<Vec<i64>, Error> {
-        // Whose code it is belongs to it: the main of one program is not that of another.
+        // The module is part of the key: the main of one program is not that of another.
         type Key = (String, String, String, i64, Option<String>, Option<bool>);
         let mut known: Known<Key> = Known::read(
             self.transaction,
@@ -283,7 +285,7 @@ impl Loader<'_> {
         Ok(numbers)
     }
 
-    /// Which rows of the question's function table a line or a total refers to.
+    /// Whether a line or a total refers to each row of the question's function table.
     fn needed_functions(&self) -> Vec<bool> {
         let (part, table) = (&self.question.parts[0], &self.question.table);
         let mut needed = vec![false; table.function.len()];
@@ -440,7 +442,7 @@ impl Loader<'_> {
         Ok(numbers)
     }
 
-    /// The number of each sample's stack. Stacks that the database lacks are added.
+    /// The number of each sample's stack. Stacks that are not in the database are added.
     fn stacks(&mut self, locations: &[i64]) -> Result<Vec<i64>, Error> {
         let known: Known<(i64, i64)> = Known::read(
             self.transaction,
@@ -456,7 +458,7 @@ impl Loader<'_> {
             .samples
             .number_stacks(locations, |parent, location, frames| {
                 work.more(frames);
-                // What is on top of a new one is new.
+                // What is on top of a new stack is new.
                 if parent < first_new
                     && let Some(&id) = index.get(&(parent, location))
                 {
@@ -476,7 +478,7 @@ impl Loader<'_> {
         label_sets: &[i64],
     ) -> Result<(), Error> {
         let samples = &self.profile.samples;
-        // In the order of the primary key, so that pages fill up.
+        // Rows are written in the order of the primary key, so that pages fill up.
         let mut placed: Vec<(i64, i64, u32)> = self
             .stacks(locations)?
             .into_iter()

@@ -1,4 +1,5 @@
--- Version 5: whose code a function is. NULL where an older heapprof stored it. Never change what stands here.
+-- Version 5: says whose code a function is. The columns are NULL if an older heapprof stored it.
+-- Never change this migration.
 ALTER TABLE function ADD COLUMN module TEXT;
 ALTER TABLE function ADD COLUMN is_library INTEGER;
 DROP VIEW function_report;

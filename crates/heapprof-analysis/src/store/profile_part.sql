@@ -1,4 +1,5 @@
--- Version 3: the bytes of each profile, for questions that need its stacks. Never change what stands here.
+-- Version 3: stores the bytes of each profile, for questions that need its stacks. Never change
+-- this migration.
 CREATE TABLE profile_part (
   profile INTEGER NOT NULL REFERENCES profile (id),
   position INTEGER NOT NULL,

@@ -45,7 +45,7 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
     Ok(())
 }
 
-/// Stacks that are no sample's and no ancestor of one's.
+/// Stacks that no sample has and that are no ancestors of such a stack.
 fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
     let tree = StackTree::read(connection)?;
     let mut used = vec![false; tree.ids().len()];
@@ -56,8 +56,8 @@ fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
             used[at] = true;
         }
     }
-    // A parent's number is smaller than its children's: one pass from the end marks all ancestors.
-    // One that is missing or comes later is damage that this can't mend.
+    // A parent's number is smaller than its children's, so one pass from the end marks all
+    // ancestors. A parent that is missing or comes later is damage that this can't mend.
     for at in (0..used.len()).rev() {
         if !used[at] {
             continue;

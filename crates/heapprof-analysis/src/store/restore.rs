@@ -197,7 +197,8 @@ impl Reader<'_> {
                     return Err(damaged("stack", at));
                 };
                 let (up, location) = tree.above(position);
-                // Parents come first, so that a damaged table can't lead in circles.
+                // Parents have smaller numbers. This check keeps a damaged table from leading in
+                // circles.
                 if up >= at {
                     return Err(Error::Sql(format!(
                         "stack {at} is its own ancestor: the database is damaged"
@@ -285,15 +286,15 @@ impl Reader<'_> {
     }
 }
 
-/// A location's mapping by its number in the database, address, folding, and lines as function,
-/// line and column.
+/// A stored location: the number of its mapping in the database, its address, whether it is folded,
+/// and its lines as function, line and column.
 type Stored = (Option<i64>, u64, bool, Vec<[i64; 3]>);
 
-/// Locations of the database; those that a stack uses become the profile's, with their functions.
-/// What only other profiles use stays behind.
+/// The locations of the database. Those that a stack uses become the profile's, with their
+/// functions. What only other profiles use is left out.
 struct Locations<'a> {
     stored: HashMap<i64, Stored>,
-    /// By number in the database.
+    /// The profile's locations, by their number in the database.
     used: HashMap<i64, LocationIndex>,
     function: Statement<'a>,
     functions: HashMap<i64, FunctionIndex>,

@@ -1,8 +1,9 @@
-//! The database's schema, by migrations: append only, one step a version, all or nothing.
+//! The schema of the database, built by append-only migrations, one for each version, which are
+//! applied all or not at all.
 //!
-//! Laws: a migration that was released is never changed or removed; what is stored stays readable
-//! by plain SQLite of any recent version (no new syntax in views) and portable to other SQL engines
-//! (no arrays, JSON or types of SQLite's own).
+//! These laws hold. A migration that was released is never changed or removed. What is stored stays
+//! readable by plain SQLite of any recent version, so views use no new syntax. It stays portable to
+//! other SQL engines, so there are no arrays, JSON or types of SQLite's own.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -11,7 +12,7 @@ use crate::error::Error;
 /// Marks a file as heapprof's: "heap" in ASCII.
 const APPLICATION_ID: i64 = 0x6865_6170;
 
-/// The statements that lead from one version to the next.
+/// The statements that lead from each version to the next.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("snapshot.sql"),
@@ -20,7 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("module.sql"),
 ];
 
-/// The version from which on tables say how sure estimates are.
+/// The first version whose tables say how sure estimates are.
 const WITH_SPREAD: i64 = 4;
 
 /// The newest version this build reads and writes.
@@ -30,9 +31,10 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Error> {
     Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
 }
 
-/// Refuses what is not heapprof's, and what a newer heapprof wrote.
+/// Refuses a database that is not heapprof's, or that a newer heapprof wrote.
 pub(super) fn check(connection: &Connection) -> Result<(), Error> {
-    // All of one moment, for another process may be making the tables.
+    // One transaction reads all of it at one moment, because another process may be making the
+    // tables.
     let _at_once = connection.unchecked_transaction()?;
     let found = pragma(connection, "user_version")?;
     let tables: i64 =
@@ -51,7 +53,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Error> {
     compare(connection, found)
 }
 
-/// What a row of `sqlite_schema` makes, but for where it lies.
+/// What a row of `sqlite_schema` defines, except where it lies in the file.
 #[derive(PartialEq, Eq, Hash)]
 struct Object {
     kind: String,
@@ -74,9 +76,9 @@ fn objects(connection: &Connection) -> Result<Vec<Object>, Error> {
     Ok(objects.collect::<Result<_, _>>()?)
 }
 
-/// Refuses a database whose tables, indexes and views are not to the letter what version `found`
-/// has. Tables of the user's own and plain indexes may stand beside them: nothing of ours reads the
-/// ones, and nothing is computed for the others.
+/// Refuses a database whose tables, indexes and views are not to the letter those of version
+/// `found`. Tables of the user's own and plain indexes may stand beside them, because nothing of
+/// ours reads such tables, and SQLite computes nothing for such indexes.
 fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
     let ours = Connection::open_in_memory()?;
     for migration in steps(0, found) {
@@ -110,10 +112,10 @@ fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a module, and not SQLite, has the rows of a table.
+/// Whether a module, and not SQLite itself, holds the rows of a table.
 fn is_virtual(table: &Object) -> bool {
     let sql = table.sql.as_deref().unwrap_or_default();
-    // SQLite writes the first words itself.
+    // SQLite itself writes the first words of this text.
     !sql.starts_with("CREATE TABLE")
 }
 
@@ -130,7 +132,7 @@ fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bo
     Ok(listed == 1 && computed == 0)
 }
 
-/// The statements that make the views, which work over a question's tables as well.
+/// The statements that make the views. They work over a question's tables as well.
 pub(crate) fn views() -> Result<Vec<String>, Error> {
     let ours = Connection::open_in_memory()?;
     for migration in MIGRATIONS {
@@ -140,19 +142,18 @@ pub(crate) fn views() -> Result<Vec<String>, Error> {
     Ok(views.filter_map(|view| view.sql).collect())
 }
 
-/// The migrations that lead from one version to another one.
+/// The migrations that lead from one version to another.
 fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
     let at = |version: i64| usize::try_from(version).unwrap_or(0);
     MIGRATIONS.iter().take(at(to)).skip(at(from))
 }
 
-/// Whether the tables say how sure estimates are: those of a database that is only read may be
-/// older.
+/// Whether the tables say how sure estimates are. A database that is only read may be older.
 pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
     Ok(pragma(connection, "user_version")? >= WITH_SPREAD)
 }
 
-/// As [`check`], and refuses a file that no load has filled.
+/// Does what [`check`] does, and refuses a file that no load has filled.
 pub(super) fn check_filled(connection: &Connection) -> Result<(), Error> {
     check(connection)?;
     match pragma(connection, "user_version")? {
@@ -170,9 +171,9 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have done this in the meantime.
     let from = pragma(&transaction, "user_version")?;
-    // While nobody else writes: what was checked before may have been changed.
+    // Nobody else writes now, but what was checked before may have been changed.
     compare(&transaction, from)?;
     for migration in steps(from, SCHEMA_VERSION) {
         transaction.execute_batch(migration)?;
@@ -195,7 +196,7 @@ mod tests {
     use crate::relation::documented;
     use crate::top;
 
-    /// What is said of the views is what they have.
+    /// Every documented column of a view is in the view.
     #[test]
     fn views_are_documented() {
         let views = views().unwrap();
@@ -228,7 +229,7 @@ mod tests {
         builder.finish().into()
     }
 
-    /// A database as the first version wrote it is read as it is, and gets the new columns when it
+    /// A database that the first version wrote is read as it is, and gets the new columns when it
     /// is written to.
     #[test]
     fn an_older_database_is_read_and_brought_up() {
@@ -268,7 +269,8 @@ mod tests {
         let mut store = Store::open_or_create(&path).unwrap();
         store.load("new", &sampled(), &mut |_, _| {}).unwrap();
         is_7();
-        // Whose code it is, nobody had asked; of what is new it is known.
+        // Nobody asked whose code it was when the old function was stored. For the new one it is
+        // known.
         let connection = Connection::open(&path).unwrap();
         let mut modules = connection
             .prepare("SELECT module, is_library FROM function WHERE name = 'main' ORDER BY id")

@@ -1,4 +1,5 @@
--- Version 1. Never change what stands here: append a new migration in schema.rs.
+-- Version 1: makes the first tables and views. Never change this migration: append a new one in
+-- schema.rs.
 CREATE TABLE profile (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,

@@ -1,5 +1,5 @@
--- The moments of each process, as heapprof's collector writes them into comments and times. Never change what stands here:
--- append a new migration in schema.rs.
+-- Version 2: shows the moments of each process, as heapprof's collector writes them into comments
+-- and times. Never change this migration: append a new one in schema.rs.
 CREATE VIEW snapshot AS
   SELECT id, profile, program, pid, host, start_nanos, time_nanos, duration_nanos,
          row_number() OVER (PARTITION BY program, pid, host, start_nanos ORDER BY time_nanos, id) AS snapshot,

@@ -1,4 +1,5 @@
--- Version 4: how sure estimates are. NULL where a value is exact. Never change what stands here.
+-- Version 4: says how sure estimates are. The columns are NULL if a value is exact. Never change
+-- this migration.
 ALTER TABLE sample ADD COLUMN sampled INTEGER;
 ALTER TABLE sample ADD COLUMN variance REAL;
 ALTER TABLE profile_total ADD COLUMN samples INTEGER;

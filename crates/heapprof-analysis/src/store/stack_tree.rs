@@ -1,14 +1,14 @@
-//! The stacks of a database: each a frame on top of an earlier one.
+//! The stacks of a database, each of which is one frame on top of an earlier stack.
 
 use rusqlite::Connection;
 
 use crate::error::Error;
 
-/// All stacks by their numbers, which removals leave gaps between.
+/// All stacks by their numbers. Removed stacks leave gaps between the numbers.
 pub(super) struct StackTree {
-    /// Ascending.
+    /// The numbers of the stacks, ascending.
     id: Vec<i64>,
-    /// Of each its parent's number, 0 for the empty stack, and its location's.
+    /// For each stack, the number of its parent (0 for the empty stack) and that of its location.
     above: Vec<(i64, i64)>,
 }
 
@@ -33,9 +33,9 @@ impl StackTree {
         &self.id
     }
 
-    /// Where a stack stands among all.
+    /// The position of a stack among all stacks.
     pub(super) fn position(&self, id: i64) -> Option<usize> {
-        // Where nothing was removed, its place is its number.
+        // If nothing was removed, the number of a stack gives its position.
         let dense = usize::try_from(id).ok().and_then(|at| at.checked_sub(1));
         match dense.filter(|&at| self.id.get(at) == Some(&id)) {
             Some(at) => Some(at),

@@ -18,9 +18,9 @@ pub(crate) struct CodeArgs {
     pub(crate) all_frames: bool,
 }
 
-/// A regular expression, as it stands.
+/// Reads a regular expression, and returns it as it stands.
 pub(super) fn regex(text: &str) -> Result<String, String> {
-    // It becomes a part of a larger one: `(?x)a # b` would take along what follows.
+    // It becomes a part of a larger expression, in which `(?x)a # b` would take along what follows.
     let whole = format!("^(?:{}|.*(?:{text}).*)$", heapprof_profile::ALLOCATORS);
     match regex::Regex::new(text).and_then(|_| regex::Regex::new(&whole)) {
         Ok(_) => Ok(text.to_string()),

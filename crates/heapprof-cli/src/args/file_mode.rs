@@ -7,7 +7,7 @@ use clap::Args;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileMode(pub(crate) u32);
 
-/// A profile shows what a program did: its user alone reads it, unless they say otherwise.
+/// A profile shows what a program did, so only its user reads it, unless they say otherwise.
 const OWN: FileMode = FileMode(0o600);
 
 #[derive(Debug, Args)]
@@ -19,8 +19,8 @@ pub(crate) struct FileModeArgs {
 }
 
 impl FileModeArgs {
-    /// The mode: as typed, else as the environment says (an empty variable says nothing), else the
-    /// user's own.
+    /// The mode: as typed, otherwise as the environment says (an empty variable says nothing),
+    /// otherwise for the user alone.
     pub(crate) fn mode(&self) -> Result<FileMode> {
         if let Some(mode) = self.file_mode {
             return Ok(mode);
@@ -34,13 +34,13 @@ impl FileModeArgs {
     }
 }
 
-/// What the collector obeys, too.
+/// The variable, which the collector obeys too.
 pub(crate) const VARIABLE: &str = "HEAPPROF_FILE_MODE";
 const EXPECTED: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
 
 fn file_mode(text: &str) -> Result<FileMode, String> {
     let mode = u32::from_str_radix(text, 8).ok();
-    // Its user must be able to read and replace it; nobody can run it.
+    // Its user must be able to read and replace it, and nobody can run it.
     mode.filter(|mode| mode & 0o600 == 0o600 && mode & !0o666 == 0)
         .map(FileMode)
         .ok_or_else(|| EXPECTED.to_string())

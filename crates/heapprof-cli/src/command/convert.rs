@@ -80,7 +80,8 @@ fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Resu
     Ok(())
 }
 
-/// What does not fit the form is the profile's matter; what can't be written is not.
+/// Names the profile in an error if its content does not fit the form. An error of writing does not
+/// name it.
 fn fitting<T>(source: &Source, result: Result<T, WriteError>) -> Result<T> {
     result.map_err(|error| match error {
         WriteError::Io(error) => error.into(),
@@ -88,7 +89,8 @@ fn fitting<T>(source: &Source, result: Result<T, WriteError>) -> Result<T> {
     })
 }
 
-/// Whether lines are frames. No option is silently left aside.
+/// Whether lines are frames. Fails for an option that does not go with the form, so that none is
+/// silently ignored.
 fn lines(args: &ConvertArgs) -> Result<bool> {
     if args.to == ConvertTo::Folded {
         return Ok(false);

@@ -14,7 +14,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
         bail!("diff shows growth, no shares of a total; --relative-percentages has no say here");
     }
-    // Rules first: a rule that can't be read must not cost the reading of two profiles.
+    // Rules come first, because a rule that can't be read must not cost the reading of two
+    // profiles.
     let mut gate = Gate::new(&args.gate)?;
     let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
     if let Some((_, rule)) = of_total
@@ -34,8 +35,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     };
     let (mut session, numbers) = sessions(shared, &before, &after, &query, &gate, true)?;
     let report = match diff(&session, numbers, &query, args.normalize) {
-        // Stored totals stay in their units and at their addresses; the profiles themselves can be
-        // brought to the same.
+        // Stored totals stay in their units and at their addresses, but the profiles themselves can
+        // be brought to the same units and addresses.
         Err(Error::Unlike(_)) if session.is_stored() => None,
         Ok(report) if session.is_stored() && report.has_addresses() => None,
         report => Some(shared.sources.told(&session, report)?),
@@ -96,7 +97,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     gate.end(written, heapprof_report::broken_line)
 }
 
-/// The profiles of each side: two arguments, or what --before and --after say beside them.
+/// The profiles of each side: two arguments, or what --before and --after say besides them.
 fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {

@@ -66,7 +66,8 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
             FlameRoot::Below => Root::Below,
         },
     };
-    // Drawn before anything is written: what can't be drawn leaves no empty picture.
+    // The picture is drawn before anything is written, so that what can't be drawn leaves no empty
+    // picture.
     let mut drawn = Vec::new();
     flame_svg(&report, &picture, &style, &mut drawn).with_context(|| names.join(" + "))?;
     output::write(file, |writer| Ok(writer.write_all(&drawn)?))

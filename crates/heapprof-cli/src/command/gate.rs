@@ -9,20 +9,21 @@ use heapprof_report::{Format, Style};
 use crate::args::{GateArgs, ReportArgs};
 use crate::{messages, output};
 
-/// The rules of a command line, and what came of those that were judged.
+/// The rules of a command line, and the verdict of those that were judged.
 pub(super) struct Gate {
     rules: Vec<(Rule, String)>,
     verdict: Verdict,
 }
 
 impl Gate {
-    /// Reads the rules. One that can't be read must not cost the reading of a profile.
+    /// Reads the rules. Callers do this first, so that one that can't be read does not cost the
+    /// reading of a profile.
     pub(super) fn new(args: &GateArgs) -> Result<Self> {
         let read = |text: &String| {
             let rule = Rule::parse(text)?.ignoring_spread(args.ignore_spread);
             Ok((rule, text.clone()))
         };
-        // A rule that is given twice, word for word, is one.
+        // A rule that is given twice, word for word, counts once.
         let is_first = |(n, text): &(usize, &String)| !args.fail_if[..*n].contains(text);
         let rules = args.fail_if.iter().enumerate().filter(is_first);
         Ok(Self {
@@ -31,7 +32,7 @@ impl Gate {
         })
     }
 
-    /// As [`new`](Self::new), of rules that one profile can break.
+    /// Does the same as [`new`](Self::new). Fails for a rule that one profile can't break.
     pub(super) fn of_one_profile(args: &GateArgs) -> Result<Self> {
         let gate = Self::new(args)?;
         for (rule, _) in &gate.rules {
@@ -45,12 +46,12 @@ impl Gate {
         self.rules.iter().map(|(rule, text)| (rule, text.as_str()))
     }
 
-    /// Whether a rule speaks of a total of the profile.
+    /// Whether a rule is about a total of the profile.
     pub(super) fn names_a_type(&self) -> bool {
         self.rules().any(|(rule, _)| rule.sample_type().is_some())
     }
 
-    /// Judges each rule; where one speaks of nothing, that is said.
+    /// Judges each rule. A rule that matches nothing is reported.
     pub(super) fn judge(
         &mut self,
         where_to: &str,
@@ -70,8 +71,8 @@ impl Gate {
         Ok(())
     }
 
-    /// What of it belongs into a report: nothing on a terminal, where it is said beneath, also
-    /// behind a pager.
+    /// The broken rules that belong in a report. On a terminal these are none, because they are
+    /// printed beneath it, also if a pager shows it.
     pub(super) fn in_report(&self, report: &ReportArgs, style: &Style) -> &[Broken] {
         let is_text = matches!(style.format, Format::Text | Format::Markdown);
         match is_text && output::is_terminal(report.output.file()) {
@@ -80,14 +81,15 @@ impl Gate {
         }
     }
 
-    /// Says what broke, what could not be told, and the exit code; `line` has the words.
+    /// Says what broke and what could not be decided. Returns the exit code. `line` makes the
+    /// words.
     pub(super) fn end(
         self,
         written: Result<()>,
         line: impl Fn(&Broken) -> String,
     ) -> Result<ExitCode> {
         match written {
-            // Who stops reading the report still gets the verdict.
+            // Whoever stops reading the report still gets the verdict.
             Err(error) if output::is_broken_pipe(&error) => {}
             written => written?,
         }
@@ -103,7 +105,7 @@ impl Gate {
         })
     }
 
-    /// That estimates are too unsure to break a rule, by the first of them.
+    /// Says that estimates are too unsure to break a rule, with the first of them as the example.
     fn say_unsure(&self, rule: &Rule, line: &impl Fn(&Broken) -> String) {
         let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());
         let Some(first) = unsure.next() else {

@@ -11,7 +11,8 @@ use crate::args::InfoArgs;
 
 pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<ExitCode> {
     let mut gate = Gate::of_one_profile(&args.gate)?;
-    // Facts, so no frame is cut, no sample left out, and stacks that differ in anything are two.
+    // These are facts, so no frame is cut, no sample is left out, and stacks that differ in
+    // anything are two.
     let query = Query {
         all_frames: true,
         granularity: Granularity::Addresses,

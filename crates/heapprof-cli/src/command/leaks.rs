@@ -10,7 +10,7 @@ use super::gate::Gate;
 use crate::args::LeaksArgs;
 
 pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
-    // What can't be read must not cost the reading of a profile.
+    // The rules come first, so that one that can't be read does not cost the reading of a profile.
     let mut gate = Gate::of_one_profile(&args.gate)?;
     let suppressions = suppressions(args)?;
     let mut query = args.question.query();
@@ -32,7 +32,7 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     let report = leaks(&session, &query, &suppressions)?;
     gate.judge("in use", |rule| {
         match rule.broken_by(&session, &report)? {
-            // Of what is not in use, which nothing suppresses.
+            // The rule is about what is not in use, which nothing suppresses.
             None if rule.sample_type().is_some() => {
                 let question = Question::new(vec![source.clone()], &query, Types::All)?;
                 Ok(rule.broken_in(&Session::new(question)?, 1, &query)?)

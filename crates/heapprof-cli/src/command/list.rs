@@ -28,7 +28,7 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     let source = shared.sources.read(&names)?;
     let by_function = query(Granularity::FileFunctions);
     let functions = shared.ask(source.clone(), &by_function, Types::One)?;
-    // The notes on filters are said already.
+    // The notes on filters were printed already.
     let lines =
         heapprof_analysis::Question::new(vec![source], &query(Granularity::Lines), Types::One)?;
     let lines = heapprof_analysis::Session::new(lines)?;
@@ -50,7 +50,7 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
             shown_match(&wanted, all)
         );
     }
-    // Each file once, however many of its functions match.
+    // Each file is read once, however many of its functions match.
     let known = RefCell::<HashMap<String, Lines>>::default();
     let read = |file: &str| -> Lines {
         let mut known = known.borrow_mut();
@@ -71,9 +71,10 @@ type Lines = Result<Rc<[String]>, String>;
 
 /// The lines of a source file that a profile names.
 ///
-/// With `trim` its beginning is cut off first. It is looked for as it is and under each folder of
-/// `folders` (here and in all folders above when there are none); without `trim` its ending is
-/// tried too, part by part, so that a file built elsewhere is found in a checkout.
+/// With `trim` its beginning is cut off first. The file is looked for as it is and under each
+/// folder of `folders`. If there are none, these are the current folder and all folders above it.
+/// Without `trim` its ending is tried too, part by part, so that a file built elsewhere is found in
+/// a checkout.
 fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
     if file.is_empty() {
         return Err("the profile names no file".to_string());

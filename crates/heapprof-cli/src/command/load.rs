@@ -52,7 +52,7 @@ fn store(shared: &Shared, mode: FileMode, name: &str, source: &Source) -> Result
     Ok(())
 }
 
-/// Refuses a name that is taken before a long reading; loading itself looks again.
+/// Fails before a long reading if a name is taken. Loading checks that again.
 fn free(shared: &Shared, name: &str) -> Result<()> {
     let db = shared.sources.db();
     if db.exists()
@@ -64,7 +64,7 @@ fn free(shared: &Shared, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file's name without folder and endings.
+/// A file's name without its folder and endings.
 fn stem(profile: &str) -> Result<String> {
     let path = name::path(profile);
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());

@@ -31,7 +31,7 @@ pub(super) fn run(command: Option<&str>, out: Option<&Path>) -> Result<()> {
 }
 
 fn page(command: &clap::Command, name: &str, file: Option<&Path>) -> Result<()> {
-    // Named as the page is, so that `man heapprof-top` finds itself.
+    // The command is named as the page is, so that `man heapprof-top` finds itself.
     let page = Man::new(
         command
             .clone()

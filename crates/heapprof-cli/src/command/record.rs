@@ -69,8 +69,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     outcome::report(written, &failed, &ended, &names, args);
     drop(list);
     if ended.by_key {
-        // A shell ends its loop or script where Ctrl-C ended the program, and goes on where a
-        // program exits with 130.
+        // If Ctrl-C ended the program, a shell ends its loop or script. If a program exits with
+        // 130, the shell goes on.
         let _ = emulate_default_handler(SIGINT);
     }
     Ok(ExitCode::from(ended.code))
@@ -78,13 +78,13 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
 
 /// How the profiles of a recording are named.
 pub(super) struct Names {
-    /// The pattern of the program's.
+    /// The pattern of the program's profiles.
     pattern: OsString,
-    /// That of its children's, unless they have the program's.
+    /// The pattern of its children's profiles, unless they have the program's.
     children: Option<OsString>,
 }
 
-/// What is put behind a profile's name for the folder of its children.
+/// What is added to a profile's name to name the folder of its children.
 pub(super) const CHILDREN: &str = ".children";
 const ENDING: &[u8] = b".pb.gz";
 
@@ -100,7 +100,7 @@ impl Names {
         Ok(Self { pattern, children })
     }
 
-    /// The folder that children write to, of a program with this process id.
+    /// The folder that the children of a program with this process id write to.
     pub(super) fn folder_of_children(&self, process: u32) -> Option<PathBuf> {
         let path = Path::new(self.children.as_ref()?).parent()?;
         let text = path.as_os_str().as_bytes();
@@ -121,8 +121,8 @@ impl Names {
     }
 }
 
-/// A pattern's name without its ending, of which children get a folder; none where a pattern of the
-/// user's names them.
+/// A pattern without its ending, after which the folder of the children is named. Returns `None` if
+/// the user's pattern has `%p`, `%e` or `%n`, because it then names the children's profiles too.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
     let stem = pattern.strip_suffix(ENDING).unwrap_or(pattern);
     if let Some(folder) = pattern.strip_suffix(DEFAULT.as_bytes()) {
@@ -140,7 +140,7 @@ fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
 
 const DEFAULT: &str = "heapprof.%e.%p.pb.gz";
 
-/// The file pattern that OUT stands for, absolute. Folders are made.
+/// The absolute file pattern that OUT stands for. If OUT is a folder, it is made.
 fn pattern(output: Option<&Path>) -> Result<OsString> {
     let here = || std::env::current_dir().context("the current folder cannot be read");
     let Some(output) = output else {
@@ -170,7 +170,7 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     }
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
     let pattern = match (folder, output.file_name()) {
-        // A folder that is there is itself, whatever it looks like.
+        // A folder that exists is taken as it is, whatever its name looks like.
         (Some(folder), Some(name)) if folder.is_dir() => escaped(folder).join(name),
         (Some(folder), _) if !folder.as_os_str().as_bytes().contains(&b'%') => bail!(
             "{}: there is no such folder; make it first",
@@ -184,7 +184,7 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     })
 }
 
-/// A path that stays itself in a pattern.
+/// A path as a pattern that stands for the path itself.
 fn escaped(path: &Path) -> PathBuf {
     let doubled = path.as_os_str().as_bytes().iter().flat_map(|&b| {
         let times = if b == b'%' { 2 } else { 1 };
@@ -206,7 +206,7 @@ fn environment(
         preload.push(":");
         preload.push(others);
     }
-    // What an earlier setup left would mix with the options of this recording.
+    // Variables that an earlier setup left would mix with the options of this recording.
     for name in [
         "HEAPPROF_SIGNAL",
         "HEAPPROF_FORMAT",

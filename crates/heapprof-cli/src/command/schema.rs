@@ -22,7 +22,7 @@ pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
         let schema = Store::open(db).and_then(|store| store.schema());
         let schema = schema.with_context(|| db.display().to_string())?;
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
-        // Tables of the user's own stand there too.
+        // The user's own tables are shown too.
         let text = printable_lines(&text);
         return output::text(file, &text);
     }

@@ -52,10 +52,10 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         messages::note(&warning.to_string());
     }
     messages::note(&format!("{name}: {}", told(&summary)));
-    // A file that nothing was found for stays as it is, byte by byte.
+    // A file that nothing was found for stays as it is, byte for byte.
     match &target {
         Target::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
-        // It stays the file that it is, for whom it was.
+        // The file keeps its rights.
         Target::InPlace(place, mode) => {
             output::replace(place, &args.file, Access::Exactly(*mode), |writer| {
                 Ok(encode(&profile, writer)?)
@@ -91,7 +91,8 @@ impl Target {
             Ok(_) if part.is_some() => {
                 bail!("{file}: is a part of {whole}; say with -o where to write it")
             }
-            // Before it is read: what its name leads to afterwards is another file.
+            // This comes before the file is read, because its name may lead to another file
+            // afterwards.
             Ok(_) => match typed(&name::path(file), Trust::OwnLinks)? {
                 Typed::Place(place, Some(found)) => Ok(Self::InPlace(place, found.st_mode & 0o777)),
                 _ => bail!("{file}: was changed meanwhile"),
@@ -111,7 +112,7 @@ impl Target {
     }
 }
 
-/// One line: how many addresses have names now, and from where.
+/// Says in one line how many addresses have names now, and from where.
 fn told(summary: &Summary) -> String {
     let resolved = summary.resolved();
     let lines = summary.files.iter();

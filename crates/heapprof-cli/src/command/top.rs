@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let stored = match (&names[..], query.is_plain()) {
-        // Stored totals answer it without reading the profile.
+        // Stored totals answer the question without reading the profile.
         ([name], true) => shared.sources.stored_session(&[name])?,
         _ => None,
     };
@@ -42,7 +42,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         report.wrappers = wrappers(&session, profile, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);
         let functions: Vec<&str> = counted.map(|row| &*row.place.function).collect();
-        // What a wrapper that is proposed has is its callers'.
+        // What a proposed wrapper holds counts for its callers.
         let proposed = report.wrappers.iter().map(Wrapper::pattern);
         let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
         let without = Query {

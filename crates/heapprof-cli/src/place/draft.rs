@@ -1,5 +1,5 @@
-//! A file that is not whole yet: it lies beside its place under a name of its own, and goes when
-//! nobody finishes it.
+//! A file that is not whole yet: it lies beside its place under a name of its own, and is removed
+//! if nobody finishes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -16,13 +16,13 @@ use rustix::io::Errno;
 /// Who may use a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// As any new file: the umask takes away what it should.
+    /// The rights of any new file, from which the umask takes away what it should.
     Umask,
     /// These rights, whatever the umask is.
     Exactly(u32),
 }
 
-/// The file, which nobody else has opened: it was not there before.
+/// A file that nobody else has opened, because it was not there before.
 pub(crate) struct Draft<'a> {
     folder: BorrowedFd<'a>,
     place: &'a OsStr,
@@ -40,7 +40,7 @@ impl<'a> Draft<'a> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = match access {
             Access::Umask => 0o666,
-            // No more than that at any moment.
+            // The file has no more rights than these at any moment.
             Access::Exactly(mode) => mode,
         };
         loop {
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Gives the file these rights.
+    /// Gives the file the rights `mode`.
     pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
         self.file
             .set_permissions(Permissions::from_mode(mode & 0o777))
@@ -79,7 +79,7 @@ impl<'a> Draft<'a> {
         &mut self.file
     }
 
-    /// Has the file take its place.
+    /// Moves the file to its place.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         renameat(self.folder, &self.name, self.folder, self.place)?;
         self.is_whole = true;
@@ -97,7 +97,7 @@ impl Drop for Draft<'_> {
 
 /// A name for a file beside another one, new in this process and most likely anywhere.
 fn beside(place: &OsStr) -> OsString {
-    // What a name may have, less what is added.
+    // The most bytes that a name may have, less those that are added.
     const LONGEST: usize = 255 - 40;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

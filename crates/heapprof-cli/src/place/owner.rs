@@ -15,7 +15,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Who a file belongs to.
+    /// The owner of a file.
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             user: stat.st_uid,
@@ -23,14 +23,14 @@ impl Owner {
         }
     }
 
-    /// Whether it is the user that this process is.
+    /// Whether the owner is the user of this process.
     pub(crate) fn is_us(self) -> bool {
         self.user == geteuid().as_raw()
     }
 }
 
-/// Does `work` as `owner`: at once where that is us, else in a thread that gave up every other
-/// right. Only root can.
+/// Does `work` as `owner`: at once if that is us, otherwise in a thread that gave up every other
+/// right. Only root can act for others.
 pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     if owner.is_us() {
         return Ok(work());
@@ -51,8 +51,8 @@ pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> 
     })
 }
 
-/// Gives up this thread's rights but those of `owner`. The thread's real user stays, so that the
-/// other can't send it signals.
+/// Gives up this thread's rights except those of `owner`. The thread's real user stays, so that
+/// `owner` can't send it signals.
 fn become_user(owner: Owner) -> io::Result<()> {
     let same = "the rights of its owner can't be taken";
     let refused = |error: rustix::io::Errno| io::Error::other(format!("{same}: {error}"));

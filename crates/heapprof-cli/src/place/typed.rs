@@ -1,5 +1,6 @@
-//! Where a path that a user typed leads, by the rules of a shell's `>`: links of one's own are
-//! followed, those that others planted are refused, and what is no plain file is written to.
+//! Where a path that a user typed leads, by the rules of a shell's `>`: the user's own links are
+//! followed, links that others planted are refused, and anything but a plain file is written to as
+//! it is.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,10 +26,10 @@ pub(crate) enum Typed {
     Open(File),
 }
 
-/// Links that a path may lead over, as the kernel has it.
+/// The most links that a path may lead over, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Follows a path to its place; with [`Trust::OwnLinks`] over nobody else's links at all.
+/// Follows a path to its place. With [`Trust::OwnLinks`] it follows no links of other users.
 pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
     let named = || format!("{}: cannot be written", path.display());
     let is_folder = || format!("{}: is a folder; name a file in it", path.display());
@@ -40,7 +41,7 @@ pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
         };
         if let Some(parent) = left.parent().filter(|p| !p.as_os_str().is_empty()) {
             let opened = match trust {
-                // The kernel knows the way over its own links, too.
+                // The kernel knows the way over its own links too.
                 Trust::Any => openat(&folder, parent, FOLDER, Mode::empty()).map_err(Into::into),
                 _ => open_folder_from(folder, parent, trust),
             };
@@ -89,7 +90,8 @@ pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
                 );
             }
             FileType::Symlink => {
-                // Read by what was looked at: its name may lead elsewhere by now.
+                // The link is read through a descriptor, because its name may lead elsewhere by
+                // now.
                 let link = openat(
                     &place.folder,
                     &place.name,
@@ -124,14 +126,14 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether links there are the kernel's own, which lead to open files and not to names:
-/// `/dev/stdout`, `/dev/fd/63`.
+/// Whether links in a folder are the kernel's own, which lead to open files and not to names, as in
+/// `/dev/stdout` and `/dev/fd/63`.
 fn is_of_kernel(folder: &OwnedFd) -> bool {
     fstatfs(folder).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
 }
 
-/// What an open file is reached by again; none where it is a folder. A standard stream goes on
-/// where it is, be it a socket or a file that others write to as well.
+/// Opens an open file again. Returns `None` if it is a folder. A standard stream goes on at its
+/// position, even if it is a socket or a file that others write to as well.
 fn open_stream(place: &Place) -> std::io::Result<Option<File>> {
     let led = statat(&place.folder, &place.name, AtFlags::empty())?;
     let (out, err) = (std::io::stdout(), std::io::stderr());

@@ -1,5 +1,5 @@
-//! The way to a folder, one descriptor a step, so that each step can be looked at and none is taken
-//! twice.
+//! The way to a folder, with one descriptor for each step, so that each step can be looked at and
+//! none is taken twice.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,13 +12,13 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Links that a path may lead over, as the kernel has it.
+/// The most links that a path may lead over, as in the kernel.
 const MOST_LINKS: usize = 40;
 
 /// What is asked of each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Nothing: the caller may do no more there than whoever owns the folders.
+    /// Nothing, because the caller may do no more there than the owner of the folders.
     Any,
     /// Links are this user's or root's.
     OwnLinks,
@@ -27,14 +27,14 @@ pub(crate) enum Trust {
     Own,
 }
 
-/// Whether a link may be followed: whoever made it is this user or root.
+/// Whether a link may be followed, because this user, root or the owner of `/` made it.
 pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     Ok(Trusted::new(&fstat(root)?).with(link))
 }
 
-/// Who may be trusted with a step: this user, root, and who owns `/`, for everything is looked for
-/// below it.
+/// Who may be trusted with a step: this user, root, and the owner of `/`, because everything is
+/// looked for below `/`.
 struct Trusted([u32; 3]);
 
 impl Trusted {
@@ -52,13 +52,13 @@ pub(crate) fn open_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
     walk(None, path, trust, false)
 }
 
-/// As [`open_folder`], from another folder on.
+/// Does the same as [`open_folder`], starting from another folder.
 pub(super) fn open_folder_from(start: OwnedFd, path: &Path, trust: Trust) -> io::Result<OwnedFd> {
     walk(Some(start), path, trust, false)
 }
 
-/// As [`open_folder`]; folders that are missing are made, for this user to write and for all to
-/// read.
+/// Does the same as [`open_folder`], and makes missing folders. This user may write to them, and
+/// all may read them.
 pub(crate) fn make_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
     walk(None, path, trust, true)
 }
@@ -151,8 +151,8 @@ fn be_readable(folder: &OwnedFd, name: &OsStr, made: &Stat) -> io::Result<()> {
     if !is_ours || made.st_mode & 0o755 == 0o755 {
         return Ok(());
     }
-    // Without a right to read it, it can't be opened to be changed; where it is no link, its name
-    // leads to it.
+    // Without a right to read the folder, it can't be opened to be changed. If it is not a link,
+    // its name leads to it.
     if FileType::from_raw_mode(made.st_mode) == FileType::Directory {
         let mode = Mode::from_raw_mode(made.st_mode & 0o7777 | 0o755);
         rustix::fs::chmodat(folder, name, mode, rustix::fs::AtFlags::empty())?;

@@ -1,17 +1,17 @@
 //! Stacks that are deeper than the record: both ends frame by frame, and marks between them.
 //!
-//! Recursion can go 100,000 calls deep, and comparing each return address would make every
-//! allocation down there cost what the stack is deep. What is known of such a stack is its 256
-//! newest and its 256 oldest frames ([`KEPT`]). So the record holds these and some more of the
-//! newest, and of the frames between only some, as marks: where they lie, and what they held. That
-//! the newest frames are what they were is proved as ever, each by the one above it. That the
-//! oldest are still the same is concluded from this: their return addresses and all marks stand
-//! where they stood. A program that returned from all of them and called as deep again has others
-//! in at least one of these places, unless it left all of them unwritten in one huge frame, and
-//! came to the same newest 256 at the same address.
+//! Recursion can go 100,000 calls deep. If each return address were compared, an allocation down
+//! there would cost more the deeper the stack is. Only the 256 newest and the 256 oldest frames of
+//! such a stack are kept ([`KEPT`]). So the record holds these, some more of the newest, and only
+//! some of the frames between, as marks: where they lie, and what they held. That the newest frames
+//! are what they were is proved as ever, each by the one above it. That the oldest are still the
+//! same is concluded from this: their return addresses and all marks stand where they stood. A
+//! program that returned from all of them and called as deep again has something else in at least
+//! one of these places. The exception is a program that left all of them unwritten in one huge
+//! frame, and came to the same newest 256 at the same address.
 //!
-//! A stack that returns goes back along the marks: from the newest one that still holds, so much is
-//! unwound as makes the newest frames whole again.
+//! A stack that returns goes back along the marks. It is unwound until the newest frames are whole
+//! again, and then down to the newest mark that still holds.
 
 use super::{CUT, KEPT, REMEMBERED, Record, term};
 use crate::walk::{self, Cursor, Direct};
@@ -20,10 +20,11 @@ use crate::walk::{self, Cursor, Direct};
 const NEWEST: usize = 2 * KEPT;
 /// One frame in so many becomes a mark.
 const SPACING: usize = 64;
-/// There are at most so many marks: then every second one goes.
+/// The most marks there may be. When there are more, every second one goes.
 const MARKS: usize = 128;
 
-/// What of the fresh frames was left out, while there is more to come. All zero, nothing was.
+/// What was left out of the fresh frames, while there is more to come. If both numbers are zero,
+/// nothing was.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Thinned {
     /// How many of the newest are each other's callers.
@@ -45,7 +46,7 @@ impl Record {
         self.len > 2 * KEPT || self.dense != 0
     }
 
-    /// Of a deep stack, the hash of what is kept of it.
+    /// The hash of what is kept of a deep stack.
     pub(crate) fn hash_of_ends(&self) -> u64 {
         let oldest = self.term[..KEPT].iter().copied();
         let newest = &self.pc[self.len - KEPT..self.len];
@@ -53,7 +54,7 @@ impl Record {
         oldest.chain(newer).fold(term(CUT, KEPT), u64::wrapping_add)
     }
 
-    /// Of a deep stack, what is kept of it, leaf first: as [`walk`](Self::walk) would.
+    /// What is kept of a deep stack, leaf first, as [`walk`](Self::walk) would give it.
     pub(crate) fn ends(&mut self) -> &[u64] {
         let (oldest, newest) = (&self.pc[..KEPT], &self.pc[self.len - KEPT..self.len]);
         let newest_first = newest.iter().rev().chain([&CUT]).chain(oldest.iter().rev());
@@ -68,21 +69,21 @@ impl Record {
         self.dense != 0 && (KEPT..=self.dense).contains(&i)
     }
 
-    /// Whether the newest frames are enough to tell stacks apart, should the record become its
-    /// oldest `keep` and `fresh` ones. Where they are not, some more are unwound than need be, or
-    /// it would be this many for each frame that the stack returns from.
+    /// Whether the newest frames are enough to tell stacks apart, if the record becomes its oldest
+    /// `keep` and `fresh` ones. If they are not, some more are unwound than are needed now.
+    /// Otherwise that many would be unwound for each frame that the stack returns from.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
         if keep > self.dense && keep + fresh >= self.dense + KEPT {
             return true;
         }
-        // Of a mark the caller is what was unwound last.
+        // Otherwise the fresh frames alone must be enough, unless only the oldest frames are kept.
         keep <= KEPT || fresh >= NEWEST
     }
 
-    /// Takes over the newest of the recorded frames down to the first mark, for they hold. What
-    /// they are called from is unwound again. By value: what a call may write to is in no register
-    /// of the loop that calls.
+    /// Takes over the newest of the recorded frames, down to the first mark, because they hold.
+    /// Their callers are unwound again. The arguments are passed by value: what a call may write to
+    /// can't stay in a register of the loop that calls.
     #[cold]
     pub(super) fn carry_over_dense(
         &mut self,
@@ -99,8 +100,8 @@ impl Record {
         Some((cursor, fresh))
     }
 
-    /// Makes room among the fresh frames: of those behind the marks all but the last `whole` become
-    /// marks. How many frames there are then.
+    /// Makes room among the fresh frames: those behind the marks are thinned out to marks, all but
+    /// the last `whole`. Returns how many frames there are then.
     #[cold]
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;
@@ -126,7 +127,7 @@ impl Record {
         to + whole
     }
 
-    /// The record becomes its oldest `keep` frames and the fresh ones, which are too many, or with
+    /// Makes the record its oldest `keep` frames and the fresh ones, if these are too many or have
     /// marks among them.
     #[cold]
     pub(super) fn replace_all(&mut self, keep: usize, mut fresh: usize, end: Option<usize>) {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Elsewhere than on x86-64 there is no frame; and a foreign stack is not looked at in any quick
-/// way.
+/// On other processors than x86-64 there is no frame. And a foreign stack is not looked at in any
+/// quick way.
 #[test]
 fn what_is_not_on_the_own_stack_is_not_recorded() {
     // SAFETY: all zero is valid.

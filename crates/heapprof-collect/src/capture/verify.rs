@@ -8,8 +8,8 @@ use crate::rule::Kind;
 use crate::walk;
 
 impl Record {
-    /// Compares the oldest `keep` frames with memory; patches what may be, and tells the newest
-    /// frame that is no longer what it was.
+    /// Compares the oldest `keep` frames with memory, and patches those that may be patched.
+    /// Returns the newest frame that is no longer what it was, if there is one.
     #[inline]
     pub(super) fn verify(&mut self, keep: usize) -> Option<usize> {
         let check = self.broken_check(keep);
@@ -17,7 +17,8 @@ impl Record {
         if check == Some(newest) {
             return check;
         }
-        // It mostly calls from elsewhere now, and older ones as they did.
+        // Mostly the newest frame calls from another place now, and older ones call from where they
+        // did.
         if self.now(newest) != self.pc[newest] && !self.patch(newest) {
             return Some(newest);
         }
@@ -27,13 +28,13 @@ impl Record {
             return None;
         }
         let mut all = 0u64;
-        // Older than a frame that is broken in another way none is of interest, and may not be
+        // Frames that are older than one broken in another way are of no interest, and may not be
         // there.
         let last = check.map_or(0, |broken| broken + 1);
         while newest > last {
             let oldest = newest.saturating_sub(64).max(last);
-            // Without branches, for where differences are can't be predicted: the newest frame's
-            // bit is the lowest.
+            // The comparison has no branches, because it can't be predicted where differences are.
+            // The newest frame's bit is the lowest.
             let mut differing = 0u64;
             let (slots, pcs) = (&self.slot[oldest..newest], &self.pc[oldest..newest]);
             let mut compare = |slot: usize, pc: u64| {
@@ -64,8 +65,8 @@ impl Record {
         check
     }
 
-    /// Whether any of the oldest `keep` return addresses is not what it was: the shortest way to
-    /// say so, and no more.
+    /// Whether any of the oldest `keep` return addresses is not what it was. This is the shortest
+    /// way to tell that, and tells no more.
     #[inline(always)]
     pub(super) fn any_changed(&self, keep: usize) -> bool {
         let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
@@ -78,7 +79,7 @@ impl Record {
         let mut any = 0;
         for (slots, pcs) in slots_by_8.iter().zip(pcs_by_8) {
             let changed = (0..8).fold(0, |any, i| any | changed(slots[i], pcs[i]));
-            // Kept from becoming a branch for each.
+            // This is kept from becoming a branch for each.
             any |= std::hint::black_box(changed);
         }
         for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
@@ -99,7 +100,7 @@ impl Record {
         if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
             return false;
         }
-        // In this order: where a saved rbp tells that the callers lie elsewhere, their old place
+        // The order matters: if a saved rbp tells that the callers lie elsewhere, their old place
         // may be gone.
         self.broken_check(len).is_none() && !self.any_changed(len)
     }
@@ -129,7 +130,7 @@ impl Record {
     pub(super) fn patch(&mut self, i: usize) -> bool {
         let pc = self.now(i);
         if pc == 0 {
-            // The end of the stack: no caller's place.
+            // A zero ends the stack. It is no place in a caller.
             return false;
         }
         let new = if pc == self.other_pc[i] {

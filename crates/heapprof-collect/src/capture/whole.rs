@@ -1,11 +1,12 @@
-//! A stack from end to end, without regard to the last one: of a deep one the middle is left out.
+//! Walks a stack from end to end, without regard to the last one, and leaves out the middle of a
+//! deep one.
 
 use super::{CUT, ENDLESS, KEPT};
 use crate::frame::Frame;
 use crate::walk::{self, Cursor, Direct, Foreign, Memory};
 
-/// The thread's own stack where possible, else checked by the kernel: a signal frame leads
-/// elsewhere.
+/// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
+/// leads elsewhere.
 pub(super) struct Mixed<'a>(pub(super) Direct, pub(super) &'a mut Foreign);
 
 impl Memory for Mixed<'_> {
@@ -14,8 +15,8 @@ impl Memory for Mixed<'_> {
     }
 }
 
-/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends; how much of that
-/// was filled.
+/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. Returns how much of
+/// it was filled.
 pub(super) fn walk(
     memory: &mut impl Memory,
     frame: Frame,

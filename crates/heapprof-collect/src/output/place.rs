@@ -1,6 +1,6 @@
 //! Where a dump is written: its folder, opened once, and its name there. So the file comes to that
-//! folder, whoever renames folders or plants links meanwhile: the program may be root's, and the
-//! folder another user's.
+//! folder even if somebody renames folders or plants links meanwhile. The program may be root's,
+//! and the folder another user's.
 
 use std::ffi::{CStr, CString};
 
@@ -15,7 +15,7 @@ pub(super) struct Place {
     name: CString,
 }
 
-/// Which file it is: no other one is taken away for it.
+/// Which file it is, so that no other file is removed instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -32,7 +32,7 @@ impl Identity {
 }
 
 impl Place {
-    /// The place of a path; with `make` its folder is made, if it is missing.
+    /// The place of a path. With `make`, its folder is made if it is missing.
     pub(super) fn of(path: &[u8], make: bool) -> Result<Self, i32> {
         let (folder, name) = parted(path);
         if name.is_empty() {
@@ -40,7 +40,8 @@ impl Place {
         }
         const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
         let folder = if make {
-            // Nobody typed its name: what another user's link there leads to is not meant.
+            // Nobody typed the folder's name, so a link that another user put there is not
+            // followed.
             let above = Self::of(folder, false)?;
             let open = || File::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
             open().or_else(|errno| {
@@ -56,8 +57,8 @@ impl Place {
         Ok(Self { folder, name })
     }
 
-    /// What is there in place of a file: a device or a pipe, which can't be replaced, only written
-    /// to. A pipe that nobody reads from is an error.
+    /// Opens what is there instead of a plain file, if that is a device or a pipe. These can't be
+    /// replaced, only written to. A pipe that nobody reads from is an error.
     pub(super) fn open_special(&self) -> Result<Option<File>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);
@@ -71,7 +72,7 @@ impl Place {
             return Ok(None);
         }
         if self.is_planted(&found) {
-            // A link is replaced; what else is there is not ours to write to.
+            // A link is replaced. Anything else there is not ours to write to.
             return if is_link { Ok(None) } else { Err(libc::EACCES) };
         }
         let follow = if is_link { 0 } else { libc::O_NOFOLLOW };
@@ -91,10 +92,10 @@ impl Place {
         })
     }
 
-    /// A new file beside the place, of exactly these rights.
+    /// Makes a new file beside the place, with exactly these rights.
     pub(super) fn draft(&self, mode: u32) -> Result<Draft<'_>, i32> {
         let mut name = self.name.to_bytes().to_vec();
-        // This one is longer by 23 and more.
+        // The new name is at most 24 bytes longer than this.
         name.truncate(LONGEST_NAME - 40);
         // Processes of several namespaces may have the same number.
         let now = sys::nanoseconds(libc::CLOCK_REALTIME) as u32;
@@ -102,7 +103,7 @@ impl Place {
         let name = text(&name)?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let file = File::open_in(&self.folder, &name, flags, mode)?;
-        // The umask is the program's, and about its own files.
+        // The program's umask is meant for the program's own files.
         file.set_mode(mode);
         let identity = file.stat().map(|found| Identity::of(&found));
         Ok(Draft {
@@ -113,12 +114,12 @@ impl Place {
         })
     }
 
-    /// Takes away what is there; whether there was something.
+    /// Removes what is there. Returns whether there was something.
     pub(super) fn remove(&self) -> bool {
         sys::unlink_in(&self.folder, &self.name)
     }
 
-    /// Takes away this file, if it is there.
+    /// Removes this file, if it is there.
     pub(super) fn remove_only(&self, file: Identity) {
         let found = sys::stat_in(&self.folder, &self.name, false);
         if found.is_some_and(|found| Identity::of(&found) == file) {
@@ -127,7 +128,7 @@ impl Place {
     }
 }
 
-/// A file that is not whole yet, and goes when nobody finishes it.
+/// A file that is not whole yet. It is removed if nobody finishes it.
 pub(super) struct Draft<'a> {
     place: &'a Place,
     name: CString,
@@ -136,7 +137,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// Has the file take its place; which one it is.
+    /// Moves the file to its place. Returns which file it is.
     pub(super) fn finish(mut self) -> Result<Option<Identity>, i32> {
         sys::rename_in(&self.place.folder, &self.name, &self.place.name)?;
         self.name = CString::default();
@@ -184,7 +185,7 @@ pub(super) fn open_own(folder: &CStr) -> Option<File> {
     ];
     own.iter().find_map(|name| {
         let path = [folder.to_bytes(), b"/", name.as_bytes()].concat();
-        // A pipe that somebody put there would be waited for.
+        // Otherwise this would wait for a pipe that somebody put there.
         let plain = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | plain;
         let file = File::open(&text(&path).ok()?, flags, 0o600).ok()?;

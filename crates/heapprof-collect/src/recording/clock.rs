@@ -1,10 +1,10 @@
-//! The thread of ours that makes a dump each interval; where there can be none, the program's
+//! The thread of ours that makes a dump each interval; if there can be none, the program's
 //! allocations look at the clock.
 //!
-//! What a process may do as long as it has one thread, or to all of its threads alike, the program
-//! must not find denied for ours: before such calls the thread ends ([`end`]). And each dump is
-//! made by a thread without the program's open files, for the program may close all numbers that it
-//! does not know, and open its own files by them.
+//! Some calls a process may make only while it has one thread, and some act on all of its threads
+//! alike. Such calls must not fail because of our thread, so the thread ends before them ([`end`]).
+//! Each dump is made by a thread without the program's open files, because the program may close
+//! all numbers that it does not know, and open its own files by them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use crate::reason::Reason;
 use crate::{apart, status, sys, trigger};
 
 static INTERVAL_MS: AtomicU32 = AtomicU32::new(0);
-/// Which thread is the current one; the others end. They wait on it.
+/// Which clock thread is the current one. The others end. The threads wait on this word.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 /// The last one's `pthread_t`, until somebody takes it to wait for its end.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
@@ -23,21 +23,21 @@ static THREAD: AtomicUsize = AtomicUsize::new(0);
 static NUMBERS: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
 const CLOCK: usize = 0;
 const DUMPER: usize = 1;
-/// How many threads are about to wait for its end.
+/// How many threads are about to wait for the clock's end.
 static ENDING: AtomicU32 = AtomicU32::new(0);
-/// The longest sleep, in milliseconds: how late it may be seen that the program has ended but for
-/// this thread.
+/// The longest sleep, in milliseconds. It may take this long to see that all threads of the program
+/// except this one have ended.
 const SLICE: u32 = 100;
 
 /// Whether there can be no threads yet.
 static HELD: AtomicBool = AtomicBool::new(false);
 
-/// The loader is still at work: there can be no threads until [`let_go`].
+/// Says that the loader is still at work, so that there can be no threads until [`let_go`].
 pub fn hold() {
     HELD.store(true, Ordering::Relaxed);
 }
 
-/// There can be threads from now on.
+/// Says that there can be threads from now on.
 pub fn let_go() {
     if HELD.swap(false, Ordering::Relaxed) && is_running() {
         apart::guarded(|| {
@@ -49,7 +49,7 @@ pub fn let_go() {
     }
 }
 
-/// What the recording dumps on.
+/// The triggers that the recording dumps on.
 fn triggers() -> Option<Triggers> {
     OPTIONS.with(|o| o.as_ref().map(|o| o.triggers))
 }
@@ -68,7 +68,7 @@ pub(super) fn start(triggers: &Triggers) {
         return;
     }
     if INTERVAL_MS.swap(ms, Ordering::Relaxed) != 0 {
-        // It goes on with the new interval.
+        // A clock runs already, and goes on with the new interval.
         return;
     }
     if let Some(earlier) = take() {
@@ -80,7 +80,7 @@ pub(super) fn start(triggers: &Triggers) {
     if let Some(thread) = thread {
         THREAD.store(thread, Ordering::SeqCst);
     }
-    // Whoever ended it before it had a name did not wait for it.
+    // Whoever ended the thread before `THREAD` was set did not wait for it.
     if thread.is_none() || ROUND.load(Ordering::SeqCst) != round {
         stop();
         trigger::count_time_inline(triggers);
@@ -101,7 +101,8 @@ fn take() -> Option<usize> {
     (thread != 0).then_some(thread)
 }
 
-/// In a forked child, which has no such thread. One made here would surprise it.
+/// Called in a forked child, which has no such thread. A thread that is made here would surprise
+/// it.
 pub(super) fn forked(triggers: Option<Triggers>) {
     THREAD.store(0, Ordering::Relaxed);
     NUMBERS.iter().for_each(|n| n.store(0, Ordering::Relaxed));
@@ -116,7 +117,7 @@ pub(super) fn forked(triggers: Option<Triggers>) {
 /// Ends the clock's thread and waits until it is gone; from now on the program's allocations look
 /// at the clock.
 pub fn end() {
-    // Nothing is asked of the kernel where there is no clock.
+    // Nothing is asked of the kernel if there is no clock.
     if THREAD.load(Ordering::Acquire) == 0 && ENDING.load(Ordering::Acquire) == 0
         || !super::is_own_process()
     {
@@ -126,10 +127,10 @@ pub fn end() {
         ENDING.fetch_add(1, Ordering::AcqRel);
         let ran = INTERVAL_MS.load(Ordering::Acquire) != 0;
         stop();
-        // SAFETY: it only tells.
+        // SAFETY: the call only reads.
         let own = unsafe { libc::pthread_self() } as usize;
         if let Some(thread) = take().filter(|&thread| thread != own) {
-            // Not pthread_join, where the program's thread could be cancelled.
+            // This is not pthread_join, in which the program's thread could be cancelled.
             // SAFETY: nobody else waits for it.
             while unsafe {
                 libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut())
@@ -148,7 +149,7 @@ pub fn end() {
             trigger::count_time_inline(&triggers);
         }
         ENDING.fetch_sub(1, Ordering::AcqRel);
-        // Another thread that got to it first.
+        // Another thread may have got to it first.
         while ENDING.load(Ordering::Acquire) != 0 {
             sys::nap();
         }
@@ -157,14 +158,14 @@ pub fn end() {
 
 type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
-/// A thread of our own that takes no signals; `None` where threads are denied.
+/// Makes a thread of our own that takes no signals; `None` if threads are denied.
 fn spawn(main: Main, argument: usize) -> Option<usize> {
     let mask = sys::block_signals();
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the
     // library.
     let made = unsafe {
         let mut attributes = std::mem::zeroed();
-        // A number with glibc, a pointer with musl.
+        // This is a number with glibc, and a pointer with musl.
         let mut id: libc::pthread_t = std::mem::zeroed();
         let made = libc::pthread_attr_init(&raw mut attributes) == 0
             && libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10) == 0
@@ -198,18 +199,19 @@ extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
                     // All others are gone: without us the process would have ended.
                     let code = status::code_of_main_thread();
                     if code != 0 {
-                        // By a bare system call: the last thread's code is the process's.
+                        // This is a bare system call, because the last thread's code is the
+                        // process's.
                         // SAFETY: it ends this thread, of which nothing is needed any more.
                         unsafe { sys::call(libc::SYS_exit, [usize::from(code), 0, 0, 0, 0, 0]) };
                     }
-                    // libc calls exit after this one, where it ended the others.
+                    // If libc ended the others, it calls exit after this one.
                     break;
                 }
             }
             if slept >= ms && ROUND.load(Ordering::Relaxed) == round {
                 slept = 0;
                 if sys::process_id() == process && is_running() && is_too_early() {
-                    // Another dump is under way, or an exec: soon again.
+                    // Another dump is under way, or an exec. The clock tries again soon.
                     slept = ms.saturating_sub(SLICE);
                 }
             }
@@ -218,7 +220,7 @@ extern "C" fn clock(round: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Makes a dump in a thread of its own; whether it could not be made yet.
+/// Makes a dump in a thread of its own. Returns whether it could not be made yet.
 fn is_too_early() -> bool {
     let Some(thread) = spawn(make_with_own_files, 0) else {
         return make();
@@ -237,7 +239,7 @@ extern "C" fn make_with_own_files(_: *mut libc::c_void) -> *mut libc::c_void {
     })
 }
 
-/// Makes a dump; whether it could not be made yet.
+/// Makes a dump. Returns whether it could not be made yet.
 fn make() -> bool {
     matches!(dump(Reason::Interval, None, false), Err(Error::Busy))
 }

@@ -29,7 +29,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     ];
     let [known, closed] = mappings::locks();
     let [by_hash, arena] = engine::STACKS.locks();
-    // Outer locks before those taken while holding them.
+    // Outer locks come before those that are taken while holding them.
     ours.into_iter().chain(regions).chain([
         known,
         closed,
@@ -46,11 +46,12 @@ static TORN: AtomicBool = AtomicBool::new(false);
 /// that are held up in an event.
 static FORK_HELD: AtomicU32 = AtomicU32::new(0);
 
-/// Takes the locks for fork; whether it got all.
+/// Takes the locks for fork. Returns whether it got all.
 fn acquire_for_fork() -> bool {
     let (mut held, mut all) = (0, true);
     for (i, lock) in fork_locks().enumerate() {
-        // Who dumps is not held up, for it has its signals blocked; but it may take long.
+        // A thread that dumps is not held up, because it has its signals blocked. But it may take
+        // long.
         let taken = match i {
             0 => {
                 lock.acquire();
@@ -66,22 +67,22 @@ fn acquire_for_fork() -> bool {
     all
 }
 
-/// What [`before_fork`] has to have put back: the signal mask, and whether it holds libc's streams.
-/// Written and read by whoever holds the locks.
+/// What [`before_fork`] leaves to be put back: the signal mask, and whether it holds libc's
+/// streams. Only whoever holds the locks writes and reads these.
 static FORK_MASK: AtomicU64 = AtomicU64::new(0);
 static FORK_STREAMS: AtomicBool = AtomicBool::new(false);
-/// Whether it holds the lock of the sums.
+/// Whether the forking thread holds the lock of the sums.
 static FORK_COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// Before fork: no lock of ours is held by a thread that the child will not have, or the child is
-/// told that it is torn.
+/// Called before fork. Takes the locks, so that no thread that the child will not have holds one.
+/// If that fails, notes that the child is torn: its tables may be half written.
 pub fn before_fork() {
     if apart::is_apart() || lock::is_abandoned() {
-        // A signal handler forks in the middle of an event: the locks are held, by ourselves.
+        // A signal handler forks in the middle of an event, so this thread itself may hold locks.
         return;
     }
-    // libc takes this one after its handlers ran. Whoever holds it may wait for a stream, and its
-    // owner for our locks: so it comes before ours.
+    // libc takes this lock after its handlers ran. Whoever holds it may wait for a stream, and the
+    // stream's owner may wait for our locks. So it comes before ours.
     let streams = !single_threaded();
     if streams {
         weak::streams(Streams::Lock);
@@ -108,8 +109,8 @@ pub fn before_fork() {
     }
 }
 
-/// Gives back the locks that [`before_fork`] took; the signal mask that is to be put back, and
-/// whether libc's streams are held.
+/// Gives back the locks that [`before_fork`] took. Returns the signal mask that is to be put back,
+/// and whether libc's streams are held.
 fn let_go() -> (u64, bool) {
     let kept = (
         FORK_MASK.load(Ordering::Relaxed),
@@ -129,7 +130,7 @@ fn let_go() -> (u64, bool) {
     kept
 }
 
-/// After fork, in the parent.
+/// Called after fork, in the parent. Gives back what [`before_fork`] took.
 pub fn after_fork_in_parent() {
     if !engine::is_held() {
         return;
@@ -142,8 +143,8 @@ pub fn after_fork_in_parent() {
     }
 }
 
-/// After fork, in the child: its profile starts with what it inherited in use, as if it had
-/// allocated that itself.
+/// Called after fork, in the child. The child's profile starts with what it inherited in use, as if
+/// it had allocated that itself.
 pub fn after_fork_in_child() {
     trigger::forget();
     turn::forked();

@@ -1,5 +1,5 @@
-//! Whose turn it is to dump: one thread's at a time. Who asks for a dump waits; a signal's handler,
-//! which can't, leaves a note.
+//! Whose turn it is to dump: one thread's at a time. A thread that asks for a dump waits. A
+//! signal's handler can't wait, and leaves a note.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -9,16 +9,16 @@ use crate::{apart, sys};
 
 /// Held while a dump is made.
 pub(super) static DUMPING: Lock = Lock::new();
-/// Whether a signal asked for a dump in the midst of another thread's.
+/// Whether a signal asked for a dump in the middle of another thread's.
 static NOTED: AtomicBool = AtomicBool::new(false);
 /// How long a program that asks waits for other threads' dumps, in nanoseconds. One that goes into
 /// a pipe takes as long as its reader.
 const LONGEST: i64 = 10_000_000_000;
-/// How long it sleeps in between.
+/// How long it sleeps in between, in nanoseconds.
 const MOMENT: u64 = 1_000_000;
 
-/// The turn for a dump. Who ends waits for it, but for a thread that forks no longer than
-/// `patience` nanoseconds.
+/// The turn for a dump. A thread that ends the program waits for its turn. It waits for a thread
+/// that forks for at most `patience` nanoseconds. Any other thread does not wait.
 pub(super) fn take(reason: Reason, patience: i64) -> Option<Guard<'static>> {
     match reason.is_last() {
         true => DUMPING.lock_past_fork(patience),
@@ -26,9 +26,9 @@ pub(super) fn take(reason: Reason, patience: i64) -> Option<Guard<'static>> {
     }
 }
 
-/// Tries until it is this thread's turn: `attempt` is told whether it has waited, and gives nothing
-/// when it has to wait. The program's signals come through meanwhile. Who is in the middle of an
-/// event, or of fork's handlers, does not wait.
+/// Tries until it is this thread's turn. `attempt` is told whether this has waited, and gives
+/// `None` if it has to wait. The program's signals come through meanwhile. A thread in the middle
+/// of an event, or of fork's handlers, does not wait.
 pub(super) fn wait<R>(mut attempt: impl FnMut(bool) -> Option<R>) -> Option<R> {
     let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let since = now();
@@ -55,12 +55,12 @@ pub(super) fn note() {
     NOTED.store(true, Ordering::Relaxed);
 }
 
-/// After a turn, and after a [`note`]: makes the dump that was noted, unless it is another thread's
-/// turn, which comes here then. `make` tells whether it could.
+/// Makes the dump that was noted. It is called after a turn, and after a [`note`]. If it is another
+/// thread's turn, that thread comes here afterwards. `make` tells whether it could.
 pub(super) fn follow_up(make: impl Fn() -> bool) {
     loop {
-        // The turn is given back before the note is looked for, and the note written before the
-        // turn is.
+        // A thread gives its turn back before it looks for a note, and writes a note before it
+        // looks for a turn.
         fence(Ordering::SeqCst);
         if !NOTED.load(Ordering::Relaxed) {
             return;
@@ -74,7 +74,7 @@ pub(super) fn follow_up(make: impl Fn() -> bool) {
     }
 }
 
-/// In a forked child.
+/// Forgets the parent's notes, in a forked child.
 pub(super) fn forked() {
     NOTED.store(false, Ordering::Relaxed);
 }

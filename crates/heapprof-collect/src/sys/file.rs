@@ -47,8 +47,9 @@ impl File {
         }
     }
 
-    /// The same file by a number that the program does not come to: it may close all that it does
-    /// not know, go on using one that it closed, and have its own files at once where ours was.
+    /// Moves the file to a number that the program does not come to. The program may close all
+    /// numbers that it does not know, go on using one that it closed, and have its own files at
+    /// once where ours was.
     fn out_of_the_way(self) -> Self {
         const FIRST: usize = 200;
         let args = [
@@ -66,12 +67,12 @@ impl File {
         }
     }
 
-    /// What the kernel knows of it.
+    /// What the kernel knows of the file.
     pub(crate) fn stat(&self) -> Option<libc::stat> {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)
     }
 
-    /// Gives it these rights, if it has others.
+    /// Gives the file these rights, if it has others.
     pub(crate) fn set_mode(&self, mode: u32) {
         if self
             .stat()
@@ -88,8 +89,8 @@ impl File {
         };
     }
 
-    /// Waits for room in a pipe, whose reader may have gone to sleep; false once there is no
-    /// patience left.
+    /// Waits for room in a pipe, whose reader may have gone to sleep. Returns false once there is
+    /// no patience left.
     pub(crate) fn has_room(&self, patience: &mut Patience) -> bool {
         let mut poll = libc::pollfd {
             fd: self.0,
@@ -128,8 +129,8 @@ impl File {
         }
     }
 
-    /// Writes all of `bytes`; the error is an errno. Into a pipe that was opened without waiting
-    /// only as long as somebody reads.
+    /// Writes all of `bytes`. The error is an errno. If a pipe was opened without waiting, this
+    /// writes to it only as long as somebody reads.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {
         self.write_patiently(bytes, &mut Patience::new())
     }
@@ -235,8 +236,8 @@ pub(crate) fn is_short_of_files() -> bool {
     taken.iter().any(is_full)
 }
 
-/// Closes the files with the highest numbers, so many of them: in a process that needs numbers and
-/// has a table of its own.
+/// Closes so many of the files with the highest numbers, in a process that needs numbers and has a
+/// table of its own.
 pub(crate) fn close_last(mut count: u32) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -246,7 +247,7 @@ pub(crate) fn close_last(mut count: u32) {
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return;
     }
-    // Not the standard ones. The table is full, so the first that are tried are open.
+    // The standard ones stay. The table is full, so the first that are tried are open.
     for fd in (3..limit.rlim_cur.min(1 << 20) as usize).rev() {
         if count == 0 {
             break;
@@ -258,8 +259,8 @@ pub(crate) fn close_last(mut count: u32) {
     }
 }
 
-/// From now on the calling thread has no open files but stderr, and opens its own; not where the
-/// kernel can't do that (before 5.9).
+/// Leaves the calling thread no open files except stderr, and a table of its own for those that it
+/// opens. Kernels before 5.9 can't do that, and nothing changes.
 pub(crate) fn leave_files() {
     const UNSHARE: usize = 1 << 1;
     let behind = [3, u32::MAX as usize, UNSHARE, 0, 0, 0];
@@ -271,7 +272,7 @@ pub(crate) fn leave_files() {
     }
 }
 
-/// The folder that the process is in, as the kernel says; empty where it does not.
+/// The folder that the process is in, as the kernel says; empty if it does not.
 pub(crate) fn working_folder(buf: &mut [u8]) -> &[u8] {
     let args = [buf.as_mut_ptr() as usize, buf.len(), 0, 0, 0, 0];
     // SAFETY: the kernel writes no more than there is room for.
@@ -281,7 +282,7 @@ pub(crate) fn working_folder(buf: &mut [u8]) -> &[u8] {
     if path.starts_with(b"/") { path } else { &[] }
 }
 
-/// Where a link leads to, as far as there is room; empty where there is none.
+/// Where a link leads to, as far as there is room; empty if there is no link.
 pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
     let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
     let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
@@ -326,7 +327,7 @@ pub(crate) fn rename_in(folder: &File, from: &CStr, to: &CStr) -> Result<(), i32
     if n < 0 { Err(-n as i32) } else { Ok(()) }
 }
 
-/// Removes a file in a folder, if it is there; whether it was.
+/// Removes a file in a folder, if it is there. Returns whether it was.
 pub(crate) fn unlink_in(folder: &File, name: &CStr) -> bool {
     let args = [folder.0 as usize, name.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
@@ -335,7 +336,7 @@ pub(crate) fn unlink_in(folder: &File, name: &CStr) -> bool {
 
 /// Makes a folder in another one, if it can be made.
 pub(crate) fn make_folder_in(folder: &File, called: &CStr) {
-    /// For others to look into, and for nobody else to write to, whatever the umask is.
+    /// Others may look into it, and nobody else may write to it, whatever the umask is.
     const MODE: usize = 0o755;
     let (at, name) = (folder.0 as usize, called.as_ptr() as usize);
     // SAFETY: the name ends in a zero byte.
@@ -344,14 +345,14 @@ pub(crate) fn make_folder_in(folder: &File, called: &CStr) {
     }
 }
 
-/// Gives what a name in a folder stands for these rights.
+/// Gives these rights to what a name in a folder stands for.
 pub(crate) fn set_mode_in(folder: &File, name: &CStr, mode: usize) {
     let args = [folder.0 as usize, name.as_ptr() as usize, mode, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
     unsafe { call(libc::SYS_fchmodat, args) };
 }
 
-/// What an errno means, for those that a file which can't be written has.
+/// What an errno means, for the errnos of a file that can't be written.
 pub fn error_text(errno: i32) -> &'static str {
     match errno {
         libc::EACCES | libc::EPERM => "not permitted",

@@ -14,7 +14,8 @@ pub fn map(len: usize) -> *mut u8 {
     if (-4095..0).contains(&at) {
         return std::ptr::null_mut();
     }
-    // Shown in /proc/PID/maps as [anon:heapprof], so that ours can be told from the program's.
+    // The mapping is shown in /proc/PID/maps as [anon:heapprof], so that ours can be told from the
+    // program's.
     const PR_SET_VMA: usize = 0x5356_4d41;
     let name = c"heapprof".as_ptr() as usize;
     // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
@@ -34,7 +35,7 @@ pub unsafe fn unmap(at: *mut u8, len: usize) {
 /// Moves a mapping of ours to a new length; null when the kernel refuses.
 ///
 /// # Safety
-/// As for [`unmap`].
+/// The same as for [`unmap`].
 pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     let may_move = libc::MREMAP_MAYMOVE as usize;
     // SAFETY: as the caller vouches.
@@ -51,10 +52,10 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     }
 }
 
-/// Gives the pages behind part of a mapping of ours back; the addresses stay.
+/// Gives back the pages behind part of a mapping of ours. The addresses stay.
 ///
 /// # Safety
-/// As for [`unmap`].
+/// The same as for [`unmap`].
 pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
     let args = [at as usize, len, libc::MADV_DONTNEED as usize, 0, 0, 0];
     // SAFETY: as the caller vouches.
@@ -64,8 +65,8 @@ pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
 /// The size of a large page.
 pub(crate) const LARGE: usize = 2 << 20;
 
-/// As [`map`], for tables that will be filled: from [`LARGE`] on with large pages if the kernel has
-/// any, which take fewer faults and misses in the TLB.
+/// As [`map`], for tables that will be filled. From [`LARGE`] on it uses large pages if the kernel
+/// has any, because these cause fewer faults and fewer misses in the TLB.
 pub(crate) fn map_dense(len: usize) -> *mut u8 {
     if len < LARGE {
         return map(len);
@@ -83,14 +84,14 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
             unmap(mapped, before);
         }
         unmap(start.add(len), LARGE - before);
-        // A wish, no more.
+        // This is only a wish.
         let wish = [start as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0];
         call(libc::SYS_madvise, wish);
         start
     }
 }
 
-/// How many bytes of a mapping are in memory: whole pages; 0 where the kernel does not say.
+/// How many bytes of a mapping are in memory, in whole pages; 0 if the kernel does not say.
 pub(crate) fn resident(at: *const u8, len: usize) -> usize {
     let before = at.addr() % PAGE;
     let (at, len) = (at.wrapping_sub(before), len + before);
@@ -117,8 +118,8 @@ pub(crate) fn resident(at: *const u8, len: usize) -> usize {
     resident * PAGE
 }
 
-/// Copies memory of this process that may not be there; how many bytes could be read, up to the
-/// first page that is not there, and no more than eight pages' parts.
+/// Copies memory of this process that may not be there. Returns how many bytes could be read: up to
+/// the first page that is not there, and no more than parts of eight pages.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];
@@ -144,8 +145,8 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
-/// Has the kernel give children of this process zeroes in place of a mapping's content; whether it
-/// will.
+/// Makes the kernel give children of this process zeros instead of a mapping's content. Returns
+/// whether it will.
 pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     const WIPE_ON_FORK: usize = 18;
     // SAFETY: advice about our own mapping.

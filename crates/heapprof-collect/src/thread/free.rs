@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::ThreadState;
 use crate::sys::PAGE;
 
-/// The first of the list's states, in which each leads to the next.
+/// The first of the list's states. Each state leads to the next.
 ///
-/// The word is the state's page number, and above it how often the word changed: a thread that was
-/// held up between reading the first state and taking it finds that it is first again, and another
-/// one behind it. Numbers go round after 2^24 changes.
+/// The word is the page number of the first state, and above it how often the word changed. Without
+/// that count, a thread that was held up between reading the first state and taking it could find
+/// the same state first again, and would not see that another one is behind it now. The count goes
+/// round after 2^24 changes.
 pub(super) struct Free(AtomicU64);
 
 const PAGE_BITS: u32 = 40;
@@ -37,8 +38,8 @@ impl Free {
     /// Takes a state, if there is one.
     pub(super) fn pop(&self) -> Option<&'static ThreadState> {
         let first = self.change(|first| {
-            // SAFETY: states are never freed; should another thread have taken this one, the word
-            // has changed.
+            // SAFETY: states are never freed. If another thread has taken this one, the word has
+            // changed.
             let state = unsafe { first.as_ref()? };
             Some(state.next_free.load(Ordering::Relaxed))
         });
@@ -46,8 +47,8 @@ impl Free {
         first.and_then(|first| unsafe { first.as_ref() })
     }
 
-    /// Puts what `next` makes of the first state in its place; the first state as it was, none if
-    /// `next` gave none.
+    /// Puts what `next` makes of the first state in its place. Returns the state that was first, or
+    /// `None` if `next` gave none.
     fn change(
         &self,
         next: impl Fn(*mut ThreadState) -> Option<*mut ThreadState>,

@@ -1,7 +1,8 @@
-//! A graph in the making: sums are computed once, then nodes and edges go step by step.
+//! A graph in the making, whose sums are computed once, before nodes and edges are removed step by
+//! step.
 //!
-//! pprof makes its graph anew after each choice of nodes. Flat and cum of the nodes that stay do
-//! not change by that, only the calls do; so only these are counted again here, and only when
+//! pprof makes its graph anew after each choice of nodes. That changes the calls but not the flat
+//! and cum of the nodes that stay. So only the calls are counted again here, and only when
 //! something looks at them.
 
 use foldhash::{HashMap, HashMapExt};
@@ -17,11 +18,11 @@ use heapprof_totals::Error;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{Sums, whole};
 
-/// A node's edges by which end it is.
+/// A node's edges are numbered by which end of the edge the other node is.
 const CALLERS: usize = 0;
 const CALLEES: usize = 1;
 
-/// A picture shows no more tags than these beside a node.
+/// The most tags that a picture shows beside a node.
 const MOST_TAGS: usize = 4;
 
 pub(super) struct Draft<'a, 'o> {
@@ -35,11 +36,11 @@ pub(super) struct Draft<'a, 'o> {
     /// The entry in `table` of each node.
     info: Vec<u32>,
     sums: Sums,
-    /// None until somebody asks.
+    /// The calls; `None` until something asks for them.
     edges: Option<Edges>,
     roots: Vec<i64>,
     pub(super) shown: Vec<u32>,
-    /// The tags of the nodes that might be shown: which calls are hidden changes nothing of them.
+    /// The tags of the nodes that may be shown. Hiding calls does not change them.
     of_first: Option<HashMap<u32, NodeTags>>,
 }
 
@@ -48,7 +49,7 @@ impl<'a, 'o> Draft<'a, 'o> {
         let divisor = options.mean_divisor.iter();
         let columns: Vec<usize> = options.columns.iter().chain(divisor).copied().collect();
         if !options.wrapping {
-            // Bounds every sum below.
+            // The total bounds every sum below.
             whole(profile, &columns)?;
         }
         let frames = FrameTable::new(profile, false);
@@ -116,7 +117,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             })
             .collect();
         if let Walk::Paths(paths) = &self.walk {
-            // pprof finds them by caller.
+            // pprof finds the nodes of a tree by their callers.
             let first = paths.first_callees();
             self.shown
                 .sort_by_key(|&node| match paths.parent[node as usize] {
@@ -126,7 +127,7 @@ impl<'a, 'o> Draft<'a, 'o> {
         }
     }
 
-    /// Leaves only these of the shown nodes. Samples then pass over the others.
+    /// Leaves only these of the shown nodes. Samples then skip the others.
     pub(super) fn keep(&mut self, kept: Vec<u32>) {
         let mut stays = vec![false; self.info.len()];
         kept.iter().for_each(|&node| stays[node as usize] = true);
@@ -161,8 +162,8 @@ impl<'a, 'o> Draft<'a, 'o> {
         }
     }
 
-    /// Goes over to nodes with other file names: of these only such stay as bear the name of one
-    /// that stays.
+    /// Replaces the nodes by those with other file names. Among the new nodes, only those stay
+    /// whose name is that of an old node that stays.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
         self.of_first = None;
         let keys = table.key.iter();
@@ -223,7 +224,7 @@ impl<'a, 'o> Draft<'a, 'o> {
         is
     }
 
-    /// Removes light calls of shown nodes, where calls matter; how many they were.
+    /// Removes light calls to shown nodes, if calls matter, and returns how many there were.
     pub(super) fn trim_edges(&mut self, least: i64) -> usize {
         if self.options.calls == Calls::None && self.options.picture.is_none() {
             return 0;
@@ -232,7 +233,7 @@ impl<'a, 'o> Draft<'a, 'o> {
         self.edges().trim(&shown, least)
     }
 
-    /// Which of the shown nodes fit when `count` may be shown: in a picture their tags count too.
+    /// How many of the shown nodes fit if `count` may be shown. In a picture their tags count, too.
     pub(super) fn most(&mut self, count: usize, least: i64) -> Result<usize, Error> {
         let nodes = &self.shown[..count.min(self.shown.len())];
         if self.options.picture.is_none() {
@@ -280,8 +281,8 @@ impl<'a, 'o> Draft<'a, 'o> {
         Ok(tags)
     }
 
-    /// The graph with what was counted on the way: nodes before they were limited, nodes and edges
-    /// dropped.
+    /// Makes the graph. `counts` are the nodes before they were limited, the dropped nodes and the
+    /// dropped edges.
     pub(super) fn finish(mut self, least: i64, counts: [usize; 3]) -> Result<Graph<'a>, Error> {
         let tags = self.tags_of_shown(least)?;
         let mut edges = self.edges.take().unwrap_or_default();
@@ -300,7 +301,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             lists
         };
         let mut callers = match self.options.calls {
-            // A graph for callgrind, which needs no order of callers.
+            // This graph is for callgrind, which needs no order of callers.
             Calls::Outermost => Adjacency::new(&edges.edge, nodes, |edge| edge.callee),
             Calls::None | Calls::Each => sorted(&edges, CALLERS),
         };

@@ -1,5 +1,5 @@
-//! Calls between nodes: their weight, each once a sample, and whether they were inlined or skip
-//! nodes that are not shown.
+//! Calls between nodes: their weight, to which each sample adds once, and whether they were inlined
+//! or skip nodes that are not shown.
 
 use std::hash::BuildHasher;
 
@@ -18,40 +18,40 @@ pub struct Edge {
     pub caller: u32,
     /// The node that is called.
     pub callee: u32,
-    /// Whether some sample has nodes between them that are not shown.
+    /// Whether nodes that are not shown are between the two in some sample.
     pub residual: bool,
     /// Whether the callee was inlined in all samples.
     pub inline: bool,
-    /// Position of its weights.
+    /// The position of the edge's weights.
     pub(super) at: u32,
-    /// How many callers the callee had when this one was found, and how many callees the caller; up
-    /// to [`MANY`].
+    /// How many callers the callee had when this edge was found, and how many callees the caller
+    /// had. Only numbers up to [`MANY`] matter.
     pub(super) place: [u8; 2],
     /// The sample that last counted it, from 1.
     pub(super) last: u32,
 }
 
-/// More neighbours than a map of Go keeps in order.
+/// The most neighbours that a map of Go keeps in order.
 pub(super) const MANY: u8 = 8;
 
-/// Calls with `width` weights each, in the order in which the samples first had them.
+/// Calls, in the order in which samples first had them, with `width` weights each.
 #[derive(Default)]
 pub(super) struct Edges {
     pub(super) width: usize,
     pub(super) edge: Vec<Edge>,
     pub(super) weight: Vec<i64>,
-    /// How many callers and how many callees a node had before any edge was removed, up to more
-    /// than [`MANY`].
+    /// How many callers and how many callees a node had before any edge was removed. The count goes
+    /// to 255, which is more than [`MANY`].
     pub(super) neighbours: Vec<[u8; 2]>,
 }
 
 impl Edges {
-    /// What the edge weighs in the first column.
+    /// The weight of the edge in the first column.
     pub(super) fn weight(&self, edge: &Edge) -> i64 {
         self.weight[edge.at as usize * self.width]
     }
 
-    /// Removes the calls lighter than `least` of which `shown` nodes are the callees; how many they
+    /// Removes the calls to `shown` nodes that are lighter than `least`, and returns how many there
     /// were.
     pub(super) fn trim(&mut self, shown: &[bool], least: i64) -> usize {
         let before = self.edge.len();
@@ -64,7 +64,7 @@ impl Edges {
     }
 }
 
-/// Each node's edges, as ranges of positions in a list of edges.
+/// The edges of each node, as ranges of positions in a list of edges.
 #[derive(Default)]
 pub(super) struct Adjacency {
     first: Vec<u32>,
@@ -72,7 +72,7 @@ pub(super) struct Adjacency {
 }
 
 impl Adjacency {
-    /// By the node that `end` takes of an edge; a node's edges keep their order.
+    /// Groups edges by the node that `end` takes of an edge. A node's edges keep their order.
     pub(super) fn new(edges: &[Edge], nodes: usize, end: impl Fn(&Edge) -> u32) -> Self {
         let mut first = vec![0u32; nodes + 1];
         for edge in edges {
@@ -102,9 +102,9 @@ impl Adjacency {
     }
 }
 
-/// Each sample's outermost call to each of its functions, and for each node what the stacks weigh
-/// that begin with it. So what comes to a function adds up to its cum, also under recursion, where
-/// [`calls`] would count a sample for each of its callers.
+/// Each sample's outermost call to each of its functions, and for each node the weight of the
+/// stacks that begin with it. Together they add up to a function's cum, even under recursion. There
+/// [`calls`] would count a sample for each of the function's callers.
 pub(super) fn outermost_calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -153,7 +153,8 @@ pub(super) fn outermost_calls(
     (table.edges, roots)
 }
 
-/// The calls in all samples between the nodes of their frames; a frame may be [`NOBODY`]'s.
+/// The calls in all samples between the nodes of their frames. A frame may have [`NOBODY`] as its
+/// node.
 pub(super) fn calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -208,10 +209,11 @@ struct EdgeTable {
     /// The calls of the sample that is being read, and the edge of each.
     found: Vec<Call>,
     at: Vec<u32>,
-    /// The caller and the edge that a callee was last found by: many calls repeat, and those need
-    /// no hashing.
+    /// The caller and the edge that each callee was last found with. Many calls repeat, and those
+    /// then need no hashing.
     last: Vec<(u32, u32)>,
-    /// Caller, callee and edge: what is compared is in place, for edges lie all over memory.
+    /// Caller, callee and edge. What is compared is stored here, because the edges are scattered
+    /// over memory.
     index: HashTable<(u32, u32, u32)>,
     hasher: RandomState,
 }
@@ -272,9 +274,9 @@ impl EdgeTable {
         at
     }
 
-    /// Adds the sample whose calls were found to each of their edges once. Bounded by the total, as
-    /// once a sample, or wrapping. Step by step over all calls, for then the processor waits for
-    /// many places in memory at once.
+    /// Adds the values of a sample to the edges of its calls, once to each edge. The total bounds
+    /// these sums, because a sample counts once, or they wrap. Each step runs over all calls,
+    /// because the processor can then wait for many places in memory at once.
     fn add(&mut self, sample: usize, values: &[i64]) {
         let found = std::mem::take(&mut self.found);
         let mut at = std::mem::take(&mut self.at);
@@ -283,7 +285,7 @@ impl EdgeTable {
                 .iter()
                 .map(|call| self.find_or_insert(call.caller, call.callee)),
         );
-        // Samples of one number would have to be 4 billion apart.
+        // Two samples have one number only if they are 4 billion apart.
         let sample = (sample as u32).wrapping_add(1).max(1);
         let mut calls = found.iter();
         at.retain(|&at| {

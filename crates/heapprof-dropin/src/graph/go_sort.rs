@@ -1,12 +1,12 @@
-//! Go's `sort.Sort`, step for step: where pprof leaves equals, what comes first is what this
-//! algorithm leaves first.
+//! Go's `sort.Sort`, step for step, because pprof leaves the order of equal elements to this
+//! algorithm.
 //!
 //! It is a pattern-defeating quicksort (Peters, arxiv.org/abs/2106.05123) without block
 //! partitioning. The pivots, the bounds between methods and the constants of the shuffle are facts
-//! of Go's package sort (1.19 and later). Being our own it also stays calm when `less` is no order,
-//! as pprof's is not for values of opposite signs.
+//! of Go's package sort (1.19 and later). This code is our own, so it also stays calm if `less` is
+//! no order. pprof's is none for values of opposite signs.
 
-/// Sorts as Go does by `less`, stable only by chance.
+/// Sorts by `less` as Go does. Equal elements keep their order only by chance.
 pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
     let end = list.len();
     let mut sorter = Sorter { list, less };
@@ -17,7 +17,7 @@ pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
 
 /// Shorter stretches are sorted by insertion.
 const SHORT: usize = 12;
-/// From here on a pivot is the median of medians, and sorted stretches are tried.
+/// From this length on, a pivot is the median of medians, and sorted stretches are tried.
 const LONG: usize = 50;
 
 fn bits(n: usize) -> u32 {
@@ -41,8 +41,8 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         (self.less)(&self.list[a], &self.list[b])
     }
 
-    /// `bad` pivots are allowed before it becomes a heap sort. The recursion goes into the shorter
-    /// part.
+    /// Sorts a stretch. It changes to a heap sort after `bad` bad pivots. The recursion goes into
+    /// the shorter part.
     fn sort(&mut self, mut a: usize, mut b: usize, mut bad: u32) {
         let (mut balanced, mut parted) = (true, true);
         loop {
@@ -125,7 +125,8 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    /// What is less than the pivot before it, the rest behind; and whether it was so already.
+    /// Puts what is less than the pivot before it and the rest behind it. Returns where the pivot
+    /// is then, and whether the stretch was in this order already.
     fn part(&mut self, a: usize, b: usize, pivot: usize) -> (usize, bool) {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -149,7 +150,8 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         (j, parted)
     }
 
-    /// What equals the pivot first, where nothing is less; where the rest begins.
+    /// Puts what equals the pivot first, in a stretch where nothing is less. Returns where the rest
+    /// begins.
     fn part_equals(&mut self, a: usize, b: usize, pivot: usize) -> usize {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -169,7 +171,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    /// Mends a few pairs; whether it is sorted then.
+    /// Mends a few pairs and returns whether the stretch is sorted then.
     fn nearly_sorted(&mut self, a: usize, b: usize) -> bool {
         let mut i = a + 1;
         for _ in 0..5 {
@@ -201,7 +203,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         false
     }
 
-    /// Moves three elements about the middle somewhere, always the same way.
+    /// Swaps three elements near the middle with others. The choice depends only on the length.
     fn shuffle(&mut self, a: usize, b: usize) {
         let length = b - a;
         let mut random = length as u64;
@@ -221,7 +223,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    /// A pivot, and what the way to it says of the order.
+    /// Chooses a pivot. Also returns what the comparisons on the way say about the order.
     fn pivot(&self, a: usize, b: usize) -> (usize, Hint) {
         let length = b - a;
         let mut swaps = 0;
@@ -256,7 +258,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
 mod tests {
     use super::*;
 
-    /// Numbers that repeat, from a seed.
+    /// Returns numbers that repeat, from a seed.
     fn numbers(seed: u32, count: u32, of: u32) -> Vec<(u32, u32)> {
         let mut state = seed;
         (0..count)
@@ -267,7 +269,7 @@ mod tests {
             .collect()
     }
 
-    /// Where equal elements end up, as a checksum: what Go's sort.Sort left of the same numbers.
+    /// The checksums say where Go's sort.Sort left equal elements of the same numbers.
     #[test]
     fn equals_lie_as_in_go() {
         let table = [
@@ -328,7 +330,7 @@ mod tests {
         }
     }
 
-    /// No order at all: it ends, and nothing is lost.
+    /// With a `less` that is no order at all, the sort ends and loses nothing.
     #[test]
     fn less_that_is_no_order() {
         for seed in 0..50 {

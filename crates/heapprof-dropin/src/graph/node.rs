@@ -1,5 +1,5 @@
-//! What a node is: the frames that share name, file, line and address as far as the profile still
-//! tells them apart.
+//! What a node is: the frames that share name, file, line and address, as far as the profile still
+//! tells these apart.
 
 use std::hash::BuildHasher;
 
@@ -14,24 +14,24 @@ use heapprof_totals::frames::{Frame, FrameTable};
 /// What a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeInfo<'a> {
-    /// Of the function; empty when there are no symbols, or only files are told apart.
+    /// The name of the function; empty if there are no symbols, or if only files are told apart.
     pub name: &'a str,
-    /// 0 unless addresses are told apart.
+    /// The address; 0 unless addresses are told apart.
     pub address: u64,
-    /// Trimmed and cleaned; may be empty.
+    /// The file name, trimmed and cleaned; it may be empty.
     pub file: &'a str,
-    /// First line of the function, where the object file is kept too.
+    /// The first line of the function; 0 unless the object file is kept, too.
     pub start_line: i64,
-    /// 0 when unknown.
+    /// The line; 0 if unknown.
     pub line: i64,
-    /// 0 when unknown.
+    /// The column; 0 if unknown.
     pub column: i64,
-    /// The mapped file; empty where it is not kept.
+    /// The mapped file; empty if it is not kept.
     pub object: &'a str,
 }
 
 impl NodeInfo<'_> {
-    /// The parts of the name in reports: address, function, place or what there is instead.
+    /// The parts of the name in reports: address, function, and place or what is known instead.
     pub fn parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         if self.address != 0 {
@@ -58,7 +58,7 @@ impl NodeInfo<'_> {
     }
 }
 
-/// A node's identity. `file` is a text of the table below, the others are the profile's.
+/// A node's identity. `file` is a text of the table below. The other texts are the profile's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) name: StringId,
@@ -78,12 +78,13 @@ pub(super) struct NodeTable {
     index: HashTable<u32>,
     hasher: RandomState,
     files: StringTable,
-    /// File name of each function: trimmed, and cleaned as well.
+    /// The file name of each function, trimmed, and the same name cleaned as well.
     trimmed: Vec<(StringId, StringId)>,
 }
 
 impl NodeTable {
-    /// With `objects` each node keeps its mapped file; else only those without a name.
+    /// Makes the table. With `objects`, each node keeps its mapped file. Otherwise only nodes
+    /// without a name keep it.
     pub(super) fn new(profile: &Profile, frames: &FrameTable, trim: &Trim, objects: bool) -> Self {
         let names = profile.function.iter().map(|f| profile.text(f.filename));
         let mut files = StringTable::new();
@@ -93,9 +94,9 @@ impl NodeTable {
         Self::fill(profile, frames, objects, files, trimmed)
     }
 
-    /// The table after trimming the file names once more: pprof does so each time it makes its
-    /// graph anew. None where nothing changes, which is so unless what was cut off recurs in the
-    /// rest.
+    /// Returns the table with the file names trimmed once more, as pprof does each time it makes
+    /// its graph anew. `None` means that nothing changes. Something changes only if what was cut
+    /// off recurs in the rest.
     pub(super) fn trimmed_again(
         &self,
         profile: &Profile,
@@ -145,7 +146,7 @@ impl NodeTable {
     fn key_of(&self, profile: &Profile, frame: &Frame, objects: bool) -> Key {
         let location = match frame {
             Frame::Line { location, .. } | Frame::Address { location } => *location,
-            // Only a question's filters add these.
+            // Only a question's filters add frames of labels.
             Frame::Label { .. } => unreachable!("a profile's own frames are places"),
         };
         let location = &profile.location[location.index()];
@@ -198,8 +199,8 @@ impl NodeTable {
         }
     }
 
-    /// The function of each node: a number for those of one name, file and mapped file. One without
-    /// a name stands alone.
+    /// The function of each node: one number for all nodes with the same name, file and mapped
+    /// file. A node without a name stands alone.
     pub(super) fn functions(&self) -> Vec<u32> {
         let mut first: HashMap<(StringId, StringId, StringId), u32> = HashMap::new();
         let keys = self.key.iter().zip(0..);
@@ -234,7 +235,7 @@ impl NodeTable {
     }
 }
 
-/// A trimmed file name, as it is and as a node shows it.
+/// The identifiers of a trimmed file name, as it is and as a node shows it.
 fn shown(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
     let text = files.intern(trimmed);
     match trimmed {

@@ -1,7 +1,7 @@
 //! The order of nodes and edges, and how much a node tells in a picture.
 //!
 //! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in
-//! and out, so that a node which only passes on what it gets stands back.
+//! and out. So a node that only passes on what it gets comes late.
 
 use super::edge::{Adjacency, Edges, MANY};
 use super::go_sort::sort_as_go;
@@ -24,8 +24,8 @@ impl Nodes<'_> {
         self.sums.cum[node as usize * self.sums.width]
     }
 
-    /// By the size of a score, then by name; nodes of one place (in a tree) by the size of what
-    /// `then` gives.
+    /// Sorts by the size of a score, then by name. Nodes of one place, which a tree may have, are
+    /// sorted by the size of what `then` gives.
     fn sort(&self, nodes: &mut [u32], score: impl Fn(u32) -> i64, then: impl Fn(u32) -> i64) {
         let mut keyed: Vec<(i64, u32)> = nodes
             .iter()
@@ -75,7 +75,7 @@ impl Nodes<'_> {
     }
 }
 
-/// An edge by the size of its weight and the names of its ends.
+/// Compares edges by the size of the weight and the names of the ends.
 struct Keys<'a> {
     edges: &'a Edges,
     names: &'a Names,
@@ -111,12 +111,12 @@ impl Keys<'_> {
     }
 }
 
-/// The edges of each of `nodes`, to it or from it, by the size of their weight, then by the names
-/// of their ends.
+/// Sorts the edges of each of `nodes`, to it or from it, by the size of their weight, then by the
+/// names of their ends.
 ///
-/// Weights of one size and different signs leave pprof's order to the place in a map of Go: a small
-/// one has eight places, walked from any of them on. The order is taken that most of these walks
-/// give.
+/// If weights have one size and different signs, pprof's order depends on the edges' places in a Go
+/// map. A small map has eight places and is walked from any of them on. The order that most of
+/// these walks give is taken.
 pub(super) fn sort_edges(
     lists: &mut Adjacency,
     side: usize,
@@ -147,19 +147,19 @@ pub(super) fn sort_edges(
                 None => walks.push((1, walk)),
             }
         }
-        // The first of those that are equally frequent.
+        // If several orders are equally frequent, the first one is taken.
         if let Some((_, most)) = walks.iter().rev().max_by_key(|(count, _)| *count) {
             list.copy_from_slice(most);
         }
     }
 }
 
-/// A list of positions of edges, so sorted.
+/// Sorts a list of positions of edges in the same way.
 pub(super) fn sort_list(list: &mut [u32], edges: &Edges, names: &Names, info: &[u32]) {
     Keys { edges, names, info }.sort(list);
 }
 
-/// How many bits the way through these edges (or ending here, with `own`) tells.
+/// The entropy, in bits, of the way through these edges. With `own`, the way may also end here.
 fn entropy(weights: &[i64], own: i64) -> f64 {
     let positive = weights.iter().filter(|&&weight| weight > 0);
     let total = positive.fold(own, |total, &weight| total.wrapping_add(weight));
@@ -179,7 +179,8 @@ fn entropy(weights: &[i64], own: i64) -> f64 {
     score
 }
 
-/// Towards zero, as Go's `int64(x)` on x86-64: what does not fit is the least number.
+/// Truncates towards zero, as Go's `int64(x)` does on x86-64. What does not fit becomes the least
+/// number.
 pub fn truncated(x: f64) -> i64 {
     match (-9223372036854775808.0..9223372036854775808.0).contains(&x) {
         true => x as i64,
@@ -187,10 +188,10 @@ pub fn truncated(x: f64) -> i64 {
     }
 }
 
-/// The binary logarithm to the bit that Go's math package gives, for nodes are cut where scores
-/// differ little.
+/// The binary logarithm, equal to the bit to that of Go's math package, because nodes are cut where
+/// scores differ little.
 ///
-/// The polynomial is that of FreeBSD's e_log.c, which both use.
+/// The polynomial is that of FreeBSD's e_log.c, which Go uses, too.
 fn log2(x: f64) -> f64 {
     if x.is_nan() || x < 0.0 {
         return f64::NAN;
@@ -205,7 +206,7 @@ fn log2(x: f64) -> f64 {
     }
 }
 
-/// A positive number as a fraction from 0.5 to 1 and a power of two.
+/// Splits a positive number into a fraction from 0.5 to 1 and a power of two.
 fn parted(x: f64) -> (f64, i32) {
     let (x, less) = match x < f64::MIN_POSITIVE {
         true => (x * 2f64.powi(52), 52),
@@ -246,7 +247,7 @@ fn ln(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// What Go's math.Log2 gives, bit for bit.
+    /// The values are what Go's math.Log2 gives, bit for bit.
     #[test]
     fn logarithms() {
         let table = [

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The last part of a path as Go's `filepath.Base` has it: trailing slashes do not count.
+/// The last part of a path as Go's `filepath.Base` gives it. Trailing slashes do not count.
 pub fn base(path: &str) -> &str {
     match path.trim_end_matches('/') {
         "" if path.is_empty() => ".",
@@ -11,7 +11,7 @@ pub fn base(path: &str) -> &str {
     }
 }
 
-/// The shortest path of the same meaning, by its text alone (Go's `filepath.Clean`).
+/// The shortest path with the same meaning, judged by its text alone (Go's `filepath.Clean`).
 pub fn clean(path: &str) -> Cow<'_, str> {
     let rooted = path.starts_with('/');
     let relative = if rooted { &path[1..] } else { path };
@@ -41,15 +41,15 @@ pub fn clean(path: &str) -> Cow<'_, str> {
 /// What pprof cuts off the front of file names.
 #[derive(Clone, Debug)]
 pub struct Trim {
-    /// Up to and with the first of these that is found anywhere; a guess from where sources are
-    /// looked for.
+    /// The path is cut after the first of these that occurs anywhere in it. They are guessed from
+    /// where sources are looked for.
     through: Vec<String>,
-    /// The first of these that the path begins with.
+    /// The path loses the first of these that it begins with.
     prefix: Vec<String>,
 }
 
 impl Trim {
-    /// From the options `trim_path` and `source_path`, lists with `:` between.
+    /// Reads the options `trim_path` and `source_path`, which are lists with `:` in between.
     pub fn new(trim_path: &str, source_path: &str) -> Self {
         let list = |text: &str| -> Vec<String> {
             match text {
@@ -72,7 +72,7 @@ impl Trim {
         }
     }
 
-    /// The path without what is to be cut off.
+    /// The path without the part that is cut off.
     pub fn apply<'a>(&self, path: &'a str) -> &'a str {
         let found = |want: &String| path.find(want.as_str()).map(|at| at + want.len());
         if let Some(from) = self.through.iter().find_map(found) {
@@ -128,7 +128,7 @@ mod tests {
             ("", "", "/a/b.c", "/a/b.c"),
             ("/a:/b/", "", "/b/c.c", "c.c"),
             ("/a", "", "/ab/c.c", "/ab/c.c"),
-            // An empty entry is the root.
+            // An empty entry stands for the root.
             ("/x::/y", "", "/a/c.c", "a/c.c"),
             ("", "/home/me/project", "/build/project/src/c.c", "src/c.c"),
             (

@@ -1,15 +1,16 @@
-//! Calls over hidden nodes that a picture can do without: another way leads from the same caller to
-//! the same callee.
+//! Calls over hidden nodes that a picture does not need, because another way leads from the same
+//! caller to the same callee.
 
 use super::edge::{Adjacency, Edges};
 
-/// Finds residual edges whose callee can be reached otherwise, from the last of the `shown` nodes
-/// to the first and from the lightest edge up to the first that is not residual, as pprof does. In
-/// `callers` the edges of each shown node are sorted. Gives for each edge whether it can go.
+/// Finds residual edges whose callee can also be reached in another way, and returns for each edge
+/// whether it can be removed. As in pprof, the search goes from the last of the `shown` nodes to
+/// the first. At each node it goes from the lightest edge up to the first that is not residual. In
+/// `callers`, the edges of each shown node are sorted.
 ///
-/// What such an edge connected stays connected. So the order of the strongly connected parts, found
-/// once, holds throughout: a search backwards from the callee never needs to go behind the caller's
-/// part.
+/// What such an edge connected stays connected. So the order of the strongly connected parts is
+/// found once and stays valid: a search backwards from the callee never needs to go behind the
+/// caller's part.
 pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usize) -> Vec<bool> {
     let edge = &edges.edge;
     let mut removed = vec![false; edge.len()];
@@ -58,9 +59,9 @@ pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usi
     removed
 }
 
-/// The number of each node's strongly connected part: a part's number is above those that it leads
-/// to. `next(node, n)` is the nth node that `node` leads to. (Tarjan's algorithm with a stack of
-/// its own.)
+/// The number of each node's strongly connected part. A part's number is greater than the numbers
+/// of the parts that it leads to. `next(node, n)` is the nth node that `node` leads to. (This is
+/// Tarjan's algorithm with a stack of its own.)
 fn parts(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
     const NEW: u32 = u32::MAX;
     let mut part = vec![NEW; nodes];
@@ -144,12 +145,12 @@ mod tests {
         assert!(part[0] > part[1] && part[1] > part[3] && part[3] > part[5] && part[5] > part[4]);
     }
 
-    /// What is left of the edges.
+    /// The test looks at the edges that are left.
     #[test]
     fn redundant_edges_go() {
         let left = |list: &[(u32, u32, i64, bool)]| -> Vec<(u32, u32)> {
             let edges = edges(list);
-            // Written from the heaviest on.
+            // The edges are written from the heaviest on.
             let callers = Adjacency::new(&edges.edge, 4, |edge| edge.callee);
             let removed = find(&edges, &callers, &[0, 1, 2, 3], 4);
             let stays = edges
@@ -159,17 +160,17 @@ mod tests {
                 .filter(|(_, removed)| !removed);
             stays.map(|(e, _)| (e.caller, e.callee)).collect()
         };
-        // Another way: 0 -> 1 -> 2.
+        // There is another way: 0 -> 1 -> 2.
         assert_eq!(
             left(&[(0, 1, 9, false), (1, 2, 8, false), (0, 2, 7, true)]),
             [(0, 1), (1, 2)]
         );
-        // No other way.
+        // There is no other way.
         assert_eq!(left(&[(0, 1, 9, false), (0, 2, 7, true)]), [(0, 1), (0, 2)]);
-        // Heavier than one that stays.
+        // The redundant edge is heavier than one that stays.
         let heavier = [(0, 2, 9, true), (0, 1, 8, false), (1, 2, 7, false)];
         assert_eq!(left(&heavier).len(), 3);
-        // Two that replace each other: the later one goes.
+        // Two edges replace each other: the later one goes.
         let circle = [
             (0, 1, 9, true),
             (0, 2, 8, true),

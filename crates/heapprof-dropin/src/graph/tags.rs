@@ -1,7 +1,7 @@
-//! What the labels of its samples say about a node: the boxes beside it in a picture.
+//! What the labels of its samples say about a node, which a picture shows in boxes beside it.
 //!
-//! The text labels of a sample stand together in one tag; the sizes of its `bytes` labels are tags
-//! under it. All other number labels are left out, as pprof does.
+//! The text labels of a sample form one tag together. The sizes of its `bytes` labels are tags
+//! under it. All other number labels are left out, as in pprof.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{LabelSetIndex, Profile, StringId, StringTable};
@@ -15,27 +15,28 @@ use heapprof_totals::totals::{Sums, overflow, whole};
 /// Sums over the samples of a node that have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// `key:text` of each label with `\n` (two characters) between, or a number as it is shown.
+    /// The text `key:text` of each label with `\n` (two characters) in between, or a number as it
+    /// is shown.
     pub name: String,
-    /// Of a number: the first one with this name.
+    /// For a number, the first value with this name.
     pub value: i64,
-    /// Of samples that end in the node; and what to divide by for a mean.
+    /// The sum over samples that end in the node, and the divisor for a mean.
     pub flat: (i64, i64),
-    /// Of all samples of the node; and what to divide by for a mean.
+    /// The sum over all samples of the node, and the divisor for a mean.
     pub cum: (i64, i64),
 }
 
 /// The tags of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTags {
-    /// Of text labels.
+    /// The tags of text labels.
     pub texts: Vec<Tag>,
-    /// Of sizes, with the name of the text tag that they stand under, which may be empty.
+    /// The tags of sizes, with the name of the text tag that they stand under. It may be empty.
     pub sizes: Vec<(String, Vec<Tag>)>,
 }
 
 impl NodeTags {
-    /// How many have a flat.
+    /// How many tags have a flat.
     pub(super) fn with_flat(&self) -> usize {
         let tags = self
             .texts
@@ -44,7 +45,7 @@ impl NodeTags {
         tags.filter(|tag| tag.flat.0 != 0).count()
     }
 
-    /// Leaves only what has a flat or cum of at least `least`.
+    /// Leaves only tags with a flat or cum of at least `least`.
     pub(super) fn trim(&mut self, least: i64) {
         let heavy =
             |tag: &Tag| tag.flat.0.wrapping_abs() >= least || tag.cum.0.wrapping_abs() >= least;
@@ -55,10 +56,10 @@ impl NodeTags {
     }
 }
 
-/// What the tags of a label set are: positions in the two lists below, and for sizes the value.
+/// The tags of each label set: the position of each in `key`, with the value if it is a size.
 struct Keys {
     of_set: Vec<Vec<(u32, i64)>>,
-    /// For each key its name and, for sizes, the name of the text tag.
+    /// The name of each tag and, for sizes, the name of the text tag that it stands under.
     key: Vec<(StringId, Option<StringId>)>,
     texts: StringTable,
 }
@@ -103,20 +104,21 @@ impl Keys {
     }
 }
 
-/// The number of a node with a key.
+/// The number of each pair of a node and a key.
 enum EntityOf {
-    /// A row for each wanted node, which `row` gives the number of, with a place for each key.
+    /// Each wanted node has a row, whose number is in `row`, with a place for each key.
     Rows {
         row: Vec<u32>,
         keys: usize,
         number: Vec<u32>,
     },
-    /// For more nodes and keys than there should be places for.
+    /// A map, for when nodes and keys would need too many places.
     Map(HashMap<(u32, u32), u32>),
 }
 
 impl EntityOf {
-    /// A picture has some 80 nodes, so this is for profiles with very many labels.
+    /// The most places. A picture has some 80 nodes, so only profiles with very many labels need
+    /// more.
     const MOST: usize = 1 << 22;
 
     fn new(wanted: &[bool], keys: usize) -> Self {
@@ -155,7 +157,7 @@ impl EntityOf {
     }
 }
 
-/// The tags of the `wanted` nodes, by node. `size_name` says how a size is shown; sizes that look
+/// The tags of the `wanted` nodes, by node. `size_name` says how a size is shown. Sizes that look
 /// the same are one tag.
 pub(super) fn tags(
     profile: &Profile,
@@ -167,7 +169,8 @@ pub(super) fn tags(
     wrapping: bool,
 ) -> Result<HashMap<u32, NodeTags>, Error> {
     let keys = Keys::new(profile, size_name);
-    // A sample counts once a label, so the total bounds a sum only times the labels of a sample.
+    // A sample counts once for each label, so a sum is at most the total times the labels of a
+    // sample.
     let most = keys.of_set.iter().map(Vec::len).max().unwrap_or(0);
     let totals = if wrapping {
         Vec::new()
@@ -208,7 +211,7 @@ pub(super) fn tags(
         }
     });
     let mut order: Vec<usize> = (0..entity.len()).collect();
-    // A node's tags together, texts first, and sizes by what they stand under.
+    // A node's tags come together: first its texts, then its sizes by what they stand under.
     order.sort_unstable_by_key(|&at| {
         let (node, key, _) = entity[at];
         (node, keys.key[key as usize].1, at)

@@ -1,4 +1,4 @@
-//! The call tree as a graph: a node is a path from the root, so each has at most one caller.
+//! The call tree as a graph, in which a node is a path from the root and so has at most one caller.
 
 use std::hash::BuildHasher;
 
@@ -11,16 +11,16 @@ use super::edge::{Edge, Edges};
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{Sums, pick};
 
-/// Paths; a caller's number is below its callees'.
+/// Paths from the root. A caller's number is below the numbers of its callees.
 #[derive(Default)]
 pub(super) struct Paths {
     /// The node of the table that a path ends in.
     pub(super) info: Vec<u32>,
-    /// The path without its end, [`NOBODY`] for a root.
+    /// The path without its end; [`NOBODY`] for a root.
     pub(super) parent: Vec<u32>,
-    /// Whether all samples have the end inlined.
+    /// Whether the end is inlined in all samples.
     pub(super) inline: Vec<bool>,
-    /// The whole path of each sample, [`NOBODY`] where the stack is empty or the values are 0.
+    /// The whole path of each sample; [`NOBODY`] if the stack is empty or the values are 0.
     pub(super) leaf: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ impl Paths {
         paths
     }
 
-    /// The path that is `info` longer than `parent`.
+    /// The path that goes from `parent` on to `info`.
     fn step(
         &mut self,
         index: &mut HashTable<u32>,
@@ -77,7 +77,7 @@ impl Paths {
         path
     }
 
-    /// The first path that goes on from each path; [`NOBODY`] where none does.
+    /// The first path that goes on from each path; [`NOBODY`] if none does.
     pub(super) fn first_callees(&self) -> Vec<u32> {
         let mut first = vec![NOBODY; self.parent.len()];
         for (path, &parent) in self.parent.iter().enumerate().rev() {
@@ -106,17 +106,17 @@ impl Paths {
                 })
                 .collect(),
             weight: sums.cum.clone(),
-            // Trees are trimmed in place, which leaves nothing to say of the order.
+            // Trees are trimmed in place, so nothing can be known of the order in a map of Go.
             neighbours: vec![[u8::MAX; 2]; self.parent.len()],
         }
     }
 }
 
-/// Takes nodes out of a tree, joining their callees to the next caller that stays. A callee of a
+/// Removes nodes from a tree and joins their callees to the next caller that stays. A callee of a
 /// removed root becomes a root. `edges` are those of a tree in which callers have smaller numbers.
 pub(super) fn remove(edges: &mut Edges, removed: &[bool]) {
     edges.edge.sort_unstable_by_key(|edge| edge.callee);
-    // Of each removed node that has one, the call which the edges of its callees continue.
+    // For each removed node with a caller, this is the call that the edges of its callees continue.
     let mut above: Vec<Option<Edge>> = vec![None; removed.len()];
     edges.edge.retain_mut(|edge| {
         let mut stays = true;

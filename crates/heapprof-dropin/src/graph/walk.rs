@@ -1,4 +1,4 @@
-//! Which nodes a sample passes through.
+//! Which nodes each sample passes through.
 
 use heapprof_profile::Profile;
 
@@ -8,14 +8,14 @@ use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{Sums, pick};
 
 pub(super) enum Walk {
-    /// The node of each frame, [`NOBODY`] for one that is not shown.
+    /// The node of each frame; [`NOBODY`] for a frame that is not shown.
     Frames(Vec<u32>),
-    /// A node is the way from the root.
+    /// Each node is a way from the root.
     Paths(Paths),
 }
 
 impl Walk {
-    /// The nodes of sample `i` in `stack`, leaf first.
+    /// Writes the nodes of sample `i` to `stack`, leaf first.
     fn nodes(&self, profile: &Profile, frames: &FrameTable, i: usize, stack: &mut Vec<u32>) {
         stack.clear();
         match self {
@@ -37,8 +37,7 @@ impl Walk {
         }
     }
 
-    /// Calls `each` with the values and nodes of every sample that has any:
-    /// `each(sample, values, leaf, nodes)`.
+    /// Calls `each(sample, values, leaf, nodes)` for every sample that has a value other than 0.
     pub(super) fn samples(
         &self,
         profile: &Profile,
@@ -58,8 +57,7 @@ impl Walk {
         }
     }
 
-    /// Flat and cum of all nodes. A leaf that is not shown gets no flat, and neither does anyone
-    /// else.
+    /// The flat and cum of all nodes. If a leaf is not shown, its flat goes to no node at all.
     pub(super) fn sums(
         &self,
         profile: &Profile,

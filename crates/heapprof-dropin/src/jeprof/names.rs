@@ -5,7 +5,7 @@
 use anyhow::Result;
 use regex::Regex;
 
-/// Without argument types, template arguments and a type in front.
+/// Cuts argument types, template arguments and a type in front.
 pub(super) fn short<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
     let arguments = Regex::new(r"\([^()]*\)(\s*const)?")?;
     let templates = Regex::new(r"<[^<>]*>")?;
@@ -17,7 +17,7 @@ pub(super) fn short<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Stri
     };
     let cut = |name: &str| {
         let mut name = name.to_string();
-        // The receiver of Go's `main.(*Tree).insert` is no argument.
+        // The receiver of Go's `main.(*Tree).insert` is not an argument.
         if !name.contains(".(") {
             without(&arguments, &mut name);
             without(&templates, &mut name);

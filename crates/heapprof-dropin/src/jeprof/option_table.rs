@@ -6,15 +6,15 @@ use Kind::{Bool, Float, Int, Text};
 /// What becomes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// An output; at most one.
+    /// An output. At most one may be given.
     Output,
     /// Done here.
     Here,
     /// Passed on to the part that is pprof's, under the same name.
     Passed,
-    /// Of jeprof's own ways to find symbols or draw; it has no say here.
+    /// An option of jeprof's own ways to find symbols or draw. It has no effect here.
     NoSay,
-    /// Not done; what to use instead.
+    /// An option that is not supported, and what to use instead.
     Instead(&'static str),
 }
 
@@ -25,11 +25,11 @@ const VIEWER: &str = "heapprof starts no viewers; write a picture with --svg, an
 /// An option.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JeprofOption {
-    /// Without its dashes.
+    /// The name without its dashes.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) fate: Fate,
-    /// Empty for one that help does not name.
+    /// The help. Empty for an option that the help does not name.
     help: &'static str,
 }
 
@@ -42,7 +42,7 @@ const fn option(name: &'static str, kind: Kind, fate: Fate, help: &'static str) 
     }
 }
 
-/// All of them.
+/// All options of jeprof.
 #[rustfmt::skip]
 pub(crate) const OPTIONS: &[JeprofOption] = &[
     option("text", Bool, Output, "Functions by their values (default)"),

@@ -71,8 +71,8 @@ impl Typed {
     }
 }
 
-/// The option of a name, whole or shortened as far as it stays the only one, and whether it is
-/// turned on.
+/// The option of a name, and whether it is turned on. The name may be shortened as long as only one
+/// option fits.
 fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
     let name = typed.to_ascii_lowercase();
     if let Some(found) = by_name(&name)? {

@@ -1,7 +1,7 @@
 //! A profile thread by thread.
 //!
-//! Each part holds what its own stacks need, and goes before the next one comes: neither memory nor
-//! time grow with threads times profile.
+//! Each part holds what its own stacks need, and is dropped before the next one is made. So neither
+//! memory nor time grows with threads times profile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,8 @@ use super::stacks::place;
 /// order.
 pub(super) struct Parts<'a> {
     profile: &'a Profile,
-    /// Of one thread, which is the whole profile, nothing is kept.
+    /// The samples of each thread. If there is one thread, it is the whole profile, and nothing is
+    /// kept of it.
     samples: Vec<Vec<usize>>,
 }
 
@@ -31,7 +32,7 @@ impl<'a> Parts<'a> {
         Self { profile, samples }
     }
 
-    /// A profile for each thread, made when its turn comes.
+    /// Returns a profile for each thread, each made when its turn comes.
     pub(super) fn iter(&self) -> impl Iterator<Item = Cow<'a, Profile>> {
         self.samples.iter().map(|samples| match self.samples.len() {
             1 => Cow::Borrowed(self.profile),
@@ -40,7 +41,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// These samples with the locations and functions that they are of.
+/// A profile of these samples, with their locations and functions.
 fn part(profile: &Profile, samples: &[usize]) -> Profile {
     let types = profile.sample_type.iter();
     let types: Vec<(&str, &str)> = types

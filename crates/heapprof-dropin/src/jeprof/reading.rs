@@ -1,4 +1,4 @@
-//! What jeprof makes of a file where heapprof's readers make something else of it.
+//! How jeprof reads a file, if heapprof's readers read it differently.
 //!
 //! jeprof leaves the innermost address of a stack where the call returns to, and looks it up there.
 //! An address that no symbol of its file holds is called by its number, and so is one that a
@@ -10,7 +10,8 @@ use crate::reshape;
 use heapprof_formats::{Format, Reading};
 use heapprof_profile::{Function, FunctionIndex, Line, Location, LocationIndex, Profile};
 
-/// The file of a function that has a name in a symbolized profile, which tells of no files.
+/// The file of a function that has a name in a symbolized profile, because such a profile names no
+/// files.
 pub(super) const NO_FILE: &str = "?";
 
 /// The file of an address that is in no symbol, as addr2line writes it.
@@ -23,7 +24,8 @@ pub(super) fn as_jeprof_sees_it(reading: Reading) -> Profile {
         Format::Pprof => reshape::drop_empty_labels(&mut profile),
         Format::Gperftools | Format::Jemalloc => leaves_return(&mut profile),
         Format::Symbolized => {
-            // Of a CPU profile's words, which have one value a sample, all addresses are calls.
+            // In the words of a CPU profile, which has one value for each sample, all addresses are
+            // calls.
             if profile.sample_type.len() > 1 {
                 leaves_return(&mut profile);
             }
@@ -38,7 +40,7 @@ pub(super) fn as_jeprof_sees_it(reading: Reading) -> Profile {
     profile
 }
 
-/// Moves the innermost address of each stack behind its call.
+/// Moves the innermost address of each stack to after its call.
 fn leaves_return(profile: &mut Profile) {
     let known = profile.location.iter().zip(0..);
     let mut at: HashMap<u64, LocationIndex> = known
@@ -65,7 +67,7 @@ fn leaves_return(profile: &mut Profile) {
     });
 }
 
-/// Makes numbers the names of locations that have none, where `wanted` says so.
+/// Gives locations without a name their number as the name, if `wanted` says so.
 fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
     let filename = profile.strings.intern(file);
     for location in &mut profile.location {
@@ -92,8 +94,8 @@ fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) 
     }
 }
 
-/// Calls addresses by their number that the files which are here have no symbol for. An address in
-/// no file is taken for one of the program, the first mapping.
+/// Names addresses by their number if the files that are here have no symbol for them. An address
+/// in no file is taken for one of the program, which is the first mapping.
 pub(super) fn call_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
     call_by_number(profile, UNKNOWN_FILE, |location| {
         let mapping = location.mapping.map_or(0, |m| m.index());

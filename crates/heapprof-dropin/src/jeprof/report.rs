@@ -1,7 +1,7 @@
 //! What jeprof prints: rows of functions, collapsed stacks.
 //!
-//! The profile comes as jeprof sees it: allocator frames cut, filtered, for [`text`] with a
-//! function for each row. Source: jemalloc's bin/jeprof.
+//! The caller passes the profile as jeprof sees it: without allocator frames, filtered, and for
+//! [`text`] with one function for each row. Source: jemalloc's bin/jeprof.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ impl Measure {
         }
     }
 
-    /// What stands behind the total.
+    /// The unit that is printed after the total.
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Megabytes => "MB",
@@ -50,9 +50,9 @@ impl Measure {
     }
 }
 
-/// Prints `head` and a row for each function that has a value: the largest first, increases before
-/// decreases, those of one value in the order of their linker names. Nothing is printed before it
-/// is sure that all can be.
+/// Prints `head` and a row for each function that has a value. The rows are ordered by value, the
+/// largest first, so increases come before decreases. Rows of the same value are in the order of
+/// their linker names. Nothing is printed before it is certain that everything can be.
 pub fn text(
     profile: &Profile,
     column: usize,
@@ -126,7 +126,8 @@ fn percent(value: i128, total: i128) -> String {
     }
 }
 
-/// Prints each stack on a line, root first, in the order of their texts, with its sum.
+/// Prints each stack on a line, root first, with its sum. The lines are in the order of the stacks'
+/// texts.
 pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), Error> {
     let mut used = vec![false; profile.location.len()];
     for i in 0..profile.samples.len() {
@@ -173,11 +174,11 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// The texts of all locations, one behind the other.
+/// The texts of all locations, one after the other.
 #[derive(Default)]
 struct Frames {
     text: String,
-    /// Where each begins and ends.
+    /// Where each text begins and ends.
     at: Vec<(usize, usize)>,
 }
 
@@ -208,9 +209,9 @@ impl Frames {
         &self.text[start..end]
     }
 
-    /// The place of each location's text in the order of all, with the `;` that comes behind; equal
-    /// texts have one place. None where a text has a `;` itself, for then it may begin as another
-    /// one does, and go on.
+    /// The rank of each location's text, with the `;` that follows it, among all texts. Equal texts
+    /// have the same rank. Returns `None` if a text has a `;` itself, because that text may begin
+    /// as another one does, and go on.
     fn ranks(&self) -> Option<Vec<u32>> {
         if self.text.contains(';') {
             return None;
@@ -243,8 +244,9 @@ impl Frames {
     }
 }
 
-/// The ranks of a stack's first four frames, which mostly tell it apart and lie beside each other.
-/// None where they are all that there are: the last frame has no `;` behind it.
+/// The ranks of a stack's first four frames. They usually tell stacks apart, and they lie beside
+/// each other in memory. Returns `None` if the stack has no other frames, because the last frame
+/// has no `;` after it.
 fn begin(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     let (oldest, newer) = stack
         .split_last_chunk::<4>()
@@ -253,7 +255,7 @@ fn begin(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     (!newer.is_empty()).then(|| ranks.fold(0, |all, rank| all << 32 | u128::from(rank)))
 }
 
-/// The order of two stacks' texts, root first and parted by `;`, without making them.
+/// Compares the texts of two stacks, root first and separated by `;`, without making them.
 fn by_text(frames: &Frames, a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
     let same = a
         .iter()
@@ -269,8 +271,8 @@ fn by_text(frames: &Frames, a: &[LocationIndex], b: &[LocationIndex]) -> Orderin
     {
         return x.cmp(y);
     }
-    // One may go on where the other ends. What is equal above them has a `;` behind it where there
-    // is more.
+    // One text may go on where the other ends. The equal part above is followed by a `;` only if
+    // there is more.
     fn rest<'a>(
         stack: &'a [LocationIndex],
         text: impl Fn(&LocationIndex) -> &'a [u8] + 'a,
@@ -294,7 +296,7 @@ mod tests {
         builder.folded("main;free", &[-(1 << 19)]);
         builder.folded("main>>walk", &[0]);
         let mut profile = builder.finish();
-        // A function for each row.
+        // Each row has its own function.
         profile.location.iter_mut().for_each(|l| l.address = 0);
         let mut out = Vec::new();
         text(
@@ -325,7 +327,7 @@ main;walk[inline] 0
 
     #[test]
     fn stacks_come_in_the_order_of_their_texts() {
-        // Before `;` there are characters that names have, and after it others.
+        // Some characters that names have sort before `;`, others after it.
         let mut stacks = [
             "a",
             "a;b",

@@ -15,7 +15,7 @@ use super::names;
 use super::options::Typed;
 use super::reading::{NO_FILE, UNKNOWN_FILE};
 
-/// Functions of allocators, which are not shown, nor anything they call.
+/// Functions of allocators. Neither they nor anything they call is shown.
 const ALLOCATOR: [&str; 55] = [
     "calloc",
     "cfree",
@@ -85,8 +85,8 @@ fn is_allocator(name: &str) -> bool {
 /// The key of labels that tell threads apart.
 const THREAD: &str = "thread";
 
-/// A thread as jeprof calls it: by its number, behind which jemalloc writes the name that a thread
-/// has.
+/// A thread's name in jeprof: its number. jemalloc writes the name that a thread has after the
+/// number.
 pub(super) fn number(thread: &str) -> &str {
     let first = thread.split(' ').next().unwrap_or_default();
     match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
@@ -118,14 +118,14 @@ impl Stacks {
         Ok(Self { profile, short })
     }
 
-    /// Leaves the samples no labels.
+    /// Removes the labels of all samples.
     pub(super) fn forget_labels(&mut self) {
         self.profile.label_sets = LabelSets::default();
         self.profile.samples.relabel(|_| LabelSetIndex(0));
     }
 
-    /// Leaves the samples of one thread, or of any with `*`; their threads in order. A sample's set
-    /// of labels then is its thread's place there.
+    /// Keeps only the samples of one thread, or of all threads with `*`. Returns their threads in
+    /// order. A sample's set of labels then says its thread's place in that order.
     pub(super) fn threads(&mut self, wanted: &str) -> Vec<String> {
         let profile = &mut self.profile;
         let sets = 0..profile.label_sets.len() as u32;
@@ -169,8 +169,8 @@ impl Stacks {
         threads
     }
 
-    /// Makes equal stacks one, as they are in jeprof's table: what labels tell apart here may be
-    /// above 0 in one half and below in the other.
+    /// Adds up samples with equal stacks, as jeprof's table does. Samples that labels tell apart
+    /// here may be above 0 in one half and below 0 in the other.
     pub(super) fn unite(&mut self) -> Result<()> {
         let samples = std::mem::take(&mut self.profile.samples);
         let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
@@ -197,12 +197,12 @@ impl Stacks {
         Ok(())
     }
 
-    /// Takes what is below 0 for 0.
+    /// Replaces values below 0 by 0.
     pub(super) fn drop_negative(&mut self) {
         self.profile.samples.change_values(|_, value| value.max(0));
     }
 
-    /// The signed sums of a sample type, by thread where samples are told apart by them.
+    /// The signed sums of a sample type, one for each thread if samples are told apart by threads.
     pub(super) fn sums(&self, column: usize, threads: usize) -> Vec<i128> {
         let samples = &self.profile.samples;
         let mut sums = vec![0; threads];
@@ -301,8 +301,8 @@ impl Stacks {
         Ok(())
     }
 
-    /// The profile with a function for each row: its name is what is printed, its linker name what
-    /// rows are told apart and ordered by.
+    /// The profile with one function for each row. The function's name is what is printed. Its
+    /// linker name is what tells rows apart and orders them.
     pub(super) fn keyed(mut self, typed: &Typed) -> Profile {
         let rows: Vec<Vec<Row>> = (self.profile.location.iter())
             .map(|location| self.rows(location, typed))
@@ -337,7 +337,7 @@ impl Stacks {
             }
             location.line = start..profile.line.len() as u32;
         }
-        // A location without a row is none.
+        // A location without a row is left out of stacks.
         let empty: Vec<bool> = profile.location.iter().map(|l| l.line.is_empty()).collect();
         if empty.contains(&true) {
             profile.samples.rewrite(|stack, _, _, kept| {
@@ -348,7 +348,7 @@ impl Stacks {
         self.profile
     }
 
-    /// The rows that a location adds to, the innermost function's first.
+    /// The rows that a location adds to, with that of the innermost function first.
     fn rows(&self, location: &Location, typed: &Typed) -> Vec<Row> {
         // Addresses of the kernel's half come from damaged stacks.
         if location.address > i64::MAX as u64 {
@@ -357,7 +357,7 @@ impl Stacks {
         let address = Self::address(location);
         let lines = self.profile.lines(location);
         if lines.is_empty() {
-            // Neither a name nor a place: what is put together of them ends in a blank.
+            // There is neither a name nor a place, so what is put together of them ends in a blank.
             return vec![Row::new(if typed.on("addresses") {
                 format!("{address} {address} ")
             } else if typed.on("lines") {
@@ -381,7 +381,8 @@ impl Stacks {
             }
             if typed.on("files") {
                 return match place.rsplit_once(':') {
-                    // One row an address, at the address's place, with all that is known of it.
+                    // Each address has its own row, ordered by the address, with all that is known
+                    // of it.
                     Some(("??", "0")) => Row {
                         key: address.clone(),
                         shown: Some(format!("{named} {place}")),
@@ -401,10 +402,10 @@ impl Stacks {
     }
 }
 
-/// What a location adds to.
+/// A row that a location adds to.
 struct Row {
     key: String,
-    /// What is printed, where that is not the key.
+    /// What is printed, if that is not the key.
     shown: Option<String>,
 }
 
@@ -414,7 +415,7 @@ impl Row {
     }
 }
 
-/// Place of a sample's thread, 0 where threads are not told apart.
+/// The place of a sample's thread, or 0 if threads are not told apart.
 pub(super) fn place(set: LabelSetIndex) -> usize {
     set.index().saturating_sub(1)
 }

@@ -44,7 +44,7 @@ pub(super) fn locate(profile: &mut Profile, config: &Config<'_>) {
     }
 }
 
-/// PPROF_BINARY_PATH, else a folder of the user's.
+/// The folders of PPROF_BINARY_PATH, or a folder of the user's if it is not set.
 pub(super) fn search_path() -> Vec<PathBuf> {
     match env::var_os("PPROF_BINARY_PATH").filter(|path| !path.is_empty()) {
         Some(path) => env::split_paths(&path).collect(),
@@ -111,8 +111,8 @@ fn found(
     None
 }
 
-/// Gives mappings without a file and build id the address that the profile was fetched from:
-/// profiles of different servers then don't share them.
+/// Gives mappings without a file and build id the address that the profile was fetched from, so
+/// that profiles of different servers do not share them.
 pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     let url = profile.strings.intern(url);
     for mapping in &mut profile.mapping {
@@ -122,7 +122,7 @@ pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     }
 }
 
-/// Mappings that stand for the address they were fetched from lose it again.
+/// Removes the address that mappings were fetched from, if it stands for their file.
 pub(super) fn forget_urls(profile: &mut Profile) {
     for m in 0..profile.mapping.len() {
         let mapping = profile.mapping[m];

@@ -14,18 +14,18 @@ pub(super) struct Config<'h> {
     pub(super) host: &'h dyn Host,
     /// Name of the format's flag.
     pub(super) format: &'static str,
-    /// What the format is about, where it takes a regular expression.
+    /// The regular expression, if the format takes one.
     pub(super) about: Option<String>,
     pub(super) granularity: &'static str,
     pub(super) cum_sort: bool,
-    /// As typed; empty for the profile's default.
+    /// The sample type as typed. Empty means the profile's default.
     pub(super) sample_index: String,
     pub(super) mean: bool,
     /// The executable, named before the sources.
     pub(super) binary: Option<String>,
     pub(super) sources: Vec<String>,
     pub(super) base: Option<String>,
-    /// Whether the base stays in sight, marked.
+    /// Whether the base stays visible and is marked.
     pub(super) diff: bool,
     /// Everything else.
     pub(super) flags: Typed,
@@ -121,7 +121,7 @@ fn format(flags: &Typed) -> Result<(Option<&'static str>, Option<String>)> {
     })
 }
 
-/// The format, unless it is one that heapprof does otherwise.
+/// The format. Fails if none is named, or if heapprof offers something else for it.
 fn supported(flags: &Typed, format: Option<&'static str>) -> Result<&'static str> {
     if !flags.text("http").is_empty() {
         bail!(

@@ -80,7 +80,7 @@ pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &Confi
         address,
     };
     let detail = match granularity {
-        // Everything stays, columns too.
+        // Everything stays, including columns.
         "addresses" if inlines => return,
         "addresses" => detail(true, true, true, true),
         "lines" => detail(true, true, true, false),

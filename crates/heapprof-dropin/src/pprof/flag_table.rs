@@ -5,31 +5,31 @@ use crate::kind::Kind;
 /// Where a flag stands in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Output formats: at most one.
+    /// Output formats. At most one may be given.
     Format,
-    /// Formats that heapprof does something else for.
+    /// Formats for which heapprof has something else.
     Elsewhere,
     /// What is shown and how.
     Display,
-    /// Order of rows: at most one.
+    /// Order of rows. At most one may be given.
     Sort,
-    /// What a row is: at most one.
+    /// What a row is. At most one may be given.
     Granularity,
     /// Which samples and frames count.
     Filter,
     /// Where profiles and symbols come from.
     Source,
-    /// Short for others.
+    /// Short forms of other flags.
     Short,
 }
 
 /// A flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
-    /// Without its dash.
+    /// The name without its dash.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// As it would be typed.
+    /// The default as it would be typed.
     pub(crate) default: &'static str,
     pub(crate) group: Group,
     pub(crate) help: &'static str,
@@ -54,7 +54,7 @@ const fn flag(
 use Group::{Display, Elsewhere, Filter, Format, Granularity, Short, Sort, Source};
 use Kind::{Bool, Float, Int, Regex, Text};
 
-/// All of them.
+/// All flags of pprof.
 #[rustfmt::skip]
 const FLAGS: &[Flag] = &[
     flag(Format, Bool, "top", "false", "Functions by their values"),
@@ -181,7 +181,7 @@ pub fn help() -> String {
     )
 }
 
-/// All flags with their help, a line each.
+/// All flags with their help, one on each line.
 fn flags() -> String {
     let mut text = String::new();
     for (group, title) in GROUPS {

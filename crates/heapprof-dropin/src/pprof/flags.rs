@@ -1,25 +1,25 @@
-//! Go's flag syntax: `-flag`, `--flag`, `-flag=x`, `-flag x`; the first word that is no flag ends
-//! them.
+//! Go's flag syntax: `-flag`, `--flag`, `-flag=x`, `-flag x`; the first word that is not a flag
+//! ends them.
 
 use std::collections::HashMap;
 
 use crate::kind::Kind;
 use crate::pprof::flag_table::{Flag, find};
 
-/// What was typed: values of the flags that were, and the words behind them.
+/// What was typed: the values of the flags, and the words after them.
 #[derive(Debug, Default)]
 pub(super) struct Typed {
     value: HashMap<&'static str, String>,
     /// The binary and the sources.
     pub(super) words: Vec<String>,
-    /// Flags that were given more than once, where the last one counts.
+    /// Flags that were given more than once. The last one counts.
     pub(super) repeated: Vec<&'static str>,
 }
 
-/// Why a command line is none.
+/// Why a command line was rejected.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// `-h`: not wrong, but nothing to do either.
+    /// `-h` was typed, which is not wrong, but leaves nothing to do.
     Help,
     /// What is wrong.
     Because(String),
@@ -120,7 +120,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Decimal, or with `0x`, `0o`, `0b` or a 0 before it.
+/// Reads a whole number: decimal, or with `0x`, `0o`, `0b` or a 0 before it.
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (text.starts_with('-'), digits),

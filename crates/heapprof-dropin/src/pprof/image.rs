@@ -23,7 +23,8 @@ pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
         }
     };
     let input = child.stdin.take();
-    // dot reads all before it draws, but a thread of its own for writing is no matter of trust.
+    // dot reads everything before it draws. A separate thread for writing means that we need not
+    // rely on that.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || input.map(|mut input| input.write_all(graph)));
         child.wait_with_output()

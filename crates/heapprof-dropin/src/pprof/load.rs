@@ -10,7 +10,7 @@ use super::config::Config;
 use super::{binaries, remote, saved, symbols};
 use crate::host::{Host, ReadAs};
 
-/// The label that marks samples of a base that stays in sight.
+/// The label that marks samples of a base that stays visible.
 const BASE: (&str, &str) = ("pprof::base", "true");
 
 const UNITS: UnitRules = UnitRules {
@@ -18,10 +18,11 @@ const UNITS: UnitRules = UnitRules {
     convertible,
 };
 
-/// As many profiles are merged at a time, and their sums then.
+/// At most this many profiles are merged at a time. Their sum is then merged with that of the
+/// profiles before.
 const CHUNK: usize = 128;
 
-/// Which frames stay, and how their functions are called.
+/// Which frames stay, and how their functions are named.
 #[derive(Clone, Copy)]
 pub(super) enum Keep {
     /// What the flags and the profile say.
@@ -34,8 +35,8 @@ pub(super) enum Keep {
 #[derive(Clone, Copy)]
 pub(crate) struct Reader {
     pub(crate) how: ReadAs,
-    /// Names the addresses that have no symbol. It is told of each mapping whether its file is
-    /// here.
+    /// Names the addresses that have no symbol. For each mapping it gets whether the mapping's file
+    /// is here.
     pub(crate) name_the_rest: fn(&mut Profile, &[bool]),
 }
 
@@ -137,7 +138,7 @@ fn merged(host: &dyn Host, profiles: Vec<Profile>) -> Result<Profile, heapprof_p
     merge_as_pprof(profiles, UNITS)
 }
 
-/// Whether 64 bits hold the sum of all samples, whichever type.
+/// Whether 64 bits hold the sum of the sizes of all values, in each sample type.
 fn together_fit(profiles: &[Profile]) -> bool {
     let widest = profiles.iter().map(|p| p.sample_type.len()).max();
     (0..widest.unwrap_or(0)).all(|column| {

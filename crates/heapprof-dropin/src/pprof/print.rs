@@ -40,7 +40,7 @@ pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
     filters::aggregate(&mut profile, limits.granularity, config);
     let file = config.flags.text("output");
     if file.is_empty() && config.host.is_terminal() && !ending(config.format).is_empty() {
-        // Not for a terminal: a new file here.
+        // The report is not for a terminal, so it goes into a new file here.
         let mut report = Vec::new();
         print(profile, config.format, &options, &mut report)?;
         let (path, file) = numbered(Path::new(""), "profile", ending(config.format))?;
@@ -65,7 +65,7 @@ pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
     })
 }
 
-/// What files of a format end in that is not for terminals.
+/// The ending of files of a format that is not for terminals.
 fn ending(format: &str) -> &'static str {
     match format {
         "callgrind" => ".callgraph.out",
@@ -79,8 +79,8 @@ fn ending(format: &str) -> &'static str {
     }
 }
 
-/// Prints the report. Texts hold no control characters: the one thing in which they are not pprof's
-/// to the byte.
+/// Prints the report. Texts hold no control characters, which is the only way in which they differ
+/// from pprof's bytes.
 fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
     match format {
         "proto" => Ok(report::proto(profile, options, out)?),
@@ -212,7 +212,7 @@ fn options(
         sample_unit: profile.text(r#type.unit).to_string(),
         output_unit: flags.text("unit").to_string(),
         total: match config.format {
-            // They show no total, so one beyond 64 bits does not matter.
+            // These formats show no total, so one beyond 64 bits does not matter.
             "raw" | "proto" | "comments" => 0,
             _ => total(config.host, profile, column, mean_divisor),
         },
@@ -235,8 +235,8 @@ fn total(host: &dyn Host, profile: &Profile, column: usize, mean_divisor: Option
     graph::total(profile, column, mean_divisor)
 }
 
-/// The position of the sample type: by number, by name, else the profile's default, else the last
-/// one.
+/// The position of the sample type: by number, by name, otherwise the profile's default, otherwise
+/// the last one.
 pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type
@@ -259,7 +259,7 @@ pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
             _ => bail!("sample_index {index} is outside the range [0..{last}]"),
         };
     }
-    // What was called space is inuse_space today.
+    // What used to be called space is inuse_space today.
     let bare = index.strip_prefix("inuse_").unwrap_or(index);
     let found = types.iter().position(|t| *t == index || *t == bare);
     found.ok_or_else(|| {

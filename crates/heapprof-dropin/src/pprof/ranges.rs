@@ -10,8 +10,8 @@ use regex::Regex;
 static BOUND: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("([+-]?[0-9]+)([A-Za-z]+)?").ok());
 
-/// Whether numbers of labels are in a range; `None` when the text is no range. A key's unit is the
-/// one that all its numbers are taken to have.
+/// Returns a test of whether a label's number is in a range, or `None` if the text is not a range.
+/// All numbers of a key are taken to have the key's unit.
 pub(super) fn range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>, String> {
     let Some(bound) = BOUND.as_ref() else {
         return Ok(None);
@@ -63,7 +63,7 @@ pub(super) fn range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>
 mod tests {
     use super::*;
 
-    /// Asked of pprof, with `-tags -tagfocus`.
+    /// The expected results are pprof's, with `-tags -tagfocus`.
     #[test]
     fn ranges() {
         let units = LabelUnits {

@@ -1,4 +1,4 @@
-//! Sources that are no files: URLs and addresses of servers, and how they are fetched.
+//! Sources that are not files: URLs and addresses of servers, and how they are fetched.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use anyhow::{Result, bail};
 use super::flags::Typed;
 use crate::host::Transfer;
 
-/// Where Go programs serve their CPU profile, which is meant by an address alone.
+/// Where Go programs serve their CPU profile, which an address without a path means.
 const DEFAULT_PATH: &str = "/debug/pprof/profile";
 
-/// The URL that a source means, if it is no file; how long profiling takes, and whether
-/// certificates are looked at.
+/// The URL that a source means if it is not a file, how long profiling takes, and whether any
+/// certificate is accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) url: String,
@@ -28,7 +28,7 @@ pub(super) fn address(source: &str, is_file: bool, flags: &Typed) -> Option<Addr
     let (scheme, rest) = match source.split_once("://") {
         Some((scheme @ ("http" | "https" | "https+insecure"), rest)) => (scheme, rest),
         Some(_) => return None,
-        // HOST:PORT/PATH: what stands before the first colon is no scheme then.
+        // In HOST:PORT/PATH, what stands before the first colon is not a scheme.
         None => match source.split(['/', '?']).next() {
             Some(host) if host.contains(':') && !host.starts_with(':') => ("http", source),
             _ => return None,
@@ -73,7 +73,7 @@ pub(super) fn address(source: &str, is_file: bool, flags: &Typed) -> Option<Addr
     })
 }
 
-/// How to fetch it.
+/// How to fetch an address.
 pub(super) fn transfer(address: &Address, flags: &Typed) -> Result<Transfer> {
     let path = |name| Some(flags.text(name)).filter(|t| !t.is_empty());
     let client = match (path("tls_cert"), path("tls_key")) {
@@ -87,7 +87,7 @@ pub(super) fn transfer(address: &Address, flags: &Typed) -> Result<Transfer> {
         _ if address.seconds > 0 => address.seconds.saturating_mul(3) / 2,
         _ => 60,
     };
-    // A little later than the server should answer.
+    // We wait a little longer than the server should need.
     let patience = Duration::from_secs(timeout.unsigned_abs().saturating_add(5));
     Ok(Transfer {
         patience: Some(patience),

@@ -53,14 +53,14 @@ fn folder(host: &dyn Host) -> Result<PathBuf> {
     bail!("failed to identify temp dir")
 }
 
-/// A new file, the first of its name with a number that is free.
+/// Makes a new file with the first number after its name that is free.
 pub(super) fn numbered(
     folder: &std::path::Path,
     name: &str,
     end: &str,
 ) -> Result<(PathBuf, std::fs::File)> {
     for number in 1..10_000 {
-        // As it is, so that a file in the current folder is named without it.
+        // The folder is used as it is, so that a file in the current folder is named without it.
         let path = folder.join(format!("{name}{number:03}{end}"));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file)),

@@ -19,7 +19,7 @@ pub(super) struct Sources {
     known: RefCell<HashMap<String, Lines>>,
 }
 
-/// pprof reads no line that is longer, nor anything behind it.
+/// pprof reads no line of this many bytes or more, nor anything after it.
 const LONGEST: usize = 64 << 10;
 
 impl Sources {
@@ -65,7 +65,7 @@ impl Sources {
     }
 }
 
-/// What the system says, as Go writes it.
+/// An error of the system as Go writes it.
 fn said(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -81,7 +81,7 @@ fn lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
         .split(|&b| b == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line).to_vec())
         .collect();
-    // What follows the last line's end is no line.
+    // What follows the last line's end is not a line.
     if lines.last().is_some_and(Vec::is_empty) {
         lines.pop();
     }

@@ -1,7 +1,7 @@
 //! `pprof -callgrind`: nodes and calls for KCachegrind, names and positions compressed.
 //!
-//! Costs are whole numbers of the shown unit, as pprof has them; `heapprof convert --to callgrind`
-//! counts in the profile's own units and has all sample types.
+//! Costs are whole numbers of the shown unit, as in pprof. `heapprof convert --to callgrind` counts
+//! in the profile's own units and has all sample types.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::numbered::Numbered;
 use heapprof_totals::fetch::fetch;
 
-/// Writes the graph, nothing trimmed.
+/// Writes the graph. Nothing is trimmed.
 pub fn callgrind(
     profile: &Profile,
     options: &Options,
@@ -69,7 +69,7 @@ pub fn callgrind(
                 writer.write_all(&known.text.as_bytes()[start..end])?;
             }
             let callee = &known.of[edge.callee as usize];
-            // How often it was called a profile of samples can't say.
+            // A profile of samples can't say how often it was called.
             let address = position(from, callee.address);
             let (line, weight) = (callee.line, scaled(graph.weight(edge)));
             writeln!(writer, "calls=0 {address} {line}\n* * {weight}")?;
@@ -79,14 +79,15 @@ pub fn callgrind(
     Ok(())
 }
 
-/// What is written again of nodes that were called before.
+/// What is written again for nodes that were called before.
 struct Known {
     of: Vec<Callee>,
-    /// The lines of their files and names, one behind the other.
+    /// The lines of their files and names, one after the other.
     text: String,
 }
 
-/// Where a node's lines begin and end, and where it is; none ends at 0.
+/// Where a node's lines begin and end, and the node's address and line. An end of 0 means that the
+/// node was not called before.
 #[derive(Clone, Copy, Default)]
 struct Callee {
     names: (usize, usize),
@@ -127,7 +128,7 @@ fn function(info: NodeInfo<'_>) -> [&str; 3] {
     [info.object, info.file, info.name]
 }
 
-/// An address, as the distance from the one before where that is shorter.
+/// An address, or its distance from the one before if that is shorter.
 fn position(before: Option<u64>, address: u64) -> String {
     let absolute = format!("{address:#x}");
     let Some(before) = before else {
@@ -143,8 +144,8 @@ fn position(before: Option<u64>, address: u64) -> String {
     }
 }
 
-/// The name of each shown node, with `[n/of]` where several functions have the same name and file:
-/// those of different binaries, and in a call tree those on different ways.
+/// The name of each shown node, with `[n/of]` if several functions have the same name and file.
+/// These are functions of different binaries, and in a call tree functions on different paths.
 fn unambiguous(graph: &Graph<'_>) -> HashMap<u32, String> {
     let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
     let mut numbers = Vec::with_capacity(graph.shown().len());

@@ -2,7 +2,7 @@
 
 /// The colour of a score from -1 to 1, as `#rrggbb`; a light one for backgrounds.
 pub(super) fn colour(score: f64, background: bool) -> String {
-    // A score that is not a number (0 of a total of 0) stays one.
+    // A score that is not a number (0 of a total of 0) stays as it is.
     let score = if score > 1.0 { 1.0 } else { score };
     let score = if score < -1.0 { -1.0 } else { score };
     let (mut saturation, value) = if background { (0.1, 0.93) } else { (1.0, 0.7) };
@@ -28,7 +28,7 @@ pub(super) fn colour(score: f64, background: bool) -> String {
 mod tests {
     use super::*;
 
-    /// As pprof has them.
+    /// The expected colours are pprof's.
     #[test]
     fn colours() {
         let table = [

@@ -1,10 +1,10 @@
 //! Columns that are as wide as their widest cell, among lines that follow each other (Go's
 //! text/tabwriter with AlignRight).
 //!
-//! A tab ends a cell; what stands behind a line's last tab is no cell and is not aligned. A column
-//! goes on while lines next to each other have a cell in it.
+//! A tab ends a cell. What follows a line's last tab is not a cell and is not aligned. A column
+//! goes on as long as consecutive lines have a cell in it.
 
-/// Lays out `text`: cells are set to the right, one blank before each.
+/// Lays out `text`. Cells are aligned to the right, with one blank before each.
 pub(super) fn right_aligned(text: &str) -> String {
     let mut lines: Vec<Vec<&str>> = Vec::new();
     // A form feed ends a line and all columns with it.
@@ -17,7 +17,7 @@ pub(super) fn right_aligned(text: &str) -> String {
         lines.extend(rows);
         ends.push(lines.len());
     }
-    // What follows the last line end is no line.
+    // What follows a line's last tab is not a cell.
     let mut widths: Vec<Vec<usize>> = lines.iter().map(|line| vec![0; line.len() - 1]).collect();
     let mut start = 0;
     for end in ends {
@@ -40,9 +40,11 @@ pub(super) fn right_aligned(text: &str) -> String {
     out
 }
 
-/// Widths of the cells at `column` and behind: the same for neighbours that have one there.
+/// Sets the widths of the cells from column `first` on. Neighbouring lines that have a cell there
+/// share its width.
 fn column_widths(lines: &[Vec<&str>], widths: &mut [Vec<usize>], first: usize) {
-    // Columns to do, each with its lines: no recursion, lines may have any number of cells.
+    // The columns still to do, each with its lines. There is no recursion, because lines may have
+    // any number of cells.
     let mut blocks = vec![(first, 0, lines.len())];
     while let Some((column, start, end)) = blocks.pop() {
         let has = |i: usize| column + 1 < lines[i].len();
@@ -71,7 +73,7 @@ fn column_widths(lines: &[Vec<&str>], widths: &mut [Vec<usize>], first: usize) {
 mod tests {
     use super::right_aligned;
 
-    /// Asked of text/tabwriter.
+    /// The expected texts are from text/tabwriter.
     #[test]
     fn columns() {
         let table = [

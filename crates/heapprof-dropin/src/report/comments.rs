@@ -1,4 +1,4 @@
-//! `-comments`: the profile's comments, those that headers hide as well.
+//! `-comments`: the profile's comments, including those that headers hide.
 
 use std::io::{self, Write};
 

@@ -81,7 +81,7 @@ impl Dot<'_> {
         percentage(value, self.total).trim().to_string()
     }
 
-    /// Where a value lies between nothing and all.
+    /// A value as a share of the total.
     fn score(&self, value: i64) -> f64 {
         value as f64 / self.total.wrapping_abs() as f64
     }
@@ -106,7 +106,7 @@ impl Dot<'_> {
             cum_text = self.values.show(cum);
             label.push_str(&format!("of {cum_text} ({})", self.share(cum)));
         }
-        // From 8 to 24, more than in proportion for small ones.
+        // Sizes are from 8 to 24. Small values get more than their proportion.
         let font = match largest != 0.0 && flat != 0 && size(flat) <= largest {
             true => 8 + (16.0 * (size(flat) / largest).sqrt()).ceil() as i64,
             false => 8,
@@ -167,9 +167,9 @@ fn size(value: i64) -> f64 {
     value.wrapping_abs() as f64
 }
 
-/// The name of a node, a line a part.
+/// The name of a node, with each part on its own line.
 fn many_lines(info: NodeInfo<'_>) -> String {
-    // `[...]` stands for Go's type parameters, its dots are no ends of lines.
+    // `[...]` stands for Go's type parameters, and its dots do not end a line.
     let name = escaped(&shortened(info.name))
         .replace("::", "\\n")
         .replace("[...]", "[…]")
@@ -187,7 +187,7 @@ fn many_lines(info: NodeInfo<'_>) -> String {
     parts.parts().join("\\n") + "\\n"
 }
 
-/// For a string of Graphviz; lines end to the left.
+/// Escapes a text for a string of Graphviz. Its lines are aligned to the left.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

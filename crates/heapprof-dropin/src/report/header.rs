@@ -64,7 +64,7 @@ pub fn profile_labels(profile: &Profile, options: &Options, values: &Values) -> 
     labels
 }
 
-/// All lines above a report; `full` ones for pictures, whatever `compact_labels` says.
+/// All lines above a report. Pictures have the `full` lines, whatever `compact_labels` says.
 pub fn report_labels(
     profile: &Profile,
     options: &Options,
@@ -126,8 +126,8 @@ pub fn report_labels(
     labels
 }
 
-/// At most 80 bytes of a filter. pprof may cut a character in two; a reader gets the whole ones
-/// before it.
+/// At most 80 bytes of a filter. pprof may cut a character in two. Here the reader gets the whole
+/// characters before it.
 fn shortened(filter: &str) -> String {
     let whole = (0..=80).rev().find(|&at| filter.is_char_boundary(at));
     match filter.len() > 80 {

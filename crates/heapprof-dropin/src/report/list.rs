@@ -69,7 +69,7 @@ pub fn list(
             )?;
             let (first, last) = range(&graph, &nodes);
             if first > last {
-                // pprof opens no file of which it shows nothing.
+                // pprof does not open a file of which it shows nothing.
                 continue;
             }
             let lines = match read(file) {
@@ -105,7 +105,7 @@ pub fn list(
 }
 
 fn sums(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
-    // A sample is in as many of these as its stack has lines of the function, so 64 bits may not
+    // A sample counts once for each line of the function that its stack has, so 64 bits may not
     // hold the sum.
     nodes.iter().fold((0, 0), |(flat, cum), &node| {
         let (f, c) = (graph.flat(node), graph.cum(node));

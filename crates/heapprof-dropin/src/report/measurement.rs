@@ -9,7 +9,8 @@ type Unit = (&'static str, &'static [&'static str], f64);
 
 struct Family {
     units: &'static [Unit],
-    /// Where the wanted unit is of another family, or where no unit gives a value of at least one.
+    /// The unit if the wanted one is of another family, or if no unit gives a value of at least
+    /// one.
     fallback: (&'static str, f64),
 }
 
@@ -72,20 +73,22 @@ pub struct Scale {
 
 #[derive(Clone, Debug)]
 enum How {
-    /// Both units are of one family, or the wanted one is not and stands for the family's fallback.
+    /// Both units are of one family. Or the wanted unit is not of this family, and the family's
+    /// fallback replaces it.
     Fixed {
         worth: f64,
         unit: &'static str,
         of: f64,
     },
-    /// The largest unit of the family that leaves at least one before the point.
+    /// The largest unit of the family in which the value is at least one.
     Auto { worth: f64, family: usize },
-    /// A unit pprof can't convert: the number stays, whatever is wanted is put behind it.
+    /// A unit that pprof can't convert. The number stays, and the wanted unit is put after it,
+    /// unless it is `minimum`, `auto` or a word for counts.
     Unknown(String),
 }
 
 impl Scale {
-    /// From a unit of the profile to a wanted unit, which may be `minimum` or `auto`.
+    /// Makes a scale from a unit of the profile to a wanted unit, which may be `minimum` or `auto`.
     pub fn new(from: &str, to: &str) -> Self {
         let auto = matches!(to, "minimum" | "auto");
         let how = FAMILIES.iter().enumerate().find_map(|(family, units)| {
@@ -133,10 +136,11 @@ impl Scale {
         (sign * scaled, unit)
     }
 
-    /// The value with its unit: two decimals, none where they are zero; `0` alone without a unit.
+    /// The value with its unit. It has two decimals, unless they are zero. A zero is `0` without a
+    /// unit.
     pub fn label(&self, value: i64) -> String {
         let (scaled, unit) = self.apply(value);
-        // Whole numbers are most, and need no rounding.
+        // Most numbers are whole and need no rounding.
         if scaled.fract() == 0.0 && scaled.abs() < 1e15 {
             return match scaled as i64 {
                 0 => "0".to_string(),
@@ -177,7 +181,7 @@ pub fn scaled_label(value: i64, from: &str, to: &str) -> String {
     Scale::new(from, to).label(value)
 }
 
-/// The size of `value` in percent of `total`, without a sign, at least six wide.
+/// The size of `value` in percent of `total`, without a sign, at least six characters wide.
 pub fn percentage(value: i64, total: i64) -> String {
     let ratio = match total {
         0 => 0.0,
@@ -212,7 +216,7 @@ fn two_digits(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// What pprof prints, asked of it.
+    /// The expected texts are what pprof prints.
     #[test]
     fn labels() {
         let table = [

@@ -7,13 +7,13 @@ use crate::graph::{NodeTags, Tag, mean, sort_as_go, truncated};
 use super::measurement::{Scale, label};
 use super::options::{Options, Values};
 
-/// No more boxes of a kind than these beside a node.
+/// The most boxes of one kind beside a node.
 const MOST: usize = 4;
 
 /// Writes boxes.
 pub(super) struct Nodelets<'a> {
     values: &'a Values,
-    /// Of the sizes, and from it to itself as pprof converts it.
+    /// The unit of the sizes, and the scale from it to itself as pprof converts it.
     unit: &'a str,
     same: Scale,
 }
@@ -28,8 +28,8 @@ impl<'a> Nodelets<'a> {
         }
     }
 
-    /// The boxes of the node with number `n`. A node that calls none shows cums, for they hold what
-    /// its removed callees had; else only flats.
+    /// The boxes of the node with number `n`. A node that calls no other shows cums, because they
+    /// hold what its removed callees had. Other nodes show only flats.
     pub(super) fn of(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
         let mut texts = tags.texts.clone();
@@ -90,7 +90,8 @@ impl<'a> Nodelets<'a> {
         }
     }
 
-    /// At most [`MOST`] tags: the others join the nearest of the heaviest, which become ranges.
+    /// Returns at most [`MOST`] tags. The others join the nearest of the heaviest, which become
+    /// ranges.
     fn collapsed(&self, sizes: &[Tag], flat: bool) -> Vec<Tag> {
         let mut sizes = sizes.to_vec();
         sort(&mut sizes, flat);
@@ -126,7 +127,7 @@ impl<'a> Nodelets<'a> {
             if value > most {
                 most = tag.value;
             }
-            // Bounded as the tags are: all of a node's together.
+            // The sums do not overflow, because all tags of a node together are bounded.
             flat = (flat.0 + tag.flat.0, flat.1 + tag.flat.1);
             cum = (cum.0 + tag.cum.0, cum.1 + tag.cum.1);
         }

@@ -18,7 +18,7 @@ pub struct Options {
     pub call_tree: bool,
     /// Leave out nodes of negative value.
     pub drop_negative: bool,
-    /// Leave out the lines about the profile, where there are few lines anyway.
+    /// Leave out the lines about the profile, unless the report is a picture.
     pub compact_labels: bool,
     /// What shown values are multiplied by: 1 / `divide_by`.
     pub ratio: f64,
@@ -26,7 +26,7 @@ pub struct Options {
     pub active_filters: Vec<String>,
     /// The unit of each key of number labels, of the whole profile before filters.
     pub num_label_units: HashMap<String, String>,
-    /// Most nodes to show; 0 for all.
+    /// The most nodes to show. 0 shows all.
     pub node_count: usize,
     /// Nodes whose cum is below this share of the sum of flats are dropped.
     pub node_fraction: f64,
@@ -42,21 +42,22 @@ pub struct Options {
     pub sample_unit: String,
     /// `minimum`, `auto` or a unit.
     pub output_unit: String,
-    /// What percentages are of: all samples before or, with `relative_percentages`, after filters.
+    /// The sum that percentages are of: all samples before filters, or after them with
+    /// `relative_percentages`.
     pub total: i64,
     /// What `-peek` (and `-list`) look for.
     pub symbol: Option<Regex>,
-    /// Where sources are looked for, a list with `:` between; a guess at what to trim from file
-    /// names.
+    /// Where sources are looked for, as a list separated by `:`. It also serves as a guess at what
+    /// to trim from file names.
     pub source_path: String,
-    /// What to trim from the front of file names, a list with `:` between.
+    /// What to trim from the front of file names, as a list separated by `:`.
     pub trim_path: String,
-    /// For times.
+    /// The zone in which times are shown.
     pub zone: Zone,
 }
 
 impl Default for Options {
-    /// As pprof has them without flags, but that nothing is known of the profile.
+    /// Returns pprof's options without flags. Nothing is known of the profile yet.
     fn default() -> Self {
         Self {
             cum_sort: false,

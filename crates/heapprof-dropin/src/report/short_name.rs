@@ -1,5 +1,5 @@
-//! Names of functions as pprof's pictures shorten them: packages, namespaces, arguments and
-//! versions go.
+//! Names of functions as pprof's pictures shorten them: without packages, namespaces, arguments and
+//! versions.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,8 @@ fn compiled(pattern: &'static str) -> Regex {
 static GO_VERSION: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"^(.*?)/v(?:[2-9]|[1-9][0-9]+)([./].*)$"));
 
-/// What to keep: of Go what follows the path, of Java class and method, of C++ class and method.
+/// The part to keep: of Go what follows the path, of Java class and method, of C++ class and
+/// method.
 static KEPT: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     [
         compiled(r"^(?:[0-9A-Za-z_.\-]+/)+([^.]+\..+)"),
@@ -40,7 +41,7 @@ pub(super) fn shortened(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What pprof makes of them (its own pictures of a profile with these names).
+    /// The expected names are from pprof's own pictures of a profile with these names.
     #[test]
     fn names() {
         let table = [

@@ -43,11 +43,11 @@ pub fn tags(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Re
     out.write_all(right_aligned(&text).as_bytes())
 }
 
-/// For each key the sums of its values' samples: by size, then by name.
+/// For each key, the sums of its values' samples, by size and then by name.
 ///
-/// pprof compares sizes without sign, and names where values are equal: of a value and its negative
-/// none comes first. It sorts them as they come out of a map of Go, which is mostly the order in
-/// which they were first met.
+/// pprof compares sizes without their sign, and compares names only if the values are equal. So
+/// neither a value nor its negative comes first. pprof sorts them as they come out of a Go map,
+/// which is mostly the order in which they were first met.
 fn worth(profile: &Profile, options: &Options) -> BTreeMap<String, Vec<(String, i64)>> {
     let mut of_set = vec![None; profile.label_sets.len()];
     let mut met = Vec::new();

@@ -1,9 +1,9 @@
-//! Text in bulk: pieces that are written once and copied often, numbers without formatting
+//! Text in bulk: pieces that are written once and copied often, and numbers without formatting
 //! machinery.
 
 use std::io::{self, Write};
 
-/// Texts one behind the other, found by their number.
+/// Texts one after the other, found by their number.
 #[derive(Default)]
 pub(super) struct Pieces {
     text: String,
@@ -16,7 +16,7 @@ impl Pieces {
         &mut self.text
     }
 
-    /// Ends a piece; its number.
+    /// Ends a piece. Returns its number.
     pub(super) fn end(&mut self) -> usize {
         self.end.push(self.text.len());
         self.end.len() - 1
@@ -49,7 +49,7 @@ impl<'a> Spool<'a> {
         &mut self.text
     }
 
-    /// Writes what there is when it has become much.
+    /// Writes the text if it has become large.
     pub(super) fn spill(&mut self) -> io::Result<()> {
         if self.text.len() >= PART {
             self.out.write_all(self.text.as_bytes())?;
@@ -87,7 +87,7 @@ pub(super) fn pad(out: &mut String, mut blanks: usize) {
     }
 }
 
-/// Adds a text right-aligned in so many characters.
+/// Adds a text right-aligned in `width` characters.
 pub(super) fn aligned(out: &mut String, text: &str, width: usize) {
     pad(out, width.saturating_sub(text.chars().count()));
     out.push_str(text);

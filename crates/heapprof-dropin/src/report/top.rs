@@ -1,4 +1,4 @@
-//! `pprof -text`, `-top`: a row a node.
+//! `pprof -text`, `-top`: one row for each node.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ pub(super) fn headed<'a>(
 
 /// Writes the rows.
 pub fn top(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
-    // Calls are looked at only for whether they were inlined.
+    // Calls are needed only to see whether they were inlined.
     let inlined = profile.location.iter().any(|l| l.line.len() > 1);
     let (graph, values, labels) = headed(profile, options, inlined)?;
     let total = options.total;

@@ -1,7 +1,7 @@
-//! `pprof -topproto`: the rows of `-top` as a profile, a sample a node.
+//! `pprof -topproto`: the rows of `-top` as a profile, with one sample for each node.
 //!
-//! Values come as whole numbers of the shown unit, cum before flat: that is pprof's file, and of
-//! little use where values are smaller than the unit.
+//! Values are whole numbers of the shown unit, cum before flat. pprof writes the file like that. It
+//! is of little use if values are smaller than the unit.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -79,7 +79,8 @@ fn lines(profile: &Profile, location: &Location, out: &mut String) {
     }
 }
 
-/// Texts, then numbers, a key a line, each ordered by how the line looks.
+/// Writes one line for each key: texts first, then numbers, each group ordered by how the lines
+/// look.
 fn label_lines(profile: &Profile, options: &Options, labels: &[Label], out: &mut String) {
     let (texts, numbers): (Vec<Label>, Vec<Label>) =
         labels.iter().partition(|label| !label.str.is_empty());

@@ -15,8 +15,8 @@ use heapprof_totals::fetch::fetch;
 const SEPARATOR: &str = "----------------------------------------------------------+-------------";
 const LEGEND: &str = "      flat  flat%   sum%        cum   cum%   calls calls% + context \t \t ";
 
-/// Writes the nodes; with [`Options::symbol`] only those whose name it matches, of which there must
-/// be one.
+/// Writes the nodes. With [`Options::symbol`] it writes only the nodes whose name matches, and
+/// fails if there is none.
 pub fn tree(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
     let (graph, values, labels) = headed(profile, options, true)?;
     let total = options.total;

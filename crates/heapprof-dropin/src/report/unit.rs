@@ -6,8 +6,8 @@ use crate::graph::{Graph, truncated};
 use super::measurement::scale;
 use super::options::Options;
 
-/// The unit for the values of `graph`; `whole` numbers alone can be shown, so nothing may come
-/// below one.
+/// The unit for the values of `graph`. With `whole`, only whole numbers can be shown, so no value
+/// may be below one.
 pub(super) fn output_unit(graph: &Graph<'_>, options: &Options, whole: bool) -> String {
     if options.output_unit != "minimum" || graph.shown().is_empty() {
         return options.output_unit.clone();

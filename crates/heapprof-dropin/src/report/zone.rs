@@ -1,7 +1,8 @@
-//! The time zone that pprof prints times in: that of TZ, else that of the machine, else UTC.
+//! The time zone that pprof prints times in: that of TZ, otherwise that of the machine, otherwise
+//! UTC.
 //!
-//! The rules are Go's (package time, zoneinfo_unix): TZ names a file, a POSIX rule in it is not
-//! understood. So scripts get the same text from both.
+//! The rules are Go's (package time, zoneinfo_unix). TZ names a file, and a POSIX rule in TZ is not
+//! understood. So scripts get the same text from both programs.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -54,7 +55,7 @@ impl Zone {
     fn format(&self, nanos: i64, form: &str) -> String {
         match Timestamp::from_nanosecond(i128::from(nanos)) {
             Ok(time) => time.to_zoned(self.0.clone()).strftime(form).to_string(),
-            // Not reached: 64 bits of nanoseconds are some 292 years either way.
+            // This is not reached, because 64 bits of nanoseconds are some 292 years either way.
             Err(_) => format!("{nanos} ns since 1970"),
         }
     }
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(utc.show(i64::MIN), "1677-09-21 00:12:43 UTC");
     }
 
-    /// A rule is no name of a zone, and neither is a folder.
+    /// Neither a rule nor a folder is the name of a zone.
     #[test]
     fn what_names_no_zone_is_utc() {
         for tz in ["", ":", "XYZ3", "/", "../..", "/etc/hostname"] {

@@ -5,7 +5,7 @@ use heapprof_profile::{Profile, StringId};
 /// What frames keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Inlined functions; without, only the one they were inlined into.
+    /// Inlined functions. Without them, only the function that they were inlined into is kept.
     pub inlines: bool,
     /// Function names.
     pub function: bool,
@@ -19,8 +19,8 @@ pub struct Detail {
     pub address: bool,
 }
 
-/// Takes from the profile what `detail` does not keep. Locations stay apart; only what they tell
-/// changes.
+/// Takes from the profile what `detail` does not keep. Locations stay separate, and only what they
+/// tell changes.
 pub fn aggregate(profile: &mut Profile, detail: Detail) {
     for mapping in &mut profile.mapping {
         mapping.has_inline_frames &= detail.inlines;
@@ -44,7 +44,7 @@ pub fn aggregate(profile: &mut Profile, detail: Detail) {
             location.address = 0;
         }
     }
-    // Lines that no location has any more are changed too, which nobody sees.
+    // This also changes lines that no location has any more, which nobody sees.
     for line in &mut profile.line {
         if !detail.line {
             line.line = 0;

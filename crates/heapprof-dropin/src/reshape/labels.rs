@@ -1,5 +1,5 @@
-//! Labels: which samples they keep, which of them are shown, frames made of them, units of their
-//! numbers.
+//! Labels: which samples they keep, which of them are shown, which frames are made of them, and
+//! which units their numbers have.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +10,11 @@ use regex::Regex;
 
 use heapprof_totals::label_filter::LabelFilter;
 
-/// Units of number labels by key.
+/// The units of number labels, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelUnits {
-    /// The unit that all numbers of a key are taken to have: the first one seen, else bytes for
-    /// sizes, else the key.
+    /// The unit that all numbers of a key are taken to have: the first one seen, otherwise bytes
+    /// for sizes, otherwise the key.
     pub of: HashMap<String, String>,
     /// Other units that a key has somewhere, in order.
     pub ignored: BTreeMap<String, BTreeSet<String>>,
@@ -62,8 +62,8 @@ fn sets_in_use(profile: &Profile) -> Vec<LabelSetIndex> {
     sets
 }
 
-/// Keeps samples whose labels pass `focus` and not `ignore`; whether each of the two held for any
-/// sample. Without a `focus` it is as if it held for all.
+/// Keeps samples whose labels pass `focus` and not `ignore`. Returns for each of the two whether it
+/// held for any sample. A missing `focus` holds for all samples.
 pub fn keep_by_label(
     profile: &mut Profile,
     focus: Option<&LabelFilter>,
@@ -89,8 +89,8 @@ pub fn keep_by_label(
     (any_focused, any_ignored)
 }
 
-/// Keeps labels whose key matches `show` and not `hide`; whether each of the two held for any label
-/// of a sample.
+/// Keeps labels whose key matches `show` and not `hide`. Returns for each of the two whether it
+/// held for any label of a sample.
 pub fn keep_label_keys(
     profile: &mut Profile,
     show: Option<&Regex>,
@@ -110,7 +110,7 @@ pub fn keep_label_keys(
     (any_shown, any_hidden)
 }
 
-/// Takes labels away that have neither a text nor a number nor a unit.
+/// Removes labels that have no text, no number and no unit.
 pub fn drop_empty_labels(profile: &mut Profile) {
     let empty = |l: &Label| l.str.is_empty() && l.num == 0 && l.num_unit.is_empty();
     let sets = 0..profile.label_sets.len() as u32;
@@ -120,7 +120,7 @@ pub fn drop_empty_labels(profile: &mut Profile) {
     }
 }
 
-/// Gives every sample the text label, in place of any text that it has for the key.
+/// Gives every sample the text label, instead of any text that it has for the key.
 pub fn set_label(profile: &mut Profile, key: &str, value: &str) {
     let label = Label {
         key: profile.strings.intern(key),
@@ -150,9 +150,9 @@ fn change_labels(profile: &mut Profile, mut change: impl FnMut(&Profile, &mut Ve
     profile.samples.relabel(|set| changed[set.index()]);
 }
 
-/// Adds a frame for each key at the root, the first key outermost, and at the leaf, the last key
-/// innermost. `show` writes a number with its unit. Whether any sample has a label of the root's
-/// keys, and of the leaf's.
+/// Adds a frame for each key: at the root with the first key outermost, and at the leaf with the
+/// last key innermost. `show` writes a number with its unit. Returns whether any sample has a label
+/// of the root's keys, and of the leaf's.
 pub fn add_label_frames(
     profile: &mut Profile,
     root: &[&str],
@@ -207,7 +207,7 @@ fn values(
         .collect()
 }
 
-/// The locations and functions made of labels, behind those of the profile.
+/// The locations and functions that are made of labels, after those of the profile.
 struct Frames {
     known: HashMap<(String, String), LocationIndex>,
     next_location: u64,

@@ -1,20 +1,20 @@
-//! focus, ignore, hide, show and show_from: which samples and which lines stay, by names.
+//! The filters focus, ignore, hide, show and show_from, which keep samples and lines by names.
 
 use heapprof_profile::{Line, LocationIndex, Profile};
 use regex::Regex;
 
 use heapprof_totals::filter::Matches;
 
-/// The filters by name that are applied together.
+/// The filters by name, which are applied together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameFilters<'a> {
-    /// Only samples with a matching location.
+    /// Keep only samples with a matching location.
     pub focus: Option<&'a Regex>,
-    /// No samples with a matching location; wins over `focus` on the same one.
+    /// Leave out samples with a matching location. It wins over `focus` on the same location.
     pub ignore: Option<&'a Regex>,
-    /// Without matching lines.
+    /// Leave out matching lines.
     pub hide: Option<&'a Regex>,
-    /// Only matching lines.
+    /// Keep only matching lines.
     pub show: Option<&'a Regex>,
 }
 
@@ -25,7 +25,7 @@ pub struct Matched {
     pub focus: bool,
     /// A location is ignored.
     pub ignore: bool,
-    /// A location is hidden, in part or whole.
+    /// A location is hidden, in part or as a whole.
     pub hide: bool,
     /// A location shows something.
     pub show: bool,
@@ -38,7 +38,7 @@ mod bit {
     pub(super) const HIDDEN: u8 = 4;
 }
 
-/// Applies the filters by name. A sample left without any location goes.
+/// Applies the filters by name. A sample that is left without any location is removed.
 pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched {
     let NameFilters {
         focus,
@@ -116,8 +116,8 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched 
     matched
 }
 
-/// Keeps the lines of a location that match, or those that do not; a mapping that matches stands
-/// for all of them. How many are left.
+/// Keeps the lines of a location that match, or those that do not. A mapping that matches stands
+/// for all lines. Returns how many lines are left.
 fn keep_lines(
     profile: &mut Profile,
     l: usize,
@@ -141,8 +141,8 @@ fn keep_lines(
     kept.len()
 }
 
-/// Cuts what is above the match nearest to the root, inlined lines above it included; samples
-/// without one go. Whether anything matches.
+/// Cuts what is above the match nearest to the root, including inlined lines above it. Samples
+/// without a match are removed. Returns whether anything matches.
 pub fn show_from(profile: &mut Profile, regex: &Regex) -> bool {
     let matches = Matches::new(profile, regex);
     let mut from = vec![false; profile.location.len()];

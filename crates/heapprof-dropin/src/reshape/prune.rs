@@ -1,4 +1,4 @@
-//! Cutting stacks below a function: the profile's own drop_frames, and prune_from.
+//! Cutting stacks below a function, for the profile's own drop_frames and for prune_from.
 
 use heapprof_profile::Profile;
 use regex::Regex;
@@ -6,9 +6,9 @@ use regex::Regex;
 use heapprof_totals::filter::simple_name;
 use heapprof_totals::pattern::go_regex;
 
-/// Cuts what `drop_frames` matches, and all it called, but for what `keep_frames` matches. Frames
-/// at the root are safe until one does not match. An expression that can't be compiled leaves the
-/// profile as it is.
+/// Cuts frames that `drop_frames` matches, and all that they called, unless `keep_frames` matches
+/// them. Frames at the root are safe until one does not match. If an expression can't be compiled,
+/// that is an error and the profile stays as it is.
 pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     let whole = |id| match profile.text(id) {
         "" => Ok(None),
@@ -58,7 +58,7 @@ pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     Ok(())
 }
 
-/// Cuts what is below the match nearest to the leaf. Names are matched without their parameters.
+/// Cuts the frames below the match nearest to the leaf. Names are matched without their parameters.
 pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     let matches = functions(profile, |name| regex.is_match(name));
     let mut from = vec![false; profile.location.len()];
@@ -77,7 +77,7 @@ pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     });
 }
 
-/// Which functions have a name whose simple form is what is looked for.
+/// Which functions have a name whose simple form satisfies `is`.
 fn functions(profile: &Profile, is: impl Fn(&str) -> bool) -> Vec<bool> {
     let functions = profile.function.iter();
     functions

@@ -1,19 +1,20 @@
-//! JSON of other tools, known by names that stand in its first bytes: nothing is parsed, and no
-//! more is looked at.
+//! JSON of other tools, recognized by names in its first bytes: nothing is parsed, and no more is
+//! read.
 
 use super::SPEEDSCOPE;
 
-/// What JSON is of which nobody knows more.
+/// The text for JSON of an unknown kind.
 pub(crate) const ANY: &str = "is JSON";
 
-/// What people do with it.
+/// What people can do with a file.
 enum Then {
     Speedscope,
     Else(&'static str),
 }
 use Then::{Else, Speedscope};
 
-/// Names that all stand in the file, what it is, and what to do. The first row that fits is it.
+/// Names that are all in the file, what the file is, and what to do. The first row that matches
+/// counts.
 const KINDS: &[(&[&str], &str, Then)] = &[
     (
         &["snapshot", "node_fields"],
@@ -99,13 +100,13 @@ const KINDS: &[(&[&str], &str, Then)] = &[
     ),
 ];
 
-/// What JSON is whose text begins with `head`. None where it is no JSON.
+/// What kind of JSON a text is that begins with `head`. `None` if it is not JSON.
 pub(super) fn kind(head: &[u8]) -> Option<String> {
     let inside = match head.trim_ascii_start() {
         [b'[', rest @ ..] => rest.trim_ascii_start().strip_prefix(b"{")?,
         text => text.strip_prefix(b"{")?,
     };
-    // An object has a name first, or nothing. `{main};f` of folded stacks has neither.
+    // An object begins with a name, or is empty. `{main};f` of folded stacks has neither.
     if !matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}') | None) {
         return None;
     }
@@ -125,7 +126,7 @@ pub(super) fn kind(head: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// How such files begin, as their tools write them.
+    /// The beginnings of such files, as their tools write them.
     #[test]
     fn kinds_by_their_beginning() {
         let table = [

@@ -1,10 +1,11 @@
 //! Maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as bpftrace
 //! prints them.
 //!
-//! Each map is a sample type, and values of several maps for one stack are one sample. A map that
-//! is printed again, every few seconds say, is a part of the file; the last one is read unless
-//! another is asked for. bpftrace prints a map from its smallest value to its largest, so it begins
-//! anew where a value is smaller or a key comes again.
+//! Each map is a sample type, and the values that several maps have for one stack are one sample. A
+//! map may be printed again and again, for example every few seconds. Each print is a part of the
+//! file, and the last one is read unless another is asked for. bpftrace prints a map from its
+//! smallest value to its largest, so a new print begins if a value is smaller than the one before,
+//! or if a key comes again.
 
 mod maps;
 
@@ -25,7 +26,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line begins a map by stacks, by which one is found among other output.
+/// Whether a line begins a map by stacks. Such a line is looked for among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     matches!(opening(line), Some((_, rest)) if !is_whole(rest))
 }
@@ -39,7 +40,7 @@ fn opening(line: &[u8]) -> Option<(&[u8], &[u8])> {
     plain.then_some((name, rest))
 }
 
-/// Whether key and value stand in one line: such a map has no stacks.
+/// Whether the key and the value are on one line. Such a map has no stacks.
 fn is_whole(rest: &[u8]) -> bool {
     memchr::memmem::find(rest, b"]: ").is_some()
 }
@@ -69,9 +70,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 struct File {
-    /// Tells keys apart, by the numbers of frames in place of locations: frames that differ in
-    /// their offsets only become one location, but are different keys. The values are the maps'
-    /// own.
+    /// The keys, with the numbers of frames instead of locations: frames that differ only in their
+    /// offsets become one location, but are different keys. The values are kept in `maps`.
     tally: Tally,
     frames: Texts,
     maps: Maps,
@@ -117,7 +117,7 @@ impl File {
         }
     }
 
-    /// Keys beside the stack become labels.
+    /// Makes labels of the keys other than the stack.
     fn keys(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         for key in text.split(',').map(str::trim).filter(|key| !key.is_empty()) {
@@ -164,7 +164,7 @@ impl File {
     }
 }
 
-/// What an entry says: a number, or both of stats().
+/// The value of an entry: a number, or the two numbers of stats().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MapValue {
     One(i64),
@@ -176,7 +176,7 @@ fn values(lines: &Lines<'_>, text: &[u8]) -> Result<MapValue, Error> {
     if let Some(number) = value(text) {
         return Ok(MapValue::One(number));
     }
-    // stats(): `count 3, average 16, total 48`.
+    // stats() prints `count 3, average 16, total 48`.
     let mut parts = text.split(|&b| b == b',').map(<[u8]>::trim_ascii);
     let count = parts.next().and_then(|p| value(p.strip_prefix(b"count ")?));
     let total = parts
@@ -208,7 +208,7 @@ mod tests {
             @count[app, \n    read+9\n, \n    main+7\n, 12]: 2\n";
         let profile = read(text);
         assert_eq!(types(&profile), ["bytes/bytes", "count/count"]);
-        // Frames that differ in their offsets only are one place, but were two keys.
+        // Frames that differ only in their offsets are one place, but were two keys.
         assert_eq!(
             samples(&profile),
             ["main;f;malloc 10 1", "main;read [key=app] [key=12] 0 2"]

@@ -1,9 +1,10 @@
-//! JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. Its author describes
-//! it in `dhat/dh_main.c`.
+//! JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. DHAT's author
+//! describes it in `dhat/dh_main.c`.
 //!
-//! A program point is a stack with what was allocated there in all, what was in use when the heap
-//! was largest (t-gmax) and at the end. Its own maximum (`mb`, `mbk`) is left aside, as maxima of
-//! different moments can't be added, and so are the accesses by offset (`acc`).
+//! A program point is a stack with three amounts: what was allocated there in total, what was in
+//! use when the heap was largest (t-gmax), and what was in use at the end. Its own maximum (`mb`,
+//! `mbk`) is ignored, because maxima of different moments can't be added. The accesses by offset
+//! (`acc`) are ignored too.
 
 use std::fmt;
 
@@ -34,14 +35,14 @@ pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading,
 #[derive(Clone, Copy)]
 enum Needs {
     Nothing,
-    /// `bklt`: how long blocks live.
+    /// The file has `bklt`: how long blocks live.
     Lifetimes,
-    /// `bkacc`: what is read and written in them.
+    /// The file has `bkacc`: what is read and written in blocks.
     Accesses,
 }
 
-/// A number per program point, by the names of the format: key, sample type, unit, and when it is
-/// there.
+/// The numbers of a program point: the key in the format, the sample type, the unit, and what the
+/// file must record.
 const VALUES: [(&str, &str, &str, Needs); 9] = [
     ("tbk", "alloc_objects", "count", Needs::Nothing),
     ("tb", "alloc_space", "bytes", Needs::Nothing),
@@ -64,7 +65,7 @@ struct File {
     pid: Option<i64>,
     has_lifetimes: bool,
     has_accesses: bool,
-    /// Units: of sizes, of blocks, of time.
+    /// The units of sizes, of blocks and of time.
     sizes: Option<String>,
     blocks: Option<String>,
     time: Option<String>,
@@ -90,7 +91,8 @@ impl File {
         let sizes = self.sizes.as_deref().unwrap_or("bytes");
         let blocks = self.blocks.as_deref().unwrap_or("count");
         let time = self.time.as_deref().unwrap_or("");
-        // The head says it, for files without points too; a point that has a value says it as well.
+        // The head says what is recorded, even in files without points. A point that has a value
+        // shows it as well.
         let is_recorded = |i: usize| match VALUES[i].3 {
             Needs::Nothing => true,
             Needs::Lifetimes => self.has_lifetimes,
@@ -297,7 +299,7 @@ impl<'de> Visitor<'de> for PointSeed<'_> {
     }
 }
 
-/// A key of a program point: there are millions, so it is not kept as text.
+/// A key of a program point. There are millions of them, so they are not kept as text.
 enum Key {
     Value(usize),
     Frames,

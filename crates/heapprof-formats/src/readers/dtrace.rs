@@ -1,9 +1,9 @@
 //! Aggregations of dtrace whose keys are stacks: ``@[ustack()] = count()`` and the like, as dtrace
-//! prints them at its end.
+//! prints them when it ends.
 //!
-//! A record is its keys, its frames, and an indented number before an empty line. Which function
-//! aggregated is not said, so the values are samples unless `--values` knows better. Equal stacks
-//! are added up.
+//! A record consists of its keys, its frames, and an indented number before an empty line. The
+//! output does not say which function aggregated, so the values are samples unless `--values` says
+//! otherwise. Equal stacks are added up.
 
 use heapprof_profile::{Label, LocationIndex};
 
@@ -16,7 +16,7 @@ use crate::reading::{Options, Reading};
 use crate::symbol_frame;
 use crate::tally::Tally;
 
-/// Whether a line is a frame wherever it stands.
+/// Whether a line is a frame in any place.
 fn is_frame(text: &[u8]) -> bool {
     text.contains(&b'`') || address(text).is_some()
 }
@@ -69,7 +69,7 @@ struct Record {
     tally: Tally,
     labels: Vec<Label>,
     stack: Vec<LocationIndex>,
-    /// A number behind frames: the value, if the next line is empty.
+    /// A number after frames. It is the value if the next line is empty.
     held: Option<(i64, Vec<u8>)>,
     records: usize,
 }
@@ -90,7 +90,7 @@ impl Record {
             return Ok(());
         }
         if let Some((_, digits)) = self.held.take() {
-            // It was a key, or the address of a frame.
+            // The number was a key, or the address of a frame.
             match self.stack.is_empty() {
                 true => self.key(&digits),
                 false => self.frame(&digits)?,
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(
             samples(&read(text)),
             [
-                // A number that is not the last one of its record is an address.
+                // A number that is not the last of its record is an address.
                 "0x80506112;main;malloc 12",
                 "main;malloc [key=app] 5",
                 "main [key=1234] 3",

@@ -1,8 +1,8 @@
 //! Folded stacks, the form that flame graph tools exchange: `main;parse;alloc 96`, root first.
 //!
-//! What the number counts is not said: samples, unless `--values` knows better. Files of
-//! `difffolded.pl` and `inferno-diff-folded` have two numbers, before and after; each is a sample
-//! type, and as `FILE#1` and `FILE#2` a profile of its own.
+//! The text does not say what the number counts. It is taken as samples unless `--values` says
+//! otherwise. Files of `difffolded.pl` and `inferno-diff-folded` have two numbers, before and
+//! after. Each of them is a sample type; `FILE#1` and `FILE#2` are profiles with only one of them.
 
 use heapprof_profile::LocationIndex;
 
@@ -14,7 +14,7 @@ use crate::lines::Lines;
 use crate::reading::{Options, Part, Reading};
 use crate::tally::{Frame, Module, Tally};
 
-/// What this crate's users write for a stack without frames.
+/// How this crate's users write a stack without frames.
 const EMPTY_STACK: &[u8] = b"(empty stack)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -31,7 +31,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
                 has_frames |= stack.contains(&b';');
             }
             Some(None) => {}
-            // A file may be damaged, but not from the beginning.
+            // A file may be damaged, but not at its beginning.
             None if stacks == 0 => return false,
             None => others += 1,
         }
@@ -39,7 +39,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     stacks > 0 && (others == 0 || has_frames && others < stacks)
 }
 
-/// A line's stack and its numbers, the second one if there are two. `Some(None)` for lines without.
+/// A line's stack, its first number if there are two, and its last number. `Some(None)` for a line
+/// without a stack.
 #[allow(clippy::type_complexity)]
 fn entry(line: &[u8]) -> Option<Option<(&[u8], Option<i64>, i64)>> {
     let line = line.trim_ascii();
@@ -53,7 +54,7 @@ fn entry(line: &[u8]) -> Option<Option<(&[u8], Option<i64>, i64)>> {
     }
 }
 
-/// Parts the number behind the last blank. A fraction is rounded.
+/// Splits off the number after the last blank. A fraction is rounded.
 fn last_number(text: &[u8]) -> Option<(&[u8], i64)> {
     let blank = text.iter().rposition(u8::is_ascii_whitespace)?;
     let (rest, number) = (text[..blank].trim_ascii_end(), &text[blank + 1..]);
@@ -103,7 +104,7 @@ struct File {
     tally: Tally,
     stack: Vec<LocationIndex>,
     is_difference: bool,
-    /// The column that is asked for.
+    /// The column that is asked for, if any.
     column: Option<usize>,
 }
 
@@ -112,7 +113,7 @@ impl File {
         let values = options.values.as_ref();
         let (name, unit) = values.map_or(("samples", "count"), |v| (&v.r#type, &v.unit));
         let columns = 1 + usize::from(is_difference);
-        // No column is the peak.
+        // There is no peak among columns.
         let choose = |part: Part| part.choose("column", columns, columns);
         let column = options.part.map(choose).transpose()?;
         let before = format!("{name}_before");
@@ -150,7 +151,7 @@ impl File {
     }
 }
 
-/// A name, or as this crate's users write unsymbolized frames: `0x401000 [app]`.
+/// A frame: a name, or an unsymbolized frame as this crate's users write it, e.g. `0x401000 [app]`.
 pub(crate) fn frame(text: &str) -> Frame<'_> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let module = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));

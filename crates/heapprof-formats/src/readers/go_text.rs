@@ -1,7 +1,7 @@
-//! Go's heap profile as text, `/debug/pprof/heap?debug=1`, with the names that stand behind each
-//! stack as comments.
+//! Go's heap profile as text, `/debug/pprof/heap?debug=1`, with the names after each stack as
+//! comments.
 //!
-//! Values are as pprof reads them. pprof passes the names over; here they are matched with the
+//! Values are read as pprof reads them. pprof ignores the names; here they are matched with the
 //! addresses before them.
 
 use heapprof_profile::{Line, LocationIndex, ProfileBuilder};
@@ -66,7 +66,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     Ok(Reading::new(Format::GoText, kind.rule(), profile))
 }
 
-/// More frames than Go leaves out at once.
+/// How many addresses are searched for a named frame. Go leaves out fewer frames at once.
 const HIDDEN: usize = 256;
 
 /// A comment that names a frame.
@@ -81,7 +81,7 @@ struct Records {
     pending: bool,
     values: Vec<i64>,
     mean_size: i64,
-    /// Addresses in the calls, leaf first.
+    /// The addresses of the calls, leaf first.
     addresses: Vec<u64>,
     named: Vec<Named>,
     has_names: bool,
@@ -96,8 +96,8 @@ impl Records {
         Ok(())
     }
 
-    /// `# 0x57f970 go/ast.NewScope+0x50 go/ast/scope.go:28`, with tabs between them, or
-    /// `# MaxRSS = 18370560` at the end of the file.
+    /// Reads a comment: `# 0x57f970 go/ast.NewScope+0x50 go/ast/scope.go:28`, with tabs between the
+    /// parts, or `# MaxRSS = 18370560` at the end of the file.
     fn comment(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let text = String::from_utf8_lossy(&lines.trimmed()[1..]);
         let mut fields = text.split('\t').map(str::trim).filter(|f| !f.is_empty());
@@ -116,7 +116,7 @@ impl Records {
         let Some(Ok(address)) = Addresses(first.as_bytes()).next() else {
             return Err(lines.wrong("`#`, an address of 64 bits, a function and its line"));
         };
-        // Without a function it is an address that Go could not name either.
+        // Without a function, it is an address that Go could not name either.
         let Some(function) = fields.next() else {
             return Ok(());
         };
@@ -142,7 +142,7 @@ impl Records {
         Ok(())
     }
 
-    /// Adds the sample that was read last, with what its comments said.
+    /// Adds the sample that was read last, with the names from its comments.
     fn flush(&mut self) {
         if !std::mem::take(&mut self.pending) {
             return;
@@ -162,10 +162,10 @@ impl Records {
 
 /// The addresses of a stack with their lines, innermost first.
 ///
-/// Go writes a comment a frame, in order, at the address of the call. Frames inlined into one call
-/// share its address. It leaves out its runtime's functions at the leaf (how the allocation was
-/// made) and the outermost one, `runtime.goexit`: so do its protobuf profiles, and so do we. A
-/// frame that it does not know stays an address.
+/// Go writes a comment for each frame, in order, with the address of the call. Frames that were
+/// inlined into one call share its address. Go leaves out its runtime's functions at the leaf (how
+/// the allocation was made) and the outermost function, `runtime.goexit`. Its protobuf profiles
+/// leave them out too, and so do we. A frame that Go does not know stays an address.
 fn frames(addresses: &[u64], named: &[Named]) -> Vec<(u64, Vec<Line>)> {
     if named.is_empty() {
         return addresses.iter().map(|&a| (a, Vec::new())).collect();
@@ -173,7 +173,7 @@ fn frames(addresses: &[u64], named: &[Named]) -> Vec<(u64, Vec<Line>)> {
     let mut frames: Vec<(u64, Vec<Line>)> = Vec::with_capacity(named.len());
     let mut next = 0;
     for Named { address, line } in named {
-        // Early versions write the return address.
+        // Early versions of Go write the return address.
         let same = |a: u64| a == *address || a.checked_add(1) == Some(*address);
         let rest = &addresses[next..];
         let inlined = frames.last().is_some_and(|&(last, _)| same(last));
@@ -191,7 +191,7 @@ fn frames(addresses: &[u64], named: &[Named]) -> Vec<(u64, Vec<Line>)> {
                 next += skipped + 1;
             }
             (None, Some((_, lines))) if inlined => lines.push(*line),
-            // Not in the stack: its comment knows where it is.
+            // The frame is not in the stack. Its comment has its address.
             (None, _) => frames.push((*address, vec![*line])),
         }
     }
@@ -247,7 +247,7 @@ mod tests {
                  b.go:8\n",
                 "30 main.f /src/a.go:7; 40 main.(*T[...]).g C:/src/b.go:8",
             ),
-            // Recursion: each comment takes the next address, though it is the same.
+            // Recursion: each comment takes the next address, although it is the same.
             (
                 "1: 96 [1: 96] @ 0x21 0x21 \
                  0x21\n#\t0x20\tf+0x1\ta.go:1\n#\t0x20\tf+0x1\ta.go:1\n#\t0x20\tf+0x1\ta.go:1\n",
@@ -265,16 +265,16 @@ mod tests {
                 "1: 96 [1: 96] @ 0x21\n#\t0x21\tf+0x1\ta.go:1\n",
                 "20 f a.go:1",
             ),
-            // Frames without a name keep their address, at either end too.
+            // Frames without a name keep their address, also at either end.
             (
                 "1: 96 [1: 96] @ 0x11 0x21 0x31 0x41 \
                  0x51\n#\t0x10\n#\t0x10\tf+0x1\ta.go:1\n#\t0x30\tg+0x1\ta.go:2\n",
                 "10 f a.go:1; 20; 30 g a.go:2; 40; 50",
             ),
-            // Comments alone, and a comment that is of no frame there.
+            // A comment without addresses, and addresses without comments.
             ("1: 96 [1: 96] @\n#\t0x20\tf+0x1\ta.go:1\n", "20 f a.go:1"),
             ("1: 96 [1: 96] @ 0x11 0x21\n", "10; 20"),
-            // What is no frame.
+            // Comments that are not frames.
             (
                 "1: 96 [1: 96] @ 0x11\n# a remark\n#\t0x10\tf\ta.go\n# Alloc = 7\n",
                 "10 f a.go:0",

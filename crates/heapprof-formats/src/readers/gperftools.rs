@@ -1,8 +1,8 @@
 //! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and
 //! fragmentation.
 //!
-//! Read as pprof reads it, number for number where it is asked to: `heapprof pprof` prints the same
-//! bytes for such a file.
+//! It is read as pprof reads it, with exactly pprof's numbers if `Options::as_pprof` is set:
+//! `heapprof pprof` prints the same bytes as pprof for such a file.
 
 use heapprof_profile::Profile;
 
@@ -33,7 +33,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     Ok(Reading::new(Format::Gperftools, kind.rule(), profile))
 }
 
-/// Reads samples up to the map of memory or a line that ends them, which `lines` then is on.
+/// Reads samples up to the memory map or a line that ends them. `lines` is on that line afterwards.
 pub(crate) fn samples(
     kind: &mut Kind,
     lines: &mut Lines<'_>,

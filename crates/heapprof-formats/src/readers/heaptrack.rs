@@ -1,10 +1,12 @@
 //! Data of heaptrack, as `heaptrack_interpret` leaves it in `heaptrack.*.zst` or `.gz`.
 //!
-//! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event;
-//! numbers are hexadecimal, entries count from 1, allocations from 0. heaptrack's
-//! `accumulatedtracedata.cpp` is the description. The sums are those of `heaptrack_print`. It goes
-//! through the file twice for the heap's largest moment; here each trace keeps what it held when
-//! the last maximum was reached, until a later one takes its place.
+//! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event.
+//! Numbers are hexadecimal. Entries count from 1, allocations from 0. heaptrack's
+//! `accumulatedtracedata.cpp` is the description.
+//!
+//! The sums are those of `heaptrack_print`, which goes through the file twice to find the heap's
+//! largest moment. Here the file is read once: each trace keeps what it held when the last maximum
+//! was reached, until there is a later maximum.
 
 mod sites;
 
@@ -34,7 +36,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
 }
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    /// How much is read before the memory is looked at again, in bytes.
+    /// How many bytes are read before the memory is checked again.
     const LOOKED_AT_EVERY: u64 = 1 << 20;
     let limit = options.max_memory();
     let mut file = File::default();
@@ -56,28 +58,28 @@ struct File {
     version: u64,
     texts: Texts,
     instructions: Vec<Instruction>,
-    /// Of all instructions, one after the other.
+    /// The functions of all instructions, one instruction after the other.
     frames: Vec<Function>,
-    /// Instruction and parent, both from 1; the parent of a root is 0.
+    /// The instruction and the parent of each trace, both from 1. The parent of a root is 0.
     traces: Vec<(u32, u32)>,
     sites: Sites,
     command: String,
     is_attached: bool,
-    /// In milliseconds since the start.
+    /// Milliseconds since the start.
     time: i64,
     page_size: i64,
-    /// In pages.
+    /// The largest resident set, in pages.
     most_resident: i64,
 }
 
 struct Instruction {
     address: u64,
     module: u32,
-    /// Where its functions end in the list of all.
+    /// Where its functions end in `frames`.
     end: usize,
 }
 
-/// Numbers of texts, and a line.
+/// A function: the numbers of its name and file in the texts, and a line.
 #[derive(Clone, Copy)]
 struct Function {
     name: u32,
@@ -165,8 +167,8 @@ impl File {
                 self.is_attached = true;
                 Ok(())
             }
-            // A suppression that the program brought along; heaptrack applies it only to what it
-            // prints.
+            // This is a suppression that the program brought along. heaptrack applies it only to
+            // what it prints.
             Some(b'S') => Ok(()),
             Some(b'x' | b'm') => Err(lines.wrong(
                 "interpreted data; make it of raw data first, by heaptrack_interpret of \
@@ -183,7 +185,8 @@ impl File {
         let heaptrack = words.next().flatten();
         let format = words.next();
         self.version = match (heaptrack, format) {
-            // Before heaptrack 1.0 the format's version was this one, and the only number.
+            // Before heaptrack 1.0 there was only one number, and this one means version 1 of the
+            // format.
             (Some(0x1_0200), None) => 1,
             (Some(_), None) => 0,
             (Some(_), Some(Some(version))) if version <= NEWEST => version,
@@ -204,7 +207,7 @@ impl File {
                     let length = usize::try_from(hex(&rest[..space])?).ok()?;
                     rest.get(space + 1..)?.get(..length)
                 });
-                // An empty text has no space behind its length.
+                // An empty text has no space after its length.
                 let sized = sized.or((rest == b"0").then_some(&[]));
                 sized.ok_or_else(|| lines.wrong("s LENGTH TEXT"))?
             }
@@ -260,7 +263,7 @@ impl File {
         for (trace, values) in self.sites.values() {
             stack.clear();
             let mut next = trace;
-            // A parent comes before its children, so this ends.
+            // A parent comes before its children, so this loop ends.
             while let Some(&(instruction, parent)) = entry(&self.traces, next) {
                 frames.count()?;
                 stack.extend(entry(&locations, instruction));
@@ -340,7 +343,7 @@ fn index(lines: &Lines<'_>, number: u64, entries: usize, what: &str) -> Result<u
     })
 }
 
-/// The hexadecimal numbers of a line; more may follow.
+/// The first hexadecimal numbers of a line. More may follow.
 fn numbers<const N: usize>(
     lines: &Lines<'_>,
     rest: &[u8],

@@ -1,8 +1,8 @@
 //! Heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered frames,
 //! and their names.
 //!
-//! Read as pprof reads them: the numbers are no addresses and are left out, and a name is one
-//! function whatever its file.
+//! They are read as pprof reads them. The numbers of frames are not addresses and are left out, and
+//! a name is one function whatever its file.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
@@ -19,7 +19,7 @@ use crate::sampling::Unsampler;
 use crate::stacks::{self, AddressLocations};
 
 const START: &str = "--- heapz 1 ---";
-/// The agent samples so, and does not say it.
+/// The agent's sampling period in bytes, which the file does not say.
 const PERIOD: i64 = 512 << 10;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -75,7 +75,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     Ok(Reading::new(Format::JavaHeapz, rule, profile))
 }
 
-/// Reads `name = value` lines; the unit of what they call the resolution.
+/// Reads `name = value` lines and returns the value of `resolution`, which is the unit.
 fn attributes(lines: &mut Lines<'_>) -> Result<String, Error> {
     let mut unit = None;
     while lines.advance()? {
@@ -97,7 +97,7 @@ fn attributes(lines: &mut Lines<'_>) -> Result<String, Error> {
     unit.ok_or_else(|| lines.wrong("`resolution=bytes`"))
 }
 
-/// `BYTES COUNT @ 0xID …`
+/// The parts of a sample line: `BYTES COUNT @ 0xID …`.
 fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
     let at = memchr::memchr(b'@', line)?;
     let mut words = line[..at]
@@ -111,7 +111,7 @@ fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
         .then_some([bytes, count, &line[at + 1..]])
 }
 
-/// Reads the names of the frames, and gives them to the locations.
+/// Reads the names of the frames and gives them to the locations.
 fn names(
     lines: &mut Lines<'_>,
     builder: &mut ProfileBuilder,
@@ -134,7 +134,7 @@ fn names(
         }
         let id = u64::from_str_radix(id, 16)
             .map_err(|_| lines.wrong_part("an id of 64 bits", shortened(id.as_bytes())))?;
-        // Frames of no sample.
+        // Frames that no sample has are skipped.
         let Some(location) = locations.find(id) else {
             continue;
         };
@@ -157,7 +157,8 @@ fn names(
     }
 
     stacks::set_lines(&mut builder.profile, lines);
-    // What has no name gets pprof's mapping of everything; its number is no address either.
+    // A location without a name gets pprof's mapping of everything. Its number is not an address
+    // either.
     stacks::map(&mut builder.profile, Vec::new());
     for location in &mut builder.profile.location {
         location.address = 0;
@@ -165,8 +166,8 @@ fn names(
     Ok(())
 }
 
-/// Function, file and line: `java.lang.Thread.run (Thread.java:744)`, `name (/path/lib.so)`, a
-/// stub, or a name alone.
+/// The function, file and line of a frame: `java.lang.Thread.run (Thread.java:744)`, `name
+/// (/path/lib.so)`, a stub, or a name alone.
 fn frame_parts(frame: &str) -> (&str, &str, i64) {
     if let Some((function, place)) = frame.strip_suffix(')').and_then(in_parentheses) {
         if let Some((file, line)) = place.rsplit_once(':')
@@ -185,7 +186,7 @@ fn frame_parts(frame: &str) -> (&str, &str, i64) {
     }
 }
 
-/// Parts `name (place` at the last parenthesis with a blank before it.
+/// Splits `name (place` at the last parenthesis that has a blank before it.
 fn in_parentheses(text: &str) -> Option<(&str, &str)> {
     text.match_indices('(').rev().find_map(|(at, _)| {
         let name = text[..at].strip_suffix(char::is_whitespace)?;

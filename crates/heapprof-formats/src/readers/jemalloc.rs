@@ -1,9 +1,9 @@
-//! jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`) and
-//! those of its threads.
+//! jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`) and the
+//! counts of its threads.
 //!
-//! The other header that jemalloc has had, `heap profile: … @ heap_v2/PERIOD`, is tcmalloc's and
-//! read there. What lines mean and how they are unsampled is jeprof's knowledge; a dump of jemalloc
-//! 5.3 already holds counts that are bent so that this rule gives unbiased values.
+//! The other header that jemalloc has had, `heap profile: … @ heap_v2/PERIOD`, is tcmalloc's and is
+//! read there. The meaning of lines and how they are unsampled are known from jeprof. A dump of
+//! jemalloc 5.3 already holds counts that are adjusted so that this rule gives unbiased values.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, StringId};
@@ -75,29 +75,31 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     Ok(Reading::new(Format::Jemalloc, rule, profile))
 }
 
-/// Count and bytes in use, count and bytes allocated.
+/// The count and bytes in use, and the count and bytes allocated.
 type Counts = [i64; 4];
 
 struct Dump {
     period: i64,
     /// Whether threads keep their own numbers.
     as_counted: bool,
-    /// Of all, and with `as_counted` of each thread: of what is in use and of what was allocated.
-    /// pprof does not read jemalloc's dumps, so nothing is cut as it would.
+    /// The unsamplers of what is in use and of what was allocated, for all threads together, and
+    /// with `as_counted` for each thread. pprof does not read jemalloc's dumps, so nothing is cut
+    /// as pprof would cut it.
     unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
-    /// Of two values, or of four since allocations were met.
+    /// The samples. They have two values, or four after the first allocations were found.
     samples: Samples,
     locations: AddressLocations,
-    /// Names of threads, by number.
+    /// The names of threads, by number.
     names: HashMap<Vec<u8>, Vec<u8>>,
-    /// Whether a stack was begun; before that, counts are of the whole process and its threads.
+    /// Whether a stack was begun. Before that, counts are those of the whole process and its
+    /// threads.
     in_stacks: bool,
     has_allocations: bool,
     stack: Vec<LocationIndex>,
-    /// Totals of the stack: as in the file, unsampled.
+    /// The totals of the stack, as in the file and unsampled.
     total: Option<(Counts, Counts)>,
-    /// Its threads, with the same.
+    /// The threads of the stack, with their counts as in the file and unsampled.
     threads: Vec<(StringId, Counts, Counts)>,
 }
 
@@ -122,8 +124,8 @@ impl Dump {
         }
     }
 
-    /// Without `prof_accum` jemalloc counts only what is in use; the head tells, or else the first
-    /// stack that has more.
+    /// Gives samples four values, if they have two. Without `prof_accum` jemalloc counts only what
+    /// is in use. The head tells whether there is more, or otherwise the first stack that has more.
     fn allocations_too(&mut self) {
         if self.has_allocations {
             return;
@@ -155,22 +157,22 @@ impl Dump {
         builder.finish()
     }
 
-    /// `@ 0x7f9b08ca2630 0x55e4e4942191`
+    /// Reads `@ 0x7f9b08ca2630 0x55e4e4942191`.
     fn stack(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         self.flush(lines)?;
         self.in_stacks = true;
         for address in Addresses(lines.trimmed()) {
             let address = address
                 .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
-            // All are return addresses, the first one that of jemalloc's own call.
+            // All are return addresses. The first one is that of jemalloc's own call.
             let call = address.wrapping_sub(1);
             self.stack.push(self.locations.get(&mut self.profile, call));
         }
         Ok(())
     }
 
-    /// `t*: 1147: 1650727 [1335: 1752220]`, or of a thread; behind those in the head stand their
-    /// names.
+    /// Reads `t*: 1147: 1650727 [1335: 1752220]`, or the same of a thread. In the head, the names
+    /// of threads follow.
     fn counts(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let mut rest = &lines.trimmed()[1..];
         let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(COUNTS))?;
@@ -197,7 +199,7 @@ impl Dump {
         }
         let mut counts = raw;
         let period = self.period;
-        // Threads only share what their stack has, unless their own numbers are to add up.
+        // Threads share what their stack has, unless their own numbers are wanted.
         let mut unsamplers = match thread == b"*" || self.as_counted {
             true => self.unsamplers(thread).iter_mut(),
             false => [].iter_mut(),
@@ -206,7 +208,7 @@ impl Dump {
         for [count, bytes] in counts.as_chunks_mut().0 {
             let unsampler = unsamplers.next();
             let sampled = (*count, *bytes);
-            // Bytes of no object: as jeprof takes them.
+            // Bytes without an object stay as they are, as in jeprof.
             if *count != 0 {
                 let values = match unsampler {
                     Some(unsampler) => unsampler.next_beside(*count, *bytes, in_use.as_ref()),
@@ -239,7 +241,7 @@ impl Dump {
         all.or_insert_with(|| [new(), new()])
     }
 
-    /// `3`, or `3 worker` where the dump has names.
+    /// The name of a thread: `3`, or `3 worker` if the dump has names.
     fn thread_name(&mut self, number: &[u8]) -> StringId {
         let mut text = String::from_utf8_lossy(number).into_owned();
         if let Some(name) = self.names.get(number) {
@@ -249,7 +251,8 @@ impl Dump {
         self.profile.strings.intern(&text)
     }
 
-    /// Adds the samples of the stack that was read: one a thread, which add up to its totals.
+    /// Adds the samples of the stack that was read: one for each thread. Together they add up to
+    /// the stack's totals.
     fn flush(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let Some((raw, total)) = self.total.take() else {
             return match self.in_stacks {
@@ -267,8 +270,8 @@ impl Dump {
         }
         let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
         let weights = [weight(0), weight(1), weight(2), weight(3)];
-        // Threads that say nothing of what the stack has can't share it, nor those whose numbers
-        // are beyond all reckoning.
+        // The totals can't be shared among threads that have none of them, or if the numbers are
+        // too large to multiply.
         let shared = (0..4).all(|c| {
             let product = i128::from(total[c]).checked_mul(weights[c]);
             product.is_some() && (weights[c] > 0 || total[c] == 0)
@@ -282,7 +285,7 @@ impl Dump {
                 let mut share = [0; 4];
                 for c in 0..4 {
                     seen[c] += i128::from(counts[c]);
-                    // Up to here; the last one completes the total.
+                    // The share of all threads up to this one. The last one completes the total.
                     let up_to = match weights[c] {
                         0 => 0,
                         weight => (i128::from(total[c]) * seen[c] / weight) as i64,
@@ -352,25 +355,26 @@ mod tests {
     #[test]
     fn stacks_and_threads() {
         let table = [
-            // One thread, nothing accumulated.
+            // One thread, and no counts of allocations.
             (
                 "heap_v2/524288\n  t*: 1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n@ 0x11 0x21\n  t*: \
                  1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
                 "[513, 524800] 10 20 0, 1024",
             ),
-            // Threads add up to t*, however their own numbers are rounded or bent; freed ones too.
+            // Threads add up to t*, however their own numbers are rounded or adjusted. This
+            // includes freed blocks.
             (
                 "heap_v2/1\n  t7: 3: 30 [9: 90] worker one\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: \
                  11 [0: 0]\n  t8: 1: 11 [9: 90]\n",
                 "[0, 0, 1, 15] 10 7 worker one, 11\n[9, 90, 2, 15] 10 8, 11",
             ),
-            // No threads, or none that has anything of it.
+            // No threads, or only threads that have nothing of the totals.
             ("heap_v2/0\n@ 0x11\nt*: 3: 30 [0: 0]", "[3, 30] 10 10"),
             (
                 "heap_v2/0\n@ 0x11\nt*: 3: 30 [0: 0]\nt1: 0: 0 [0: 0]",
                 "[3, 30] 10 10",
             ),
-            // An empty stack, and freed memory only.
+            // An empty stack, and stacks with only freed memory.
             ("heap_v2/1\n@\n  t*: 0: 0 [2: 33]\n", "[2, 33, 0, 0]  16"),
             (
                 "heap_v2/1\n@ 0x11\nt*: 1: 16 [0: 0]\n@ 0x21\nt*: 0: 0 [2: 33]",

@@ -1,10 +1,11 @@
 //! Leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: what was in use and
 //! could not be reached.
 //!
-//! Other output of the program and of the sanitizer may stand around them. A report ends with a
+//! Other output of the program and of the sanitizer may be around them. A report ends with a
 //! SUMMARY line, whose sums must be those of its leaks.
 //!
-//! Frames are read in the form that they have unless `stack_trace_format` is set: ` #%n %p %F %L`.
+//! Frames are read in the default form, ` #%n %p %F %L`, which they have unless
+//! `stack_trace_format` is set.
 
 use std::borrow::Cow;
 
@@ -25,7 +26,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is of a report, by which one is found among other output.
+/// Whether a line is part of a report. Such a line is looked for among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     let title = b"ERROR: LeakSanitizer: detected memory leaks";
     memchr::memmem::find(line, title).is_some() || leak(&uncoloured(line)).is_some()
@@ -40,7 +41,7 @@ fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
     let mut parts = line.split(|&b| b == ESCAPE);
     let mut plain = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        // `[1;31m`, of which the letter is the last.
+        // A colour is `[1;31m`, for example. It ends with the letter.
         let colour = part.strip_prefix(b"[").and_then(|rest| {
             let end = rest.iter().position(|b| matches!(b, b'@'..=b'~'))?;
             Some(&rest[end + 1..])
@@ -84,12 +85,12 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 
 struct Report {
     tally: Tally,
-    /// The leak whose frames are being read: its kind, and objects and bytes.
+    /// The leak whose frames are being read: its kind, and its objects and bytes.
     open: Option<(&'static str, [i64; 2])>,
     stack: Vec<LocationIndex>,
-    /// What stands where its first frame should be; it may be other output.
+    /// The error for a line where the leak's first frame should be. The line may be other output.
     not_a_frame: Option<Error>,
-    /// Objects and bytes since the last summary.
+    /// The objects and bytes since the last summary.
     sums: [i64; 2],
     is_omitting: bool,
     leaks: usize,
@@ -143,7 +144,7 @@ impl Report {
         Ok(())
     }
 
-    /// Counts the open leak.
+    /// Adds the open leak.
     fn close(&mut self) -> Result<(), Error> {
         let Some((kind, values)) = self.open.take() else {
             return Ok(());
@@ -199,7 +200,7 @@ fn leak(line: &[u8]) -> Option<(&'static str, &[u8])> {
     direct.or_else(|| Some(("indirect", line.strip_prefix(b"Indirect leak of ")?)))
 }
 
-/// Objects and bytes of `N byte(s) … in N` and an ending.
+/// The objects and bytes in `N byte(s) … in N` followed by `ending`.
 fn sizes(text: &[u8], ending: &[u8]) -> Option<[i64; 2]> {
     let text = text.strip_suffix(ending)?;
     let middle = memchr::memmem::find(text, b" byte(s) ")?;
@@ -216,8 +217,8 @@ fn frame_text(line: &[u8]) -> Option<&[u8]> {
     Some(&rest[space + 1..])
 }
 
-/// `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId: 0a1b)`,
-/// `0x55c (module+0x12)`.
+/// Reads a frame: `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId:
+/// 0a1b)` or `0x55c (module+0x12)`.
 fn frame(text: &str) -> Option<Frame<'_>> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut frame = Frame {
@@ -254,7 +255,7 @@ fn frame(text: &str) -> Option<Frame<'_>> {
     let Some(named) = rest.strip_prefix("in ") else {
         return Some(frame);
     };
-    // A module stands where no file is known, and then every blank is the function's.
+    // A module is there if no file is known. Then every blank is the function's.
     if !module.is_empty() {
         frame.name = named;
         return Some(frame);
@@ -264,9 +265,9 @@ fn frame(text: &str) -> Option<Frame<'_>> {
     Some(frame)
 }
 
-/// Parts `operator new(unsigned long) ../a b.cpp:95`: the file begins at the first ` /`, else
-/// behind the last space, that is not within parentheses or angle brackets and leaves something
-/// like a file.
+/// Splits `operator new(unsigned long) ../a b.cpp:95`. The file begins at the first ` /`, otherwise
+/// after the last space. The space must not be within parentheses or angle brackets, and what
+/// follows it must look like a file.
 fn function_and_file(text: &str) -> (&str, &str) {
     let mut depth = 0i64;
     let mut last = None;
@@ -286,7 +287,7 @@ fn function_and_file(text: &str) -> (&str, &str) {
     match last {
         // `operator new` and `foo() const` have a space, but no file.
         Some(at) if text[at + 1..].contains(['.', ':', '/']) => (&text[..at], &text[at + 1..]),
-        // The brackets of `operator<<` have no other side.
+        // The brackets of `operator<<` are never closed.
         _ => match text.find(" /") {
             Some(at) => (&text[..at], &text[at + 1..]),
             None => (text, ""),
@@ -294,7 +295,7 @@ fn function_and_file(text: &str) -> (&str, &str) {
     }
 }
 
-/// Parts `file:line:column`, `file:line` or `file`.
+/// Splits `file:line:column`, `file:line` or `file`.
 fn place(text: &str) -> (&str, i64, i64) {
     let number = |text: &str| value(text.as_bytes()).filter(|&n| n >= 0);
     let part = |text| -> Option<(&str, i64)> {

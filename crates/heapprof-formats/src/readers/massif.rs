@@ -1,10 +1,10 @@
-//! Snapshots of Valgrind's Massif: each is a profile, the peak the one that is read unless another
-//! is asked for.
+//! Snapshots of Valgrind's Massif: each is a profile, and the peak is read unless another is asked
+//! for.
 //!
 //! The format is what Massif's own `ms_print` reads. A tree goes from the functions that allocate
-//! to their callers; a node holds the bytes of all its callers, so what they do not account for is
-//! its own. Valgrind's `--xtree-memory` writes the same format, with a measure in place of a moment
-//! as snapshot.
+//! to their callers. A node holds the bytes of all its callers, so the bytes that they do not
+//! account for are its own. Valgrind's `--xtree-memory` writes the same format. Its snapshots are
+//! measures instead of moments.
 
 mod snapshot;
 
@@ -25,20 +25,20 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         Some(line) if line.starts_with(b"cmd:") => {
             memchr::memmem::find(head, b"\ntime_unit:").is_some()
         }
-        // What is left when somebody cuts the first lines off.
+        // This is left when someone cuts off the first lines.
         Some(line) => line.starts_with(b"snapshot=") && head.starts_with(b"#-----------"),
         None => false,
     }
 }
 
-/// Empty lines and comments, which `ms_print` passes over wherever they stand. The lines around
-/// `snapshot=` are such.
+/// Whether a line is empty or a comment. `ms_print` skips those anywhere. The lines around
+/// `snapshot=` are comments.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty() || line.starts_with(b"#")
 }
 
-/// Goes to the next line that says something; false at the end of the file.
+/// Goes to the next line that is neither empty nor a comment; false at the end of the file.
 fn advance(lines: &mut Lines<'_>) -> Result<bool, Error> {
     while lines.advance()? {
         if !is_aside(lines.line()) {
@@ -70,28 +70,29 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     }
 }
 
-/// Whether a snapshot is taken in place of the one so far.
+/// Whether a snapshot replaces the one chosen so far.
 fn is_chosen(part: Option<Part>, new: &Snapshot, old: Option<&Snapshot>) -> bool {
     match part {
         Some(Part::Number(number)) => new.number == number,
         Some(Part::Last) => true,
-        // Measures are not moments: the first one is what is in use.
+        // Measures are not moments. The first measure is what is in use.
         None if new.measure().is_some() => old.is_none(),
-        // Massif marks the peak; where it did not, the largest with stacks is the best there is.
+        // Massif marks the peak. If it did not, the largest snapshot with stacks is the best
+        // choice.
         Some(Part::Peak) | None => old.is_none_or(|old| {
             (new.is_peak, new.has_tree(), new.total()) > (old.is_peak, old.has_tree(), old.total())
         }),
     }
 }
 
-/// What a file says beside the snapshot that is read.
+/// What a file says besides the snapshot that is read.
 #[derive(Default)]
 struct File {
     options: String,
     command: String,
     time_unit: String,
     snapshots: u64,
-    /// Whether any snapshot has something in the heap. With `--heap=no` none has.
+    /// Whether any snapshot has something in the heap. With `--heap=no` no snapshot has.
     has_heap: bool,
     first: u64,
     last: u64,
@@ -108,7 +109,7 @@ impl File {
             Some(("time_unit", rest)) => (&mut self.time_unit, rest),
             _ => return Err(lines.wrong("desc:, cmd:, time_unit: or snapshot=")),
         };
-        // Massif may tell its options in several lines.
+        // Massif may write its options in several lines.
         if !field.is_empty() {
             field.push(' ');
         }
@@ -117,7 +118,7 @@ impl File {
     }
 
     fn count(&mut self, snapshot: &Snapshot) {
-        /// More numbers help nobody.
+        /// The most bytes of the list. More numbers help nobody.
         const MOST: usize = 400;
         if self.snapshots == 0 {
             self.first = snapshot.number;
@@ -186,7 +187,7 @@ impl File {
         ))
     }
 
-    /// Says which snapshot this is, and which there are.
+    /// Says which snapshot this is, and which others there are.
     fn which(&self, snapshot: &Snapshot) -> String {
         let peak = if snapshot.is_peak { " (peak)" } else { "" };
         let detailed = match self.detailed.as_str() {
@@ -258,7 +259,7 @@ mod tests {
             samples(&profile),
             [
                 "main@m.c:2;alloc@a.c:1 40 40",
-                // What callers do not account for is the node's own.
+                // The bytes that callers do not account for are the node's own.
                 "inlined@m.h:7;alloc@a.c:1 5 5",
                 "main@m.c:3>>inlined@m.h:7;alloc@a.c:1 25 25",
                 "other 20 20",
@@ -290,12 +291,12 @@ mod tests {
         assert_eq!(first(Some(Part::Peak)), "f40@f.c:1 40 40");
         assert_eq!(first(Some(Part::Number(0))), "f7@f.c:1 7 7");
         assert_eq!(first(Some(Part::Last)), "(no stacks in this snapshot) 1 1");
-        // Without a mark the largest with a tree is the peak.
+        // Without a mark, the largest snapshot with a tree is the peak.
         let text = text.replace("=peak", "=detailed");
         assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
     }
 
-    /// `ms_print` passes over them, so files that mails and editors changed are read.
+    /// `ms_print` skips them. So files that were changed by mail programs and editors are read.
     #[test]
     fn empty_lines_and_comments_stand_anywhere() {
         let tree = "peak\nn1: 7 (heap)\n n0: 7 0x1: f (f.c:1)\n";
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(options, "options: --stacks=yes --heap=yes");
     }
 
-    /// What is shown by default has values.
+    /// The sample type that is shown by default has values.
     #[test]
     fn stacks_alone_are_shown() {
         let tree = "detailed\nn0: 0 (heap allocation functions) malloc/new/new[]\n";

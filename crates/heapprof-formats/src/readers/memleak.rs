@@ -1,8 +1,8 @@
-//! Reports of memleak, a tool of bcc: what was allocated while it watched and not freed yet, every
-//! few seconds.
+//! Reports of memleak, a tool of bcc, which lists every few seconds what was allocated while it
+//! watched and not freed yet.
 //!
-//! Each report is a profile, the last one the one that is read unless another is asked for. Both
-//! versions of the tool are read, the one in Python and the one in C.
+//! Each report is a profile. The last one is read unless another is asked for. Both versions of the
+//! tool are supported, the one in Python and the one in C.
 
 use heapprof_profile::{LocationIndex, Profile};
 
@@ -22,7 +22,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is of a report, by which one is found among other output.
+/// Whether a line is part of a report. Such a line is looked for among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     is_report(line) || entry(line).is_some()
 }
@@ -68,7 +68,7 @@ fn is_report(line: &[u8]) -> bool {
     line.starts_with(b"[") && line.ends_with(REPORT)
 }
 
-/// Objects and bytes of `80 bytes in 5 allocations from stack`.
+/// The objects and bytes in `80 bytes in 5 allocations from stack`.
 fn entry(line: &[u8]) -> Option<[i64; 2]> {
     let line = line.trim_ascii().strip_suffix(STACK)?;
     let mut words = line.split(|&b| b == b' ');
@@ -81,14 +81,14 @@ fn entry(line: &[u8]) -> Option<[i64; 2]> {
 struct File {
     part: Part,
     reports: u64,
-    /// Number and bytes.
+    /// The number and bytes of the largest report.
     largest: (u64, i64),
     current: Report,
     chosen: Option<Profile>,
 }
 
 impl File {
-    /// Ends the current report, and keeps it if it is the one.
+    /// Ends the current report, and keeps it if it is the one that is asked for.
     fn close(&mut self) -> Result<(), Error> {
         let mut report = std::mem::replace(&mut self.current, Report::new());
         report.close_stack()?;
@@ -156,7 +156,7 @@ impl Report {
 
     fn frame(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let text = lines.trimmed();
-        // One line a block, with -a.
+        // With -a there is a line for each block.
         if text.starts_with(b"addr = ") {
             return Ok(());
         }

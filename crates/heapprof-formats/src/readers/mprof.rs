@@ -1,16 +1,16 @@
 //! Lines of Devel::MProf, which profiles Perl: `function:before:after` at the end of each call.
 //!
 //! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and
-//! after it. A call within another ends first, and its line comes first. Whose call it was is not
-//! said, but where the process grew it can be told: a caller began when there were no more pages
-//! than before what it called. So each call's own growth is what the calls within it do not account
-//! for, and those of all calls add up to the process's. Of calls that changed nothing it can't be
-//! told; they count as made by the next caller that did.
+//! after it. A call within another call ends first, so its line comes first. The file does not name
+//! callers. If the process grew, the caller can be told: it began when there were no more pages
+//! than before the call that it made. So each call's own growth is what the calls within it do not
+//! account for, and the growths of all calls add up to the process's. For calls that changed
+//! nothing the caller can't be told. They count as made by the next call that changed something.
 //!
-//! A function that begins where it has begun already, after the process came back to that size, may
-//! have been called again (a loop that takes memory and gives it back) or be what called itself.
-//! Both are counted at the place of the first call: otherwise a loop would look like a recursion as
-//! deep as it ran.
+//! A function may begin at the same size at which it has begun before, after the process came back
+//! to that size. Either it was called again (a loop that takes memory and gives it back) or it
+//! called itself. Both are counted at the place of the first call. Otherwise a loop would look like
+//! a recursion as deep as it ran.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
@@ -22,10 +22,10 @@ use crate::lines::Lines;
 use crate::reading::{Options, Reading};
 use crate::tally::{Frames, Tally, overflow};
 
-/// The size of a page on the machines that Perl profiles come from; the file does not say it.
+/// The size of a page on the machines that Perl profiles come from. The file does not say it.
 const PAGE: i64 = 4096;
 
-/// A line's three parts. Perl's names have colons of their own.
+/// The three parts of a line. Perl's names contain colons themselves.
 fn parts(line: &[u8]) -> Option<(&[u8], i64, i64)> {
     let mut parts = line.rsplitn(3, |&b| b == b':');
     let pages = |text: &[u8]| i64::try_from(decimal(text)?).ok();
@@ -44,26 +44,26 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     let lines = head[..end].split(|&b| b == b'\n');
     let is_call = |line: &[u8]| parts(line.trim_ascii_end()).is_some();
     let calls = lines.clone().filter(|line| is_call(line)).count();
-    // A file may be damaged, but not from the beginning.
+    // A file may be damaged, but not at its beginning.
     lines.clone().next().is_some_and(is_call) && 2 * calls > lines.count()
 }
 
-/// A call that has ended, and those like it.
+/// A call that has ended, and others that are counted with it.
 struct Call {
     function: u32,
     before: i64,
-    /// How often.
+    /// How many calls it stands for.
     calls: i64,
-    /// Pages, without the calls within.
+    /// Its own growth in pages, without the calls within it.
     own: i64,
-    /// The call it was made in, by number; none yet, or no function.
+    /// The number of the call that it was made in; [`NO_CALLER`] if there is none, or none yet.
     caller: u32,
     line: u64,
 }
 
 const NO_CALLER: u32 = u32::MAX;
 
-/// A stack: a function and the stack that called it, by number or `NO_CALLER`.
+/// A stack: a function, and the number of the stack that called it or [`NO_CALLER`].
 type Stack = (LocationIndex, u32);
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
@@ -71,7 +71,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     let mut calls: Vec<Call> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
     let mut waiting: Vec<(u32, i64)> = Vec::new();
-    // The last call of a function that began at so many pages and changed something.
+    // The last call of each function that began at a number of pages and changed something.
     let mut latest: HashMap<(u32, i64), u32> = HashMap::new();
     let mut inside = Vec::new();
     while lines.advance()? {
@@ -89,8 +89,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         let growth = after - before;
         let mut own = growth;
         let mut same = None;
-        // Of calls that changed nothing, one can be within the other or behind it; deep stacks of
-        // them help nobody.
+        // A call that changed nothing can be within the next such call or before it. Deep stacks of
+        // them help nobody, so none is within another.
         while growth != 0
             && let Some(&(within, grown)) = waiting.last()
         {
@@ -102,7 +102,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
                 break;
             }
             own = own.checked_sub(grown).ok_or_else(too_much)?;
-            // What ended after the call that waits beneath belongs to this one.
+            // The earlier call of the function counts only if it ended after the call that waits
+            // beneath, because only then is it at the same place.
             let beneath = waiting.len().checked_sub(2).map(|i| waiting[i].0);
             same = latest.get(&(function.0, before)).copied();
             same = same.filter(|&same| beneath.is_none_or(|beneath| same > beneath));
@@ -149,7 +150,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Reading, Error> {
-    // Calls on one stack are many; it is spelled out once, when that of the caller is.
+    // Many calls have the same stack. It is made once, after that of its caller.
     let mut stack_of = vec![NO_CALLER; calls.len()];
     let mut path = Vec::new();
     let mut numbers: HashMap<Stack, u32> = HashMap::new();
@@ -213,7 +214,7 @@ fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Rea
 mod tests {
     use crate::rendered::{read, samples};
 
-    /// Pages: values of 4096 bytes.
+    /// The samples, with pages of 4096 bytes as values.
     fn pages(text: &str) -> Vec<String> {
         let lines = samples(&read(text)).into_iter().map(|line| {
             let (rest, bytes) = line.rsplit_once(' ').unwrap();
@@ -237,13 +238,13 @@ mod tests {
         );
         // One call after the other, growing and shrinking.
         assert_eq!(pages("a:10:20\na:20:15\nb:15:18\n"), ["a 2 5", "b 1 3"]);
-        // Recursion, as each call ends.
+        // A recursion, with a line as each call ends.
         assert_eq!(
             pages("f:12:13\nf:11:13\nf:10:13\n"),
             ["f;f;f 1 1", "f;f 1 1", "f 1 1"]
         );
-        // A loop that gives back what it took, of one function, of one with another in it, and of
-        // two; other sizes too.
+        // Loops that give back what they took: of one function, of one with another in it, and of
+        // two. Also loops with other sizes.
         assert_eq!(pages("f:10:40\nf:10:40\nf:10:40\n"), ["f 3 30"]);
         assert_eq!(
             pages("f:10:40\nf:10:90\nf:10:20\nx:9:21\n"),

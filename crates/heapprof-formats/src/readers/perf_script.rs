@@ -1,11 +1,11 @@
-//! Events with their stacks as `perf script` prints them: probes of malloc, page faults, any
+//! Events with their stacks as `perf script` prints them: probes of malloc, page faults, and any
 //! others.
 //!
 //! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and
-//! an empty line. Old versions leave the time out where nothing asks for it; without `-g` the only
-//! frame stands on the event's line. If the probe recorded how many bytes were asked for
-//! (`perf probe -x libc.so.6 'malloc bytes=%di'`), they are the values; else each event counts
-//! once. Equal stacks are added up.
+//! an empty line. Old versions leave out the time if nothing asks for it. Without `-g` the only
+//! frame is on the event's line. If the probe recorded how many bytes were asked for (`perf probe
+//! -x libc.so.6 'malloc bytes=%di'`), these are the values. Otherwise each event counts once. Equal
+//! stacks are added up.
 
 mod event;
 
@@ -26,7 +26,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     let Some(first) = lines.find(|line| !is_aside(line)) else {
         return false;
     };
-    // Without a time the line could be anybody's, so there has to be a frame as well.
+    // Without a time the line could be any text, so there has to be a frame as well.
     let below = lines.next().unwrap_or_default();
     timed(first).is_some()
         || untimed(first).is_some_and(|event| {
@@ -35,8 +35,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         || is_column(below) && bare(first).is_some()
 }
 
-/// Empty lines, the comments of `--header`, and what `--show-mmap-events` and the like put between
-/// events.
+/// Whether a line is empty, a comment of `--header`, or one that `--show-mmap-events` and the like
+/// put between events.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty()
@@ -44,10 +44,10 @@ fn is_aside(line: &[u8]) -> bool {
         || memchr::memmem::find(line, b": PERF_RECORD_").is_some()
 }
 
-/// How a block begins, for people.
+/// The beginning of a block, for people.
 const FORM: &str = "COMMAND PID [CPU] TIME: EVENT:";
 
-/// Bytes that were asked for, if the probe recorded them: `bytes`, `bytes_alloc` or `size`, times
+/// How many bytes were asked for, if the probe recorded it: `bytes`, `bytes_alloc` or `size`, times
 /// `n` or `nmemb`.
 fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
     let mut size = None;
@@ -93,7 +93,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 
 struct File {
     tally: Tally,
-    /// The event whose frames are being read: labels, a name if it has no frames, and bytes.
+    /// The event whose frames are being read: its labels, the location to use if it has no frames,
+    /// and its bytes.
     block: Option<(LabelSetIndex, LocationIndex, i64)>,
     /// The frames of the block, one after the other, and where each ends.
     frames: Vec<u8>,
@@ -107,13 +108,13 @@ impl File {
     fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let line = lines.line();
         if is_aside(line) {
-            // Comments stand between blocks, too.
+            // Comments occur between blocks, too.
             return match line.trim_ascii().is_empty() {
                 true => self.close(lines),
                 false => Ok(()),
             };
         }
-        // A frame may have words of an event without a time, but its second word is no number.
+        // A frame may look like an event without a time, but its second word is not a number.
         if self.block.is_some()
             && starts_blank(line)
             && timed(line).is_none()
@@ -155,7 +156,7 @@ impl File {
         self.ends.push(self.frames.len());
     }
 
-    /// Counts the open event.
+    /// Adds the open event.
     fn close(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let Some((labels, unknown, bytes)) = self.block.take() else {
             return Ok(());
@@ -181,7 +182,7 @@ impl File {
                     .iter()
                     .map(|text| symbol_frame::parse(text).0)
                     .collect();
-                // The file is known of the function that is not inlined.
+                // Only the function that is not inlined comes with the file.
                 let module = frames.last().map(|last| last.module).unwrap_or_default();
                 let frames: Vec<Frame<'_>> = frames
                     .into_iter()
@@ -201,8 +202,8 @@ impl File {
         Ok(())
     }
 
-    /// The end of the frames from `from` on that are one location: inlined ones and the function
-    /// around them.
+    /// The end of the frames from `from` on that are one location: inlined functions and the
+    /// function around them.
     fn group(&self, lines: &Lines<'_>, from: usize) -> Result<usize, Error> {
         let mut here = None;
         for i in from..self.ends.len() {
@@ -340,7 +341,7 @@ mod tests {
         }
     }
 
-    /// What `-F` leaves out is not missed.
+    /// Events are read without the parts that `-F` leaves out.
     #[test]
     fn events_without_a_name() {
         for line in [
@@ -364,7 +365,7 @@ mod tests {
         assert_eq!(samples(&read(text)), ["f [command=java] [event=cycles] 1"]);
     }
 
-    /// Without `-g` there is one frame, behind the event.
+    /// Without `-g` there is one frame, after the event.
     #[test]
     fn frames_on_the_line_of_the_event() {
         let text = "              dd 30 cycles:  ffffffff81 read_tsc ([kernel.kallsyms])\n\

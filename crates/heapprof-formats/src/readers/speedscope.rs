@@ -1,9 +1,10 @@
 //! JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that open
 //! and close.
 //!
-//! The format is `file-format-spec.ts` of speedscope. What heapprof wrote becomes what it was, a
-//! sample type from each profile. Of any other file all profiles are taken, each with its name as
-//! label, unless one is asked for; there is a sample type for each unit, and times are nanoseconds.
+//! The format is described in `file-format-spec.ts` of speedscope. A file that heapprof wrote
+//! becomes what it was, with a sample type from each profile. From any other file all profiles are
+//! read, each with its name as a label, unless one is asked for. There is a sample type for each
+//! unit, and times are nanoseconds.
 
 mod file;
 mod timeline;
@@ -21,7 +22,7 @@ use unit::Unit;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
-    // Keys come in any order, and what comes first may be longer than the head.
+    // Keys come in any order, and the first value may be longer than the head.
     json::begins(head)
         && (says("speedscope.app/file-format-schema")
             || says("\"shared\"") && says("\"frames\"")
@@ -34,7 +35,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     file.reading(options)
 }
 
-/// A sample type, and which profiles it holds the values of.
+/// A sample type, which holds the values of one or more profiles.
 struct Column {
     name: String,
     unit: String,
@@ -51,7 +52,7 @@ impl File {
             .transpose()?;
         let is_ours = self.exporter.starts_with("heapprof");
         let mut columns: Vec<Column> = Vec::new();
-        // The column of each profile; none for those that are not read.
+        // The column of each profile; `None` for those that are not read.
         let mut of_profile: Vec<Option<usize>> = Vec::new();
         for (i, profile) in self.profiles.iter().enumerate() {
             if chosen.is_some_and(|chosen| chosen != i) {
@@ -144,11 +145,11 @@ impl File {
     }
 }
 
-/// As many as a pprof profile may have.
+/// The most sample types: as many as a pprof profile may have.
 const MOST_TYPES: usize = 1024;
 
 impl Unit {
-    /// The sample type of a profile that says only its unit.
+    /// The sample type for a profile of this unit.
     fn column(self) -> Column {
         let (name, unit) = match self {
             Unit::None => ("samples", "count"),

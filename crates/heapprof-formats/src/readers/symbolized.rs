@@ -1,7 +1,9 @@
 //! Profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a
-//! table of names by address, `---`, and the profile itself, `--- heap` and the like, as text or in
-//! the words of google-pprof's CPU profiles. The tools read one without its table too, and so do
-//! we; its places have no names.
+//! table of names by address, `---`, and the profile itself.
+//!
+//! The profile is a section such as `--- heap`, as text or in the words of google-pprof's CPU
+//! profiles. The tools also read a file without the table of names, and so do we. Its places have
+//! no names.
 
 mod names;
 mod words;
@@ -56,8 +58,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     ))
 }
 
-/// Goes to the next line that says something: `%` begins a command between server and tool, such as
-/// a warning.
+/// Goes to the next line that is not empty and does not begin with `%`. `%` begins a command
+/// between server and tool, such as a warning.
 fn next_line(lines: &mut Lines<'_>) -> Result<(), Error> {
     while lines.advance()? {
         let line = lines.trimmed();
@@ -74,7 +76,7 @@ fn is_heap_text(head: &[u8]) -> bool {
         .any(|start| head.starts_with(start))
 }
 
-/// The heap profile whose first line `lines` is on.
+/// Reads the heap profile whose first line `lines` is on.
 fn text(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let read = if gperftools::sniff(lines.line()) {
         gperftools::read
@@ -143,7 +145,7 @@ mod tests {
         ] {
             let reading = parsed(format!("{SYMBOLS}{marker}{profile}").as_bytes());
             let profile = &reading.profile;
-            // The first address is its call's return address here, in the table it is not.
+            // The first address is a return address here, but it is not in the table.
             assert_eq!(
                 stack(profile),
                 [

@@ -1,31 +1,31 @@
-//! Addresses for a form that knows nothing else of a place: each location gets one that no other
-//! has.
+//! Addresses for a format that has only addresses for places: each location gets an address that no
+//! other has.
 
 use foldhash::{HashSet, HashSetExt};
 use heapprof_profile::{Mapping, Profile};
 
-/// Where places without an address of their own are put: above what programs use, below the kernel.
+/// Where places without a usable address are put: above what programs use, below the kernel.
 const MADE: u64 = 0x7000_0000_0000_0000;
 
 /// The addresses of all locations and the mappings that hold them.
 pub(super) struct Addresses {
-    /// One for each location.
+    /// The address of each location.
     pub(super) location: Vec<u64>,
-    /// In the order of the profile, those of no file last: readers take the first that holds an
-    /// address.
+    /// The mappings in the order of the profile, except that those without a file are last, because
+    /// readers take the first that holds an address.
     pub(super) mapping: Vec<Mapping>,
 }
 
 impl Addresses {
-    /// Addresses stay what they are but where mappings overlap, two locations are at one address,
-    /// or one that is in no mapping would seem to be. With names, an address and the one after it
-    /// are the same place.
+    /// Chooses the addresses. Addresses stay as they are, except if mappings overlap, if two
+    /// locations have the same address, or if an address that is in no mapping would seem to be in
+    /// one. With names, an address and the one after it are the same place.
     pub(super) fn new(profile: &Profile, with_names: bool) -> Self {
         let mut next = MADE;
         let mut mapping = tightened(profile);
         let mut shift = vec![0u64; mapping.len()];
-        // What is of no file says nothing of its addresses; readers put all that they know of no
-        // mapping into such a one.
+        // A mapping without a file says nothing about its addresses. Readers put all addresses that
+        // are in no known mapping into such a one.
         let of_files = (0..mapping.len()).filter(|&i| is_of_file(&mapping[i]));
         let mut order: Vec<usize> = of_files.collect();
         order.sort_by_key(|&i| mapping[i].memory_start);
@@ -61,7 +61,7 @@ impl Addresses {
             after.checked_sub(1).is_some_and(|i| address < kept[i].1)
         };
         let mut used: HashSet<u64> = HashSet::new();
-        // Addresses are written as return addresses, one more than they are; with names both must
+        // Addresses are written as return addresses, one more than they are. With names, both must
         // be free.
         let mut free = |address: u64| {
             let after = address.checked_add(1)?;
@@ -72,7 +72,7 @@ impl Addresses {
         let location = profile.location.iter().map(|location| {
             let shift = location.mapping.map_or(0, |m| shift[m.index()]);
             let address = location.address.wrapping_add(shift);
-            // What is in no file must not seem to be in one.
+            // A location without a file must not seem to be in one.
             let of_file = location.mapping.map(|m| is_of_file(&mapping[m.index()]));
             let astray = of_file != Some(true) && in_a_mapping(address);
             if location.address != 0 && !astray && free(address).is_some() {
@@ -96,12 +96,13 @@ fn is_of_file(mapping: &Mapping) -> bool {
     !mapping.filename.is_empty() || !mapping.build_id.is_empty()
 }
 
-/// What readers of text make up for addresses that are in no mapping.
+/// Whether this is the mapping that readers of text make up for addresses that are in no mapping.
 fn is_everything(mapping: &Mapping) -> bool {
     mapping.memory_start == 0 && mapping.memory_limit == u64::MAX
 }
 
-/// The mappings, where those of which only the end is known begin at their first known address.
+/// The mappings. If only the end of a mapping is known, it begins at the page of its first known
+/// address.
 fn tightened(profile: &Profile) -> Vec<Mapping> {
     const PAGE: u64 = 4096;
     let mut first = vec![u64::MAX; profile.mapping.len()];

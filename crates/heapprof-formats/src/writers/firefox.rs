@@ -1,9 +1,9 @@
-//! Firefox Profiler's JSON, its processed format: a thread for each sample type over tables that
-//! all share.
+//! Firefox Profiler's JSON, its processed format: a thread for each sample type, with tables that
+//! all threads share.
 //!
-//! Written against version 60 of the format, which later versions of the profiler convert
-//! (`src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of its repository). Labels
-//! have no place in it. Its times say nothing: a sample's is its number.
+//! It is written for version 60 of the format, which later versions of the profiler convert
+//! (`src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of its repository). The format
+//! has no place for labels. Times mean nothing here: the time of a sample is its number.
 
 mod tables;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::WriteError;
 use tables::Tables;
 
-/// The version of the processed format, and of the one it stems from.
+/// The version of the processed format, and of the Gecko format behind it.
 const VERSION: u32 = 60;
 const GECKO_VERSION: u32 = 32;
 
@@ -70,7 +70,7 @@ fn meta(profile: &Profile, name: &str) -> Value {
     })
 }
 
-/// One for each mapping, in their order.
+/// A library for each mapping, in their order.
 fn libs(profile: &Profile) -> Value {
     let libs = profile.mapping.iter().map(|mapping| {
         let path = profile.text(mapping.filename);
@@ -89,7 +89,7 @@ fn libs(profile: &Profile) -> Value {
     libs.collect()
 }
 
-/// The values of a sample type.
+/// Writes the thread with the values of a sample type.
 fn thread(
     profile: &Profile,
     tables: &Tables,
@@ -106,7 +106,7 @@ fn thread(
             family: Family::Bytes,
             factor,
         }) => ("bytes", factor, 1),
-        // In milliseconds, which need not be whole.
+        // Times are written in milliseconds, which need not be whole.
         Some(Unit {
             family: Family::Time,
             factor,

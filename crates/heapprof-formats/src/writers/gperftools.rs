@@ -1,8 +1,8 @@
 //! The heap profile text of gperftools, which pprof, google-pprof and jeprof read.
 //!
-//! It holds blocks and bytes, in use and allocated, at addresses. Names are not in it: the tools
-//! look them up in the binaries. [`GperftoolsForm::Symbolized`] puts a table of names before it,
-//! for google-pprof and jeprof.
+//! It holds blocks and bytes, in use and allocated, at addresses. It has no names: the tools look
+//! them up in the binaries. [`GperftoolsForm::Symbolized`] puts a table of names before it, for
+//! google-pprof and jeprof.
 
 use std::io::Write;
 
@@ -11,16 +11,17 @@ use heapprof_profile::{Family, Profile, Unit};
 use super::WriteError;
 use super::addresses::Addresses;
 
-/// With or without names.
+/// Whether the text has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GperftoolsForm {
-    /// Addresses only, as the libraries write it.
+    /// The text has only addresses, as the libraries write it.
     Plain,
-    /// With `--- symbol` and names, as `google-pprof --raw` writes it.
+    /// The text begins with `--- symbol` and names, as `google-pprof --raw` writes it.
     Symbolized,
 }
 
-/// Writes a profile. What had to be made up for the form is answered, for the user to know.
+/// Writes a profile. Returns a note for the user if something had to be made up for the format, or
+/// if a reader will ignore something.
 pub fn write_gperftools(
     profile: &Profile,
     form: GperftoolsForm,
@@ -46,7 +47,8 @@ pub fn write_gperftools(
     if has_negative {
         notes.push("google-pprof and jeprof pass over negative values; pprof reads them");
     }
-    // The first line has no minus; that what is allocated differs is all that readers take from it.
+    // The first line can't have a minus. Readers only look whether the totals allocated differ from
+    // those in use.
     let [objects, bytes, all_objects, all_bytes] = totals.map(|total| total.max(0));
     writeln!(
         writer,
@@ -63,7 +65,7 @@ pub fn write_gperftools(
             "{objects:6}: {bytes:8} [{all_objects:6}: {all_bytes:8}] @"
         )?;
         for location in profile.samples.stack(sample) {
-            // Readers take the address of the call to be one less.
+            // Readers subtract one to get the address of the call.
             write!(
                 writer,
                 " {:#018x}",
@@ -86,12 +88,13 @@ pub fn write_gperftools(
     Ok((!notes.is_empty()).then(|| notes.join("; ")))
 }
 
-/// A name as a part of a line: with a blank for what ends lines and for what no text holds.
+/// A name as part of a line, with blanks instead of line ends and other control characters.
 fn in_a_line(name: &str) -> String {
     name.replace(char::is_control, " ")
 }
 
-/// Names by address. The first address of a stack is looked up as it stands there, others one less.
+/// Writes names by address. The tools look up the first address of a stack as it is written, and
+/// the others minus one.
 fn symbols(
     profile: &Profile,
     addresses: &Addresses,
@@ -106,7 +109,7 @@ fn symbols(
         let names: Vec<String> = lines
             .map(|line| {
                 let name = profile.text(profile.function[line.function.index()].name);
-                // What parts the names of inlined functions is no part of one.
+                // `--` separates the names of inlined functions, so it must not be part of a name.
                 in_a_line(name).replace("--", "-")
             })
             .filter(|name| !name.is_empty())
@@ -123,9 +126,9 @@ fn symbols(
 
 /// Which sample types become blocks and bytes, in use and allocated.
 struct Columns {
-    /// Objects and bytes in use, objects and bytes allocated.
+    /// The columns of objects and bytes in use, and of objects and bytes allocated.
     column: [Option<usize>; 4],
-    /// Worth of the bytes' units.
+    /// How many bytes the unit of each column is.
     factor: [i64; 4],
     note: Option<&'static str>,
 }
@@ -204,8 +207,8 @@ impl Columns {
                 return Err(unfit("has bytes but no objects"));
             }
         }
-        // Where one kind is not known, the other stands in its place: readers take equal totals for
-        // one kind.
+        // If what is in use or what was allocated is not known, the other takes its place. Readers
+        // take equal totals to mean that there is only one kind.
         if self.column[3].is_none() {
             if values[0] >= 0 && values[1] >= 0 {
                 (values[2], values[3]) = (values[0], values[1]);

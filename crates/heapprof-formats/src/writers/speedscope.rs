@@ -1,8 +1,8 @@
-//! speedscope's JSON: a profile for each sample type, whose name is `type/unit`, over frames that
-//! all share.
+//! speedscope's JSON: a profile named `type/unit` for each sample type, with frames that all
+//! profiles share.
 //!
-//! Its units are none, bytes and times; bytes and times in larger units are written as bytes and
-//! nanoseconds. Labels have no place in it.
+//! Its units are none, bytes and times. Bytes and times in larger units are written as bytes and
+//! nanoseconds. The format has no place for labels.
 
 use std::io::Write;
 
@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::WriteError;
 
-/// Writes a profile called `name`. With `lines`, calls at two lines of a function are two frames.
+/// Writes a profile called `name`. If `lines` is set, calls at two lines of a function are two
+/// frames.
 pub fn write_speedscope(
     profile: &Profile,
     name: &str,
@@ -67,7 +68,7 @@ pub fn write_speedscope(
     Ok(())
 }
 
-/// What a value is to be multiplied with, the unit it then has, and speedscope's word for that.
+/// The factor for a value, the unit that it then has, and speedscope's word for that unit.
 fn unit_of(unit: &str) -> (i64, &str, &'static str) {
     match Unit::parse(unit) {
         Some(Unit {
@@ -82,7 +83,7 @@ fn unit_of(unit: &str) -> (i64, &str, &'static str) {
     }
 }
 
-/// The samples that have a value, each with it.
+/// The samples whose value is not 0, each with its value.
 fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)>, WriteError> {
     let samples = &profile.samples;
     let values = (0..samples.len()).map(|i| (i, samples.values(i)[at]));
@@ -105,7 +106,7 @@ fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)
 /// The frames of all locations, each different one once.
 struct Frames<'p> {
     profile: &'p Profile,
-    /// A function at a line, or a location without symbols.
+    /// The different frames: a function at a line, or a location without symbols.
     frame: Vec<Frame>,
     /// The frames of each location, outermost first, and where they end.
     of_location: Vec<u32>,
@@ -180,7 +181,7 @@ impl<'p> Frames<'p> {
         Ok(())
     }
 
-    /// The numbers of a stack's frames, root first.
+    /// Writes the numbers of a stack's frames, root first.
     fn stack(
         &self,
         profile: &Profile,

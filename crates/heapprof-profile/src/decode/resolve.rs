@@ -1,5 +1,5 @@
-//! The end of decoding: ids become positions, string numbers become texts, and every reference is
-//! checked.
+//! The end of decoding: ids are turned into positions, string numbers into texts, and every
+//! reference is checked.
 
 use super::samples::RawSamples;
 use super::tables::RawTables;
@@ -35,7 +35,7 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
             .and_then(|n| tables.string_id.get(n));
         match id {
             Some(&id) => Ok(id),
-            // A file without any text means the empty one by 0.
+            // In a file without any text, 0 means the empty text.
             None if number == 0 => Ok(StringId::EMPTY),
             None => Err(invalid(
                 object,
@@ -110,7 +110,8 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Looks a string number up: the number, what it is for, whose it is, where that stands.
+/// Looks a string number up. The arguments are the number, what it is for, the object that it
+/// belongs to, and the offset of that object.
 type Text<'a> = &'a dyn Fn(u64, &str, Object, Option<u64>) -> Result<StringId, Error>;
 
 fn mappings(tables: &RawTables, text: Text<'_>) -> Result<Vec<Mapping>, Error> {
@@ -146,7 +147,7 @@ fn functions(tables: &RawTables, text: Text<'_>) -> Result<Vec<Function>, Error>
     tables.function.iter().enumerate().map(resolve).collect()
 }
 
-/// What stands for ids of mappings and functions becomes their positions.
+/// Replaces what stands for ids of mappings and functions by their positions.
 fn locations(profile: &mut Profile, tables: &RawTables) -> Result<(), Error> {
     let mut missing = 0;
     for (i, location) in profile.location.iter_mut().enumerate() {
@@ -217,10 +218,10 @@ fn label_sets(
     Ok(sets)
 }
 
-/// The stacks, of positions of locations.
+/// Makes the stacks of positions of locations.
 fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<Stacks, Error> {
     let end = std::mem::take(&mut samples.end);
-    // Where ids are 1, 2, 3, ..., most of what there is to do is known beforehand.
+    // If the ids are 1, 2, 3, ..., each position is its id minus 1, and no lookup is needed.
     let counted = tables.location_index.counted();
     let counted = counted.filter(|_| samples.locations.is_empty());
     if let Some(written) = samples.written.take() {
@@ -231,7 +232,7 @@ fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<Stacks, Error>
     }
     let mut stacks = std::mem::take(&mut samples.stacks);
     if let Some(count) = counted {
-        // A loop without a way out takes several at once.
+        // A loop that never ends early handles several ids at once.
         let mut known = true;
         for id in &mut stacks {
             id.0 = id.0.wrapping_sub(1);

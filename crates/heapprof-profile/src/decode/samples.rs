@@ -1,4 +1,5 @@
-//! The samples of a file, the bulk of it: straight into columns, one pass, no allocation a sample.
+//! The samples of a file, which are the bulk of it: they are read straight into columns, in one
+//! pass and without an allocation for each sample.
 
 use std::hash::BuildHasher;
 
@@ -14,7 +15,7 @@ use crate::model::{Label, LabelSetIndex, LocationIndex, Samples};
 use crate::parts::{hashed, range};
 use crate::wire::{Fields, Value};
 
-/// The fields that pprof does not know: see docs/formats/spread.md.
+/// The field numbers that pprof does not know. See docs/formats/spread.md.
 pub(crate) const SAMPLED: u32 = 1001;
 pub(crate) const VARIANCE: u32 = 1002;
 
@@ -27,29 +28,31 @@ pub(super) struct RawLabel {
     pub(super) num_unit: u64,
 }
 
-/// Samples whose locations are still ids (or stand for them) and whose label sets are numbers in
-/// `label_sets`.
+/// Samples whose locations are still ids, or numbers that stand for ids, and whose label sets are
+/// numbers in `label_sets`.
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
-    /// What stands for the ids of all stacks; of the last one alone where `written` has them.
+    /// What stands for the ids of all stacks. If `written` holds the stacks, only those of the last
+    /// stack are here.
     pub(super) stacks: Vec<LocationIndex>,
-    /// Where each stack ends among all.
+    /// Where each stack ends among the frames of all stacks.
     pub(super) end: Vec<usize>,
     pub(super) locations: StandIns,
-    /// The stacks as they are written, where that is asked for.
+    /// The stacks as they are written, if the caller asked for that.
     pub(super) written: Option<Written>,
-    /// Distinct label sets with the sample that first had each; 0 is the empty one.
+    /// The distinct label sets, each with the number of the sample that first had it. Set 0 is the
+    /// empty set.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
-    /// How many labels these have.
+    /// How many labels all sets have together.
     labels: usize,
-    /// Finds a label set by the bytes it was encoded as.
+    /// The bytes that each label set was encoded as. They find a set that is known already.
     label_bytes: Vec<u8>,
     label_end: Vec<usize>,
     label_index: HashTable<u32>,
     hasher: RandomState,
     scratch: Vec<u8>,
-    /// Whether what pprof does not know of is left.
+    /// Whether fields that pprof does not know are ignored.
     pub(super) without_spread: bool,
     /// The last sample's spread.
     sampled: Vec<u64>,
@@ -57,7 +60,7 @@ pub(super) struct RawSamples {
 }
 
 impl RawSamples {
-    /// No samples yet, whose stacks will be kept as they are written.
+    /// An empty list of samples whose stacks will be kept as they are written.
     pub(super) fn keeping_bytes() -> Self {
         Self {
             written: Some(Written::default()),
@@ -69,15 +72,16 @@ impl RawSamples {
         self.end.is_empty()
     }
 
-    /// About how many bytes all of it takes, and what it becomes once references are resolved.
+    /// About how many bytes all of it takes, including what it becomes after references are
+    /// resolved.
     pub(super) fn memory(&self) -> u64 {
-        /// A list of a few labels has room for four, and the allocator's words.
+        /// The size of a list of a few labels: it has room for four, and the allocator's own words.
         const LIST: usize = 4 * size_of::<RawLabel>() + 16;
         let samples = size_of_val(&self.samples.value[..])
             + size_of_val(&self.samples.label_set[..])
             + size_of_val(&self.end[..]);
         let stacks = match &self.written {
-            // Whoever asks for frames has both.
+            // After a caller has asked for frames, both the frames and the bytes are in memory.
             Some(_) => self.end.last().copied().unwrap_or(0) * size_of::<LocationIndex>(),
             None => size_of_val(&self.stacks[..]),
         };
@@ -94,7 +98,7 @@ impl RawSamples {
             + self.locations.memory()
     }
 
-    /// Reads one sample, whose body begins at `offset` of the profile.
+    /// Reads one sample, whose body begins at `offset` in the profile.
     pub(super) fn read(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
         let number = self.samples.len() + 1;
         let mut fields = Fields::new(body, offset, Object::Sample(number));
@@ -152,8 +156,8 @@ impl RawSamples {
         }
         let values = self.samples.value.len() - first_value;
         if values == 0 {
-            // Every profile has a sample type. Such samples take two bytes of the file, and far
-            // more of memory.
+            // A sample without values is an error because every profile has a sample type. Such
+            // samples take two bytes in the file, and far more in memory.
             return Err(Error::Invalid {
                 offset: Some(offset),
                 object: Object::Sample(number),
@@ -177,7 +181,7 @@ impl RawSamples {
         let stack = &self.stacks[first_frame..];
         self.end.push(last_end + stack.len());
         if let Some(written) = &mut self.written {
-            // What stands for an id is not what is written for it.
+            // If an id is represented by another number, its bytes in the file can't be used.
             written.push(stack, packed_ids.filter(|_| self.locations.is_empty()));
         }
         let label_set = match self.scratch.is_empty() {
@@ -217,8 +221,8 @@ impl RawSamples {
         })
     }
 
-    /// The number of the label set in `scratch`. Equal bytes are the same set; unequal bytes may be
-    /// too, which resolving mends.
+    /// The number of the label set in `scratch`. Equal bytes are the same set. Unequal bytes may be
+    /// the same set, too; `resolve` merges those.
     fn label_set(&mut self, offset: u64, sample: usize) -> Result<u32, Error> {
         let hash = self.hasher.hash_one(&self.scratch[..]);
         let (bytes, end, scratch) = (&self.label_bytes, &self.label_end, &self.scratch);

@@ -1,30 +1,31 @@
-//! A sample's packed location ids, which are most of a profile's bytes: read without a branch that
-//! depends on their lengths.
+//! Reading a sample's packed location ids, which are most of a profile's bytes, without a branch
+//! that depends on their lengths.
 
 use crate::model::LocationIndex;
 
-/// Bytes whose ends of numbers are looked for together.
+/// How many bytes are searched together for the ends of numbers.
 const BLOCK: usize = 64;
 
-/// So many whole bytes.
+/// Masks for so many whole bytes.
 const WHOLE: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 
-/// Adds numbers of up to three bytes to `ids`, until a longer one: how many bytes they took.
-/// Of fewer than four bytes it reads none.
+/// Adds numbers of up to three bytes to `ids`, up to the first longer one. Returns how many bytes
+/// they took. If there are fewer than four bytes, it reads none.
 ///
-/// First the ends of all numbers of a block are found, then each is read from end to end, so that
-/// none waits for what the one before it was.
+/// First the ends of all numbers of a block are found, then each number is read from its first to
+/// its last byte. So no number has to wait for the one before it.
 pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
-    // A number takes a byte at least.
+    // There are at most as many numbers as bytes, because a number takes at least one byte.
     let mut of_block = [LocationIndex(0); BLOCK];
     let mut begin = 0;
     for (block, bytes) in packed.chunks(BLOCK).enumerate() {
         let mut ends = match (bytes.try_into(), packed.last_chunk()) {
             (Ok(whole), _) => ends_of(whole),
-            // The last block's bytes are the last ones of as many as a block has.
+            // The last block is shorter. Its bytes are the last ones of the last `BLOCK` bytes of
+            // `packed`.
             (_, Some(whole)) => ends_of(whole) >> (BLOCK - bytes.len()),
             _ => {
-                // Bytes that are not there are no ends.
+                // A missing byte must not look like the end of a number.
                 let mut whole = [0x80; BLOCK];
                 whole[..bytes.len()].copy_from_slice(bytes);
                 ends_of(&whole)
@@ -37,7 +38,8 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
                 ends &= ends - 1;
                 let word = match (packed[begin..].first_chunk(), packed.last_chunk()) {
                     (Some(word), _) => u32::from_le_bytes(*word),
-                    // The last one: of the last four bytes, those before it are shifted away.
+                    // Fewer than four bytes are left. The last four bytes are read, and those
+                    // before the number are shifted out.
                     (_, Some(word)) => {
                         u32::from_le_bytes(*word) >> (8 * (4 + begin - packed.len()))
                     }
@@ -61,13 +63,13 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
     begin
 }
 
-/// Which bytes of a block are the last ones of a number, a bit a byte.
+/// Which bytes of a block are the last ones of a number, one bit for each byte.
 fn ends_of(block: &[u8; BLOCK]) -> u64 {
     let (words, _) = block.as_chunks();
     let mut ends = 0;
     for (at, &word) in words.iter().enumerate() {
-        // The top bits, which are not set in a last byte, come together in twos, fours, and all
-        // eight.
+        // The top bit of a byte is not set if the byte is the last of a number. The inverted top
+        // bits are joined in twos, then in fours, then all eight.
         let last = !u64::from_le_bytes(word) >> 7 & 0x0101_0101_0101_0101;
         let last = last | last >> 7;
         let last = last | last >> 14;
@@ -82,7 +84,8 @@ mod tests {
     use super::*;
     use crate::wire::varint;
 
-    /// Short ones together give what they give one by one, and end where that is no longer so.
+    /// Short numbers read together are the same as numbers read one by one, and reading ends at the
+    /// first longer number.
     #[test]
     fn short_numbers_are_numbers() {
         let numbers: Vec<u64> = (0..35)
@@ -102,7 +105,7 @@ mod tests {
         };
         let mut together = 0;
         for _ in 0..20_000 {
-            // Nearly always short ones.
+            // Nearly all numbers are short.
             let kinds = if random(8) == 0 { numbers.len() } else { 9 };
             let numbers: Vec<u64> = (0..random(100)).map(|_| numbers[random(kinds)]).collect();
             let mut packed = Vec::new();

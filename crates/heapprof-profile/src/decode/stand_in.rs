@@ -1,11 +1,11 @@
-//! References as they stand in the file, in the space of a position: most ids are small numbers,
-//! and stand for themselves.
+//! Numbers of 32 bits that stand for the ids in a file until positions are known: most ids are
+//! small numbers and stand for themselves.
 
 use foldhash::HashMap;
 
 use crate::parts::hashed;
 
-/// Ids from here on are stood in for by numbers of our own.
+/// Ids from this one on are represented by numbers of our own.
 const HUGE: u64 = 1 << 31;
 
 /// The huge ids of one table.
@@ -42,7 +42,7 @@ impl StandIns {
         }
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes they take.
     pub(super) fn memory(&self) -> u64 {
         let huge = size_of_val(&self.huge[..]) as u64;
         huge + hashed::<(u64, u32)>(self.index.capacity())

@@ -1,5 +1,5 @@
-//! The tables of a file (mappings, locations, functions, text), with references as they stand
-//! there.
+//! The tables of a file (mappings, locations, functions, text), with references as they are in the
+//! file.
 
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};
@@ -32,11 +32,11 @@ pub(super) struct RawFunction {
 
 pub(super) struct RawTables {
     pub(super) mapping: Vec<RawMapping>,
-    /// Their mappings are what stands for an id, 0 for none.
+    /// The locations. Their mappings are numbers that stand for ids; 0 means no mapping.
     pub(super) location: Vec<Location>,
-    /// Where each location stands in the profile.
+    /// The offset of each location in the profile.
     pub(super) location_offset: Vec<u64>,
-    /// Their functions are what stands for an id, 0 for none.
+    /// The lines. Their functions are numbers that stand for ids; 0 means no function.
     pub(super) line: Vec<Line>,
     pub(super) mappings: StandIns,
     pub(super) functions: StandIns,
@@ -70,7 +70,7 @@ impl Default for RawTables {
     }
 }
 
-/// Ids must be there and unique.
+/// Checks that an id is there and unique.
 fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(), Error> {
     let defect = match id {
         0 => "has id 0, which is reserved for unknown".to_string(),
@@ -86,7 +86,8 @@ fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(
 }
 
 impl RawTables {
-    /// About how many bytes all of it takes, and what it becomes once references are resolved.
+    /// About how many bytes all of it takes, including what it becomes after references are
+    /// resolved.
     pub(super) fn memory(&self) -> u64 {
         let tables = self.mapping.len() * (size_of::<RawMapping>() + size_of::<Mapping>())
             + self.function.len() * (size_of::<RawFunction>() + size_of::<Function>())

@@ -1,4 +1,5 @@
-//! Stacks as they are written: a location's id becomes bytes once, and is copied from then on.
+//! Stacks as they are written: a location's id is turned into bytes once, and these are copied from
+//! then on.
 
 use foldhash::HashMap;
 
@@ -6,13 +7,15 @@ use crate::model::LocationIndex;
 
 /// The most bytes that an id takes.
 const LONGEST: usize = 10;
-/// The most bytes of an id that is kept as a word, with its length in the eighth.
+/// The most bytes of an id that is kept as a word. The eighth byte of the word holds the id's
+/// length.
 const SHORT: usize = 7;
 
 /// The ids of locations as varints, by position.
 #[derive(Default)]
 pub(super) struct Ids {
-    /// The bytes of an id, and in the uppermost one how many they are; 0 of one that is in `long`.
+    /// The bytes of each id, and in the uppermost byte their number. The word is 0 if the id is in
+    /// `long`.
     short: Vec<u64>,
     long: HashMap<u32, Vec<u8>>,
 }
@@ -47,10 +50,10 @@ impl Ids {
         }
     }
 
-    /// Puts the ids of a stack at the beginning of `room`, which grows to hold so many bytes more;
-    /// how long they are.
+    /// Puts the ids of a stack at the beginning of `room` and returns how many bytes they take.
+    /// `room` grows so that it can hold `more` bytes after them.
     fn put(&self, stack: &[LocationIndex], room: &mut Vec<u8>, more: usize) -> usize {
-        // A word is put where the id is shorter.
+        // A whole word is copied even if the id is shorter.
         let most = stack.len() * LONGEST + size_of::<u64>() + more;
         if room.len() < most {
             room.resize(most, 0);
@@ -58,7 +61,7 @@ impl Ids {
         let mut at = 0;
         for &location in stack {
             let word = self.short[location.index()];
-            // Lengths can't be predicted, so all are copied as the longest.
+            // The processor can't predict lengths, so every short id is copied as a whole word.
             room[at..at + size_of::<u64>()].copy_from_slice(&word.to_le_bytes());
             at += match (word >> (8 * SHORT)) as usize {
                 0 => self.put_long(location, &mut room[at..]),
@@ -76,15 +79,16 @@ impl Ids {
     }
 }
 
-/// A stack's location ids as they are written, leaf first: a stack with the same oldest frames has
-/// the same last bytes.
+/// A stack's location ids as they are written, leaf first. A stack with the same oldest frames ends
+/// with the same bytes.
 #[derive(Default)]
 pub(super) struct PackedStack {
     /// The ids, and room behind them.
     room: Vec<u8>,
     length: usize,
     frames: usize,
-    /// How many bytes the oldest one, two, ... frames take, where stacks go on from each other.
+    /// How many bytes the oldest frame, the oldest two frames, and so on take. Only `go_on` keeps
+    /// this.
     bytes: Vec<usize>,
     next: Vec<u8>,
 }
@@ -98,13 +102,13 @@ impl PackedStack {
         &self.room[..self.length]
     }
 
-    /// Becomes another stack, leaf first.
+    /// Replaces the stack by another one, leaf first.
     pub(super) fn set(&mut self, stack: &[LocationIndex], ids: &Ids) {
         self.length = ids.put(stack, &mut self.room, 0);
         self.frames = stack.len();
     }
 
-    /// Becomes a stack of some of its own oldest frames and newer ones (leaf first).
+    /// Keeps `shared` of the stack's oldest frames and adds newer ones (leaf first).
     pub(super) fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &Ids) {
         self.bytes.truncate(shared);
         let mut end = self.bytes.last().copied().unwrap_or(0);

@@ -1,16 +1,17 @@
-//! Merging, subtracting and normalizing with pprof's results, its losses included: for
+//! Merging, subtracting and normalizing with the same results as pprof, its losses included: for
 //! `heapprof pprof`.
 //!
-//! The engine is that of [`merge_all`](super::merge_all); what differs from it is kept here or
+//! The engine is that of [`merge_all`](super::merge_all). What differs from it is kept here or
 //! named in [`Rules`]:
 //!
-//! * Sample types are kept by name and brought to one unit before anything is added; a sample whose
-//!   converted values are all 0 goes, even where others of its values were not converted and are
-//!   not 0.
-//! * Where types were dropped or moved, the default becomes the first of them unless it is still
-//!   there.
+//! * Sample types are kept by name and converted to one unit before anything is added. A sample
+//!   whose converted values are all 0 is removed, even if its other values were not converted and
+//!   are not 0.
+//! * If types were dropped or moved, the default becomes the first type, unless the old default is
+//!   still there.
 //! * Lines that differ only in the column of an inlined function are one location. Sums wrap.
-//! * The time is the last one that was below all before it, or that followed an unknown one.
+//! * The time of the sum is replaced by each profile's time that is earlier, or when the time so
+//!   far is unknown.
 //!
 //! Source: google/pprof, profile/merge.go, profile/profile.go, internal/measurement.
 
@@ -19,17 +20,19 @@ use crate::error::Error;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
 
-/// How units are converted: the caller's, since pprof's units have names that ours have not.
+/// How units are converted. The caller decides, because pprof's units have names that ours have
+/// not.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitRules {
-    /// A value in another unit; as it is when the units have nothing in common.
+    /// Converts a value to another unit. The value stays as it is if the units have nothing in
+    /// common.
     pub scale: fn(value: i64, from: &str, to: &str) -> f64,
-    /// Whether two names are of units that convert into each other.
+    /// Whether two names belong to units that convert into each other.
     pub convertible: fn(&str, &str) -> bool,
 }
 
-/// Adds profiles up as pprof does. One alone stays as it is, but for a sample type that it has
-/// twice.
+/// Adds profiles up as pprof does. A single profile stays as it is, except that it loses a sample
+/// type that it has twice.
 pub fn merge_as_pprof(mut profiles: Vec<Profile>, units: UnitRules) -> Result<Profile, Error> {
     keep_common_types(&mut profiles)?;
     agree_units(&mut profiles, units)?;
@@ -55,7 +58,7 @@ fn merge_equal_types(profiles: &[Profile]) -> Result<Profile, Error> {
     let merged = merger.builder.finish();
     let zero = |i| merged.samples.values(i).iter().all(|&v| v == 0);
     match (0..merged.samples.len()).any(zero) {
-        // Once more, which leaves behind what only such samples held.
+        // A second merge leaves behind the entries that only samples of zeros used.
         true => merge_equal_types(&[merged]),
         false => Ok(merged),
     }
@@ -83,7 +86,7 @@ fn compatible(a: &Profile, b: &Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves the sample types whose names occur as often as there are profiles, in the first one's
+/// Keeps the sample types whose names occur as often as there are profiles, in the first profile's
 /// order.
 fn keep_common_types(profiles: &mut [Profile]) -> Result<(), Error> {
     let count = |name: &str| {
@@ -125,7 +128,7 @@ fn keep_common_types(profiles: &mut [Profile]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Brings periods and sample types to the finest unit that any profile has.
+/// Converts periods and sample types to the finest unit that any profile has.
 fn agree_units(profiles: &mut [Profile], units: UnitRules) -> Result<(), Error> {
     let Some(first) = profiles.first() else {
         return Ok(());
@@ -167,7 +170,8 @@ fn agree_units(profiles: &mut [Profile], units: UnitRules) -> Result<(), Error> 
     Ok(())
 }
 
-/// The finest unit of types (each with its unit) that must be the same but for a plural.
+/// The finest unit of these types, each given with its unit. The types must be the same except for
+/// a plural.
 fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String> {
     let Some((mut least, rest)) = types.split_first() else {
         return Ok(String::new());
@@ -188,7 +192,7 @@ fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String
     Ok(least.1.clone())
 }
 
-/// The header of a merged profile, one profile more.
+/// Adds the header of one more profile to that of the sum.
 pub(super) fn header(sum: &mut Profile, other: &Profile, first: bool) {
     let mut text = |id: StringId| sum.strings.intern(other.text(id));
     let (default, doc_url) = (text(other.default_sample_type), text(other.doc_url));
@@ -245,9 +249,9 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the values of each sample type by its ratio, rounded; unless all ratios are 1,
-    /// samples without a *multiplied* value other than 0 go. Numbers beyond 64 bits become the
-    /// least one.
+    /// Multiplies the values of each sample type by its ratio and rounds them. Unless all ratios
+    /// are 1, samples without a *multiplied* value other than 0 are removed. Numbers beyond 64 bits
+    /// become the least number.
     pub fn scale_as_pprof(&mut self, ratios: &[f64]) {
         if ratios.iter().all(|&ratio| ratio == 1.0) {
             return;
@@ -266,7 +270,7 @@ impl Profile {
     }
 }
 
-/// Towards zero; what does not fit is the least number, as on x86-64.
+/// Rounds towards zero. A number that does not fit becomes the least number, as on x86-64.
 fn truncated(x: f64) -> i64 {
     match x >= i64::MIN as f64 && x < -(i64::MIN as f64) {
         true => x as i64,

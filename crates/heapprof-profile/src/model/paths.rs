@@ -1,12 +1,12 @@
-//! The stacks of samples as a tree, from the root, each node once.
+//! The stacks of samples as a tree, from the root: each node is numbered once.
 //!
-//! Samples are parted frame by frame, so that those with an equal beginning stand together. Looking
+//! Samples are divided frame by frame, so that those with an equal beginning are together. Looking
 //! up each frame of each sample in a table of all nodes took ten times as long for a million
-//! samples: such a table fits in no cache.
+//! samples, because such a table fits in no cache.
 
 use super::Samples;
 
-/// As [`Samples::number_stacks`].
+/// Does what [`Samples::number_stacks`] says.
 pub(super) fn number<E>(
     samples: &Samples,
     locations: &[i64],
@@ -15,7 +15,8 @@ pub(super) fn number<E>(
     let mut stack_of = vec![0; samples.len()];
     let mut order: Vec<u32> = (0..samples.len() as u32).collect();
     let mut keyed: Vec<(i64, u32)> = Vec::new();
-    // What is still to be parted: samples that have a node in common, where in `order` they are.
+    // The groups of samples that are still to be divided. The samples of a group have a node in
+    // common; a task says where in `order` they are.
     let mut tasks = vec![(0, order.len(), 0, 0)];
     while let Some((start, end, depth, node)) = tasks.pop() {
         let frame = |sample: u32| -> Option<i64> {
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn each_beginning_of_stacks_is_one_node() {
         let mut samples = Samples::new(0);
-        // Leaf first; locations 1 and 3 are taken for one.
+        // Stacks are leaf first. Locations 1 and 3 are taken for the same place.
         for stack in [
             &[2, 1, 0][..],
             &[2, 3, 0],
@@ -80,7 +81,7 @@ mod tests {
         let stacks = stacks.unwrap();
         let frames: u64 = nodes.iter().map(|n| n.2).sum();
         assert_eq!(frames as usize, samples.frames());
-        // Of each the locations up to the root.
+        // The locations of a stack, from the leaf to the root.
         let up = |mut stack: i64| {
             let mut locations = Vec::new();
             while let Some(&(parent, location, _)) = nodes.get((stack - 1) as usize) {

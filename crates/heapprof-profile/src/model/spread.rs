@@ -1,35 +1,35 @@
-//! How far values may be from the truth: what a sampler knows of its own values.
+//! How far values may be from the truth: what a sampler knows about its own values.
 //!
-//! A sampler that takes each block with a probability p that it knows counts a block as 1/p blocks,
-//! and estimates the variance of such a sum by Σ (1 - p)/p² over the blocks it took; of their
-//! bytes, by Σ size²·(1 - p)/p². Source: D. G. Horvitz and D. J. Thompson, "A generalization of
-//! sampling without replacement from a finite universe" (1952). docs/formats/spread.md says how a
-//! file has it.
+//! A sampler that takes each block with a known probability p counts that block as 1/p blocks. It
+//! estimates the variance of the sum of blocks by Σ (1 - p)/p² over the blocks that it took, and
+//! the variance of the sum of their bytes by Σ size²·(1 - p)/p². Source: D. G. Horvitz and D. J.
+//! Thompson, "A generalization of sampling without replacement from a finite universe" (1952).
+//! docs/formats/spread.md describes the fields in a file.
 
 use super::Samples;
 
-/// What is known of the values of all samples, beside them: as many entries as there are values.
+/// What is known about the values of all samples: as many entries as there are values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spread {
     pub(crate) sampled: Vec<u64>,
     pub(crate) variance: Vec<f64>,
 }
 
-/// What is known of the values of one sample, one entry a sample type.
+/// What is known about the values of one sample, one entry for each sample type.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleSpread<'a> {
-    /// How many blocks a sampler took stand behind each value; 0 where the value is not an
-    /// estimate, or none is known.
+    /// How many sampled blocks stand behind each value; 0 if the value is not an estimate, or if
+    /// the number is unknown.
     pub sampled: &'a [u64],
     /// The estimated variance of each value, in its unit squared.
     pub variance: &'a [f64],
 }
 
-/// The most blocks that may stand behind a value: as many as SQL counts.
+/// The most blocks that may stand behind a value: the largest number that SQL can count.
 pub(crate) const MOST_SAMPLED: u64 = i64::MAX as u64;
 
 impl Spread {
-    /// Of so many values, none of which is an estimate.
+    /// The spread of so many values, none of which is an estimate.
     pub(crate) fn exact(values: usize) -> Self {
         Self {
             sampled: vec![0; values],
@@ -37,7 +37,7 @@ impl Spread {
         }
     }
 
-    /// Adds values that are exact, so that there are so many in all.
+    /// Adds exact values, or removes values at the end, so that there are `values` in all.
     pub(crate) fn extend_to(&mut self, values: usize) {
         self.sampled.resize(values, 0);
         self.variance.resize(values, 0.0);
@@ -48,8 +48,8 @@ impl Spread {
         self.variance.copy_within(values, to);
     }
 
-    /// Adds what is known of values that are added to those at `at`, of samples that know nothing
-    /// of each other.
+    /// Adds the spread of values that are added to those from `at` on. The two samples must be
+    /// independent.
     pub(crate) fn add(&mut self, at: usize, other: SampleSpread<'_>) {
         for (sum, &n) in self.sampled[at..].iter_mut().zip(other.sampled) {
             *sum = sum.saturating_add(n).min(MOST_SAMPLED);
@@ -59,7 +59,7 @@ impl Spread {
         }
     }
 
-    /// The columns at these positions, in this order, where there are so many.
+    /// Keeps the columns at these positions, in this order. There are `width` columns before.
     pub(crate) fn keep_types(&mut self, width: usize, keep: &[usize]) {
         fn kept<T: Copy>(column: &[T], width: usize, keep: &[usize]) -> Vec<T> {
             let rows = column.chunks(width);
@@ -71,7 +71,7 @@ impl Spread {
 }
 
 impl SampleSpread<'_> {
-    /// Whether all that is known is that the values are exact.
+    /// Whether all values are exact.
     pub fn is_exact(&self) -> bool {
         self.sampled.iter().all(|&n| n == 0) && self.variance.iter().all(|&v| v == 0.0)
     }
@@ -83,7 +83,7 @@ impl Samples {
         self.spread.is_some()
     }
 
-    /// What is known of the values of sample `i`; `None` where no sample has a spread.
+    /// What is known about the values of sample `i`; `None` if no sample has a spread.
     #[inline]
     pub fn spread(&self, i: usize) -> Option<SampleSpread<'_>> {
         let spread = self.spread.as_ref()?;
@@ -94,11 +94,11 @@ impl Samples {
         })
     }
 
-    /// Says what is known of the values of sample `i`, one entry a sample type.
+    /// Sets what is known about the values of sample `i`, one entry for each sample type.
     ///
     /// # Panics
-    /// When they are not as many as this table's width, or a variance is negative, infinite or no
-    /// number.
+    /// When the number of entries is not this table's width, or when a variance is negative,
+    /// infinite or not a number.
     pub fn set_spread(&mut self, i: usize, sampled: &[u64], variance: &[f64]) {
         assert_eq!(sampled.len(), self.width, "one count a sample type");
         assert_eq!(variance.len(), self.width, "one variance a sample type");
@@ -109,24 +109,24 @@ impl Samples {
             *to = n.min(MOST_SAMPLED);
         }
         for (to, &v) in spread.variance[values].iter_mut().zip(variance) {
-            // Of two zeros the positive one.
+            // This makes -0 positive.
             *to = v + 0.0;
         }
     }
 
-    /// Forgets what is known beside the values.
+    /// Forgets the spread of all values.
     pub fn forget_spread(&mut self) {
         self.spread = None;
     }
 
-    /// How many bytes of memory it takes.
+    /// How many bytes of memory the spread takes.
     pub(crate) fn spread_memory(&self) -> u64 {
         self.spread.as_ref().map_or(0, |spread| {
             (size_of_val(&spread.sampled[..]) + size_of_val(&spread.variance[..])) as u64
         })
     }
 
-    /// The column, made if there is none.
+    /// The spread, which is made if there is none.
     pub(crate) fn spread_mut(&mut self) -> &mut Spread {
         let values = self.value.len();
         let spread = self.spread.get_or_insert_with(|| Spread::exact(values));
@@ -134,13 +134,13 @@ impl Samples {
         spread
     }
 
-    /// Whether sample `i` says nothing: all values are 0, and known to be.
+    /// Whether sample `i` says nothing: all its values are exactly 0.
     pub(crate) fn is_nothing(&self, i: usize) -> bool {
         self.values(i).iter().all(|&v| v == 0) && self.spread(i).is_none_or(|s| s.is_exact())
     }
 
-    /// Whether what is known of both is the same, to the bit. A column of exact values says no more
-    /// than none.
+    /// Whether the spread of both is the same, to the bit. A spread of exact values is the same as
+    /// none.
     pub(crate) fn same_spread(&self, other: &Self) -> bool {
         let same = |i: usize| match (self.spread(i), other.spread(i)) {
             (Some(a), Some(b)) => {
@@ -172,7 +172,7 @@ mod tests {
         ("peak_space", "bytes"),
     ];
 
-    /// A stack, its values, blocks and variances; no variances, no spread.
+    /// A stack, its values, blocks and variances. Without variances the sample has no spread.
     type Row<'a> = (&'a str, [i64; 3], [u64; 3], &'a [f64]);
 
     fn profile(rows: &[Row<'_>]) -> Profile {
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// What is written by hand is what prost makes of the message.
+    /// Fields written by hand have the same bytes as those that prost writes.
     #[test]
     fn fields_are_as_prost_writes_them() {
         use prost::Message;
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(decode(&message.encode_to_vec()[..]).unwrap(), sampled());
     }
 
-    /// Protobuf allows one field an entry as well.
+    /// Protobuf also allows a field for each entry.
     #[test]
     fn fields_may_be_unpacked() {
         let mut bytes = Vec::new();
@@ -305,7 +305,7 @@ mod tests {
         assert!(!merge(exact.clone(), exact).unwrap().samples.has_spread());
         let mut negated = one.clone();
         negated.negate().unwrap();
-        // Nothing is left of the values, but that is an estimate: it stays.
+        // The values are 0, but they are estimates, so the sample stays.
         let difference = merge(one, negated).unwrap();
         assert_eq!(difference.samples.values(0), [0; 3]);
         assert_eq!(

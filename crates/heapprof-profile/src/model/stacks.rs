@@ -1,7 +1,7 @@
-//! The stacks of all samples: positions of locations, or, until somebody asks, the bytes that a
-//! file has for them.
+//! The stacks of all samples: positions of locations or, until a caller asks for them, the bytes
+//! that a file has for them.
 //!
-//! Reading ids and writing them again is half of what it takes to pass a profile on.
+//! Reading ids and writing them again takes half of the time that it takes to pass a profile on.
 
 use std::sync::OnceLock;
 
@@ -12,21 +12,21 @@ use crate::wire;
 /// All stacks, one behind the other, each leaf first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stacks {
-    /// All frames; not there yet where they are only written.
+    /// All frames. They are missing as long as there are only the bytes in `written`.
     location: OnceLock<Vec<LocationIndex>>,
-    /// Where each stack ends in them.
+    /// Where each stack ends in `location`.
     end: Vec<usize>,
     written: Option<Written>,
 }
 
-/// Stacks as packed ids, in as few bytes as these take. In [`Stacks`] each id is the location's
-/// position and 1.
+/// Stacks as packed ids, each in as few bytes as possible. In [`Stacks`] each id is the location's
+/// position plus 1.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     bytes: Vec<u8>,
-    /// Where each stack ends in them.
+    /// Where each stack ends in `bytes`.
     end: Vec<usize>,
-    /// The largest id, less 1.
+    /// The largest id, minus 1.
     largest: u32,
 }
 
@@ -40,7 +40,7 @@ impl Stacks {
         }
     }
 
-    /// Stacks that are not read before somebody asks, and where each would end.
+    /// Stacks that are not read before a caller asks for frames, and where each would end.
     pub(crate) fn written(written: Written, end: Vec<usize>) -> Self {
         Self {
             location: OnceLock::new(),
@@ -64,7 +64,8 @@ impl Stacks {
         range(&self.end, i).len()
     }
 
-    /// The bytes of stacks in a file with these locations, if they are known.
+    /// The bytes of the stacks for a file with these locations. They are known only if the stacks
+    /// were kept as written and the ids of the locations are 1, 2, 3, ...
     pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&Written> {
         let written = self.written.as_ref()?;
         let mut numbered = locations.iter().zip(1..);
@@ -102,8 +103,8 @@ impl PartialEq for Stacks {
 impl Written {
     /// Adds a stack: its ids, and its packed bytes, if it was packed.
     pub(crate) fn push(&mut self, ids: &[LocationIndex], packed: Option<&[u8]>) {
-        // The bytes an id needs: none is written in fewer, so all are in as few if their sum is the
-        // least.
+        // The bytes that each id needs. No id can be written in fewer, so each is as short as
+        // possible if the sum is the least.
         let above = |id: u32, bits: u32| u32::from(id >> bits != 0);
         let needed = |id| 1 + above(id, 7) + above(id, 14) + above(id, 21) + above(id, 28);
         let least: u32 = ids.iter().map(|id| needed(id.0)).sum();
@@ -118,27 +119,27 @@ impl Written {
             }
         }
         self.end.push(self.bytes.len());
-        // 0 is no id: one less is beyond all others.
+        // 0 is not a valid id. 0 minus 1 wraps to the largest number, which is beyond all ids.
         let largest = ids.iter().map(|id| id.0.wrapping_sub(1)).max();
         self.largest = self.largest.max(largest.unwrap_or(0));
     }
 
-    /// Whether all ids are of so many that are 1, 2, 3, ...
+    /// Whether all ids are among 1 to `count`.
     pub(crate) fn are_of(&self, count: u32) -> bool {
         self.bytes.is_empty() || self.largest < count
     }
 
-    /// How many bytes it takes.
+    /// How many bytes of memory the stacks take.
     pub(crate) fn memory(&self) -> u64 {
         (self.bytes.len() + size_of_val(&self.end[..])) as u64
     }
 
-    /// The ids of stack `i`.
+    /// The packed ids of stack `i`.
     pub(crate) fn get(&self, i: usize) -> &[u8] {
         &self.bytes[range(&self.end, i)]
     }
 
-    /// All ids, one stack's after the other's.
+    /// All ids, one stack after the other.
     pub(crate) fn ids(&self) -> Vec<LocationIndex> {
         let (mut ids, mut at) = (Vec::new(), 0);
         while let Ok(id) = wire::varint(&self.bytes, &mut at) {

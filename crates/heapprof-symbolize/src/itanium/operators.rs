@@ -4,21 +4,23 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Unary,
-    /// `++` and `--`: behind its operand, unless an underscore follows the letters.
+    /// `++` and `--`. They are written after the operand, unless an underscore follows the letters.
     Step,
     Binary,
     Conditional,
     Call,
-    /// `static_cast` and its like.
+    /// `static_cast` and similar casts.
     NamedCast,
-    /// A word with its operand in parentheses: of a type, of an expression.
+    /// A word with its operand in parentheses. The operand is a type here and an expression in
+    /// `OfExpression`.
     OfType,
     OfExpression,
     New,
     Delete,
 }
 
-/// Letters, the name behind `operator`, the form.
+/// The letters of each operator, its name after `operator`, and its form. They are ordered by
+/// letters.
 pub(super) const OPERATORS: [(&str, &str, Form); 64] = [
     ("aN", "&=", Form::Binary),
     ("aS", "=", Form::Binary),
@@ -86,7 +88,7 @@ pub(super) const OPERATORS: [(&str, &str, Form); 64] = [
     ("tw", "throw ", Form::Unary),
 ];
 
-/// The operator of two letters.
+/// The operator with these two letters.
 pub(super) fn find(letters: &[u8]) -> Option<(&'static str, Form)> {
     let found = OPERATORS.binary_search_by(|(code, _, _)| code.as_bytes().cmp(letters));
     let (_, name, form) = OPERATORS[found.ok()?];

@@ -1,4 +1,4 @@
-//! The grammar, from left to right: whole names here, their parts in the modules beneath.
+//! The grammar, from left to right: whole names are here, their parts are in the modules beneath.
 
 mod expression;
 mod name;
@@ -6,19 +6,20 @@ mod types;
 
 use super::{Id, Node, Qualifiers};
 
-/// How deep parts may lie in each other; each level takes some stack.
+/// How deep parts may be nested. Each level takes some stack.
 const DEEPEST: u32 = 200;
-/// Nobody's name has more parts.
+/// The most nodes that are made. No real name has more parts.
 const MOST: usize = 1 << 16;
-/// Nor takes so much to read: what is tried twice inside of what is tried twice has an end.
+/// The most steps that are taken. No real name needs so many, and without a limit, parts that are
+/// tried twice inside of parts that are tried twice would take too long.
 const MOST_STEPS: usize = 1 << 18;
 
-/// What a name says of the function that it is of.
+/// What a name says about the function that it names.
 #[derive(Default)]
 struct NameKind {
-    /// It ends in template arguments, so the return type follows.
+    /// Whether it ends in template arguments. If so, the return type follows.
     is_template: bool,
-    /// Constructors, destructors and conversions have no return type.
+    /// Whether it is a constructor, destructor or conversion, which have no return type.
     has_no_return: bool,
     qualifiers: Qualifiers,
 }
@@ -30,23 +31,25 @@ pub(super) struct Parser<'a> {
     nodes: Vec<Node<'a>>,
     made: usize,
     steps: usize,
-    /// With the number of a template parameter, which may stand for something else where it is used
-    /// again.
+    /// The parts that `S_` and so on stand for. A template parameter comes with its number, because
+    /// it may stand for something else when it is used again.
     substitutions: Vec<(Id, Option<u64>)>,
     /// The arguments that `T_` and so on stand for.
     parameters: Vec<Id>,
-    /// Within a function's name, whose template arguments these are; not within a type.
+    /// Whether the parser is within a function's name, and not within a type. Template arguments
+    /// there are those that `T_` and so on stand for.
     is_naming: bool,
-    /// Template parameters that were asked for before their arguments came.
+    /// Template parameters that were used before their arguments came.
     forward: Vec<Id>,
-    /// Within a conversion operator's type, whose template's arguments follow.
+    /// Whether the parser is within the type of a conversion operator. The template arguments of
+    /// the operator follow that type.
     is_early: bool,
-    /// Within a lambda's parameters.
+    /// Whether the parser is within a lambda's parameters.
     is_lambda: bool,
 }
 
 impl<'a> Parser<'a> {
-    /// Of what follows `_Z`.
+    /// A parser of what follows `_Z`.
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -69,7 +72,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn node(&mut self, node: Node<'a>) -> Option<Id> {
-        // Also those that were given up.
+        // This also counts nodes that were given up.
         self.made += 1;
         if self.made > MOST {
             return None;
@@ -106,7 +109,7 @@ impl<'a> Parser<'a> {
         self.eat(text).then_some(())
     }
 
-    /// Runs a part of the grammar that may hold itself.
+    /// Runs a part of the grammar that may contain itself.
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.steps += 1;
         if self.depth == DEEPEST || self.steps > MOST_STEPS {
@@ -118,7 +121,7 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    /// Bytes that `accept` takes, as text.
+    /// Takes the bytes that `accept` accepts, as text.
     pub(super) fn take(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.iter().position(|&b| !accept(b)).unwrap_or(rest.len());
@@ -132,7 +135,7 @@ impl<'a> Parser<'a> {
         self.take(|b| b.is_ascii_digit()).parse().ok()
     }
 
-    /// `_` is 0, `0_` is 1, `1_` is 2.
+    /// Reads an index: `_` is 0, `0_` is 1, `1_` is 2.
     pub(super) fn index(&mut self) -> Option<u64> {
         if self.eat("_") {
             return Some(0);
@@ -142,7 +145,7 @@ impl<'a> Parser<'a> {
         number.checked_add(1)
     }
 
-    /// Parts up to `E`.
+    /// Reads parts up to `E`.
     pub(super) fn until_end(
         &mut self,
         mut part: impl FnMut(&mut Self) -> Option<Id>,
@@ -154,7 +157,7 @@ impl<'a> Parser<'a> {
         Some(parts)
     }
 
-    /// What compilers add to a copy that they made of a function: `.constprop.0`.
+    /// Reads the suffixes that compilers add to copies of a function, e.g. `.constprop.0`.
     pub(super) fn clones(&mut self) -> Option<Vec<&'a str>> {
         let mut clones = Vec::new();
         while self.at < self.text.len() {

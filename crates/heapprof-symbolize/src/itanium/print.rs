@@ -1,12 +1,13 @@
-//! The tree as text. Types are written as declarations are: what they are of stands around them.
+//! The tree as text. A type is written as in a declaration: around the name that is declared.
 
 mod expression;
 
 use super::{Detail, Exceptions, Id, Node, Qualifiers};
 
-/// A few bytes of a hostile name may stand for gigabytes; nobody reads names longer than this.
+/// The longest name that is written. A few bytes of a hostile name may stand for gigabytes, and
+/// nobody reads names longer than this.
 const LONGEST: usize = 64 << 10;
-/// Nor is so much work done for one.
+/// The most steps that are taken for one name.
 const MOST_STEPS: u32 = 1 << 20;
 const DEEPEST: u32 = 1000;
 
@@ -32,7 +33,7 @@ struct Printer<'n, 'a> {
     text: String,
     steps: u32,
     depth: u32,
-    /// Which of a pack's arguments is written, inside of an expansion.
+    /// Which argument of packs is being written, inside of an expansion.
     element: Option<usize>,
     is_refused: bool,
 }
@@ -51,7 +52,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.push(&number.to_string());
     }
 
-    /// A node; of a pack the argument that is written now.
+    /// A node. Inside of an expansion, a pack stands for the argument that is being written.
     fn node(&self, id: Id) -> &'n Node<'a> {
         &self.nodes[self.resolve(id) as usize]
     }
@@ -80,8 +81,8 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.right(id);
     }
 
-    /// Writes texts with commas between them; one without text has no comma. Returns whether the
-    /// last had none.
+    /// Writes parts with commas between them. A part without text has no comma. Returns whether the
+    /// last part had no text.
     fn list(&mut self, ids: &[Id]) -> bool {
         let mut is_first = true;
         let mut ends_empty = false;
@@ -114,7 +115,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
         self.push("<");
         let ends_empty = self.list(ids);
-        // Behind a pack that has nothing binutils sees the blank that it took back.
+        // After an empty pack binutils still sees the blank that it took back, and not the `>`.
         if self.text.ends_with('>') && !ends_empty {
             self.push(" ");
         }
@@ -129,14 +130,14 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.push(qualifiers.reference);
     }
 
-    /// One step more, one level deeper.
+    /// Counts one more step and one more level.
     fn enter(&mut self) {
         self.steps += 1;
         self.depth += 1;
         self.is_refused |= self.steps > MOST_STEPS || self.depth > DEEPEST;
     }
 
-    /// What stands before a declared name.
+    /// Writes what comes before a declared name.
     fn left(&mut self, id: Id) {
         self.enter();
         if !self.is_refused {
@@ -293,7 +294,8 @@ impl<'n, 'a> Printer<'n, 'a> {
                 self.push(")");
             }
             Node::Pack(arguments) => _ = self.list(arguments),
-            // Outside of an expansion all of it; what an expansion finds too short has nothing.
+            // Outside of an expansion all arguments are written. Inside of one, a pack that is too
+            // short has nothing to write.
             Node::PackParameter(pack) => {
                 if self.element.is_none() {
                     self.whole(*pack);
@@ -320,7 +322,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.push(sign);
     }
 
-    /// Whether what points to it is written in parentheses.
+    /// Whether the sign of a pointer to this type is written in parentheses.
     fn needs_parentheses(&self, of: Id) -> bool {
         let of = self.unqualified(of);
         matches!(of, Node::FunctionType { .. } | Node::Array(..))
@@ -341,9 +343,9 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.node(of)
     }
 
-    /// Whether something is written behind what is declared as this.
+    /// Whether something is written after a name that is declared with this type.
     fn has_right(&self, mut of: Id) -> bool {
-        // A name may say that a part is in itself.
+        // A hostile name may say that a part contains itself.
         for _ in 0..DEEPEST {
             match self.node(of) {
                 Node::FunctionType { .. } | Node::Array(..) => return true,
@@ -358,7 +360,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         false
     }
 
-    /// What stands behind a declared name.
+    /// Writes what comes after a declared name.
     fn right(&mut self, id: Id) {
         self.enter();
         if !self.is_refused {
@@ -432,7 +434,8 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.right(of);
     }
 
-    /// A function, if it is one: of what is inside of it the return type says nothing.
+    /// Writes a function, or any other node as a whole. The return type is left out if an entity
+    /// inside of the function is named.
     fn function(&mut self, id: Id, with_return: bool) {
         let Node::Function {
             returns,
@@ -458,11 +461,11 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// The class that a constructor is of, without what it is in and of.
+    /// Writes the name of a constructor's class, without its scope and template arguments.
     fn class_name(&mut self, mut id: Id) {
         for _ in 0..DEEPEST {
             id = match self.node(id) {
-                // What has no name has its class's.
+                // An entity without a name has the name of its class.
                 Node::Qualified(scope, name)
                     if matches!(self.node(*name), Node::Unnamed(_) | Node::Lambda(..)) =>
                 {
@@ -501,7 +504,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.element = before;
     }
 
-    /// How many arguments the first pack has that is in a pattern; none where there is none.
+    /// How many arguments the first pack in a pattern has; `None` if there is no pack.
     fn pack_length(&mut self, id: Id) -> Option<usize> {
         self.enter();
         let length = match self.is_refused {

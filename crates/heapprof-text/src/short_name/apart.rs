@@ -1,4 +1,4 @@
-//! What tells names apart that are equal once they are short.
+//! What tells names apart that become equal when they are short.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use super::{
     without_versions,
 };
 
-/// As many types are looked at for what tells names apart.
+/// At most so many types are searched for what tells names apart.
 const TYPES: usize = 64;
 
-/// Those of `all` that may be as short as one of `shown`: whoever reads one row of two must see
-/// which it is.
+/// Those of `all` whose short names may equal that of one of `shown`. Whoever reads one row of two
+/// must see which one it is.
 pub fn alike<'s, 'n>(
     shown: impl Iterator<Item = &'s str>,
     all: impl Iterator<Item = &'n str>,
@@ -22,7 +22,7 @@ pub fn alike<'s, 'n>(
     all.filter(|name| words.contains(last_word(name))).collect()
 }
 
-/// A function's own name, about: names that are equal once they are short have it in common.
+/// A function's own name, roughly. Names that are equal when they are short have it in common.
 fn last_word(name: &str) -> &str {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '~';
     let (mut depth, mut start, mut last) = (0usize, None, "");
@@ -49,9 +49,9 @@ fn last_word(name: &str) -> &str {
     }
 }
 
-/// What is different in each of these names, in at most `width` columns: as few types of their
-/// arguments and parameters as tell them apart. Where these are equal once they are cut, they are
-/// numbered.
+/// What differs in each of these names, in at most `width` columns. It is as few types of their
+/// arguments and parameters as tell the names apart. The caller numbers those that are equal after
+/// they are cut.
 pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     let cut_all = |texts: Vec<String>| texts.iter().map(|text| cut(text, width)).collect();
     if !names
@@ -64,7 +64,7 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     let text = |name: usize, at: usize| all[name].get(at).map_or("", String::as_str);
     let texts_at = |at: usize| (0..all.len()).map(move |name| text(name, at));
     let most = all.iter().map(Vec::len).max().unwrap_or(0);
-    // The shortest ones that tell all apart.
+    // It takes the shortest types that tell all names apart.
     let mut order: Vec<usize> = (0..most.min(TYPES)).collect();
     order.retain(|&at| texts_at(at).any(|other| other != text(0, at)));
     order.sort_by_key(|&at| texts_at(at).map(str::width).max());
@@ -99,8 +99,7 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
 }
 
 /// The types and values that a name's arguments and parameters are made of, from left to right,
-/// except what is there by default: `std::pair`, `int const` and `A` of
-/// `f<std::pair<int const, A>>()`.
+/// without defaults: `std::pair`, `int const` and `A` of `f<std::pair<int const, A>>()`.
 fn types(name: &str) -> Vec<String> {
     let parts = parse(name);
     let mut all = Vec::new();
@@ -114,8 +113,7 @@ fn types(name: &str) -> Vec<String> {
     all
 }
 
-/// A name's template arguments and parameters, one after the other, except what is there by
-/// default.
+/// A name's template arguments and parameters, one after the other, without defaults.
 fn arguments<'p, 'n>(parts: &'p [Part<'n>]) -> Vec<&'p [Part<'n>]> {
     let mut all = Vec::new();
     let mut before = "";
@@ -138,7 +136,8 @@ fn arguments<'p, 'n>(parts: &'p [Part<'n>]) -> Vec<&'p [Part<'n>]> {
     all
 }
 
-/// What names that begin and end the same have between: from a word's beginning to a word's end.
+/// The part of each name that is between the common beginning and the common end of all of them,
+/// extended to whole words.
 fn between(names: &[&str]) -> Vec<String> {
     let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let backwards = |a: &str, b: &str| {

@@ -100,7 +100,7 @@ fn names_as_people_say_them() {
         ("a_name_that_is_too_long", 12, "a_na…too_long"),
     ];
     for (name, width, short) in table {
-        // Of the two narrow ones the width is what counts.
+        // For the narrow ones, only the width is checked.
         let found = shortened(name, width);
         if name.len() <= 40 && width < 20 {
             assert!(found.width() <= width, "{found}");
@@ -148,8 +148,8 @@ fn whatever_a_name_is_it_is_done_soon() {
     }
 }
 
-/// What tells instances of one template apart are whole arguments, as short as elsewhere, and no
-/// default ones.
+/// Whole arguments tell instances of one template apart. They are as short as elsewhere, and no
+/// defaults are among them.
 #[test]
 fn instances_differ_by_whole_arguments() {
     let node = |key: &str, value: &str| {
@@ -178,7 +178,7 @@ fn instances_differ_by_whole_arguments() {
     );
 }
 
-/// Names may be equal once they are short only if their own names are.
+/// Names may be equal when they are short only if the names themselves are equal.
 #[test]
 fn names_that_may_be_confused_are_found() {
     let all = [

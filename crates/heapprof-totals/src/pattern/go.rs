@@ -1,19 +1,21 @@
 //! Go's regular expressions, as pprof's users write them, for the `regex` crate.
 //!
-//! Both are RE2's language and differ in details, which are translated here:
+//! Both are the language of RE2 but differ in details, which are translated here:
 //!
-//! * a `{` that begins no repetition is itself (`{{closure}}`), as are `[`, `&&`, `~~` and `--` in
-//!   a class, and `\<`;
-//! * `\d`, `\s` and `\w` are ASCII; `\Q…\E` quotes; `\0` and `\12` are octal;
-//! * stacked repetitions (`a**`), more than 1000 of them and flags other than `imsU` are errors.
+//! * A `{` that begins no repetition stands for itself (`{{closure}}`). So do `[`, `&&`, `~~` and
+//!   `--` in a class, and `\<`.
+//! * `\d`, `\s` and `\w` are ASCII, `\Q…\E` quotes, and `\0` and `\12` are octal.
+//! * Stacked repetitions (`a**`), more than 1000 repetitions, and flags other than `imsU` are
+//!   errors.
 //!
-//! `\b` minds letters beyond ASCII, which Go's does not. Source: Go's package regexp/syntax.
+//! One difference stays: `\b` takes letters beyond ASCII into account, which Go's does not. Source:
+//! Go's package regexp/syntax.
 
 use regex::Regex;
 
 use super::regex_error;
 
-/// Compiles an expression of Go's syntax; the error is one line.
+/// Compiles an expression of Go's syntax. The error is one line.
 pub fn go_regex(text: &str) -> Result<Regex, String> {
     let translated = Translator {
         rest: text,
@@ -30,7 +32,7 @@ struct Translator<'a> {
     out: String,
 }
 
-/// The most repetitions.
+/// The most repetitions that an expression may ask for.
 const MOST: u32 = 1000;
 
 impl<'a> Translator<'a> {
@@ -91,7 +93,7 @@ impl<'a> Translator<'a> {
         Ok(self.out)
     }
 
-    /// What stands behind a `{`, if it is a repetition.
+    /// Reads what is after a `{`, if it is a repetition.
     fn repetition(&mut self) -> Result<Option<String>, String> {
         let Some((inside, _)) = self.rest.split_once('}') else {
             return Ok(None);
@@ -100,7 +102,7 @@ impl<'a> Translator<'a> {
             "0" => Some(0),
             _ if text.starts_with('0') || text.is_empty() => None,
             _ if !text.bytes().all(|b| b.is_ascii_digit()) => None,
-            // Too long to count is too many.
+            // A number that is too long to parse is too large.
             _ => Some(text.parse::<u32>().unwrap_or(u32::MAX)),
         };
         let (least, most) = match inside.split_once(',') {
@@ -139,7 +141,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What stands behind a backslash, inside a class or not.
+    /// Reads what is after a backslash, inside a class or not.
     fn escape(&mut self, in_class: bool) -> Result<(), String> {
         let c = self.next().ok_or("it ends in a backslash")?;
         let bare = |bare: &'static str, whole: &'static str| if in_class { bare } else { whole };
@@ -160,7 +162,7 @@ impl<'a> Translator<'a> {
             'A' | 'z' | 'b' | 'B' if !in_class => self.out.extend(['\\', c]),
             'p' | 'P' | 'x' | 'a' | 'f' | 'n' | 'r' | 't' | 'v' => {
                 self.out.extend(['\\', c]);
-                // Its braces are no repetition.
+                // The braces of these are no repetition.
                 if self.rest.starts_with('{') && matches!(c, 'p' | 'P' | 'x') {
                     let end = self.rest.find('}').map_or(self.rest.len(), |at| at + 1);
                     self.copy(end);
@@ -223,7 +225,7 @@ impl<'a> Translator<'a> {
 mod tests {
     use super::go_regex;
 
-    /// Asked of Go's regexp.
+    /// The expected results are those of Go's regexp.
     #[test]
     fn as_in_go() {
         let matching = [

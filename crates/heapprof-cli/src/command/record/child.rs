@@ -1,7 +1,7 @@
 //! The recorded program as a child process: signals that are meant for it reach it once, it stops
-//! and goes on with us, and its end is told in a shell's way.
+//! and goes on with us, and its end is reported as a shell reports it.
 //!
-//! There is no thread for it: where none can be made, a program is recorded as well.
+//! This needs no thread, so a program is recorded even if no thread can be made.
 
 use std::io;
 use std::process::Command;
@@ -31,7 +31,7 @@ pub(super) struct Ended {
     pub(super) code: u8,
     /// The signal that ended it.
     pub(super) signal: Option<i32>,
-    /// Whether that was Ctrl-C, which came to us, too.
+    /// Whether that signal was Ctrl-C, which came to us too.
     pub(super) by_key: bool,
     /// Its process id.
     pub(super) process: u32,
@@ -57,8 +57,8 @@ const PASSED_ON: [i32; 13] = [
 /// Runs the program to its end. `more` is a signal that it wants besides those that are always
 /// passed on.
 pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended> {
-    // Ctrl-C is for the program; we wait for what it does about it. What was ignored stays so, for
-    // the child too.
+    // Ctrl-C is for the program, and we wait for what it does about it. A signal that was ignored
+    // stays ignored, for the child too.
     let taken = PASSED_ON.into_iter().chain(more);
     let taken: Vec<i32> = taken.filter(|&s| !inherited::is_ignored(s)).collect();
     inherited::pass_on(command);
@@ -72,8 +72,8 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             break status;
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
-            // A terminal sends what its keys mean to all of its process group, so the program has
-            // got it already. Of a hangup the kernel tells the session's leader alone.
+            // A terminal sends the signal of a key to its whole process group, so the program has
+            // got it already. The kernel tells only the session's leader of a hangup.
             let is_for_all = is_of_terminal(&info) && !(info.si_signo == SIGHUP && leads_session());
             interrupted |= is_ctrl_c(&info);
             if !(is_for_all && is_in_our_group(pid))
@@ -83,9 +83,9 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             }
         }
     };
-    // What came together with the end.
+    // These signals came together with the end.
     interrupted |= signals.pending().any(|info| is_ctrl_c(&info));
-    // Of a signal that ended the program a copy may still be on its way to us. The second one is
+    // A copy of the signal that ended the program may still be on its way to us. A second one is
     // meant for us.
     for signal in taken {
         let came = Arc::new(AtomicBool::new(false));
@@ -103,7 +103,7 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
     })
 }
 
-/// Whether a terminal sent the signal: for a key, or as it went.
+/// Whether a terminal sent the signal, for a key or as the terminal went away.
 fn is_of_terminal(info: &libc::siginfo_t) -> bool {
     matches!(info.si_signo, SIGINT | SIGQUIT | SIGHUP) && info.si_code == libc::SI_KERNEL
 }
@@ -112,8 +112,8 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
     info.si_signo == SIGINT && is_of_terminal(info)
 }
 
-/// How the program ended, if it has. Other children are what fell to us as the first process of a
-/// namespace.
+/// Returns how the program ended, if it has. Other children are processes that became ours because
+/// we are the first process of a namespace.
 fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -127,9 +127,9 @@ fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-/// Whoever waits at the terminal for a program that stopped waits for us.
+/// Stops us after the program stopped, because whoever waits for it at the terminal waits for us.
 fn stop_too(program: Pid) {
-    // Ctrl-Z stops us, too, and whoever has the program go on does so for us; it may have done it
+    // Ctrl-Z stops us too. Whoever makes the program go on makes us go on too, and may have done so
     // by now.
     std::thread::sleep(Duration::from_millis(20));
     let stat = std::fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
@@ -151,8 +151,8 @@ fn stop_too(program: Pid) {
     }
 }
 
-/// Whether a shell made a job of us, which it waits for and has go on as a whole; a script's
-/// program is in the script's group.
+/// Whether a shell made us a job of our own, which it waits for and continues as a whole. A
+/// script's program is in the script's group.
 fn leads_job() -> bool {
     getpgrp() == getpid()
 }

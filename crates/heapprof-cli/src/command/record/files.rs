@@ -1,5 +1,5 @@
-//! The files that the list of a recording names: looked at, named and taken away with the rights of
-//! whoever named them.
+//! The files that the list of a recording names: looked at, symbolized and removed with the rights
+//! of the users who listed them.
 
 use std::io;
 use std::path::Path;
@@ -20,21 +20,21 @@ pub(super) enum Found {
     Profile(Owner),
     /// A pipe or a device.
     Special,
-    /// Nothing: an exec that failed took it back.
+    /// Nothing, because an exec that failed took the profile back.
     Nothing,
-    /// Something that the entry's writer has no business with, and why.
+    /// Something that the entry's writer must not touch, and why.
     Refused(io::Error),
 }
 
 /// What a profile says besides what the list says.
 #[derive(Default)]
 pub(super) struct Told {
-    /// At the peak, with the heap's part.
+    /// What was resident at the peak, with the heap's part.
     pub(super) peak: Option<Resident>,
     pub(super) runtime: Option<Runtime>,
     /// The file of the program.
     pub(super) program: String,
-    /// Where values are estimates: what they are made of.
+    /// What the values are made of, if they are estimates.
     pub(super) sampled: Option<Sampled>,
     /// What is held by code that symbolizing, if it was asked for, has found no names for.
     pub(super) unnamed: Option<Unnamed>,
@@ -42,11 +42,11 @@ pub(super) struct Told {
 
 /// What is held by code without names.
 pub(super) struct Unnamed {
-    /// Of which sample type.
+    /// The sample type of the values.
     pub(super) sample_type: &'static str,
     pub(super) bytes: i64,
     pub(super) total: i64,
-    /// The file that most of that code is in, with its build id; empty where it is in none.
+    /// The file that most of that code is in, with its build id. Empty if the code is in no file.
     pub(super) file: String,
     pub(super) build_id: String,
 }
@@ -64,8 +64,8 @@ pub(super) struct Sampled {
     pub(super) period: i64,
 }
 
-/// Opens an entry's profile. What is no plain file of the owner's, or leads over another user's
-/// links, is refused.
+/// Opens an entry's profile. Fails if it is not a plain file of the owner's, or if its path leads
+/// over another user's links.
 fn open(one: &Written) -> io::Result<(Place, Opened)> {
     let place = Place::of(&one.path, Trust::OwnLinks)?;
     let opened = place.open()?;
@@ -76,8 +76,8 @@ fn open(one: &Written) -> io::Result<(Place, Opened)> {
     Ok((place, opened))
 }
 
-/// Does `work` with each of the entries, as its owner; where nobody may act for that one, `refused`
-/// has the answer.
+/// Does `work` with each of the entries, as its owner. If nobody may act for that owner, `refused`
+/// makes the answer.
 fn each<T: Send>(
     entries: &[&Written],
     work: impl Fn(&mut Symbolizer, &Written) -> T + Sync,
@@ -142,14 +142,15 @@ fn look_at(one: &Written) -> io::Result<Found> {
     let there = Owner::of(&place.open()?.stat);
     match there.user == one.owner.user {
         true => Ok(Found::Profile(one.owner)),
-        // On some file systems files belong to somebody else. Root does no more there than that
-        // user could.
+        // On some file systems a file belongs to somebody else than its writer. Root does no more
+        // with it than that user could.
         false if one.owner.is_us() && one.owner.user == 0 => Ok(Found::Profile(there)),
         false => Err(io::Error::other(format!("belongs to user {}", there.user))),
     }
 }
 
-/// Whether a link leads to an open file: `/dev/stdout`, which is `/proc/self/fd/1`.
+/// Whether a link leads to something other than a plain file, such as `/dev/stdout`, which is
+/// `/proc/self/fd/1`, in a pipeline.
 fn is_kernel_s(place: &Place) -> bool {
     rustix::fs::statat(place.folder(), place.name(), rustix::fs::AtFlags::empty())
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
@@ -160,7 +161,7 @@ pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>
     let read = |symbolizer: &mut Symbolizer, one: &Written| {
         let unreadable = || one.path.display().to_string();
         let (place, opened) = open(one).with_context(unreadable)?;
-        // Exact values need no adding up: what the entry says of them is right.
+        // Exact values need not be added up, because what the entry says of them is right.
         let options = ReadOptions::default().only_head(one.is_exact && !with_symbols);
         let mut profile = decode_with(opened.file, options).with_context(unreadable)?;
         let mut told = told(&profile, one);
@@ -194,7 +195,8 @@ fn told(profile: &Profile, one: &Written) -> Told {
     }
 }
 
-/// What code without names holds at the peak; where nothing did, of all that was allocated.
+/// What code without names holds at the peak. If nothing was held there, it is what such code has
+/// in use, and otherwise what it allocated.
 fn unnamed(profile: &Profile) -> Option<Unnamed> {
     ["peak_space", "inuse_space", "alloc_space"]
         .into_iter()
@@ -214,7 +216,7 @@ fn unnamed(profile: &Profile) -> Option<Unnamed> {
         })
 }
 
-/// Adds up what all samples say of themselves.
+/// Adds up what all samples say about their sampling.
 fn sampled(profile: &Profile) -> Sampled {
     let mut sampled = Sampled {
         period: profile.period,
@@ -239,7 +241,7 @@ fn sampled(profile: &Profile) -> Sampled {
     sampled
 }
 
-/// Takes the profiles away; how many.
+/// Removes the profiles. Returns how many.
 pub(super) fn remove(entries: &[&Written]) -> usize {
     let remove = |_: &mut Symbolizer, one: &Written| {
         open(one).is_ok_and(|(place, _)| place.remove().is_ok())
@@ -248,7 +250,7 @@ pub(super) fn remove(entries: &[&Written]) -> usize {
     removed.into_iter().filter(|&gone| gone).count()
 }
 
-/// Has a profile be the newest one here, which commands read when none is named.
+/// Makes a profile the newest one here, which commands read if none is named.
 pub(super) fn touch(one: &Written) {
     let touch = |_: &mut Symbolizer, one: &Written| {
         open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
@@ -256,8 +258,8 @@ pub(super) fn touch(one: &Written) {
     each(&[one], touch, Err);
 }
 
-/// Gives the children's folder the name of the profile that they belong to; whether it has that
-/// now.
+/// Gives the children's folder the name of the profile that they belong to. Returns whether it has
+/// that name now.
 pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     let (Ok(from), Ok(to)) = (
         Place::of(from, Trust::OwnLinks),
@@ -269,7 +271,7 @@ pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     rustix::fs::renameat_with(from.folder(), from.name(), to.folder(), to.name(), flags).is_ok()
 }
 
-/// Takes away the children's folder, if nothing is in it.
+/// Removes the children's folder if nothing is in it.
 pub(super) fn remove_folder(path: &Path) {
     if let Ok(place) = Place::of(path, Trust::OwnLinks) {
         let _ = rustix::fs::unlinkat(place.folder(), place.name(), rustix::fs::AtFlags::REMOVEDIR);

@@ -1,5 +1,5 @@
-//! Where the processes of a recording say what they wrote: a folder with a file of each user's. The
-//! kernel says who made a file, so what is in it is believed as that user's word and no more.
+//! Where the processes of a recording say what they wrote: a folder with one file for each user.
+//! The kernel says who made a file, so what is in it is believed as that user's word and no more.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek};
@@ -17,13 +17,14 @@ pub(super) struct Entries {
     pub(super) text: Vec<u8>,
 }
 
-/// More than a program has to say, less than what would be in our way.
+/// The most bytes of our user's file: more than a program has to say, less than what would be in
+/// our way.
 const MOST: u64 = 256 << 20;
-/// The same of all other users together, who may make as many files as they like.
+/// The most bytes of all other users together, because they may make any number of files.
 const MOST_OF_OTHERS: u64 = 64 << 20;
 
-/// Where a folder stays what it is: not where a variable that was kept from another user leads
-/// (`sudo -E`).
+/// A folder for temporary files in which others can change nothing of ours. The variable that names
+/// it may be kept from another user (`sudo -E`), so it does not count if its folder is not safe.
 fn temporary_folder() -> PathBuf {
     let named = std::env::temp_dir();
     let is_safe = std::fs::metadata(&named).is_ok_and(|found| {
@@ -40,7 +41,7 @@ fn temporary_folder() -> PathBuf {
 /// The list of a recording.
 pub(super) struct List {
     path: PathBuf,
-    /// Our user's file. It stays, even if the program takes its name away.
+    /// Our user's file. It stays readable, even if the program removes its name.
     own: File,
     _folder: TempDir,
 }
@@ -48,15 +49,16 @@ pub(super) struct List {
 impl List {
     pub(super) fn new() -> io::Result<Self> {
         let only = Permissions::from_mode;
-        // The program may become another user; others do not find the list.
+        // The program may become another user, so others may enter the folder. They can't list it,
+        // so other processes do not find the list.
         let folder = tempfile::Builder::new()
             .permissions(only(0o711))
             .tempdir_in(temporary_folder())?;
-        // Whatever the umask is.
+        // The rights are these whatever the umask is.
         std::fs::set_permissions(folder.path(), only(0o711))?;
         let path = folder.path().join("list");
         std::fs::create_dir(&path)?;
-        // Each user may add a file, and take away their own.
+        // Each user may add a file, and remove their own.
         std::fs::set_permissions(&path, only(0o1733))?;
         let own = OpenOptions::new()
             .read(true)
@@ -76,7 +78,7 @@ impl List {
         &self.path
     }
 
-    /// What is in it, our own user's first.
+    /// Reads all entries, our own user's first.
     pub(super) fn read(&mut self) -> io::Result<Vec<Entries>> {
         let mut text = Vec::new();
         self.own.rewind()?;

@@ -17,14 +17,14 @@ use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
 use crate::{messages, name};
 
-/// A profile that is there, and what was read in it.
+/// A profile that exists, and what was read in it.
 struct Recorded {
     written: Written,
     told: Result<Told>,
 }
 
 impl Recorded {
-    /// What the kernel had in memory for the program at the most.
+    /// The most memory that the kernel had resident for the program.
     fn peak_resident(&self) -> i64 {
         let told = self.told.as_ref().ok();
         let peak = told.and_then(|told| told.peak);
@@ -32,7 +32,7 @@ impl Recorded {
     }
 }
 
-/// Symbolizes and tells.
+/// Symbolizes the profiles and says what the recording left.
 pub(super) fn report(
     written: Vec<Written>,
     failed: &[Failed],
@@ -65,7 +65,7 @@ pub(super) fn report(
         files::remove_folder(&folder);
         name_folder(&mut written, &folder, ended);
     }
-    // Among those that are left, it may stand elsewhere.
+    // The main profile may have another position among those that are left.
     let main = main_of(&written, ended).unwrap_or_default();
     let entries: Vec<&Written> = written.iter().collect();
     let told = files::read(&entries, !args.no_symbolize);
@@ -77,7 +77,7 @@ pub(super) fn report(
         .collect();
     tell(&recorded, main, small, args);
     let main = &recorded[main].written;
-    // What could not be written may have been the last one.
+    // A profile that could not be written may have been the last one.
     if failed.is_empty()
         && let Some(why) = not_the_last(ended, left_own, main)
     {
@@ -85,8 +85,8 @@ pub(super) fn report(
     }
 }
 
-/// The profiles that are there; one that went into a pipe, of which nothing is there any more; and
-/// how many are not to be touched.
+/// Returns the profiles that exist, one that went into a pipe and of which nothing is left, and how
+/// many must not be touched.
 fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usize) {
     let entries: Vec<&Written> = written.iter().collect();
     let found = files::look(&entries);
@@ -115,10 +115,12 @@ fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usiz
     (there, piped, refused.len())
 }
 
-/// The profile that the recording was for: the program's own, or what there is.
+/// The position of the profile that the recording was for: the program's own, or the first one if
+/// there is no such profile.
 fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
     let of_main = |(_, one): &(usize, &Written)| one.process == ended.process;
-    // The last is not always the latest: what it waits for may go on meanwhile.
+    // The profile of a process's end is not always the latest in the list, because what it waits
+    // for may go on meanwhile.
     let own = written.iter().enumerate().filter(of_main);
     let own = own
         .max_by_key(|(_, one)| (one.owner.is_us(), one.is_last))
@@ -129,14 +131,14 @@ fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
 /// Bytes at the peak below which a child is left out.
 const SMALL: i64 = 64 << 10;
 
-/// Takes away the profiles of other processes that never held much; how many.
+/// Removes the profiles of other processes that never held much. Returns how many.
 fn leave_out_small(written: &mut Vec<Written>, kept: [u32; 2]) -> usize {
     let mut peaks = HashMap::<u32, i64>::new();
     for one in &*written {
         let peak = peaks.entry(one.process).or_default();
         *peak = (*peak).max(one.peak);
     }
-    // What a shell was before it became what it started is of no interest, either.
+    // What a shell was before it became the program that it started is of no interest either.
     let is_small = |one: &Written| {
         let (peak, before) = (peaks[&one.process], one.is_before_exec);
         !kept.contains(&one.process) && (peak < SMALL || before && one.peak < SMALL)
@@ -146,10 +148,10 @@ fn leave_out_small(written: &mut Vec<Written>, kept: [u32; 2]) -> usize {
     files::remove(&small.iter().collect::<Vec<_>>())
 }
 
-/// Has the children's folder be called as the program's profile is: the program may have become
+/// Names the children's folder after the program's profile, because the program may have become
 /// another one meanwhile.
 fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
-    // Others may say what they like; the folder is renamed with our rights.
+    // Other users may say what they like, but the folder is renamed with our rights.
     let of_main = |one: &&Written| one.owner.is_us() && one.process == ended.process && one.is_last;
     let Some(main) = written.iter().find(of_main) else {
         return;
@@ -172,7 +174,7 @@ fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
     }
 }
 
-/// Says where the profiles are, what is in them, and what is not.
+/// Says where the profiles are, what is in them, and what is missing in them.
 fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
     let unnamed: Vec<&anyhow::Error> = recorded
         .iter()
@@ -223,7 +225,8 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
     }
 }
 
-/// The profile that most is to be seen in: what a script starts may be what was meant.
+/// The profile in which there is most to see. A program that a script starts may be the one that
+/// was meant.
 fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Recorded {
     let mut next = main;
     if let Some(heap) = largest(recorded)
@@ -231,7 +234,8 @@ fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Reco
     {
         next = heap;
     }
-    // A profile without stacks, as of a program with an allocator of its own, shows nothing.
+    // A profile without stacks, such as that of a program with an allocator of its own, shows
+    // nothing.
     let with_stacks = recorded.iter().filter(|one| one.written.stacks > 0);
     match with_stacks.max_by_key(|one| one.peak_resident()) {
         Some(most) if most.peak_resident() / 2 > next.peak_resident() => most,
@@ -239,8 +243,8 @@ fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Reco
     }
 }
 
-/// How many profiles there are beside the main one, where, and which of them had the most, if that
-/// had more.
+/// How many profiles there are besides the main one, which of them had the most if that one had
+/// more than the main one, and how many were left out.
 fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();
@@ -298,13 +302,13 @@ fn most_resident(recorded: &[Recorded]) -> Option<&Recorded> {
         .filter(|one| one.peak_resident() > 0)
 }
 
-/// That values are made of few samples, or are not known well, and what would make it better.
+/// Says that values are made of few samples or are not known well, and what would make them better.
 fn few_samples(one: &Recorded) -> Option<String> {
-    /// Below, a third more or less is the rule.
+    /// With fewer samples than this, an error of a third is usual.
     const ENOUGH: u64 = 30;
     const WANTED: i64 = 1000;
-    /// As many samples of equal weight make a sum certain to a fifth and to a tenth, with 95 %
-    /// confidence.
+    /// This many samples of equal weight make a sum certain to a fifth, and the next number makes
+    /// it certain to a tenth, with 95 % confidence.
     const A_FIFTH: f64 = 96.0;
     const A_TENTH: f64 = 384.0;
     let sampled = one.told.as_ref().ok()?.sampled?;
@@ -329,7 +333,7 @@ fn few_samples(one: &Recorded) -> Option<String> {
     }
     let (value, variance) = (sampled.in_use as f64, sampled.spread.variance);
     let equal = value * value / variance;
-    // Of nothing in use nothing is to be known better.
+    // If nothing is in use, there is nothing to know better.
     if variance <= 0.0 || equal >= A_FIFTH {
         return None;
     }
@@ -343,7 +347,8 @@ fn few_samples(one: &Recorded) -> Option<String> {
     ))
 }
 
-/// The next shorter period that is a power of two, as an option has it; none below 1 KiB.
+/// The largest power of two that is at most `at_most`, as the option takes it. Returns `None` if
+/// that is below 1 KiB.
 fn period(at_most: i64) -> Option<String> {
     let shorter = 1_i64 << at_most.max(1).ilog2();
     (shorter >= 1024).then(|| bytes(shorter).replace(' ', ""))
@@ -373,7 +378,7 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
     })
 }
 
-/// That half of the memory is held by code without names, and what would name it.
+/// Says that half or more of the memory is held by code without names, and what would name it.
 fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
     let Unnamed {
         bytes: held, total, ..
@@ -412,7 +417,7 @@ fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Why profiles have addresses only, which are no less right.
+/// Why profiles have only addresses. Addresses are no less right than names.
 fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
     let which = match unnamed.len() {
@@ -432,13 +437,13 @@ fn bytes(n: i64) -> String {
     Measure::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
 }
 
-/// What stands before an estimate.
+/// The word before an estimate.
 fn about(of: &Written) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
-/// What the program's own profile says. Nobody knows how sure the peak is: its moment is chosen by
-/// the estimate.
+/// Sums up what the program's own profile says. Nobody knows how sure the peak is, because the
+/// estimate chooses its moment.
 fn summary(main: &Written, told: Option<&Told>) -> String {
     let (about, kind) = (
         about(main),
@@ -503,7 +508,7 @@ fn nothing(ended: &Ended) -> String {
     }
 }
 
-/// The path from here, if it is below here.
+/// The path relative to the current folder, if it is below that folder.
 fn from_here(path: &Path) -> &Path {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path)
@@ -513,7 +518,7 @@ fn shown(path: &Path) -> String {
     from_here(path).display().to_string()
 }
 
-/// As a shell wants it.
+/// The path as a shell reads it.
 fn quoted(path: &Path) -> String {
     name::quoted(from_here(path).as_os_str())
 }

@@ -1,4 +1,4 @@
-//! The program that is to be recorded: which file it is, what of it stands in the way of
+//! The program that is to be recorded: which file it is, what about it stands in the way of
 //! preloading, and why it could not be started.
 
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use rustix::process::{getegid, geteuid, getuid};
 
 use crate::messages;
 
-/// What runs a script that does not say what runs it.
+/// The shell that runs a script whose first line does not name an interpreter.
 pub(super) const SHELL: &str = "/bin/sh";
 
 /// The file that will be run, as execvp finds it.
@@ -29,10 +29,12 @@ pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Says what of the program stands in the way of preloading; whether it is worth trying.
+/// Says what about the program stands in the way of preloading. Returns whether preloading is worth
+/// trying.
 pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
     if !path.is_file() {
-        // A pipe would wait for somebody to write; whoever runs it is told that it can't be run.
+        // Reading a pipe would wait for somebody to write. Whoever runs it is told that it can't be
+        // run.
         return Ok(true);
     }
     let looked = inspect(path);
@@ -83,7 +85,7 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
     Ok(preloaded)
 }
 
-/// Refuses what the user preloads that must be the first library itself.
+/// Fails if the user preloads something that must be the first library itself.
 pub(super) fn look_at_preloads() -> Result<()> {
     const RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
     let preloads = std::env::var_os("LD_PRELOAD").unwrap_or_default();
@@ -104,7 +106,7 @@ pub(super) fn look_at_preloads() -> Result<()> {
     Ok(())
 }
 
-/// What gives a program more rights than its user has, and how it is recorded nevertheless.
+/// What gives a program more rights than its user has, and how it can be recorded nevertheless.
 fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     const AS_OWNER: &str = "record it as its owner";
     const COPY: &str = "record a copy of it, which has no such rights";
@@ -117,7 +119,7 @@ fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     if has(0o2010) && metadata.gid() != getegid().as_raw() {
         return Some(("is setgid", COPY));
     }
-    // root has all of them anyway.
+    // root has all capabilities anyway.
     let mut value = [0u8; 64];
     if !getuid().is_root()
         && rustix::fs::getxattr(file, "security.capability", &mut value[..]).is_ok()
@@ -127,20 +129,20 @@ fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Whether a shell would run the file that the kernel did not: a script without a first line that
-/// says who does.
+/// Whether a shell would run the file that the kernel did not run: a script whose first line does
+/// not name an interpreter.
 pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return false;
     }
     let mut start = Vec::new();
     let read = std::fs::File::open(file).and_then(|f| f.take(256).read_to_end(&mut start));
-    // As shells tell a script from a damaged program.
+    // Shells tell a script from a damaged program in this way.
     let line = start.split(|&b| b == b'\n').next().unwrap_or_default();
     read.is_ok() && !line.contains(&0)
 }
 
-/// What a name that is no program's was probably meant to be.
+/// What was probably meant by a name that is not a program's.
 fn hint(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     if let Some((first, _)) = name.split_once(' ')

@@ -12,7 +12,7 @@ use crate::place::Owner;
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Written {
-    /// The process that it is of.
+    /// The process that the profile is of.
     pub(super) process: u32,
     /// Whether it was written as the process ended.
     pub(super) is_last: bool,
@@ -28,7 +28,7 @@ pub(super) struct Written {
     /// Events that could not be recorded.
     pub(super) lost: u64,
     pub(super) path: PathBuf,
-    /// Who says so.
+    /// The user whose process wrote the entry.
     pub(super) owner: Owner,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Written {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     why: String,
-    /// The first one's path, if it has one.
+    /// The path of the first profile, if it has one.
     path: Option<String>,
     count: usize,
 }
 
 impl Failed {
-    /// In one line.
+    /// The failure in one line.
     pub(super) fn text(&self) -> String {
         let why = &self.why;
         match (self.count, &self.path) {
@@ -56,14 +56,14 @@ impl Failed {
     }
 }
 
-/// So many reasons are told apart.
+/// At most this many reasons are told apart.
 const MOST_REASONS: usize = 10;
 
-/// Reads the list: the profiles in the order in which they were written, a name that was written
-/// twice as it was the last time; and why others could not be written.
+/// Reads the list. Returns the profiles in the order in which they were written, and why others
+/// could not be written. A name that was written twice appears as it was the last time.
 pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
-    // A parallel build writes thousands.
+    // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
         let entries = of.text.split(|&b| b == 0).filter(|entry| !entry.is_empty());
@@ -73,7 +73,7 @@ pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
         if let Some(why) = entry.strip_prefix(b"!") {
             let (path, why) = reason(why);
             let same = failed.iter().position(|other| other.why == why);
-            // A process may give as many reasons as it likes.
+            // A process may give any number of reasons.
             let full = (failed.len() >= MOST_REASONS).then_some(MOST_REASONS - 1);
             match same.or(full) {
                 Some(at) => failed[at].count += 1,
@@ -93,8 +93,8 @@ pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
     (written.into_iter().flatten().collect(), failed)
 }
 
-/// Which profile could not be written, and why: the list has its errno and its path, or a text. The
-/// library leaves errnos to us, for asking libc for their texts in a locale may allocate.
+/// Which profile could not be written, and why. The list has its errno and its path, or a text. The
+/// library leaves the texts of errnos to us, because asking libc for them in a locale may allocate.
 fn reason(why: &[u8]) -> (Option<String>, String) {
     let text = String::from_utf8_lossy(why);
     let parts = text.split_once(' ');
@@ -110,7 +110,7 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
     }
 }
 
-/// An entry's path as it stands there, and the entry.
+/// An entry's path as it stands in the list, and the entry.
 fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
     let mut fields = entry.splitn(8, |&b| b == b' ');
     let mut number = || {
@@ -162,7 +162,7 @@ mod tests {
                 owner: owner(1),
                 text,
             },
-            // Nobody speaks for another user.
+            // No user speaks for another.
             Entries {
                 owner: owner(2),
                 text: b"9 1 1 0 77 3 0 /tmp/c.pb.gz\0".to_vec(),

@@ -1,4 +1,4 @@
-//! The maps of a file, each with everything that was printed of it.
+//! The maps of a file, each with everything that was printed for it.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -6,7 +6,7 @@ use super::MapValue;
 use crate::error::Error;
 use crate::reading::{Options, Part};
 
-/// The most maps: scripts have a handful, and each takes a value of every stack.
+/// The most maps. Scripts have a handful, and each takes memory for a value of every stack.
 const MOST: usize = 64;
 
 #[derive(Default)]
@@ -18,7 +18,8 @@ struct Map {
     name: String,
     entries: Vec<Entry>,
     has_counts: bool,
-    /// How often it was printed, and the sums of the largest print so far.
+    /// How often it was printed, the number and sum of the largest print so far, the sum of the
+    /// current print, and its last value.
     prints: u32,
     largest: (u32, i128),
     sum: i128,
@@ -33,7 +34,7 @@ struct Entry {
     value: MapValue,
 }
 
-/// A sample type: a map, or the counts of one that has totals too.
+/// A sample type: a map, or the counts of a map that also has totals.
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) unit: String,
@@ -47,7 +48,7 @@ impl Maps {
         self.map.is_empty()
     }
 
-    /// The number of the map of this name.
+    /// The number of the map with this name, which is added if it is new.
     pub(super) fn map(&mut self, name: &[u8]) -> Result<usize, Error> {
         let name = String::from_utf8_lossy(name).into_owned();
         if let Some(known) = self.map.iter().position(|map| map.name == name) {
@@ -74,7 +75,7 @@ impl Maps {
         let map = &mut self.map[map];
         let (size, rank) = match value {
             MapValue::One(size) => (size, size),
-            // Ordered by their averages.
+            // These are ordered by their averages.
             MapValue::CountAndTotal(count, total) => {
                 (total, total.checked_div(count).unwrap_or(total))
             }
@@ -96,7 +97,7 @@ impl Maps {
         Ok(())
     }
 
-    /// The sample types, of the prints that are asked for.
+    /// The sample types, with the prints that are asked for.
     pub(super) fn columns(&self, options: &Options) -> Result<Vec<Column>, Error> {
         let mut columns = Vec::new();
         for (number, map) in self.map.iter().enumerate() {
@@ -162,7 +163,7 @@ impl Maps {
         }
     }
 
-    /// Says which print this is, when there are several.
+    /// Says which print this is, if there are several.
     pub(super) fn which(&self, options: &Options) -> Result<Option<String>, Error> {
         let most = self.map.iter().map(|map| map.prints).max().unwrap_or(0);
         if most < 2 {

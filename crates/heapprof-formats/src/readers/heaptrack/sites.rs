@@ -1,4 +1,4 @@
-//! What each trace allocated, holds, and held when the heap was largest.
+//! What each trace allocated, what it holds, and what it held when the heap was largest.
 
 use foldhash::HashMap;
 
@@ -16,7 +16,7 @@ pub(super) const TYPES: [(&str, &str); 7] = [
     ("inuse_space", "bytes"),
 ];
 
-/// A size at a trace.
+/// An allocation: a size at a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Allocation {
     pub(super) size: i64,
@@ -26,19 +26,19 @@ pub(super) struct Allocation {
 /// All traces that allocate.
 #[derive(Default)]
 pub(super) struct Sites {
-    /// Size and site of each allocation that the file defines.
+    /// The size and site of each allocation that the file defines.
     definition: Vec<(i64, u32)>,
     site: Vec<Site>,
-    /// The site of each trace, from 0; `NO_SITE` for none.
+    /// The site of each trace, from 0; `NO_SITE` if it has none.
     of_trace: Vec<u32>,
     /// Blocks by their address, in files of version 0.
     pointer: HashMap<u64, (i64, u32)>,
-    /// How many events there were, and at which the heap was largest.
+    /// How many events there were, and the event at which the heap was largest.
     event: u64,
     peak_event: u64,
     total: i64,
     peak: i64,
-    /// What was allocated last, if nothing was freed since.
+    /// What was allocated last, or `Freed` if something was freed since.
     last: Last,
 }
 
@@ -52,21 +52,22 @@ enum Last {
 
 const NO_SITE: u32 = u32::MAX;
 
-/// A trace. Sums in blocks and bytes.
+/// The sums of a trace, in blocks and bytes.
 #[derive(Default)]
 struct Site {
     trace: u32,
     allocated: [i64; 2],
     temporary: i64,
     held: [i64; 2],
-    /// What was held at the last maximum before `changed`.
+    /// What it held at the last maximum before `changed`.
     held_at_peak: [i64; 2],
     /// The event that changed `held` last.
     changed: u64,
 }
 
 impl Site {
-    /// Keeps what is held if it was so at the largest moment, for it changes now.
+    /// Changes what is held. First keeps the old amounts if they were still held at the largest
+    /// moment.
     fn change(&mut self, event: u64, peak_event: u64, sign: i64, size: i64) -> Option<()> {
         if self.changed <= peak_event {
             self.held_at_peak = self.held;
@@ -79,7 +80,7 @@ impl Site {
 }
 
 impl Sites {
-    /// About how many bytes they take.
+    /// About how many bytes of memory they take.
     pub(super) fn memory(&self) -> u64 {
         let sites = size_of_val(&self.definition[..])
             + size_of_val(&self.site[..])
@@ -117,21 +118,21 @@ impl Sites {
         Ok(self.of_trace[at])
     }
 
-    /// A block of a defined allocation is new.
+    /// Counts a new block of a defined allocation.
     pub(super) fn allocated(&mut self, number: usize) -> Result<(), Error> {
         let (size, site) = self.definition[number];
         self.last = Last::Definition(number);
         self.add(size, site)
     }
 
-    /// A block of a defined allocation is gone.
+    /// Counts a freed block of a defined allocation.
     pub(super) fn freed(&mut self, number: usize) -> Result<(), Error> {
         let (size, site) = self.definition[number];
         let temporary = self.last == Last::Definition(number);
         self.remove(size, site, temporary)
     }
 
-    /// A block is new at an address.
+    /// Counts a new block at an address.
     pub(super) fn allocated_at(
         &mut self,
         pointer: u64,
@@ -143,7 +144,8 @@ impl Sites {
         self.add(allocation.size, site)
     }
 
-    /// The block at an address is gone; one from before heaptrack was there is unknown.
+    /// Counts the block at an address as freed. A block from before heaptrack was attached is
+    /// unknown and is ignored.
     pub(super) fn freed_at(&mut self, pointer: u64) -> Result<(), Error> {
         match self.pointer.remove(&pointer) {
             Some((size, site)) => {
@@ -187,7 +189,7 @@ impl Sites {
         removed.ok_or_else(|| overflow("what a trace freed"))
     }
 
-    /// Each trace with its values, as [`TYPES`].
+    /// Each trace with its values, in the order of [`TYPES`].
     pub(super) fn values(&self) -> impl Iterator<Item = (u32, [i64; 7])> {
         self.site.iter().map(|site| {
             let at_peak = match site.changed <= self.peak_event {
@@ -214,7 +216,7 @@ impl Sites {
 mod tests {
     use super::*;
 
-    /// Each character an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20
+    /// Each character is an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20
     /// for b and so on.
     fn values(events: &str) -> Vec<[i64; 7]> {
         let mut sites = Sites::default();
@@ -232,14 +234,15 @@ mod tests {
 
     #[test]
     fn sums_at_the_end_and_at_the_largest_moment() {
-        // allocated, temporary, peak, in use; traces a and c are one.
+        // The values are allocated, temporary, peak, in use. Allocations a and c have the same
+        // trace.
         let table: [(&str, [i64; 7], [i64; 7]); 5] = [
             ("ab", [1, 10, 0, 1, 10, 1, 10], [1, 20, 0, 1, 20, 1, 20]),
             ("aA", [1, 10, 1, 1, 10, 0, 0], [0; 7]),
             // The first of two equal maxima is the peak.
             ("abBb", [1, 10, 0, 1, 10, 1, 10], [2, 40, 1, 1, 20, 1, 20]),
             ("cbCaa", [3, 50, 0, 1, 30, 2, 20], [1, 20, 0, 1, 20, 1, 20]),
-            // Freed before the larger maximum.
+            // a is freed before the larger maximum.
             ("aAbb", [1, 10, 1, 0, 0, 0, 0], [2, 40, 0, 2, 40, 2, 40]),
         ];
         for (events, first, second) in table {

@@ -8,28 +8,28 @@ use crate::texts::Texts;
 
 use super::{advance, bytes, field, here};
 
-/// A snapshot as it stands in the file.
+/// A snapshot as it is in the file.
 pub(super) struct Snapshot {
     pub(super) number: u64,
-    /// In the file's unit.
+    /// The time in the file's unit.
     pub(super) time: String,
     /// What the program asked for, in bytes.
     pub(super) heap: i64,
     /// Headers and rounding of the allocator, in bytes.
     pub(super) extra: i64,
-    /// Of all threads, in bytes.
+    /// The stacks of all threads, in bytes.
     pub(super) stacks: i64,
     pub(super) is_peak: bool,
-    /// What the root of the tree says of itself; empty when there is no tree.
+    /// The text of the tree's root; empty if there is no tree.
     root: String,
-    /// Without the root, each before its callers.
+    /// The nodes of the tree without the root, each before its callers.
     nodes: Vec<Node>,
-    /// What stands for bytes that the tree does not account for.
+    /// The frame that stands for bytes that the tree does not account for.
     unaccounted: u32,
 }
 
 struct Node {
-    /// From 1.
+    /// The depth in the tree, from 1.
     depth: usize,
     frame: u32,
     bytes: i64,
@@ -85,14 +85,15 @@ impl Snapshot {
         !self.root.is_empty()
     }
 
-    /// As ms_print's column total(B).
+    /// The total, as in ms_print's column total(B).
     pub(super) fn total(&self) -> i64 {
         self.heap
             .saturating_add(self.extra)
             .saturating_add(self.stacks)
     }
 
-    /// What Valgrind's --xtree-memory measured: its type and unit. None for a moment of Massif's.
+    /// The type and unit of what Valgrind's --xtree-memory measured. `None` for a moment of
+    /// Massif's.
     pub(super) fn measure(&self) -> Option<(&'static str, &'static str)> {
         let (name, _) = self.root.split_once(" : ")?;
         match name {
@@ -106,9 +107,10 @@ impl Snapshot {
         }
     }
 
-    /// Reads the tree: a line a node, indented by its depth, which says how many callers follow.
+    /// Reads the tree. Each node has a line, which is indented by its depth and says how many
+    /// callers follow.
     fn tree(&mut self, lines: &mut Lines<'_>, frames: &mut Texts) -> Result<(), Error> {
-        // How many callers are still to come, of each node from the root to the current one.
+        // How many callers are still to come for each node from the root to the current one.
         let mut missing: Vec<u64> = Vec::new();
         loop {
             if !advance(lines)? {
@@ -156,8 +158,8 @@ impl Snapshot {
         }
     }
 
-    /// Gives each path of frames, leaf first, with the bytes that no caller accounts for. The sum
-    /// is `heap`. Errors, of `each` too, name the line of the node.
+    /// Gives `each` each path of frames, leaf first, with the bytes that no caller accounts for.
+    /// The sum of these bytes is `heap`. Errors, also those of `each`, name the line of the node.
     pub(super) fn own_bytes(
         &self,
         mut each: impl FnMut(&[u32], i64) -> Result<(), Error>,

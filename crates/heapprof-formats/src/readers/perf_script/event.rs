@@ -1,4 +1,4 @@
-//! The line that begins an event, in the forms that versions of perf and its option `-F` give it.
+//! The line that begins an event, in the forms that versions of perf and its option `-F` produce.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
 }
 
 pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
-    // The first word that is a time; commands have blanks of their own.
+    // The first word that is a time is looked for, because commands may contain blanks.
     let mut words = spans(line);
     let time = words.find(|word| is_time(&line[word.clone()]))?;
     let mut before: Vec<Range<usize>> = spans(&line[..time.start]).collect();
@@ -31,7 +31,7 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
     let number = first.filter(|word| decimal(word).is_some());
     let rest = rest[number.map_or(0, <[u8]>::len)..].trim_ascii_start();
     let command = line[..process.start].trim_ascii();
-    // Nobody asked for the event's name.
+    // The event's name was left out.
     if rest.is_empty() || is_frame(rest) {
         return Some(Event {
             command,
@@ -50,8 +50,8 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
     })
 }
 
-/// `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. As
-/// `stackcollapse-perf.pl` has it, the first number behind which this holds is the process.
+/// Reads `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. As
+/// in `stackcollapse-perf.pl`, the first number after which this fits is the process.
 pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
     let mut words = spans(line).peekable();
     // A command comes first.
@@ -78,7 +78,8 @@ pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
     None
 }
 
-/// `COMMAND PID [CPU]`, of `-F comm,pid,ip,sym`. It begins a line, as no frame does.
+/// Reads `COMMAND PID [CPU]`, which `-F comm,pid,ip,sym` prints. It begins at the start of the
+/// line, as no frame does.
 pub(super) fn bare(line: &[u8]) -> Option<Event<'_>> {
     let mut words: Vec<Range<usize>> = spans(line).collect();
     words.pop_if(|word| is_cpu(&line[word.clone()]));
@@ -90,15 +91,15 @@ pub(super) fn bare(line: &[u8]) -> Option<Event<'_>> {
     })
 }
 
-/// Whether a line begins as perf prints frames: an address of 16 digits, blanks in place of zeros,
-/// behind a tab.
+/// Whether a line begins as perf prints frames: a tab and an address of 16 digits, with blanks
+/// instead of leading zeros.
 pub(super) fn is_column(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"\t");
     let address = rest.and_then(|rest| spans(rest).next().map(|word| (rest, word)));
     address.is_some_and(|(rest, word)| word.end == 16 && hex(&rest[word]).is_some())
 }
 
-/// `7f6b41e9bdbf JavaThread::run() (/usr/lib/jvm/libjvm.so)`
+/// Whether a text is a frame: `7f6b41e9bdbf JavaThread::run() (/usr/lib/jvm/libjvm.so)`.
 pub(super) fn is_frame(text: &[u8]) -> bool {
     let text = text.trim_ascii();
     let mut words = words(text);
@@ -109,7 +110,7 @@ pub(super) fn starts_blank(line: &[u8]) -> bool {
     line.first().is_some_and(u8::is_ascii_whitespace)
 }
 
-/// Where each word is.
+/// The range of each word.
 fn spans(text: &[u8]) -> impl Iterator<Item = Range<usize>> + Clone {
     let begin = text.as_ptr() as usize;
     words(text).map(move |word| {
@@ -123,23 +124,24 @@ pub(super) fn words(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clo
         .filter(|word| !word.is_empty())
 }
 
-/// `[002]`
+/// Whether a word is a processor: `[002]`.
 fn is_cpu(word: &[u8]) -> bool {
     word.starts_with(b"[") && word.ends_with(b"]")
 }
 
-/// `U`, `K` or others, of `-F +misc`.
+/// Whether a word is a mode, which `-F +misc` prints: `U`, `K` or others.
 fn is_mode(word: &[u8]) -> bool {
     word.len() <= 3 && word.iter().all(u8::is_ascii_alphabetic)
 }
 
-/// `25607` or `24636/25607`; -1 is a thread that perf knows nothing of.
+/// Whether a word is a process: `25607` or `24636/25607`. -1 is a thread that perf knows nothing
+/// about.
 fn is_process(word: &[u8]) -> bool {
     let mut numbers = word.split(|&b| b == b'/');
     numbers.all(|number| decimal(number.strip_prefix(b"-").unwrap_or(number)).is_some())
 }
 
-/// `23055.563426:`
+/// Whether a word is a time: `23055.563426:`.
 fn is_time(word: &[u8]) -> bool {
     let parts = word
         .strip_suffix(b":")

@@ -1,5 +1,5 @@
 //! The JSON of a file, read as a stream: its keys may come in any order, so units and frames are
-//! applied at the ends.
+//! applied at the end of each object.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use super::unit::{Number, Unit};
 use crate::json::{Each, Whole};
 use crate::tally::Tally;
 
-/// What a file says.
+/// The content of a file.
 pub(super) struct File {
     pub(super) name: String,
     pub(super) exporter: String,
     pub(super) active: Option<usize>,
-    /// All texts of frames.
+    /// The texts of all frames.
     pub(super) text: String,
     pub(super) frames: Vec<SharedFrame>,
     pub(super) profiles: Vec<Profile>,
-    /// Stacks by number, leaf first, of frames in place of locations.
+    /// The stacks by number, leaf first. They hold numbers of frames instead of locations.
     pub(super) stacks: Tally,
 }
 
@@ -40,7 +40,7 @@ impl Default for File {
     }
 }
 
-/// A frame; names are ranges of [`File::text`].
+/// A frame. Its texts are ranges of [`File::text`].
 pub(super) struct SharedFrame {
     pub(super) name: Range<usize>,
     pub(super) file: Range<usize>,
@@ -48,7 +48,7 @@ pub(super) struct SharedFrame {
     pub(super) column: i64,
 }
 
-/// A profile: values of stacks.
+/// A profile: the values of stacks.
 #[derive(Default)]
 pub(super) struct Profile {
     pub(super) name: String,
@@ -286,7 +286,7 @@ impl<'de> Visitor<'de> for ProfileSeed<'_> {
     }
 }
 
-/// A stack of frames, turned to be leaf first.
+/// A stack of frames, which is reversed so that it is leaf first.
 struct Stack(Vec<LocationIndex>);
 
 impl<'de> Deserialize<'de> for Stack {

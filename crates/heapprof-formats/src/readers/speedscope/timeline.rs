@@ -22,7 +22,7 @@ enum Kind {
     C,
 }
 
-/// The bytes of `{"type":"O","frame":0,"at":0},`, which no event is shorter than.
+/// The shortest event in bytes: `{"type":"O","frame":0,"at":0},`.
 const SHORTEST: u64 = 30;
 
 /// The tree of all stacks so far.
@@ -34,7 +34,7 @@ pub(super) struct Timeline {
 
 struct Node {
     frame: u32,
-    /// Its caller in the list; itself for a root.
+    /// Its caller's position in the list; [`NONE`] for a root.
     caller: usize,
     value: i64,
 }
@@ -43,7 +43,7 @@ struct Node {
 const NONE: usize = usize::MAX;
 
 impl Timeline {
-    /// The values of all stacks, which are interned in `stacks`.
+    /// Plays the events. Returns the values of all stacks, which are added to `stacks`.
     pub(super) fn play(
         mut self,
         events: &[Event],
@@ -132,7 +132,8 @@ impl Timeline {
 mod tests {
     use super::*;
 
-    /// Events as `+0@1` (frame 0 opens at 1) and `-0@2`, and what comes of them: stacks root first.
+    /// Plays events written as `+0@1` (frame 0 opens at 1) and `-0@2`. Returns the stacks, root
+    /// first, with their values.
     fn play(events: &str) -> Result<Vec<(Vec<u32>, i64)>, String> {
         let events: Vec<Event> = events
             .split(' ')

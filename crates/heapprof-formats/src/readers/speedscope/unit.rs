@@ -5,13 +5,13 @@ use std::fmt;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
-/// What the values of a profile are.
+/// The unit of a profile's values.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Unit {
     #[default]
     None,
     Bytes,
-    /// Worth so many nanoseconds.
+    /// A unit of time, which is so many nanoseconds.
     Time(i64),
 }
 
@@ -28,7 +28,7 @@ impl Unit {
         })
     }
 
-    /// A number in the unit of the sample type; a fraction of it is rounded.
+    /// A number converted to the unit of the sample type and rounded.
     pub(super) fn value(self, number: Number) -> Result<i64, String> {
         let factor = match self {
             Unit::Time(nanoseconds) => nanoseconds,
@@ -46,7 +46,7 @@ impl Unit {
     }
 }
 
-/// A number as JSON has it: whole ones keep all their digits.
+/// A number as JSON has it. Whole numbers keep all their digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Whole(i64),

@@ -22,7 +22,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Reads from behind `--- symbol` to `---`.
+    /// Reads the lines after `--- symbol` up to `---`.
     pub(super) fn read(&mut self, lines: &mut Lines<'_>) -> Result<(), Error> {
         while lines.advance()? {
             let line = lines.trimmed();
@@ -36,7 +36,7 @@ impl Names {
                 self.binary = String::from_utf8_lossy(path.trim_ascii()).into_owned();
                 continue;
             }
-            // Other variables are passed over, as the tools do.
+            // Other variables are ignored, as the tools do.
             let is_variable = line[0].is_ascii_lowercase() && line.contains(&b'=');
             if !is_variable {
                 self.add(lines)?;
@@ -45,11 +45,12 @@ impl Names {
         Err(lines.ended(LINE))
     }
 
-    /// `0x000055e4e4944a37 shop::Shelf::picture(unsigned long)<0000000000003a29>`
+    /// Adds a line such as `0x000055e4e4944a37 shop::Shelf::picture(unsigned
+    /// long)<0000000000003a29>`.
     fn add(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
         let line = lines.trimmed();
         let space = line.iter().position(u8::is_ascii_whitespace);
-        // An address without a name: neither addr2line nor nm had one.
+        // The name may be missing: then neither addr2line nor nm had one.
         let (address, name) = line.split_at(space.unwrap_or(line.len()));
         if !address.starts_with(b"0x") {
             return Err(lines.wrong(LINE));
@@ -76,8 +77,8 @@ impl Names {
         let lines: Vec<Vec<Line>> = addresses
             .iter()
             .map(|address| {
-                // The tools look up callers at their call and the innermost frame where it returns
-                // to.
+                // The tools look up callers at their call, and the innermost frame at its return
+                // address.
                 let after = address.wrapping_add(1);
                 let place = self.place.get(address).or_else(|| self.place.get(&after));
                 place.map_or_else(Vec::new, |place| self.lines(&mut builder, place.clone()))
@@ -95,8 +96,8 @@ impl Names {
         profile
     }
 
-    /// The functions of one address: written outermost first with `--` between them, here innermost
-    /// first.
+    /// The functions of one address. They are written outermost first with `--` between them, and
+    /// returned innermost first.
     fn lines(&self, builder: &mut ProfileBuilder, place: Range<usize>) -> Vec<Line> {
         let names = self.text[place].rsplit("--").map(bare);
         let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
@@ -112,7 +113,7 @@ impl Names {
     }
 }
 
-/// A name without what nm and jeprof put behind it: the version of its symbol and `<its address>`.
+/// A name without what nm and jeprof append to it: the version of its symbol and `<its address>`.
 fn bare(name: &str) -> &str {
     let mut name = name.trim();
     if let Some((before, address)) = name.strip_suffix('>').and_then(|n| n.rsplit_once('<'))

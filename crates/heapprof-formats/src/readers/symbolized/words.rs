@@ -1,9 +1,10 @@
-//! The binary section that `google-pprof --raw` writes of a local heap profile: the 64-bit words of
-//! its CPU profiles.
+//! The binary section that `google-pprof --raw` writes for a local heap profile: the 64-bit words
+//! of its CPU profiles.
 //!
-//! `0 3 0 period 0`, then for each stack its value, its depth and its addresses, callers already at
-//! their calls. Which of the heap's values it is stands nowhere: it is what `--inuse_space` and its
-//! like asked for; in use bytes unless `Options::values` says else.
+//! The words are `0 3 0 period 0`, then for each stack its value, its depth and its addresses. The
+//! addresses of callers are already those of the calls. The file does not say which of the heap's
+//! values it has: the one that `--inuse_space` or a similar option asked for. It is taken as bytes
+//! in use unless `Options::values` says otherwise.
 
 use std::io::ErrorKind;
 
@@ -19,7 +20,8 @@ use crate::stacks::{self, AddressLocations};
 
 /// The deepest stack that google-pprof reads.
 const DEEPEST: u64 = 1 << 16;
-/// `google-pprof --raw` writes this; a CPU profile has the microseconds between its samples here.
+/// The period that `google-pprof --raw` writes. A CPU profile has the microseconds between its
+/// samples here.
 const PERIOD: u64 = 1;
 
 pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
@@ -29,7 +31,7 @@ pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         read: 0,
     };
     words.header()?;
-    // Whether they were sampled stands nowhere either.
+    // The file does not say either whether the values were sampled.
     let values = options.values.as_ref();
     let (r#type, unit) = values.map_or(("inuse_space", "bytes"), |v| (&v.r#type, &v.unit));
     let mut profile = ProfileBuilder::new(&[(r#type, unit)]).finish();
@@ -46,7 +48,7 @@ pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         for _ in 0..depth {
             stack.push(words.some("an address")?);
         }
-        // The end of the words, for those who write one.
+        // Some writers mark the end of the words.
         if value == 0 && stack == [0] {
             files = mapped_files::read(words.input)?;
             break;
@@ -101,7 +103,7 @@ impl Words<'_, '_> {
         }
     }
 
-    /// The next word; none at the end.
+    /// The next word; `None` at the end.
     fn next(&mut self) -> Result<Option<u64>, Error> {
         let mut bytes = [0; 8];
         let mut have = 0;

@@ -15,11 +15,11 @@ const LIBRARY: u32 = 1;
 pub(super) struct Tables {
     text: Vec<String>,
     text_index: HashMap<String, u32>,
-    /// Texts of file names.
+    /// The texts of file names, by their numbers.
     source: Vec<u32>,
     function: Vec<Function>,
     frame: Vec<Frame>,
-    /// Frame and prefix of each stack; [`NONE`] for no prefix.
+    /// The frame and the prefix of each stack; [`NONE`] if it has no prefix.
     stack: Vec<(u32, u32)>,
     /// The stack of each sample; [`NONE`] for an empty one.
     of_sample: Vec<u32>,
@@ -38,7 +38,7 @@ struct Function {
 
 struct Frame {
     function: u32,
-    /// 0 for the function that others were inlined into.
+    /// How deep it is inlined; 0 for the function that others were inlined into.
     inline_depth: usize,
     line: i64,
     column: i64,
@@ -60,7 +60,7 @@ impl Tables {
             let start = location.checked_sub(1).map_or(0, |before| ends[before]);
             start as u32..ends[location] as u32
         };
-        // The tree of all stacks, a node a location: its parent, and the location.
+        // The tree of all stacks, with a node for each location: its parent and its location.
         let mut node: Vec<(u32, u32)> = Vec::new();
         let locations: Vec<i64> = (0..profile.location.len() as i64).collect();
         let leaf = profile
@@ -70,7 +70,8 @@ impl Tables {
                 Ok::<_, std::convert::Infallible>(node.len() as i64)
             });
         let Ok(leaf) = leaf;
-        // Stacks are numbered as the samples have them first: that of each node's last frame.
+        // Stacks are numbered in the order in which samples first have them. A node's number is
+        // that of the stack that ends with its last frame.
         let mut number = vec![NONE; node.len()];
         let mut way = Vec::new();
         for leaf in leaf {
@@ -96,7 +97,8 @@ impl Tables {
         tables
     }
 
-    /// Makes the frames of all locations, outermost first, and says where those of each end.
+    /// Makes the frames of all locations, outermost first. Returns where the frames of each
+    /// location end.
     fn frames(&mut self, profile: &Profile) -> Vec<usize> {
         let mut functions: HashMap<Function, u32> = HashMap::new();
         let mut sources: HashMap<u32, u32> = HashMap::new();
@@ -255,7 +257,7 @@ struct Number(Option<i64>);
 impl Number {
     const NULL: Self = Self(None);
 
-    /// 0 is unknown.
+    /// A number for which 0 means unknown.
     fn known(number: i64) -> Self {
         Self((number != 0).then_some(number))
     }
@@ -282,10 +284,10 @@ impl Display for Number {
     }
 }
 
-/// Writes tables column by column: no column is made before it is written.
+/// Writes tables column by column. No column is made before it is written.
 struct Table<'w, W> {
     writer: &'w mut W,
-    /// What stands before the next table, and before the next column.
+    /// What is written before the next table, and before the next column.
     before: [&'static str; 2],
 }
 

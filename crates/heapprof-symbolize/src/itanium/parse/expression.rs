@@ -1,4 +1,4 @@
-//! The grammar of expressions and literals, which stand in template arguments, array lengths and
+//! The grammar of expressions and literals, which occur in template arguments, array lengths and
 //! `decltype`.
 
 use super::super::operators::{self, Form};
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands behind a point or an arrow.
+    /// Reads what follows a point or an arrow.
     pub(super) fn member(&mut self) -> Option<Id> {
         match self.rest() {
             [b's', b'r', ..] => self.dependent_name(),

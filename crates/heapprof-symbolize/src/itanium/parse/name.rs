@@ -1,4 +1,4 @@
-//! Names: what they are in, template arguments, and references to what stood before.
+//! The grammar of names: their scopes, template arguments, and references to earlier parts.
 
 use super::super::operators::{self, Form};
 use super::super::{Id, Node};
@@ -27,7 +27,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A template's name with the arguments that follow.
+    /// Reads the arguments that follow a template's name.
     pub(super) fn template(&mut self, name: Id, kind: &mut NameKind) -> Option<Id> {
         let arguments = self.template_arguments(self.is_naming)?;
         kind.is_template = true;
@@ -57,7 +57,7 @@ impl<'a> Parser<'a> {
         let mut scope: Option<Id> = None;
         let mut is_substitution = false;
         while !self.eat("E") {
-            // A closure in a member's initializer.
+            // This marks a closure in a member's initializer.
             if scope.is_some() && self.eat("M") {
                 continue;
             }
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
             self.substitutions.push((joined, None));
             scope = Some(joined);
         }
-        // The whole name is no candidate.
+        // The whole name is not a candidate for substitution.
         if !is_substitution {
             self.substitutions.pop();
         }
@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Local(function, entity))
     }
 
-    /// Which of several things of one name in a function.
+    /// Skips the number that tells several entities of one name in a function from each other.
     pub(super) fn discriminator(&mut self) {
         let from = self.at;
         let is_one = match self.eat("_") {
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    /// `S_`, or one of the ABI's abbreviations.
+    /// Reads `S_` and so on, or one of the ABI's abbreviations.
     pub(super) fn substitution(&mut self) -> Option<Id> {
         self.expect("S")?;
         let standard = [
@@ -301,7 +301,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn numbered_parameter(&mut self) -> Option<(Id, Option<u64>)> {
         self.expect("T")?;
-        // A level of nested lambdas' parameters.
+        // This is the level of nested lambdas' parameters.
         if self.eat("L") {
             self.index()?;
         }
@@ -331,8 +331,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `I`, arguments, `E`. Those of a `name` are what its template parameters stand for from now
-    /// on.
+    /// Reads `I`, arguments, `E`. If they are those of a name (`of_name`), template parameters
+    /// stand for them from now on.
     pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<Id>> {
         self.expect("I")?;
         if of_name {
@@ -341,7 +341,7 @@ impl<'a> Parser<'a> {
         self.until_end(|parser| {
             let argument = parser.template_argument()?;
             if of_name {
-                // A later argument may speak of an earlier one.
+                // A later argument may refer to an earlier one.
                 parser.parameters.push(argument);
             }
             Some(argument)
@@ -366,12 +366,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Whether a template parameter follows, as an expression.
+    /// Reads a template parameter that is used as an expression.
     pub(super) fn parameter(&mut self) -> Option<Id> {
         self.template_parameter()
     }
 
-    /// A name without what it is in, in an expression, with template arguments if it has some.
+    /// Reads a name without its scope, in an expression, with its template arguments if it has
+    /// some.
     pub(super) fn simple_name(&mut self) -> Option<Id> {
         if self.eat("dn") {
             let of = match self.peek() {
@@ -408,11 +409,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a name; or `sr`, names, `E`,
-    /// a name.
+    /// Reads one of three forms: `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a
+    /// name; or `sr`, names, `E`, a name.
     pub(super) fn dependent_name(&mut self) -> Option<Id> {
         self.expect("sr")?;
-        // What it names has no parameters that anything else could mean.
+        // Template arguments in it are not those that later template parameters stand for.
         let before = std::mem::replace(&mut self.is_naming, false);
         let name = self.dependent_name_inside();
         self.is_naming = before;
@@ -425,7 +426,7 @@ impl<'a> Parser<'a> {
         if let Some(name) = self.name_in_names() {
             return Some(name);
         }
-        // As GCC has it, which writes a type where the ABI has names.
+        // GCC writes a type here, although the ABI has names.
         self.at = at;
         self.nodes.truncate(nodes);
         self.substitutions.truncate(substitutions);
@@ -434,8 +435,8 @@ impl<'a> Parser<'a> {
         self.name_in(scope)
     }
 
-    /// The last name of a dependent one. Its template's arguments are the whole name's, as binutils
-    /// has it.
+    /// Reads the last name of a dependent one. Template arguments belong to the whole name, as in
+    /// binutils.
     pub(super) fn name_in(&mut self, scope: Id) -> Option<Id> {
         let name = self.simple_name()?;
         let Node::Template(name, arguments) = self.nodes[name as usize].clone() else {
@@ -465,7 +466,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What a constructor's class is called, where the abbreviation is of a template with its
+/// The full name and the class name for an abbreviation whose constructor or destructor follows.
+/// They are different from the short ones if the abbreviation stands for a template with its
 /// arguments.
 fn long_form(name: &'static str, class: &'static str) -> (&'static str, &'static str) {
     match class {

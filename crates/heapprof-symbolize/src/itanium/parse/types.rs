@@ -1,4 +1,4 @@
-//! Types.
+//! The grammar of types.
 
 use super::super::{Exceptions, Id, Node};
 use super::{NameKind, Parser};
@@ -25,7 +25,7 @@ impl<'a> Parser<'a> {
         let found = match (self.peek(), next) {
             (b'r' | b'V' | b'K', _) => {
                 let words = self.qualifier_words();
-                // Of a function's type they are a part.
+                // The qualifiers of a function's type are a part of that type.
                 let is_function = matches!(
                     self.rest(),
                     [b'F', ..] | [b'D', b'o' | b'O' | b'w' | b'x', ..]
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Some(found)
     }
 
-    /// The name of a class. Its template's arguments are not those of the function that it is a
+    /// Reads the name of a class. Its template arguments are not those of the function that it is a
     /// parameter of.
     pub(super) fn class(&mut self) -> Option<Id> {
         let before = std::mem::replace(&mut self.is_naming, false);

@@ -25,7 +25,7 @@ impl Printer<'_, '_> {
                 self.push("]");
             }
             Node::Binary(sign, left, right) => {
-                // Or the argument list would end there.
+                // Without parentheses the argument list would end here.
                 let is_closing = *sign == ">";
                 if is_closing {
                     self.push("(");
@@ -68,7 +68,7 @@ impl Printer<'_, '_> {
                 self.push(")");
             }
             Node::Call(callee, arguments) => {
-                // Of a function's name its parameters are not written.
+                // If the callee is a function, its parameters are not written.
                 match self.node(*callee) {
                     Node::Function { name, .. } => self.operand(*name),
                     _ => self.operand(*callee),
@@ -160,7 +160,7 @@ impl Printer<'_, '_> {
         self.push(suffix.unwrap_or(""));
     }
 
-    /// Whether `name` is a member that is no template.
+    /// Whether `name` is a member that is not a template.
     fn is_plain_member(&self, name: Id) -> bool {
         match self.node(name) {
             Node::Qualified(_, inner) => !matches!(self.node(*inner), Node::Template(..)),
@@ -171,7 +171,7 @@ impl Printer<'_, '_> {
     pub(super) fn unary(&mut self, sign: &str, of: Id) {
         self.push(sign);
         match self.node(of) {
-            // A member's address is written by its name.
+            // The address of a member is written with its name only.
             Node::Function { name, .. } if sign == "&" && self.is_plain_member(*name) => {
                 self.whole(*name);
             }
@@ -179,7 +179,7 @@ impl Printer<'_, '_> {
         }
     }
 
-    /// An operand: in parentheses unless it is a plain name.
+    /// Writes an operand, in parentheses unless it is a plain name.
     pub(super) fn operand(&mut self, id: Id) {
         let is_plain = matches!(
             self.node(id),
