@@ -7,8 +7,8 @@ use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
 use crate::harness::{Run, run};
 
 /// C0, DEL, C1, and the bidirectional controls.
-const ODD: &str = "\u{1b}]0,x\u{7}\u{8}\r\u{7f}\u{80}\u{9b}31m\u{9f}\u{61c}\u{200e}\u{200f}\\
-                   u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+const ODD: &str = "\u{1b}]0,x\u{7}\u{8}\r\u{7f}\u{80}\u{9b}31m\u{9f}\u{61c}\u{200e}\u{200f}\
+                   \u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
 
 fn is_control(c: char) -> bool {
     c.is_control() && !matches!(c, '\n' | '\t')

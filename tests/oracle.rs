@@ -126,7 +126,7 @@ fn filters_give_pprofs_numbers() {
     }
 }
 
-/// A few of each kind of flags; `../shared/oracle/compare.py` has more, and makes profiles of odd
+/// A few of each kind of flags; `oracle/compare.py` has more, and makes profiles of odd
 /// shapes.
 const FLAGS: [&str; 24] = [
     "-top",

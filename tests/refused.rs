@@ -533,8 +533,8 @@ fn each_damage_is_refused_in_one_line() {
     }
     found.push_str(
         "\n## Files of other kinds\n\nThey are known by how they begin, inside gzip and zstd, \
-         too. The message is `is no profile that heapprof knows: it …`.\n\n| file | message |\n| \
-         :--- | :--- |\n",
+         too. The message is\n`is no profile that heapprof knows: it …`.\n\n\
+         | file | message |\n| :--- | :--- |\n",
     );
     let archive = tar();
     let others = OTHERS.iter().map(|(name, head, _)| (*name, *head));

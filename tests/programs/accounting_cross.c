@@ -1,5 +1,5 @@
-// scenario: accounting: one half of the threads allocates, the other half frees or reallocs it
-// (argument: pairs) build: gcc -O2 -g -pthread
+// scenario: accounting: one half of the threads allocates, the other half frees or reallocs it (argument: pairs)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-// scenario: accounting: 16-byte and 32 MiB blocks from one stack, where sampling without unbiasing
-// goes wrong most build: gcc -O2 -g
+// scenario: accounting: 16-byte and 32 MiB blocks from one stack, where sampling without unbiasing goes wrong most
+// build: gcc -O2 -g
 #include "expect.h"
 
 #define SMALL 16
@@ -42,8 +42,7 @@ ALLOCATING void hardcase(void) {
 int main(void) {
     hardcase();
     expect_tally(&by_both);
-    // At a period of 512 KiB 122 small blocks are sampled on average: 9 % of spread, five times
-    // that is allowed.
+    // At a period of 512 KiB 122 small blocks are sampled on average: 9 % of spread, five times that is allowed.
     long small = (long)SMALL_COUNT * SMALL;
     expect_words("sampled", by_both.name, 4, by_both.alloc_objects, by_both.alloc_objects * 46 / 100,
                  by_both.alloc_space, small * 46 / 100);

@@ -1,5 +1,5 @@
-// scenario: accounting: two peaks of the same height by two functions: the profile shows one of
-// them, never a mixture build: gcc -O2 -g
+// scenario: accounting: two peaks of the same height by two functions: the profile shows one of them, never a mixture
+// build: gcc -O2 -g
 #include "expect.h"
 
 #define BLOCKS 1000

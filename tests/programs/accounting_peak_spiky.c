@@ -1,5 +1,5 @@
-// scenario: accounting: many spikes, the highest neither first nor last; who holds what at that
-// moment build: gcc -O2 -g
+// scenario: accounting: many spikes, the highest neither first nor last; who holds what at that moment
+// build: gcc -O2 -g
 #include "expect.h"
 
 #define BLOCK 4096

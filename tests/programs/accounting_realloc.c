@@ -1,5 +1,5 @@
-// scenario: accounting: realloc chains: in place, moving, shrinking, from NULL, to 0, failing,
-// reallocarray build: gcc -O2 -g
+// scenario: accounting: realloc chains: in place, moving, shrinking, from NULL, to 0, failing, reallocarray
+// build: gcc -O2 -g
 #include "expect.h"
 #include <errno.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// scenario: accounting: blocks freed at once are temporary, those that outlive a thousand others
-// are not build: gcc -O2 -g -pthread
+// scenario: accounting: blocks freed at once are temporary, those that outlive a thousand others are not
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 
@@ -43,8 +43,7 @@ int main(void) {
         free(given);
     }
     expect_temporary("temporary_short", ROUNDS);
-    // The blocks of the end are freed ROUNDS events later, those of the start too: first in, first
-    // out.
+    // The blocks of the end are freed ROUNDS events later, those of the start too: first in, first out.
     expect_temporary("temporary_lasting", 0);
     expect_temporary("temporary_given_away", 0);
     expect_numbers(0, "temporary_lasting", ROUNDS, ROUNDS * 64L, 0, 0);

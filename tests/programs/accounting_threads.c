@@ -1,5 +1,5 @@
-// scenario: accounting: N threads count themselves, each freeing only what it allocated itself
-// (argument: N) build: gcc -O2 -g -pthread
+// scenario: accounting: N threads count themselves, each freeing only what it allocated itself (argument: N)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 

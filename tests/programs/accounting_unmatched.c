@@ -1,5 +1,5 @@
-// scenario: accounting: blocks that come from behind the hooks and are freed through them, and the
-// other way round build: gcc -O2 -g
+// scenario: accounting: blocks that come from behind the hooks and are freed through them, and the other way round
+// build: gcc -O2 -g
 #include "expect.h"
 
 extern void *__libc_malloc(size_t);
@@ -23,8 +23,7 @@ ALLOCATING void *unmatched_regrow(void *old, size_t size) {
     return p;
 }
 
-// Freed behind the hooks: stays in the profile until its address comes back. No claim is made on
-// it.
+// Freed behind the hooks: stays in the profile until its address comes back. No claim is made on it.
 ALLOCATING void *unmatched_vanishing(size_t size) {
     void *p = malloc(size);
     keep(p);
@@ -39,8 +38,7 @@ int main(void) {
         tally_free(&by_regrow, 80);
         free(behind[i]);
     }
-    // The same addresses over and over: the stale entry must give way to the block that is there
-    // now.
+    // The same addresses over and over: the stale entry must give way to the block that is there now.
     for (int i = 0; i < 1000; i++) {
         __libc_free(unmatched_vanishing(120));
         void *p = unmatched_seen(120);

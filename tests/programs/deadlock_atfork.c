@@ -1,5 +1,5 @@
-// scenario: deadlock: malloc in atfork handlers, before and after, in parent and child, while a
-// thread allocates build: gcc -O2 -g -pthread
+// scenario: deadlock: malloc in atfork handlers, before and after, in parent and child, while a thread allocates
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,7 +1,8 @@
-// scenario: deadlock: one thread opens and closes libraries, others allocate through them
-// (argument: rounds) build: gcc -O2 -g -pthread libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16
-// -> libplugin_one.so libs: lib_plugin.c -DPLUGIN=plugin_two -DSHIFT=64 -> libplugin_two.so link:
-// -ldl
+// scenario: deadlock: one thread opens and closes libraries, others allocate through them (argument: rounds)
+// build: gcc -O2 -g -pthread
+// libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16 -> libplugin_one.so
+// libs: lib_plugin.c -DPLUGIN=plugin_two -DSHIFT=64 -> libplugin_two.so
+// link: -ldl
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// scenario: deadlock: a timer's handler ends the process by _exit, at whatever moment of a fork
-// (argument: signals until then) build: gcc -O2 -g -pthread
+// scenario: deadlock: a timer's handler ends the process by _exit, at whatever moment of a fork (argument: signals until then)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// scenario: deadlock: a timer's handler waits for another thread, which frees what the interrupted
-// one allocated (argument: signals) build: gcc -O2 -g -pthread
+// scenario: deadlock: a timer's handler waits for another thread, which frees what the interrupted one allocated (argument: signals)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <errno.h>
 #include <pthread.h>
@@ -10,8 +10,7 @@ static int there[2], back[2];
 static void *volatile given;
 static volatile int left;
 
-// The interrupted thread may be in the middle of malloc, so the other one only frees (to its own
-// cache).
+// The interrupted thread may be in the middle of malloc, so the other one only frees (to its own cache).
 static void *answer(void *argument) {
     char byte;
     while (read(there[0], &byte, 1) == 1 && byte != 'q') {

@@ -1,5 +1,5 @@
-// scenario: deadlock: malloc inside the callback of dl_iterate_phdr, which holds the loader's lock,
-// in many threads build: gcc -O2 -g -pthread
+// scenario: deadlock: malloc inside the callback of dl_iterate_phdr, which holds the loader's lock, in many threads
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <link.h>
 #include <pthread.h>
@@ -21,8 +21,7 @@ ALLOCATING void *iterate_outside(size_t size) {
 }
 
 static int callback(struct dl_phdr_info *info, size_t size, void *data) {
-    // How many libraries there are is not the program's to say: it allocates for the first one
-    // only.
+    // How many libraries there are is not the program's to say: it allocates for the first one only.
     (void)info, (void)size;
     int *calls = data;
     if ((*calls)++ == 0) {

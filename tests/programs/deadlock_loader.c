@@ -1,5 +1,7 @@
-// scenario: deadlock: constructors of loaded libraries wait, under the loader's lock, for threads
-// that allocate build: gcc -O2 -g -pthread libs: lib_constructor.c -> libconstructor.so link: -ldl
+// scenario: deadlock: constructors of loaded libraries wait, under the loader's lock, for threads that allocate
+// build: gcc -O2 -g -pthread
+// libs: lib_constructor.c -> libconstructor.so
+// link: -ldl
 #include "expect.h"
 #include <dlfcn.h>
 

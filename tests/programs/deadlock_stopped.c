@@ -1,5 +1,5 @@
-// scenario: deadlock: a thread is stopped by a signal wherever it is, as garbage collectors do, and
-// the other one forks (argument: rounds) build: gcc -O2 -g -pthread
+// scenario: deadlock: a thread is stopped by a signal wherever it is, as garbage collectors do, and the other one forks (argument: rounds)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
-// scenario: deadlock: a storm of threads that come and go while others allocate and libraries are
-// opened (argument: rounds) build: gcc -O2 -g -pthread libs: lib_plugin.c -DPLUGIN=plugin_one
-// -DSHIFT=16 -> libplugin_one.so link: -ldl
+// scenario: deadlock: a storm of threads that come and go while others allocate and libraries are opened (argument: rounds)
+// build: gcc -O2 -g -pthread
+// libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16 -> libplugin_one.so
+// link: -ldl
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

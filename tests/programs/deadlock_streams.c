@@ -1,5 +1,5 @@
-// scenario: deadlock: fork waits for libc's streams, which a thread holds that allocates; main goes
-// on, a handler exits (argument: which) build: gcc -O2 -g -pthread
+// scenario: deadlock: fork waits for libc's streams, which a thread holds that allocates; main goes on, a handler exits (argument: which)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <signal.h>

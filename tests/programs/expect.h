@@ -13,8 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// A function that is found by its name in the profile: one frame, one C name, never merged with its
-// caller.
+// A function that is found by its name in the profile: one frame, one C name, never merged with its caller.
 #ifdef __cplusplus
 #define ALLOCATING extern "C" __attribute__((noinline, noclone))
 #else
@@ -96,8 +95,7 @@ static inline void require_failed(const char *condition, int number) {
     syscall(SYS_exit_group, 99);
 }
 
-// Adds a line to the file of the main process (child = 0), or to the one of this process: its name
-// ends in .PID.
+// Adds a line to the file of the main process (child = 0), or to the one of this process: its name ends in .PID.
 static inline void expect_line(int child, const char *line, size_t length) {
     const char *file = getenv("HEAPPROF_TEST_EXPECT");
     char path[4096];

@@ -1,5 +1,4 @@
-// A part of lifecycle_atexit_first.c: libc allocates for its list of exit functions, with that
-// list's lock held.
+// A part of lifecycle_atexit_first.c: libc allocates for its list of exit functions, with that list's lock held.
 #include "expect.h"
 
 static volatile int ended;

@@ -1,5 +1,4 @@
-// Part of deadlock_loader.c: constructor and destructor run with the loader's lock held, and wait
-// for a thread there.
+// Part of deadlock_loader.c: constructor and destructor run with the loader's lock held, and wait for a thread there.
 #include "expect.h"
 #include <pthread.h>
 

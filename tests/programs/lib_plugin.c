@@ -1,5 +1,4 @@
-// A library to load and unload: PLUGIN names its function; SHIFT moves it, so that places mean
-// other things.
+// A library to load and unload: PLUGIN names its function; SHIFT moves it, so that places mean other things.
 #include "expect.h"
 
 #define TEXT(words) #words

@@ -1,5 +1,4 @@
-// A part of lifecycle_library.c: what its constructor allocates its destructor frees, after the
-// program's own end.
+// A part of lifecycle_library.c: what its constructor allocates its destructor frees, after the program's own end.
 #include "expect.h"
 
 static struct tally by = {.name = "library_static"};

@@ -1,6 +1,5 @@
-// An allocator behind heapprof's hooks that asks libgcc's unwinder who called, and writes it to
-// HEAPPROF_TEST_STACKS. The file is mapped memory, so that it is whole however the program ends:
-// records of size, frames, addresses.
+// An allocator behind heapprof's hooks that asks libgcc's unwinder who called, and writes it to HEAPPROF_TEST_STACKS.
+// The file is mapped memory, so that it is whole however the program ends: records of size, frames, addresses.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-// scenario: lifecycle: allocations before main, in atexit, on_exit and in destructors, up to the
-// very last build: gcc -O2 -g
+// scenario: lifecycle: allocations before main, in atexit, on_exit and in destructors, up to the very last
+// build: gcc -O2 -g
 #include "expect.h"
 
 static struct tally by_constructor = {.name = "atexit_constructor"}, by_handler = {.name = "atexit_handler"},

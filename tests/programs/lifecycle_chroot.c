@@ -1,5 +1,6 @@
-// scenario: lifecycle: the program locks itself into an empty folder, where neither /proc nor any
-// library is build: gcc -O2 -g needs: root
+// scenario: lifecycle: the program locks itself into an empty folder, where neither /proc nor any library is
+// build: gcc -O2 -g
+// needs: root
 #include "expect.h"
 
 ALLOCATING void *chroot_block(size_t size) {

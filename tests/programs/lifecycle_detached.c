@@ -1,5 +1,5 @@
-// scenario: lifecycle: detached threads that never allocate; libc frees what was other threads'
-// when their own end is announced no more; then recording starts anew build: gcc -O2 -g -pthread
+// scenario: lifecycle: detached threads that never allocate; libc frees what was other threads' when their own end is announced no more; then recording starts anew
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

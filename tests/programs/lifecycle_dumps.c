@@ -1,5 +1,5 @@
-// scenario: lifecycle: a very large number of dumps asked for by the program itself, some while a
-// thread allocates build: gcc -O2 -g -pthread
+// scenario: lifecycle: a very large number of dumps asked for by the program itself, some while a thread allocates
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

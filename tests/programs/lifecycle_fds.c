@@ -1,5 +1,5 @@
-// scenario: lifecycle: the program closes every descriptor there is, in the midst of its work, and
-// opens its own build: gcc -O2 -g
+// scenario: lifecycle: the program closes every descriptor there is, in the midst of its work, and opens its own
+// build: gcc -O2 -g
 #include "expect.h"
 
 static struct tally by_block = {.name = "fds_block"};

@@ -1,5 +1,5 @@
-// scenario: lifecycle: destructors of pthread keys allocate, free, and set their key again for the
-// next round build: gcc -O2 -g -pthread
+// scenario: lifecycle: destructors of pthread keys allocate, free, and set their key again for the next round
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-// scenario: lifecycle: a thread allocates for the first time in a pthread key's destructor, and its
-// stack goes with it; then recording starts anew build: gcc -O2 -g -pthread
+// scenario: lifecycle: a thread allocates for the first time in a pthread key's destructor, and its stack goes with it; then recording starts anew
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

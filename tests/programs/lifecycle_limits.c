@@ -1,5 +1,5 @@
-// scenario: lifecycle: tight limits: open files, size of files, address space (argument: nofile,
-// fsize or as) build: gcc -O2 -g
+// scenario: lifecycle: tight limits: open files, size of files, address space (argument: nofile, fsize or as)
+// build: gcc -O2 -g
 #include "expect.h"
 #include <errno.h>
 #include <sys/resource.h>

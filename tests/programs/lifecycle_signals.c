@@ -1,5 +1,5 @@
-// scenario: lifecycle: signals to the process are the program's: no other thread may take, lose or
-// unblock them build: gcc -O2 -g -pthread
+// scenario: lifecycle: signals to the process are the program's: no other thread may take, lose or unblock them
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <signal.h>
 #include <time.h>
@@ -23,8 +23,7 @@ static void on_alarm(int number) {
 int main(void) {
     main_thread = (pid_t)syscall(SYS_gettid);
     for (int i = 0; i < 2000; i++) signals_block(1000);
-    // Blocked in the only thread the program knows: they must stay pending until they are asked
-    // for.
+    // Blocked in the only thread the program knows: they must stay pending until they are asked for.
     sigset_t set;
     sigemptyset(&set);
     int numbers[] = {SIGUSR1, SIGUSR2, SIGPROF, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGRTMIN + 3};

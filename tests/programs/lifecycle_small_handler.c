@@ -1,5 +1,5 @@
-// scenario: lifecycle: a handler on a signal stack of 8 KiB ends the program, as Rust's does when a
-// stack overflows (argument: by what) build: gcc -O2 -g
+// scenario: lifecycle: a handler on a signal stack of 8 KiB ends the program, as Rust's does when a stack overflows (argument: by what)
+// build: gcc -O2 -g
 #include "expect.h"
 #include <signal.h>
 

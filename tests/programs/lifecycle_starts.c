@@ -1,5 +1,5 @@
-// scenario: lifecycle: threads start the recording anew at the same time, while others allocate;
-// what comes after the last start counts build: gcc -O2 -g -pthread
+// scenario: lifecycle: threads start the recording anew at the same time, while others allocate; what comes after the last start counts
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// scenario: lifecycle: allocations in constructors and destructors of thread_local objects, of
-// threads and of main build: g++ -O2 -g -pthread
+// scenario: lifecycle: allocations in constructors and destructors of thread_local objects, of threads and of main
+// build: g++ -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 

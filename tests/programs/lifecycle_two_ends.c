@@ -1,5 +1,5 @@
-// scenario: lifecycle: a second end comes while the first one's profile is being written (argument:
-// by a signal or by _exit) build: gcc -O2 -g -pthread
+// scenario: lifecycle: a second end comes while the first one's profile is being written (argument: by a signal or by _exit)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <signal.h>

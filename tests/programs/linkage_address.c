@@ -1,8 +1,13 @@
-// scenario: linkage: malloc and free by their addresses, through pointers, in tables and as
-// arguments build: gcc -O2 -g -fno-builtin variant: lazy -Wl,-z,lazy variant: now -Wl,-z,now
-// variant: no-pie -no-pie variant: no-plt -fno-plt variant: gold -fuse-ld=gold variant: sysv-hash
-// -Wl,--hash-style=sysv variant: no-unwind-header -Wl,--no-eh-frame-hdr variant: stripped -s
-// -rdynamic
+// scenario: linkage: malloc and free by their addresses, through pointers, in tables and as arguments
+// build: gcc -O2 -g -fno-builtin
+// variant: lazy -Wl,-z,lazy
+// variant: now -Wl,-z,now
+// variant: no-pie -no-pie
+// variant: no-plt -fno-plt
+// variant: gold -fuse-ld=gold
+// variant: sysv-hash -Wl,--hash-style=sysv
+// variant: no-unwind-header -Wl,--no-eh-frame-hdr
+// variant: stripped -s -rdynamic
 #include "expect.h"
 
 typedef void *(*allocate)(size_t);

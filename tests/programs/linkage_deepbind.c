@@ -1,5 +1,7 @@
-// scenario: linkage: a library opened with RTLD_DEEPBIND goes past the hooks; blocks cross the
-// border both ways build: gcc -O2 -g libs: lib_deepbind.c -> libdeepbind.so link: -ldl
+// scenario: linkage: a library opened with RTLD_DEEPBIND goes past the hooks; blocks cross the border both ways
+// build: gcc -O2 -g
+// libs: lib_deepbind.c -> libdeepbind.so
+// link: -ldl
 #include "expect.h"
 #include <dlfcn.h>
 

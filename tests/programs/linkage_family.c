@@ -1,5 +1,7 @@
-// scenario: linkage: every function of the malloc family once, with its odd arguments and its
-// failures build: gcc -O1 -g -fno-builtin variant: lazy -Wl,-z,lazy variant: now -Wl,-z,now
+// scenario: linkage: every function of the malloc family once, with its odd arguments and its failures
+// build: gcc -O1 -g -fno-builtin
+// variant: lazy -Wl,-z,lazy
+// variant: now -Wl,-z,now
 #include "expect.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -105,8 +107,7 @@ ALLOCATING void family_all(void) {
     gone(p, 100);
     free(NULL);
 
-    // Said without their result: bare they are not there, and the old ones are hidden from new
-    // programs.
+    // Said without their result: bare they are not there, and the old ones are hidden from new programs.
     void (*freeing)(void *), (*sized)(void *, size_t), (*aligned_sized)(void *, size_t, size_t);
     void *found = named("cfree");
     memcpy(&freeing, &found, sizeof found);

@@ -1,5 +1,5 @@
-// scenario: linkage: what libc allocates for the program and the program frees: strdup, getline,
-// asprintf, fopen … build: gcc -O2 -g
+// scenario: linkage: what libc allocates for the program and the program frees: strdup, getline, asprintf, fopen …
+// build: gcc -O2 -g
 #include "expect.h"
 #include <stdio.h>
 #include <wchar.h>

@@ -1,6 +1,7 @@
-// scenario: linkage: all variants of operator new and delete: plain, array, nothrow, aligned,
-// sized, and the failing ones build: g++ -O2 -g -std=c++17 -fno-builtin variant: dynamic
-// -Wl,-z,lazy variant: static-libstdc++ -static-libstdc++ -static-libgcc
+// scenario: linkage: all variants of operator new and delete: plain, array, nothrow, aligned, sized, and the failing ones
+// build: g++ -O2 -g -std=c++17 -fno-builtin
+// variant: dynamic -Wl,-z,lazy
+// variant: static-libstdc++ -static-libstdc++ -static-libgcc
 #include "expect.h"
 #include <cstdint>
 #include <new>

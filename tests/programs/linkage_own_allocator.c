@@ -1,5 +1,5 @@
-// scenario: linkage: the program has an allocator of its own inside: nothing is seen from outside,
-// nothing breaks build: gcc -O2 -g
+// scenario: linkage: the program has an allocator of its own inside: nothing is seen from outside, nothing breaks
+// build: gcc -O2 -g
 #include "expect.h"
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,9 @@
-// scenario: oracle: allocations while exceptions are on their way: in destructors, handlers, copies
-// of what is thrown build: g++ -g variant: O0 -O0 variant: O2 -O2 -fomit-frame-pointer variant:
-// O2-framed -O2 -fno-omit-frame-pointer variant: O3 -O3
+// scenario: oracle: allocations while exceptions are on their way: in destructors, handlers, copies of what is thrown
+// build: g++ -g
+// variant: O0 -O0
+// variant: O2 -O2 -fomit-frame-pointer
+// variant: O2-framed -O2 -fno-omit-frame-pointer
+// variant: O3 -O3
 #include "expect.h"
 #include <exception>
 #include <memory>

@@ -1,5 +1,5 @@
-// scenario: oracle: threads allocate while dumps are made and the process forks (arguments:
-// threads, forks) build: gcc -O2 -g -pthread -fno-builtin
+// scenario: oracle: threads allocate while dumps are made and the process forks (arguments: threads, forks)
+// build: gcc -O2 -g -pthread -fno-builtin
 #include "expect.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// scenario: oracle: a random sequence of the whole family over 50 sites (argument: seed);
-// tests/peak.rs replays it build: gcc -O2 -g -fno-builtin
+// scenario: oracle: a random sequence of the whole family over 50 sites (argument: seed); tests/peak.rs replays it
+// build: gcc -O2 -g -fno-builtin
 #include "expect.h"
 #include <malloc.h>
 
@@ -37,8 +37,7 @@ TEN() TEN(1) TEN(2) TEN(3) TEN(4)
 #define NAMES(n) f##n##0, f##n##1, f##n##2, f##n##3, f##n##4, f##n##5, f##n##6, f##n##7, f##n##8, f##n##9
 static void *(*const sites[])(int, void *, size_t) = {NAMES(), NAMES(1), NAMES(2), NAMES(3), NAMES(4)};
 
-// A few sizes come often, none now and then, large ones seldom: peaks of every form, some of the
-// same height.
+// A few sizes come often, none now and then, large ones seldom: peaks of every form, some of the same height.
 static size_t random_size(void) {
     switch (random_below(8)) {
     case 0: return 0;

@@ -5,8 +5,8 @@
 
 #define LARGE (32ul << 20)
 
-// What is made N times in a round by each site, and how many of them are still in use at the dump.
-// The same numbers are in tests/sampling.rs.
+// What is made N times in a round by each site, and how many of them are still in use at the dump. The same numbers
+// are in tests/sampling.rs.
 static void *held[600000];
 static size_t holds;
 
@@ -30,8 +30,7 @@ ALLOCATING void site_mixed(long n) {
     for (long i = 0; i < n; i++) made(malloc(sizes[i % 7]), i % 3 == 0);
 }
 
-// Few large blocks and many small ones: what one sample of a stack stands for can't be told from
-// their sum.
+// Few large blocks and many small ones: what one sample of a stack stands for can't be told from their sum.
 ALLOCATING void site_hard(long n) {
     for (long i = 0; i < n; i++) made(malloc(i % 5000 ? 16 : LARGE), i % 2 == 0);
 }

@@ -1,7 +1,10 @@
-// scenario: oracle: random trees of calls through frames of all kinds, 20,000 allocations on the
-// way (argument: seed) build: gcc -g variant: O0 -O0 variant: O2 -O2 -fomit-frame-pointer variant:
-// O2-framed -O2 -fno-omit-frame-pointer variant: O3 -O3 variant: no-pie -O2 -no-pie
-// -fcf-protection=none
+// scenario: oracle: random trees of calls through frames of all kinds, 20,000 allocations on the way (argument: seed)
+// build: gcc -g
+// variant: O0 -O0
+// variant: O2 -O2 -fomit-frame-pointer
+// variant: O2-framed -O2 -fno-omit-frame-pointer
+// variant: O3 -O3
+// variant: no-pie -O2 -no-pie -fcf-protection=none
 #include "expect.h"
 #include <alloca.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
-// scenario: process: raw clone(CLONE_VM): a child without a thread's rights allocates in the
-// parent's memory build: gcc -O2 -g
+// scenario: process: raw clone(CLONE_VM): a child without a thread's rights allocates in the parent's memory
+// build: gcc -O2 -g
 #include "expect.h"
 #include <sched.h>
 #include <signal.h>

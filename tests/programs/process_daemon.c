@@ -1,5 +1,5 @@
-// scenario: process: a daemon: two forks, a session of its own, no descriptors; the first process
-// is gone at once build: gcc -O2 -g
+// scenario: process: a daemon: two forks, a session of its own, no descriptors; the first process is gone at once
+// build: gcc -O2 -g
 #include "expect.h"
 #include <poll.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-// scenario: process: the program goes on as another one with an empty environment: nothing follows
-// it there build: gcc -O2 -g
+// scenario: process: the program goes on as another one with an empty environment: nothing follows it there
+// build: gcc -O2 -g
 #include "expect.h"
 
 ALLOCATING void *empty_before(size_t size) {

@@ -1,5 +1,5 @@
-// scenario: process: a program that runs itself anew, three images in one process (argument: images
-// to come) build: gcc -O2 -g
+// scenario: process: a program that runs itself anew, three images in one process (argument: images to come)
+// build: gcc -O2 -g
 #include "expect.h"
 
 static struct tally by_image = {.name = "exec_image"}, by_last = {.name = "exec_last"};

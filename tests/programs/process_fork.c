@@ -24,8 +24,7 @@ int main(void) {
     for (int i = 0; i < 100; i++) shared[i] = fork_parent(1000);
     pid_t pid = fork();
     if (pid == 0) {
-        // The parent's blocks are the child's to free: its copy of them, no business of the
-        // parent's.
+        // The parent's blocks are the child's to free: its copy of them, no business of the parent's.
         for (int i = 0; i < 100; i++) free(shared[i]);
         for (int i = 0; i < 500; i++) {
             void *p = fork_child(200);

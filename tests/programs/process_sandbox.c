@@ -1,6 +1,6 @@
-// scenario: process: the program installs a seccomp filter that kills for all that it does not call
-// itself, as sshd does (argument: by which call, strict, or lenient) build: gcc -O2 -g needs:
-// x86-64
+// scenario: process: the program installs a seccomp filter that kills for all that it does not call itself, as sshd does (argument: by which call, strict, or lenient)
+// build: gcc -O2 -g
+// needs: x86-64
 #include "expect.h"
 #include <dlfcn.h>
 #include <linux/filter.h>

@@ -1,5 +1,6 @@
-// scenario: process: a seccomp filter forbids new threads and processes, or opening files
-// (argument: clone or open) build: gcc -O2 -g needs: x86-64
+// scenario: process: a seccomp filter forbids new threads and processes, or opening files (argument: clone or open)
+// build: gcc -O2 -g
+// needs: x86-64
 #include "expect.h"
 #include <errno.h>
 #include <linux/audit.h>

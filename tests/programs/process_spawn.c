@@ -1,5 +1,5 @@
-// scenario: process: children by posix_spawn, system and popen; the first one is this program and
-// counts itself build: gcc -O2 -g
+// scenario: process: children by posix_spawn, system and popen; the first one is this program and counts itself
+// build: gcc -O2 -g
 #include "expect.h"
 #include <spawn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// scenario: process: unshare(CLONE_NEWUSER), which the kernel refuses to a process of more than one
-// thread build: gcc -O2 -g
+// scenario: process: unshare(CLONE_NEWUSER), which the kernel refuses to a process of more than one thread
+// build: gcc -O2 -g
 #include "expect.h"
 #include <errno.h>
 #include <sched.h>

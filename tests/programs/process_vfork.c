@@ -1,5 +1,5 @@
-// scenario: process: vfork and exec, vfork and _exit, from the main thread or from another one
-// (argument: thread) build: gcc -O2 -g -pthread
+// scenario: process: vfork and exec, vfork and _exit, from the main thread or from another one (argument: thread)
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,5 +1,7 @@
-// scenario: stacks: frames whose size is known only while they run: alloca and arrays of variable
-// length build: gcc -g variant: O0 -O0 variant: O2 -O2
+// scenario: stacks: frames whose size is known only while they run: alloca and arrays of variable length
+// build: gcc -g
+// variant: O0 -O0
+// variant: O2 -O2
 #include "expect.h"
 #include <alloca.h>
 

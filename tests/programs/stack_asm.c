@@ -1,5 +1,6 @@
-// scenario: stacks: functions written in assembler without unwind tables, one of them with rbp as a
-// plain number build: gcc -O2 -g needs: x86-64
+// scenario: stacks: functions written in assembler without unwind tables, one of them with rbp as a plain number
+// build: gcc -O2 -g
+// needs: x86-64
 #include "expect.h"
 
 static struct tally by_target = {.name = "asm_target"}, by_after = {.name = "asm_after"};
@@ -18,8 +19,7 @@ ALLOCATING void *asm_after(size_t size) {
     return p;
 }
 
-// No .cfi_ lines: nobody can say where their return addresses are. rbp points to nothing, then into
-// the stack itself.
+// No .cfi_ lines: nobody can say where their return addresses are. rbp points to nothing, then into the stack itself.
 __asm__(".text\n"
         ".globl asm_no_table\n"
         ".type asm_no_table, @function\n"

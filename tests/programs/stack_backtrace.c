@@ -1,5 +1,5 @@
-// scenario: stacks: the program unwinds itself, by glibc's backtrace, which loads a library at its
-// first call build: gcc -O2 -g -rdynamic
+// scenario: stacks: the program unwinds itself, by glibc's backtrace, which loads a library at its first call
+// build: gcc -O2 -g -rdynamic
 #include "expect.h"
 #include <execinfo.h>
 

@@ -1,5 +1,5 @@
-// scenario: stacks: recursion that goes down and up again thousands of calls deep, and allocates
-// here and there on its way build: gcc -O2 -g
+// scenario: stacks: recursion that goes down and up again thousands of calls deep, and allocates here and there on its way
+// build: gcc -O2 -g
 #include "expect.h"
 
 static struct tally by_root = {.name = "depths_root"};

@@ -1,8 +1,11 @@
-// scenario: stacks: libraries are loaded, allocate, are unloaded, and others come to the same
-// addresses build: gcc -O2 -g libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16 -> libplugin_one.so
-// libs: lib_plugin.c -DPLUGIN=plugin_two -DSHIFT=64 -> libplugin_two.so libs: lib_plugin.c
-// -DPLUGIN=plugin_three -DSHIFT=4096 -> libplugin_three.so link: -ldl variant: runpath
-// -Wl,--enable-new-dtags variant: rpath -Wl,--disable-new-dtags
+// scenario: stacks: libraries are loaded, allocate, are unloaded, and others come to the same addresses
+// build: gcc -O2 -g
+// libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16 -> libplugin_one.so
+// libs: lib_plugin.c -DPLUGIN=plugin_two -DSHIFT=64 -> libplugin_two.so
+// libs: lib_plugin.c -DPLUGIN=plugin_three -DSHIFT=4096 -> libplugin_three.so
+// link: -ldl
+// variant: runpath -Wl,--enable-new-dtags
+// variant: rpath -Wl,--disable-new-dtags
 #include "expect.h"
 #include <dlfcn.h>
 
@@ -23,8 +26,7 @@ int main(void) {
     void *kept[60] = {0};
     for (int round = 0; round < 60; round++) {
         int which = round % PLUGINS;
-        // Found through the program's own RUNPATH or RPATH: that is the caller's, whoever stands in
-        // between.
+        // Found through the program's own RUNPATH or RPATH: that is the caller's, whoever stands in between.
         void *library = dlopen(files[which], RTLD_NOW);
         if (!library) {
             say(dlerror());

@@ -1,6 +1,8 @@
-// scenario: stacks: two libraries at a time are loaded, allocate and are unloaded, and come back in
-// the other's place build: gcc -O2 -g libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16 ->
-// libplugin_one.so libs: lib_plugin.c -DPLUGIN=plugin_two -DSHIFT=64 -> libplugin_two.so link: -ldl
+// scenario: stacks: two libraries at a time are loaded, allocate and are unloaded, and come back in the other's place
+// build: gcc -O2 -g
+// libs: lib_plugin.c -DPLUGIN=plugin_one -DSHIFT=16 -> libplugin_one.so
+// libs: lib_plugin.c -DPLUGIN=plugin_two -DSHIFT=64 -> libplugin_two.so
+// link: -ldl
 #include "expect.h"
 #include <dlfcn.h>
 

@@ -1,5 +1,7 @@
-// scenario: stacks: a chain of inlined functions ends in malloc: each of them is named, and counted
-// once build: gcc -g variant: O2 -O2 variant: O3-no-pie -O3 -no-pie
+// scenario: stacks: a chain of inlined functions ends in malloc: each of them is named, and counted once
+// build: gcc -g
+// variant: O2 -O2
+// variant: O3-no-pie -O3 -no-pie
 #include "expect.h"
 
 #define INLINED static inline __attribute__((always_inline))

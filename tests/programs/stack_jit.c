@@ -1,5 +1,6 @@
-// scenario: stacks: code made at run time, without unwind tables, calls into the program; its place
-// is used again build: gcc -O2 -g needs: x86-64
+// scenario: stacks: code made at run time, without unwind tables, calls into the program; its place is used again
+// build: gcc -O2 -g
+// needs: x86-64
 #include "expect.h"
 #include <sys/mman.h>
 
@@ -29,8 +30,7 @@ ALLOCATING void *jit_plain(size_t size) {
 
 typedef void *(*allocate)(size_t);
 
-// Frame pointer as it comes (garbage, rather), three words of nonsense on the stack: nothing to go
-// by.
+// Frame pointer as it comes (garbage, rather), three words of nonsense on the stack: nothing to go by.
 static size_t bare(unsigned char *code, allocate target, int nonsense) {
     size_t n = 0;
     const unsigned char start[] = {0x55, 0x48, 0x31, 0xed}; // push rbp; xor rbp, rbp

@@ -1,6 +1,11 @@
-// scenario: stacks: 1,024 ways through ten levels to one malloc; each way's functions count for
-// themselves build: gcc -g variant: O0 -O0 variant: O1 -O1 variant: O2 -O2 variant: O3 -O3 variant:
-// frame-pointers -O2 -fno-omit-frame-pointer variant: no-pie -O2 -no-pie
+// scenario: stacks: 1,024 ways through ten levels to one malloc; each way's functions count for themselves
+// build: gcc -g
+// variant: O0 -O0
+// variant: O1 -O1
+// variant: O2 -O2
+// variant: O3 -O3
+// variant: frame-pointers -O2 -fno-omit-frame-pointer
+// variant: no-pie -O2 -no-pie
 #include "expect.h"
 
 #define LEVELS 10

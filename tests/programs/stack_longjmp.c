@@ -1,5 +1,5 @@
-// scenario: stacks: longjmp out of frames that allocated; others take their place on the stack at
-// once build: gcc -O2 -g
+// scenario: stacks: longjmp out of frames that allocated; others take their place on the stack at once
+// build: gcc -O2 -g
 #include "expect.h"
 #include <setjmp.h>
 

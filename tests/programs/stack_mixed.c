@@ -1,7 +1,8 @@
-// scenario: stacks: functions with and without frame pointers call each other, twenty deep, across
-// a library too build: gcc -O2 -g libs: lib_mixed.c -fno-omit-frame-pointer -> libmixed_framed.so
-// libs: lib_mixed.c -DBARE -fomit-frame-pointer -> libmixed_bare.so link: -lmixed_framed
-// -lmixed_bare
+// scenario: stacks: functions with and without frame pointers call each other, twenty deep, across a library too
+// build: gcc -O2 -g
+// libs: lib_mixed.c -fno-omit-frame-pointer -> libmixed_framed.so
+// libs: lib_mixed.c -DBARE -fomit-frame-pointer -> libmixed_bare.so
+// link: -lmixed_framed -lmixed_bare
 #include "expect.h"
 
 typedef void *(*walk)(int, unsigned long, size_t);

@@ -1,6 +1,5 @@
-// scenario: stacks: a call that never returns is a function's last instruction: its return address
-// is the next function's build: gcc -O2 -g -falign-functions=1 -fno-toplevel-reorder
-// -fno-reorder-functions
+// scenario: stacks: a call that never returns is a function's last instruction: its return address is the next function's
+// build: gcc -O2 -g -falign-functions=1 -fno-toplevel-reorder -fno-reorder-functions
 #include "expect.h"
 #include <setjmp.h>
 

@@ -1,6 +1,10 @@
-// scenario: stacks: frames that align themselves, so that the way back is in memory and in no
-// register build: gcc -g needs: x86-64 variant: O0 -O0 variant: O2 -O2 variant: realign -O2
-// -mstackrealign variant: avx -O2 -mstackrealign -mpreferred-stack-boundary=6
+// scenario: stacks: frames that align themselves, so that the way back is in memory and in no register
+// build: gcc -g
+// needs: x86-64
+// variant: O0 -O0
+// variant: O2 -O2
+// variant: realign -O2 -mstackrealign
+// variant: avx -O2 -mstackrealign -mpreferred-stack-boundary=6
 #include "expect.h"
 #include <stdint.h>
 

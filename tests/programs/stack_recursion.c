@@ -1,5 +1,5 @@
-// scenario: stacks: recursion of 10,000 frames that allocates on its way, and one of 200 that must
-// be whole build: gcc -O2 -g
+// scenario: stacks: recursion of 10,000 frames that allocates on its way, and one of 200 that must be whole
+// build: gcc -O2 -g
 #include "expect.h"
 
 static struct tally by_root = {.name = "recursion_root"}, by_step = {.name = "recursion_step"},

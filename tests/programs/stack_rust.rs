@@ -46,7 +46,7 @@ fn main() {
         }));
         assert!(caught.is_err());
         let block = rust_block(32);
-        // SAFETY: the block was allocated with this layout.
+        // SAFETY: it was allocated with this layout.
         unsafe { dealloc(block, Layout::from_size_align(32, 8).unwrap()) };
         rust_vector(10);
     }

@@ -1,5 +1,5 @@
-// scenario: stacks: a thread's first allocation is on a coroutine's stack, which is unmapped; a
-// shorter one comes to its place build: gcc -O2 -g -pthread
+// scenario: stacks: a thread's first allocation is on a coroutine's stack, which is unmapped; a shorter one comes to its place
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 #include <sys/mman.h>

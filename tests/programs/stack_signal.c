@@ -1,5 +1,5 @@
-// scenario: stacks: malloc in signal handlers on a stack of their own: raised by the program, and
-// out of the blue build: gcc -O2 -g
+// scenario: stacks: malloc in signal handlers on a stack of their own: raised by the program, and out of the blue
+// build: gcc -O2 -g
 #include "expect.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -42,8 +42,7 @@ ALLOCATING void signal_raiser(void) {
     stay();
 }
 
-// Never in malloc when it is interrupted, so the handler may call it; no tick comes before or after
-// it.
+// Never in malloc when it is interrupted, so the handler may call it; no tick comes before or after it.
 ALLOCATING long signal_busy(int until) {
     struct itimerval timer = {{0, 1000}, {0, 1000}}, off = {{0, 0}, {0, 0}};
     long turns = 0;

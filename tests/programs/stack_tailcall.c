@@ -1,5 +1,5 @@
-// scenario: stacks: functions that end in a jump to the next one leave no frame; the ones around
-// them do build: gcc -O2 -g
+// scenario: stacks: functions that end in a jump to the next one leave no frame; the ones around them do
+// build: gcc -O2 -g
 #include "expect.h"
 
 static struct tally by_outer = {.name = "tailcall_outer"}, by_leaf = {.name = "tailcall_leaf"},

@@ -1,5 +1,5 @@
-// scenario: stacks: stacks that differ in one return address only, at the same depth and place, in
-// turn build: gcc -O2 -g -pthread
+// scenario: stacks: stacks that differ in one return address only, at the same depth and place, in turn
+// build: gcc -O2 -g -pthread
 #include "expect.h"
 #include <pthread.h>
 

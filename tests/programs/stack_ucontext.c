@@ -1,5 +1,5 @@
-// scenario: stacks: coroutines on mapped stacks allocate, take turns, and their stacks are unmapped
-// and mapped anew build: gcc -O2 -g
+// scenario: stacks: coroutines on mapped stacks allocate, take turns, and their stacks are unmapped and mapped anew
+// build: gcc -O2 -g
 #include "expect.h"
 #include <sys/mman.h>
 #include <ucontext.h>

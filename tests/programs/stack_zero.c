@@ -1,5 +1,5 @@
-// scenario: stacks: the same function at the same depth, called as usual and from a hand-made stack
-// that ends in a zero build: gcc -O2 -g
+// scenario: stacks: the same function at the same depth, called as usual and from a hand-made stack that ends in a zero
+// build: gcc -O2 -g
 #include "expect.h"
 #include <setjmp.h>
 

@@ -302,8 +302,8 @@ mod tests {
             (
                 Format::Massif,
                 "desc: x\ncmd: y\ntime_unit: \
-                 i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=1\\
-                 nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=empty\n",
+                 i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=1\
+                 \nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=empty\n",
             ),
             (
                 Format::Dhat,

@@ -220,8 +220,8 @@ mod tests {
             (
                 Stead::Replacement,
                 text.as_str(),
-                "a\u{fffd}[31m\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\té—\\
-                 u{2065}\r\n\u{fffd}x\u{fffd}\n",
+                "a\u{fffd}[31m\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\té—\
+                 \u{2065}\r\n\u{fffd}x\u{fffd}\n",
             ),
         ];
         for (stead, given, expected) in table {

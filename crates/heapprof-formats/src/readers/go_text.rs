@@ -256,8 +256,8 @@ mod tests {
             // Inlined frames at one address, innermost first.
             (
                 "1: 96 [1: 96] @ 0x21 \
-                 0x31\n#\t0x20\tinner+0x1\ta.go:1\n#\t0x20\touter+0x1\ta.go:2\n#\t0x30\tmain+0x1\\
-                 ta.go:3\n",
+                 0x31\n#\t0x20\tinner+0x1\ta.go:1\n#\t0x20\touter+0x1\ta.go:2\n#\t0x30\tmain+0x1\
+                 \ta.go:3\n",
                 "20 inner a.go:1 < outer a.go:2; 30 main a.go:3",
             ),
             // Return addresses, as early versions have them.
