@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every command of heapprof on some profiles: CPU (user+sys) and peak memory of whole processes beside those of `top`.
+"""Runs every command of heapprof on some profiles: CPU (user+sys) and peak memory of whole
+processes beside those of `top`.
 
 usage: commands.py --heapprof PATH [--only REGEX] [--limit SECONDS] [--into FILE.json] PROFILE...
        commands.py --show FILE.json [--before FILE.json]
@@ -9,11 +10,12 @@ usage: commands.py --heapprof PATH [--only REGEX] [--limit SECONDS] [--into FILE
     done
     python3 bench/commands.py --heapprof target/release/heapprof s10k.pb.gz r100k.pb.gz r1m.pb.gz
 
-Output goes to /dev/null: what the kernel takes to keep gigabytes of text says nothing of us. The profile is also loaded into a database of
-its own, and questions of it are put beside those of the file. A command that takes longer than the limit is
-ended, and its row says so. --into keeps the figures, so that parts can be run one by one; --show prints what was
-kept as a Markdown table.
+Output goes to /dev/null: what the kernel takes to keep gigabytes of text says nothing of us. The
+profile is also loaded into a database of its own, and questions of it are put beside those of the
+file. A command that takes longer than the limit is ended, and its row says so. --into keeps the
+figures, so that parts can be run one by one; --show prints what was kept as a Markdown table.
 """
+
 import argparse
 import json
 import os
@@ -78,38 +80,100 @@ def commands(profile, db, folder):
         yield label, [*words, "PROFILE"]
     yield "diff", ["diff", "PROFILE", "PROFILE"]
     yield "diff --fail-if", ["diff", "--fail-if", "inuse_space > +10%", "PROFILE", "PROFILE"]
-    for form in ("pprof", "json", "csv", "folded", "speedscope", "firefox", "gperftools", "symbolized", "callgrind"):
+    for form in (
+        "pprof",
+        "json",
+        "csv",
+        "folded",
+        "speedscope",
+        "firefox",
+        "gperftools",
+        "symbolized",
+        "callgrind",
+    ):
         yield f"convert --to {form}", ["convert", "--to", form, "-o", out, "PROFILE"]
     yield "merge with itself", ["merge", "-o", out, "PROFILE", "PROFILE"]
     yield "symbolize", ["symbolize", "-o", out, "PROFILE"]
-    yield "sql -p, flat by function", ["sql", "-p", "PROFILE", "SELECT f.name, t.flat, t.cum FROM function_total t "
-                                       "JOIN function f ON f.id = t.function"]
+    yield "sql -p, flat by function", [
+        "sql",
+        "-p",
+        "PROFILE",
+        "SELECT f.name, t.flat, t.cum FROM function_total t JOIN function f ON f.id = t.function",
+    ]
     yield "sql -p, every sample", ["sql", "-p", "PROFILE", "SELECT * FROM sample"]
     yield "load", ["load", "--as", name, "PROFILE"]
-    stored = [r for r in reports if r[0] in (
-        "top", "top -n 40", "top --wide", "top, lines", "top --focus", "peek .", "tree", "tree --min-percent 0", "traces",
-        "traces --focus", "tags", "leaks", "info", "flame")]
+    stored = [
+        r
+        for r in reports
+        if r[0]
+        in (
+            "top",
+            "top -n 40",
+            "top --wide",
+            "top, lines",
+            "top --focus",
+            "peek .",
+            "tree",
+            "tree --min-percent 0",
+            "traces",
+            "traces --focus",
+            "tags",
+            "leaks",
+            "info",
+            "flame",
+        )
+    ]
     for label, words in stored:
         yield f"{label}, loaded", [*words, name]
     yield "diff, loaded", ["diff", name, name]
     yield "convert --to pprof, loaded", ["convert", "--to", "pprof", "-o", out, name]
     yield "merge with itself, loaded", ["merge", "-o", out, name, name]
-    yield "sql of the database", ["sql", "SELECT profile, type, sum(value) FROM sample GROUP BY profile, type"]
+    yield "sql of the database", [
+        "sql",
+        "SELECT profile, type, sum(value) FROM sample GROUP BY profile, type",
+    ]
     yield "ls", ["ls"]
     yield "rm", ["rm", name]
-    for flags in ("-top", "-tree", "-peek=.", "-traces", "-tags", "-raw", "-comments", "-dot", "-callgrind",
-                  "-topproto", "-proto"):
-        yield f"pprof {flags}", ["pprof", "-symbolize=none", flags, *([f"-output={out}"] if "proto" in flags else []),
-                                 "PROFILE"]
-    yield "pprof -list", ["pprof", "-symbolize=none", "-list=method_1[0-9]$", f"-source_path={source}", "PROFILE"]
+    for flags in (
+        "-top",
+        "-tree",
+        "-peek=.",
+        "-traces",
+        "-tags",
+        "-raw",
+        "-comments",
+        "-dot",
+        "-callgrind",
+        "-topproto",
+        "-proto",
+    ):
+        yield f"pprof {flags}", [
+            "pprof",
+            "-symbolize=none",
+            flags,
+            *([f"-output={out}"] if "proto" in flags else []),
+            "PROFILE",
+        ]
+    yield "pprof -list", [
+        "pprof",
+        "-symbolize=none",
+        "-list=method_1[0-9]$",
+        f"-source_path={source}",
+        "PROFILE",
+    ]
     for flags in ("--text", "--collapsed"):
         yield f"jeprof {flags}", ["jeprof", flags, "PROFILE"]
 
 
 def run(words, limit):
     """CPU seconds, megabytes and whether it came to its end."""
-    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)))
+    child = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
+    )
     said = child.stderr.read().decode(errors="replace")
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -136,18 +200,24 @@ def measure(arguments, kept):
             for name, words in commands(profile, db, folder):
                 needs_db = "loaded" in name or name in ("load", "ls", "rm", "sql of the database")
                 is_wanted = name == "top" or re.search(arguments.only, name)
-                if not is_wanted and not (needs_db and name == "load" and re.search(arguments.only, "loaded")):
+                if not is_wanted and not (
+                    needs_db and name == "load" and re.search(arguments.only, "loaded")
+                ):
                     continue
                 words = [profile if word == "PROFILE" else word for word in words]
                 words = [arguments.heapprof, *(["--db", db] if needs_db else []), *words]
                 cpu, mb, ended = run(words, arguments.limit)
                 # The middle of five, as far as that takes no minutes.
                 if cpu < 1.5 and name not in ("load", "rm"):
-                    more = sorted([(cpu, mb, ended)] + [run(words, arguments.limit) for _ in range(4)])
+                    more = sorted(
+                        [(cpu, mb, ended)] + [run(words, arguments.limit) for _ in range(4)]
+                    )
                     cpu, mb, ended = more[2]
                 rows[name] = [round(cpu, 3), round(mb, 1), ended]
                 if name == "load":
-                    kept.setdefault("database MB", {})[os.path.basename(profile)] = os.path.getsize(db) / 1e6
+                    kept.setdefault("database MB", {})[os.path.basename(profile)] = (
+                        os.path.getsize(db) / 1e6
+                    )
                 if arguments.into:
                     with open(arguments.into, "w") as file:
                         json.dump(kept, file, indent=1)
@@ -173,10 +243,17 @@ def show(kept, before):
                 cells += ["–"] * 4
             else:
                 more = "" if row[2] else ">"
-                cells += [f"{more}{row[0]:.2f}", f"{more}{row[0] / top[0]:.1f}", f"{row[1]:.0f}", f"{row[1] / top[1]:.1f}"]
+                cells += [
+                    f"{more}{row[0]:.2f}",
+                    f"{more}{row[0] / top[0]:.1f}",
+                    f"{row[1]:.0f}",
+                    f"{row[1] / top[1]:.1f}",
+                ]
             if before:
                 old = before.get(profile, {}).get(name)
-                cells += [f"{'' if old[2] else '>'}{old[0]:.2f}", f"{old[1]:.0f}"] if old else ["–", "–"]
+                cells += (
+                    [f"{'' if old[2] else '>'}{old[0]:.2f}", f"{old[1]:.0f}"] if old else ["–", "–"]
+                )
         if len(profiles) > 1:
             last, one = (kept[profile].get(name) for profile in (profiles[-1], profiles[-2]))
             cells.append(f"{last[0] / max(one[0], 0.001):.1f}" if last and one else "–")

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Times heapprof beside the real pprof on the same profiles: CPU (user+sys) and peak memory of whole processes.
+"""Times heapprof beside the real pprof on the same profiles: CPU (user+sys) and peak memory of
+whole processes.
 
 usage: compare.py --pprof PATH --heapprof PATH [--runs N] [--drop-in] PROFILE...
 
-For each profile and question both programs run in turn, N times (pprof once where it takes over 20 s);
-medians and the ratios of the medians are printed as a Markdown table. Diffs are between each profile
-and the next one given. With --drop-in the questions are pprof's own flags, asked of pprof and of `heapprof pprof`.
+For each profile and question both programs run in turn, N times (pprof once where it takes over 20
+s); medians and the ratios of the medians are printed as a Markdown table. Diffs are between each
+profile and the next one given. With --drop-in the questions are pprof's own flags, asked of pprof
+and of `heapprof pprof`.
 """
+
 import argparse, os, statistics, subprocess, tempfile
 
 ap = argparse.ArgumentParser()
@@ -51,21 +54,35 @@ def drop_in(f):
 
 
 def own(i, f):
-    cases = [("top -n 40", [a.heapprof, "top", "-n", "40", f], p + ["-top", "-nodecount=40", f]),
-             ("top, all rows", [a.heapprof, "top", "-n", "0", f], p + ["-top", f]),
-             ("top --focus", [a.heapprof, "top", "-n", "40", "--focus", "mod12[0-9]*::", f],
-              p + ["-top", "-nodecount=40", "-focus=mod12[0-9]*::", f]),
-             ("flame", [a.heapprof, "flame", "-o", svg, f], None)]
+    cases = [
+        ("top -n 40", [a.heapprof, "top", "-n", "40", f], p + ["-top", "-nodecount=40", f]),
+        ("top, all rows", [a.heapprof, "top", "-n", "0", f], p + ["-top", f]),
+        (
+            "top --focus",
+            [a.heapprof, "top", "-n", "40", "--focus", "mod12[0-9]*::", f],
+            p + ["-top", "-nodecount=40", "-focus=mod12[0-9]*::", f],
+        ),
+        ("flame", [a.heapprof, "flame", "-o", svg, f], None),
+    ]
     if i + 1 < len(a.profiles):
         g = a.profiles[i + 1]
-        cases.append(("diff with the next", [a.heapprof, "diff", "-n", "40", f, g],
-                      p + ["-top", "-nodecount=40", f"-diff_base={f}", g]))
+        cases.append(
+            (
+                "diff with the next",
+                [a.heapprof, "diff", "-n", "40", f, g],
+                p + ["-top", "-nodecount=40", f"-diff_base={f}", g],
+            )
+        )
     return cases
 
 
 for i, f in enumerate(a.profiles):
     for name, ours, theirs in drop_in(f) if a.drop_in else own(i, f):
         cpu, mem, his_cpu, his_mem = both(ours, theirs)
-        peer = (f"{his_cpu:.2f} | {his_mem:.0f} | 1/{his_cpu / max(cpu, 0.001):.0f} | 1/{his_mem / mem:.1f}"
-                if theirs else "– | – | – | –")
+        peer = (
+            f"{his_cpu:.2f} | {his_mem:.0f} | 1/{his_cpu / max(cpu, 0.001):.0f} |"
+            f" 1/{his_mem / mem:.1f}"
+            if theirs
+            else "– | – | – | –"
+        )
         print(f"| {os.path.basename(f)} | {name} | {cpu:.3f} | {mem:.0f} | {peer} |", flush=True)

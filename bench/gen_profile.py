@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a large heap profile of no real program: SAMPLES stacks over a random call tree of FUNCTIONS functions.
+"""Writes a large heap profile of no real program: SAMPLES stacks over a random call tree of
+FUNCTIONS functions.
 
 usage: gen_profile.py SAMPLES FUNCTIONS DEPTH OUT.pb.gz [SEED]
 
@@ -7,15 +8,21 @@ usage: gen_profile.py SAMPLES FUNCTIONS DEPTH OUT.pb.gz [SEED]
     gen_profile.py  100000 20000 30 r100k.pb.gz
     gen_profile.py 1000000 50000 30 r1m.pb.gz
 
-DEPTH is the mean length of a stack. Nearly all stacks are distinct, which is the hard case. The same
-arguments give the same bytes.
+DEPTH is the mean length of a stack. Nearly all stacks are distinct, which is the hard case. The
+same arguments give the same bytes.
 """
+
 import gzip
 import random
 import sys
 
 SIZES = (16, 24, 32, 48, 64, 128, 256, 1024, 4096, 65536)
-TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
+TYPES = (
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+)
 
 
 def varint(n):
@@ -101,16 +108,36 @@ def profile(samples, functions, depth):
         live = random.choice((0, 0, objects // 3, objects))
         values = (objects, objects * size, live, live * size)
         label = number(1, strings("bytes")) + number(3, size) + number(4, strings("bytes"))
-        out += message(2, message(1, b"".join(map(varint, stack)))
-                       + message(2, b"".join(map(varint, values))) + message(3, label))
-    out += message(3, number(1, 1) + number(2, 0x400000) + number(3, 0x4000000) + number(5, strings("/usr/bin/app"))
-                   + number(6, strings("deadbeef")) + number(7, 1) + number(8, 1) + number(9, 1))
+        out += message(
+            2,
+            message(1, b"".join(map(varint, stack)))
+            + message(2, b"".join(map(varint, values)))
+            + message(3, label),
+        )
+    out += message(
+        3,
+        number(1, 1)
+        + number(2, 0x400000)
+        + number(3, 0x4000000)
+        + number(5, strings("/usr/bin/app"))
+        + number(6, strings("deadbeef"))
+        + number(7, 1)
+        + number(8, 1)
+        + number(9, 1),
+    )
     for i, function in enumerate(function_of):
         line = number(1, function + 1) + number(2, random.randint(1, 3000))
-        out += message(4, number(1, i + 1) + number(2, 1) + number(3, 0x400000 + i * 16) + message(4, line))
+        out += message(
+            4, number(1, i + 1) + number(2, 1) + number(3, 0x400000 + i * 16) + message(4, line)
+        )
     for i, name in enumerate(names):
-        out += message(5, number(1, i + 1) + number(2, strings(name)) + number(3, strings(name))
-                       + number(4, strings(f"/build/src/pkg{i % 500}/file{i % 5000}.cc")))
+        out += message(
+            5,
+            number(1, i + 1)
+            + number(2, strings(name))
+            + number(3, strings(name))
+            + number(4, strings(f"/build/src/pkg{i % 500}/file{i % 5000}.cc")),
+        )
     for text in strings.index:
         out += message(6, text.encode())
     out += number(9, 1760000000000000000) + message(11, value_type(strings, "space", "bytes"))
@@ -124,7 +151,10 @@ def main():
     encoded, nodes = profile(samples, functions, depth)
     with gzip.GzipFile(sys.argv[4], "wb", compresslevel=1, mtime=0) as file:
         file.write(encoded)
-    print(f"{samples} samples, {nodes} nodes of the call tree, {len(encoded) / 1e6:.1f} MB before packing")
+    print(
+        f"{samples} samples, {nodes} nodes of the call tree, {len(encoded) / 1e6:.1f} MB before"
+        " packing"
+    )
 
 
 main()

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""What recording costs the program that is recorded: CPU of everything that a command starts, beside the bare command's.
+"""What recording costs the program that is recorded: CPU of everything that a command starts,
+beside the bare command's.
 
-usage: overhead.py --heapprof PATH [--before PATH] [--runs 5] [--least-of 1] [--tools a,b] [--workloads a,b]
+usage: overhead.py --heapprof PATH [--before PATH] [--runs 5] [--least-of 1] [--tools a,b]
+[--workloads a,b]
 
-In each round every tool runs once, or --least-of times in turn, of which the least CPU counts: a machine whose memory is
-taken back by its host adds to some runs, and takes from none. With --before, another heapprof runs in the same rounds, and a second table says what the
-one is of the other: the median of the rounds' ratios, and between what bounds it lies with 95 % confidence (bootstrap: the
-rounds are drawn again 10,000 times, with replacement).
+In each round every tool runs once, or --least-of times in turn, of which the least CPU counts: a
+machine whose memory is taken back by its host adds to some runs, and takes from none. With
+--before, another heapprof runs in the same rounds, and a second table says what the one is of the
+other: the median of the rounds' ratios, and between what bounds it lies with 95 % confidence
+(bootstrap: the rounds are drawn again 10,000 times, with replacement).
 
-needs: g++; heaptrack, perl, python3, sqlite3, node where they are to be measured. What is not installed is left out.
+needs: g++; heaptrack, perl, python3, sqlite3, node where they are to be measured. What is not
+installed is left out.
 """
+
 import argparse
 import os
 import random
@@ -38,22 +43,41 @@ trees = [ast.parse(open(file, errors="replace").read()) for file in sorted(glob.
 SQL = """create table t(a, b);
 with recursive c(x) as (select 1 union all select x + 1 from c where x < 600000) insert into t select x, hex(x) from c;
 create index i on t(b); select count(*) from t a join t b on a.b = b.b;"""
-NODE = "const m=new Map();for(let i=0;i<4e5;i++)m.set('k'+i,{i});console.log(JSON.stringify([...m]).length)"
+NODE = (
+    "const m=new Map();for(let"
+    " i=0;i<4e5;i++)m.set('k'+i,{i});console.log(JSON.stringify([...m]).length)"
+)
 
 
 def workloads(folder):
     """name: (command, pairs of malloc and free or 0, environment)"""
     churn = os.path.join(folder, "churn")
-    subprocess.run(["g++", "-O2", "-g", "-o", churn, os.path.join(HERE, "churn.cpp"), "-pthread"], check=True)
+    subprocess.run(
+        ["g++", "-O2", "-g", "-o", churn, os.path.join(HERE, "churn.cpp"), "-pthread"], check=True
+    )
     source = os.path.join(folder, "many.cc")
     with open(source, "w") as out:
         out.write("#include <bits/stdc++.h>\n")
         for i in range(60):
-            out.write(f"struct K{i} {{ std::map<std::string, std::vector<std::pair<int, std::function<int(int)>>>> m;"
-                      f" int f() {{ std::regex r(\"a{i}\"); return m.size(); }} }};\nint g{i}() {{ return K{i}().f(); }}\n")
+            out.write(
+                f"struct K{i} {{ std::map<std::string, std::vector<std::pair<int,"
+                " std::function<int(int)>>>> m;"
+                f' int f() {{ std::regex r("a{i}"); return m.size(); }} }};\nint g{i}() {{ return'
+                f" K{i}().f(); }}\n"
+            )
     # The compiler itself: heaptrack follows no child.
-    compiler = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True).stdout.strip()
-    compile_ = [compiler, "-quiet", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "-fsyntax-only", source]
+    compiler = subprocess.run(
+        ["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True
+    ).stdout.strip()
+    compile_ = [
+        compiler,
+        "-quiet",
+        "-imultiarch",
+        "x86_64-linux-gnu",
+        "-D_GNU_SOURCE",
+        "-fsyntax-only",
+        source,
+    ]
     # Not a version manager's script.
     python = os.path.realpath(sys.executable)
     table = {
@@ -70,14 +94,27 @@ def workloads(folder):
     # Perl and Python draw the order of their hashes anew in each run, which moves perl's CPU by a
     # seventh.
     same = {"PERL_HASH_SEED": "0", "PYTHONHASHSEED": "0"}
-    return {name: (command, pairs, same | env) for name, (command, pairs, env) in table.items()
-            if shutil.which(command[0])}
+    return {
+        name: (command, pairs, same | env)
+        for name, (command, pairs, env) in table.items()
+        if shutil.which(command[0])
+    }
 
 
 def tools(folder, heapprof, before):
     """name: what it makes of a command"""
+
     def record(binary, *mode):
-        return lambda command: [binary, "record", *mode, "--no-symbolize", "-o", f"{folder}/out.pb.gz", "--", *command]
+        return lambda command: [
+            binary,
+            "record",
+            *mode,
+            "--no-symbolize",
+            "-o",
+            f"{folder}/out.pb.gz",
+            "--",
+            *command,
+        ]
 
     table = {"bare": lambda command: command}
     for of, binary in (("", heapprof), ("before-", before)):
@@ -85,7 +122,13 @@ def tools(folder, heapprof, before):
             table[f"{of}sampled"] = record(binary)
             table[f"{of}exact"] = record(binary, "--exact")
     if shutil.which("heaptrack"):
-        table["heaptrack"] = lambda command: ["heaptrack", "-r", "-o", f"{folder}/heaptrack", *command]
+        table["heaptrack"] = lambda command: [
+            "heaptrack",
+            "-r",
+            "-o",
+            f"{folder}/heaptrack",
+            *command,
+        ]
     return table
 
 
@@ -95,7 +138,11 @@ def cpu(command, env):
         return usage.ru_utime + usage.ru_stime
 
     start = used()
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
     status = subprocess.run(command, env=dict(os.environ, **env), **quiet).returncode
     return used() - start, status
 
@@ -108,7 +155,9 @@ def bounds(ratios):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--heapprof", required=True)
     arguments.add_argument("--before")
     arguments.add_argument("--runs", type=int, default=5)
@@ -121,8 +170,11 @@ def main():
 
 
 def measure(args, folder):
-    chosen = {name: tool for name, tool in tools(folder, args.heapprof, args.before).items()
-              if not args.tools or name == "bare" or name in args.tools.split(",")}
+    chosen = {
+        name: tool
+        for name, tool in tools(folder, args.heapprof, args.before).items()
+        if not args.tools or name == "bare" or name in args.tools.split(",")
+    }
     print(f"{'workload':18} {'tool':16} {'CPU s':>8} {'to bare':>8} {'extra ns a pair':>16}")
     compared = []
     for name, (command, pairs, env) in workloads(folder).items():
@@ -141,9 +193,16 @@ def measure(args, folder):
                 took[tool].append(least[tool])
         for tool in chosen:
             ratio = statistics.median(x / b for x, b in zip(took[tool], took["bare"]))
-            extra = statistics.median((x - b) / pairs * 1e9 for x, b in zip(took[tool], took["bare"])) if pairs else None
+            extra = (
+                statistics.median((x - b) / pairs * 1e9 for x, b in zip(took[tool], took["bare"]))
+                if pairs
+                else None
+            )
             shown = "" if extra is None else f"{extra:16.1f}"
-            print(f"{name:18} {tool:16} {statistics.median(took[tool]):8.2f} {ratio:8.2f} {shown}", flush=True)
+            print(
+                f"{name:18} {tool:16} {statistics.median(took[tool]):8.2f} {ratio:8.2f} {shown}",
+                flush=True,
+            )
         for mode in ("sampled", "exact"):
             if mode in took and f"before-{mode}" in took:
                 ratios = [x / b for x, b in zip(took[mode], took[f"before-{mode}"])]

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Runs real, unmodified programs bare, under `heapprof record` and under `record --exact`, and says whether they noticed.
+"""Runs real, unmodified programs bare, under `heapprof record` and under `record --exact`, and says
+whether they noticed.
 
 usage: real_programs.py [--heapprof PATH] [--runs 3] [--only a,b,...]
 
-Exit code and output (stdout; a server's answers; files written) must be those of the first bare run, every time. One run
-a mode is symbolized and gives totals and names; N more (--no-symbolize, interleaved with bare ones) give the CPU ratio,
-the median of the paired ratios: of all that the program starts and waits for, clients of a server left out. Where a
-program is many processes the totals are sums over their profiles, so peak_space is the sum of their peaks. Without
---heapprof there are only bare runs: do they repeat, and how long do they take? Prints Markdown; exit code 1 where
-something differs or left no profile.
+Exit code and output (stdout; a server's answers; files written) must be those of the first bare
+run, every time. One run a mode is symbolized and gives totals and names; N more (--no-symbolize,
+interleaved with bare ones) give the CPU ratio, the median of the paired ratios: of all that the
+program starts and waits for, clients of a server left out. Where a program is many processes the
+totals are sums over their profiles, so peak_space is the sum of their peaks. Without --heapprof
+there are only bare runs: do they repeat, and how long do they take? Prints Markdown; exit code 1
+where something differs or left no profile.
 """
 
 import argparse, dataclasses, glob, hashlib, http.client, json, os, random, re, shutil, signal, socket, statistics
 import subprocess, sys, tempfile, threading, time, typing
 
-ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+ap = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 ap.add_argument("--heapprof")
 ap.add_argument("--runs", type=int, default=3)
 ap.add_argument("--only", default="", help="names of programs, separated by commas")
@@ -49,7 +53,9 @@ def text_of(*cmd):
 def words(count):
     choose = random.Random(7)
     return "".join(
-        choose.choice(("heap", "stack", "leaf", "root", "block", "peak", "byte", str(choose.randrange(9999))))
+        choose.choice(
+            ("heap", "stack", "leaf", "root", "block", "peak", "byte", str(choose.randrange(9999)))
+        )
         + " \n"[i % 12 == 0]
         for i in range(count)
     )
@@ -57,14 +63,17 @@ def words(count):
 
 def cpp():
     types = "".join(
-        f"struct T{i} {{ std::map<std::string, std::vector<std::function<int(int)>>> by_name; int hits(const std::string &s) {{\n"
-        f'  std::regex r("t{i}[a-z]+"); by_name[s].push_back([&](int x) {{ return x + {i}; }}); return std::regex_search(s, r) + by_name.size(); }} }};\n'
+        f"struct T{i} {{ std::map<std::string, std::vector<std::function<int(int)>>> by_name; int"
+        " hits(const std::string &s) {\n"
+        f'  std::regex r("t{i}[a-z]+"); by_name[s].push_back([&](int x) {{ return x + {i}; }});'
+        " return std::regex_search(s, r) + by_name.size(); } };\n"
         for i in range(4)
     )
     calls = " + ".join(f'T{i}().hits("t{i}abc")' for i in range(4))
     return write(
         "many.cpp",
-        f"#include <functional>\n#include <map>\n#include <regex>\n#include <string>\n#include <vector>\n{types}int main() {{ return ({calls}) != 8; }}\n",
+        "#include <functional>\n#include <map>\n#include <regex>\n#include <string>\n#include"
+        f" <vector>\n{types}int main() {{ return ({calls}) != 8; }}\n",
     )
 
 
@@ -74,7 +83,8 @@ def repository():
     stream = []
     for commit in range(600):
         stream.append(
-            f"commit refs/heads/main\ncommitter A <a@example.org> {1700000000 + commit * 60} +0000\ndata 9\ncommit {commit % 100:02d}\n"
+            f"commit refs/heads/main\ncommitter A <a@example.org> {1700000000 + commit * 60}"
+            f" +0000\ndata 9\ncommit {commit % 100:02d}\n"
         )
         for _ in range(4):
             name = f"file{choose.randrange(40)}.txt"
@@ -84,7 +94,9 @@ def repository():
             body = "\n".join(lines) + "\n"
             stream.append(f"M 100644 inline {name}\ndata {len(body)}\n{body}\n")
     subprocess.run(["git", "init", "-q", "-b", "main", repo], check=True)
-    subprocess.run(["git", "-C", repo, "fast-import", "--quiet"], input="".join(stream), text=True, check=True)
+    subprocess.run(
+        ["git", "-C", repo, "fast-import", "--quiet"], input="".join(stream), text=True, check=True
+    )
     return repo
 
 
@@ -126,7 +138,11 @@ with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
 create index by_text on word(text);
 select count(*), sum(size) from (select text, sum(size) as size from word group by text order by 2 desc);
 select count(*), group_concat(distinct a.size) from word a join word b on a.text = b.text and a.id < b.id where a.size < 9;"""
-HTML = "data:text/html,<p id=p></p><script>let s=[];for(let i=0;i<30000;i++)s.push('w'+i*7919%2503);document.getElementById('p').textContent=new Set(s).size</script>"
+HTML = (
+    "data:text/html,<p id=p></p><script>let s=[];for(let"
+    " i=0;i<30000;i++)s.push('w'+i*7919%2503);document.getElementById('p').textContent=new"
+    " Set(s).size</script>"
+)
 
 
 # --- servers: what their clients do, and the answers ---
@@ -165,14 +181,25 @@ def ask_redis(child):
         stderr=subprocess.DEVNULL,
     )
     fill = "".join(
-        f"SET key{i} {'v' * (i % 300)}\nRPUSH list{i % 50} {i}\nHSET hash{i % 50} field{i} {i}\n" for i in range(10000)
+        f"SET key{i} {'v' * (i % 300)}\nRPUSH list{i % 50} {i}\nHSET hash{i % 50} field{i} {i}\n"
+        for i in range(10000)
     )
     subprocess.run(["redis-cli", *at], input=fill, stdout=subprocess.DEVNULL, text=True)
     answers = [
         text_of("redis-cli", *at, *question.split())
-        for question in ("DBSIZE", "GET counter:__rand_int__", "LLEN list7", "HGET hash7 field7", "STRLEN key299")
+        for question in (
+            "DBSIZE",
+            "GET counter:__rand_int__",
+            "LLEN list7",
+            "HGET hash7 field7",
+            "STRLEN key299",
+        )
     ]
-    subprocess.run(["redis-cli", *at, "SHUTDOWN", "NOSAVE"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        ["redis-cli", *at, "SHUTDOWN", "NOSAVE"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return answers
 
 
@@ -199,7 +226,9 @@ def ask_nginx(child):
     [c.start() for c in clients]
     [c.join() for c in clients]
     try:
-        os.kill(int(open(path("nginx.pid")).read()), signal.SIGQUIT)  # the master, which is not the child under record
+        os.kill(
+            int(open(path("nginx.pid")).read()), signal.SIGQUIT
+        )  # the master, which is not the child under record
     except (OSError, ValueError):
         pass
     return answers
@@ -210,13 +239,15 @@ def nginx_conf():
     write("www/many.txt", words(20000))
     write("www/small.txt", words(200))
     places = "".join(
-        f"{kind}_temp_path {path(kind)}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"{kind}_temp_path {path(kind)}; "
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     return write(
         "nginx.conf",
-        f"user root; daemon off; worker_processes 2; pid {path('nginx.pid')}; events {{}}\n"
-        f"http {{ access_log off; keepalive_requests 9999; gzip on; gzip_types text/plain; default_type text/plain; {places}\n"
-        f"server {{ listen unix:{path('nginx.sock')}; root {path('www')}; }} }}\n",
+        f"user root; daemon off; worker_processes 2; pid {path('nginx.pid')}; events {{}}\nhttp {{"
+        " access_log off; keepalive_requests 9999; gzip on; gzip_types text/plain; default_type"
+        f" text/plain; {places}\nserver {{ listen unix:{path('nginx.sock')}; root {path('www')}; }}"
+        " }\n",
     )
 
 
@@ -238,8 +269,16 @@ class Program:
 python = os.path.realpath(sys.executable)  # not a shell shim in front of it
 cc1plus = text_of("g++", "-print-prog-name=cc1plus") if shutil.which("g++") else "cc1plus"
 PROGRAMS = [
-    Program("perl", "perl", ["perl"], ("perl", "-e", "print $^V"), lambda: ["perl", write("index.pl", PERL)]),
-    Program("python3", "python3", [python], (python, "-V"), lambda: [python, write("parse.py", PYTHON)]),
+    Program(
+        "perl",
+        "perl",
+        ["perl"],
+        ("perl", "-e", "print $^V"),
+        lambda: ["perl", write("index.pl", PERL)],
+    ),
+    Program(
+        "python3", "python3", [python], (python, "-V"), lambda: [python, write("parse.py", PYTHON)]
+    ),
     Program(
         "python3, PYTHONMALLOC=malloc",
         "python3",
@@ -249,9 +288,19 @@ PROGRAMS = [
         env={"PYTHONMALLOC": "malloc"},
     ),
     Program(
-        "git log -p", "git", ["git"], ("git", "--version"), lambda: ["git", "-C", repository(), "log", "-p", "--stat"]
+        "git log -p",
+        "git",
+        ["git"],
+        ("git", "--version"),
+        lambda: ["git", "-C", repository(), "log", "-p", "--stat"],
     ),
-    Program("sqlite3", "sqlite3", ["sqlite3"], ("sqlite3", "--version"), lambda: ["sqlite3", ":memory:", SQL]),
+    Program(
+        "sqlite3",
+        "sqlite3",
+        ["sqlite3"],
+        ("sqlite3", "--version"),
+        lambda: ["sqlite3", ":memory:", SQL],
+    ),
     Program(
         "cc1plus",
         "g++",
@@ -283,7 +332,15 @@ PROGRAMS = [
         "xz-utils",
         ["xz"],
         ("xz", "--version"),
-        lambda: ["xz", "-T2", "-4", "--block-size=1MiB", "-k", "-c", write("words.txt", words(900000))],
+        lambda: [
+            "xz",
+            "-T2",
+            "-4",
+            "--block-size=1MiB",
+            "-k",
+            "-c",
+            write("words.txt", words(900000)),
+        ],
     ),
     Program(
         "redis-server",
@@ -371,9 +428,15 @@ def run(program, command, wrap=()):
         else open(out, "rb").read()
     )
     if program.writes:
-        digest.update(open(path(program.writes), "rb").read() if os.path.exists(path(program.writes)) else b"none")
+        digest.update(
+            open(path(program.writes), "rb").read()
+            if os.path.exists(path(program.writes))
+            else b"none"
+        )
         os.path.exists(path(program.writes)) and os.remove(path(program.writes))
-    complaint = next((line.strip() for line in open(err, errors="replace") if line.startswith("heapprof")), "")
+    complaint = next(
+        (line.strip() for line in open(err, errors="replace") if line.startswith("heapprof")), ""
+    )
     return Run(child.returncode, digest.hexdigest(), usage.ru_utime + usage.ru_stime, complaint)
 
 
@@ -386,7 +449,9 @@ def recorded(program, command, mode, *options):
 
 def read(profiles):
     ask = lambda *words: json.loads(
-        subprocess.run([a.heapprof, *words, "-f", "json", *profiles], check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(
+            [a.heapprof, *words, "-f", "json", *profiles], check=True, stdout=subprocess.PIPE
+        ).stdout
     )
     totals = {t["sample_type"]["type"]: t["total"] for t in ask("info")["sample_types"]}
     names = [row["function"] for row in ask("top", "-t", "alloc_space", "-n", "3")["rows"]]
@@ -402,7 +467,8 @@ def size(n):
 
 missing, notes, failed = [], [], False
 print(
-    "| program | version | mode | exit code | output | profiles | alloc_objects | alloc_space | peak_space | most allocated by | bare CPU s | CPU ratio |"
+    "| program | version | mode | exit code | output | profiles | alloc_objects | alloc_space |"
+    " peak_space | most allocated by | bare CPU s | CPU ratio |"
 )
 print("| :--- | :--- | :--- | :--- | :--- | ---: | ---: | ---: | ---: | :--- | ---: | ---: |")
 for program in PROGRAMS:
@@ -419,7 +485,10 @@ for program in PROGRAMS:
     command = program.command()
     first = run(program, command)
     seen = {mode: [recorded(program, command, mode)] for mode in MODES} if a.heapprof else {}
-    read_ = {mode: (len(runs[0][1]), *read(runs[0][1])) if runs[0][1] else (0, {}, []) for mode, runs in seen.items()}
+    read_ = {
+        mode: (len(runs[0][1]), *read(runs[0][1])) if runs[0][1] else (0, {}, [])
+        for mode, runs in seen.items()
+    }
     bare, took = [first], {mode: [] for mode in seen}
     for _ in range(a.runs):
         bare.append(run(program, command))
@@ -428,10 +497,14 @@ for program in PROGRAMS:
             took[mode].append(seen[mode][-1][0].cpu / max(bare[-1].cpu, 0.001))
     seconds = f"{statistics.median(one.cpu for one in bare):.2f}"
     if any((one.code, one.output) != (first.code, first.output) for one in bare):
-        notes.append(f"* {program.name}: the bare runs differ among themselves, so the comparison says nothing")
+        notes.append(
+            f"* {program.name}: the bare runs differ among themselves, so the comparison says"
+            " nothing"
+        )
     if not seen:
         print(
-            f"| {program.name} | {version and version[0]} | bare | {first.code} | {first.output[:8]} | | | | | | {seconds} | |",
+            f"| {program.name} | {version and version[0]} | bare | {first.code} |"
+            f" {first.output[:8]} | | | | | | {seconds} | |",
             flush=True,
         )
     for mode, runs in seen.items():
@@ -439,14 +512,23 @@ for program in PROGRAMS:
         same = all(one.output == first.output for one, _ in runs)
         count, totals, names = read_[mode]
         numbers = (
-            [f"{totals['alloc_objects']:,}", size(totals["alloc_space"]), size(totals["peak_space"])]
+            [
+                f"{totals['alloc_objects']:,}",
+                size(totals["alloc_space"]),
+                size(totals["peak_space"]),
+            ]
             if totals
             else ["–"] * 3
         )
-        code = f"{first.code} =" if codes == {first.code} else f"{first.code} ≠ {', '.join(map(str, sorted(codes)))}"
+        code = (
+            f"{first.code} ="
+            if codes == {first.code}
+            else f"{first.code} ≠ {', '.join(map(str, sorted(codes)))}"
+        )
         ratio = f"{statistics.median(took[mode]):.2f}" if a.runs else "–"
         print(
-            f"| {program.name} | {version and version[0]} | {mode} | {code} | {'=' if same else 'differs'} | {count} | "
+            f"| {program.name} | {version and version[0]} | {mode} | {code} |"
+            f" {'=' if same else 'differs'} | {count} | "
             + " | ".join(numbers)
             + f" | {', '.join(f'`{n}`' for n in names)} | {seconds} | {ratio} |",
             flush=True,

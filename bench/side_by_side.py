@@ -1,29 +1,39 @@
 #!/usr/bin/env python3
-"""Holds heapprof, heaptrack and tcmalloc's HEAPPROFILE against a program that counts its own allocations (known.cpp).
+"""Holds heapprof, heaptrack and tcmalloc's HEAPPROFILE against a program that counts its own
+allocations (known.cpp).
 
 usage: side_by_side.py [--heapprof PATH]
-needs: g++; heaptrack and zstd, libgoogle-perftools4 (Debian packages); a tool that is not installed is left out.
+needs: g++; heaptrack and zstd, libgoogle-perftools4 (Debian packages); a tool that is not installed
+is left out.
 
-For each function of the program: objects and bytes allocated below it, and still in use at the end. A tool's cell
-is = where all four equal the program's own count. Exit code 1 where heapprof differs, or a peer does and
-EXPLAINED does not say why.
+For each function of the program: objects and bytes allocated below it, and still in use at the end.
+A tool's cell is = where all four equal the program's own count. Exit code 1 where heapprof differs,
+or a peer does and EXPLAINED does not say why.
 """
 
 import argparse, collections, json, os, re, shutil, subprocess, sys, tempfile
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"
 EXPLAINED = {  # (tool, function): why the figures differ
-    ("heaptrack", "old_memalign"): "it hooks no memalign; the frees of such blocks are unknown to it",
+    (
+        "heaptrack",
+        "old_memalign",
+    ): "it hooks no memalign; the frees of such blocks are unknown to it",
     ("heaptrack", "old_pvalloc"): "it hooks no pvalloc",
     ("heaptrack", "deep_root"): "it keeps the 64 frames next to the leaf",
-    ("tcmalloc", "page_posix_memalign"): "it counts the size rounded up to a multiple of the alignment",
+    (
+        "tcmalloc",
+        "page_posix_memalign",
+    ): "it counts the size rounded up to a multiple of the alignment",
     ("tcmalloc", "old_valloc"): "likewise: to whole pages",
     ("tcmalloc", "old_pvalloc"): "likewise: to whole pages",
     ("tcmalloc", "deep_root"): "it keeps the 32 frames next to the leaf",
 }
 FIELDS = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
 
-ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+ap = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 ap.add_argument("--heapprof")
 a = ap.parse_args()
 here = os.path.dirname(os.path.abspath(__file__))
@@ -33,12 +43,19 @@ known = os.path.join(out.name, "known")
 
 def run(*cmd, **env):
     return subprocess.run(
-        cmd, env=dict(os.environ, **env), check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        cmd,
+        env=dict(os.environ, **env),
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ).stdout
 
 
 def truth():
-    return {name: tuple(map(int, numbers)) for name, *numbers in map(str.split, run(known).splitlines())}
+    return {
+        name: tuple(map(int, numbers)) for name, *numbers in map(str.split, run(known).splitlines())
+    }
 
 
 def add(sums, functions, values):
@@ -50,7 +67,9 @@ def add(sums, functions, values):
 def heapprof():
     profile = os.path.join(out.name, "known.pb.gz")
     run(a.heapprof, "record", "--exact", "-o", profile, "--", known)
-    rows = json.loads(run(a.heapprof, "top", "--wide", "--sort", "cum", "-n", "0", "-f", "json", profile))["rows"]
+    rows = json.loads(
+        run(a.heapprof, "top", "--wide", "--sort", "cum", "-n", "0", "-f", "json", profile)
+    )["rows"]
     sums = collections.defaultdict(lambda: (0,) * 4)
     for row in rows:
         sums[row["function"]] = tuple(row["values"][f]["cum"] for f in FIELDS)
@@ -75,7 +94,9 @@ def heaptrack():
         if kind not in ("i", "t", "a", "+", "-"):
             continue
         n = [int(word, 16) for word in rest.split()]
-        if kind == "i":  # address, module, then name, file and line of the frame and of each inlined into it
+        if (
+            kind == "i"
+        ):  # address, module, then name, file and line of the frame and of each inlined into it
             frames.append([strings[s - 1] for s in n[2::3] if s])
         elif kind == "t":  # frame, the stack it was called from
             stacks.append((stacks[n[1] - 1] if n[1] else frozenset()) | set(frames[n[0] - 1]))
@@ -88,20 +109,29 @@ def heaptrack():
             blocks[n[0]][3] -= 1
     sums = collections.defaultdict(lambda: (0,) * 4)
     for stack, size, allocated, live in blocks:
-        add(sums, stacks[stack - 1] if stack else (), (allocated, allocated * size, live, live * size))
+        add(
+            sums,
+            stacks[stack - 1] if stack else (),
+            (allocated, allocated * size, live, live * size),
+        )
     return sums
 
 
 def tcmalloc():
-    """Its text form: in use, [allocated] @ stack; addresses in the program are looked up in its symbol table."""
+    """Its text form: in use, [allocated] @ stack; addresses in the program are looked up in its
+    symbol table."""
     prefix = os.path.join(out.name, "tcmalloc")
     run(known, LD_PRELOAD=TCMALLOC, HEAPPROFILE=prefix)
     text = open(prefix + ".0001.heap").read()
-    base = min(int(m, 16) for m in re.findall(r"^([0-9a-f]+)-.* " + re.escape(known) + "$", text, re.M))
+    base = min(
+        int(m, 16) for m in re.findall(r"^([0-9a-f]+)-.* " + re.escape(known) + "$", text, re.M)
+    )
     symbols = [
         (int(start, 16), int(start, 16) + int(size, 16), name)
         for start, size, kind, name in (
-            line.split() for line in run("nm", "-S", "--defined-only", known).splitlines() if len(line.split()) == 4
+            line.split()
+            for line in run("nm", "-S", "--defined-only", known).splitlines()
+            if len(line.split()) == 4
         )
         if kind in "tT"
     ]
@@ -119,7 +149,10 @@ def cell(values):
     return "{:,} / {:,}; {:,} / {:,}".format(*values)
 
 
-subprocess.run(["g++", "-std=c++17", "-O2", "-g", "-o", known, os.path.join(here, "known.cpp"), "-pthread"], check=True)
+subprocess.run(
+    ["g++", "-std=c++17", "-O2", "-g", "-o", known, os.path.join(here, "known.cpp"), "-pthread"],
+    check=True,
+)
 own = truth()
 tools = {
     "heapprof": a.heapprof and heapprof(),
@@ -141,7 +174,10 @@ for function, values in own.items():
             reasons.append(f"* {tool}, {function}: {why or 'NOT EXPLAINED'}")
     print(f"| {function} | {cell(values)} | " + " | ".join(cells) + " |")
 flat = [name for name in own if name != "deep_root"]  # whose blocks are deep_leaf's
-rest = [cell(all_ - sum(sums[name][i] for name in flat) for i, all_ in enumerate(sums[""])) for sums in tools.values()]
+rest = [
+    cell(all_ - sum(sums[name][i] for name in flat) for i, all_ in enumerate(sums[""]))
+    for sums in tools.values()
+]
 print("| all other stacks | not counted | " + " | ".join(rest) + " |")
 print("", *reasons, sep="\n")
 sys.exit(wrong)

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Whether the ranges that heapprof prints hold the truth: many sampled recordings of programs beside an exact one of each.
+"""Whether the ranges that heapprof prints hold the truth: many sampled recordings of programs
+beside an exact one of each.
 
-usage: spread.py --heapprof PATH [--recordings 200] [--pairs 1000] [--others 50] [--real 36] [--only small,mixed] [--keep FOLDER]
+usage: spread.py --heapprof PATH [--recordings 200] [--pairs 1000] [--others 50] [--real 36] [--only
+small,mixed] [--keep FOLDER]
 
-bench/spread.cpp has six programs, each with the same blocks in each run, and a hard one, which is counted by itself. Each is
-recorded exactly, for the truth, and as often as --recordings says at four periods, which give about 25, 100, 400 and 1,250 samples. Of each recording the total and the rows whose
-true share is above 1 % are looked at: is the truth in the range? Then pairs of recordings of one program are compared, as a build
-server would: they are equal, and must not fail. Last the same blocks and three tenths more: those must.
+bench/spread.cpp has six programs, each with the same blocks in each run, and a hard one, which is
+counted by itself. Each is recorded exactly, for the truth, and as often as --recordings says at
+four periods, which give about 25, 100, 400 and 1,250 samples. Of each recording the total and the
+rows whose true share is above 1 % are looked at: is the truth in the range? Then pairs of
+recordings of one program are compared, as a build server would: they are equal, and must not fail.
+Last the same blocks and three tenths more: those must.
 
 --only: of the six programs these.
---others: so many profiles each of Go's, jemalloc's and tcmalloc's own samplers, where they are there.
+--others: so many profiles each of Go's, jemalloc's and tcmalloc's own samplers, where they are
+there.
 --real: so many recordings each of a compiler, perl, python3 and sqlite3.
 needs: g++; go, libjemalloc.so.2 and libtcmalloc.so.4 for the others.
 """
+
 import argparse
 import collections
 import json
@@ -72,11 +78,18 @@ class Heapprof:
 
 
 def of(value, estimate):
-    return value, estimate.get("low", value), estimate.get("high", value), estimate.get("samples", 0)
+    return (
+        value,
+        estimate.get("low", value),
+        estimate.get("high", value),
+        estimate.get("samples", 0),
+    )
 
 
 def run(words, env=None, allowed=(0,)):
-    done = subprocess.run(words, env=dict(os.environ, **(env or {})), capture_output=True, text=True)
+    done = subprocess.run(
+        words, env=dict(os.environ, **(env or {})), capture_output=True, text=True
+    )
     if done.returncode not in allowed:
         sys.exit(f"{' '.join(words)}: exits with {done.returncode}: {done.stderr}")
     return done
@@ -112,7 +125,11 @@ class Held:
                 held = low <= true <= high or not samples and true <= never
                 pools = [(program, sample_type, enough), (program, "all", enough)]
                 if program != ASIDE:
-                    pools += [("all", sample_type, enough), ("all", kind, enough), ("all", "all", enough)]
+                    pools += [
+                        ("all", sample_type, enough),
+                        ("all", kind, enough),
+                        ("all", "all", enough),
+                    ]
                 for what in pools:
                     self.counts[what][0] += held
                     self.counts[what][1] += 1
@@ -132,15 +149,24 @@ def own(args, heapprof, folder):
         truth = {sample_type: heapprof.rows(exact, sample_type) for sample_type in TYPES}
         size = truth["inuse_space"]["", "total"][0]
         for period in LARGE if name == "large" else [size // samples for samples in SAMPLES]:
-            profiles = [heapprof.record(f"{name}-{period}-{n}", "--period", str(period), command=[program, name])
-                        for n in range(args.recordings // len(SAMPLES))]
+            profiles = [
+                heapprof.record(
+                    f"{name}-{period}-{n}", "--period", str(period), command=[program, name]
+                )
+                for n in range(args.recordings // len(SAMPLES))
+            ]
             for sample_type in TYPES:
                 rows = [heapprof.rows(profile, sample_type) for profile in profiles]
                 held.judge(name, sample_type, truth[sample_type], rows, period)
             if name == ASIDE:
                 continue
-            samples = [heapprof.rows(profile, "inuse_space")["", "total"][3] for profile in profiles]
-            print(f"# {name}, period {period}: {min(samples)} to {max(samples)} samples in use", flush=True)
+            samples = [
+                heapprof.rows(profile, "inuse_space")["", "total"][3] for profile in profiles
+            ]
+            print(
+                f"# {name}, period {period}: {min(samples)} to {max(samples)} samples in use",
+                flush=True,
+            )
             enough = [profile for profile, count in zip(profiles, samples) if count >= 20]
             pairs += zip(enough, enough[1:] + enough[:1])
             many = [profile for profile, count in zip(profiles, samples) if count >= 1000]
@@ -149,13 +175,21 @@ def own(args, heapprof, folder):
     step = max(1, len(pairs) // args.pairs)
     chosen = pairs[::step]
     failed = sum(heapprof.fails(*pair) for pair in chosen)
-    print(f"\nequal programs: {failed} of {len(chosen)} pairs with 20 samples and more fail: {100 * failed / len(chosen):.1f} %")
+    print(
+        f"\nequal programs: {failed} of {len(chosen)} pairs with 20 samples and more fail:"
+        f" {100 * failed / len(chosen):.1f} %"
+    )
     caught = 0
     for name, period, n, before in power:
-        after = heapprof.record(f"{name}-more-{n}", "--period", str(period), command=[program, name, "130"])
+        after = heapprof.record(
+            f"{name}-more-{n}", "--period", str(period), command=[program, name, "130"]
+        )
         caught += heapprof.fails(before, after)
     if power:
-        print(f"+30 %: caught in {caught} of {len(power)} pairs of 1,000 samples and more: {100 * caught / len(power):.1f} %")
+        print(
+            f"+30 %: caught in {caught} of {len(power)} pairs of 1,000 samples and more:"
+            f" {100 * caught / len(power):.1f} %"
+        )
 
 
 GO = """
@@ -203,29 +237,42 @@ func main() {
 
 def go(folder):
     """Gives a program that writes Go's profile: its rate, its file."""
-    sites = "".join(f"\n//go:noinline\nfunc site{n}(size int) {{ kept = append(kept, make([]byte, size)) }}\n" for n in range(8))
+    sites = "".join(
+        f"\n//go:noinline\nfunc site{n}(size int) {{ kept = append(kept, make([]byte, size)) }}\n"
+        for n in range(8)
+    )
     text = GO.replace("SITES", sites).replace("LIST", ", ".join(f"site{n}" for n in range(8)))
     source = os.path.join(folder, "spread.go")
     with open(source, "w") as file:
         file.write(text)
     out = os.path.join(folder, "spread-go")
-    run(["go", "build", "-o", out, source], {"GOTOOLCHAIN": "local", "GO111MODULE": "off", "GOCACHE": os.path.join(folder, "cache")})
+    run(
+        ["go", "build", "-o", out, source],
+        {"GOTOOLCHAIN": "local", "GO111MODULE": "off", "GOCACHE": os.path.join(folder, "cache")},
+    )
     return lambda rate, into: run([out, str(rate), into])
 
 
 def jemalloc(folder, program, name):
     def write(rate, into):
         prefix = os.path.join(folder, "je")
-        options = f"prof:true,prof_active:true,lg_prof_sample:{rate.bit_length() - 1},prof_final:true,prof_prefix:{prefix}"
+        options = (
+            f"prof:true,prof_active:true,lg_prof_sample:{rate.bit_length() - 1},prof_final:true,prof_prefix:{prefix}"
+        )
         run([program, name], {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": options})
-        found, = (file for file in os.listdir(folder) if file.startswith("je.") and file.endswith(".heap"))
+        (found,) = (
+            file for file in os.listdir(folder) if file.startswith("je.") and file.endswith(".heap")
+        )
         os.rename(os.path.join(folder, found), into)
+
     return write
 
 
 def tcmalloc(_, program, name):
-    return lambda rate, into: run([program, name], {
-        "LD_PRELOAD": "libtcmalloc.so.4", "TCMALLOC_SAMPLE_PARAMETER": str(rate), "DUMP": into})
+    return lambda rate, into: run(
+        [program, name],
+        {"LD_PRELOAD": "libtcmalloc.so.4", "TCMALLOC_SAMPLE_PARAMETER": str(rate), "DUMP": into},
+    )
 
 
 def others(args, heapprof, folder):
@@ -237,8 +284,14 @@ def others(args, heapprof, folder):
     if shutil.which("go"):
         kinds.append(("go", None, "go"))
     for kind, make, name in kinds:
-        if make and subprocess.run(["true"], env={"LD_PRELOAD": f"lib{kind}.so.{4 if make is tcmalloc else 2}"},
-                                   capture_output=True).stderr:
+        if (
+            make
+            and subprocess.run(
+                ["true"],
+                env={"LD_PRELOAD": f"lib{kind}.so.{4 if make is tcmalloc else 2}"},
+                capture_output=True,
+            ).stderr
+        ):
             print(f"# {kind} is not there", flush=True)
             continue
         write = make(folder, program, name) if make else go(folder)
@@ -269,7 +322,9 @@ def real(args, heapprof, folder):
         command, _, env = workloads[name]
 
         def record(into, *options):
-            return heapprof.record(f"{name}-{into}", *options, command=command, env={**env, **fixed})
+            return heapprof.record(
+                f"{name}-{into}", *options, command=command, env={**env, **fixed}
+            )
 
         exact = record("exact", "--exact")
         truth = {sample_type: heapprof.rows(exact, sample_type) for sample_type in TYPES}
@@ -278,7 +333,13 @@ def real(args, heapprof, folder):
             profiles = [record(n, "--period", str(period)) for n in range(args.real // 3)]
             for sample_type in TYPES:
                 if truth[sample_type]["", "total"][0]:
-                    held.judge(name, sample_type, truth[sample_type], [heapprof.rows(p, sample_type) for p in profiles], period)
+                    held.judge(
+                        name,
+                        sample_type,
+                        truth[sample_type],
+                        [heapprof.rows(p, sample_type) for p in profiles],
+                        period,
+                    )
     held.show()
 
 
@@ -288,7 +349,18 @@ def main():
         folder = args.keep or temporary
         os.makedirs(folder, exist_ok=True)
         heapprof = Heapprof(args.heapprof, folder)
-        run(["g++", "-O2", "-g", "-o", os.path.join(folder, "spread"), os.path.join(HERE, "spread.cpp"), "-pthread", "-ldl"])
+        run(
+            [
+                "g++",
+                "-O2",
+                "-g",
+                "-o",
+                os.path.join(folder, "spread"),
+                os.path.join(HERE, "spread.cpp"),
+                "-pthread",
+                "-ldl",
+            ]
+        )
         if args.recordings:
             own(args, heapprof, folder)
         if args.others:

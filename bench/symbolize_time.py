@@ -1,28 +1,36 @@
 #!/usr/bin/env python3
-"""How long does symbolizing take, and how much memory, when the debug information is small, missing or huge?
+"""How long does symbolizing take, and how much memory, when the debug information is small, missing
+or huge?
 
 usage: symbolize_time.py [--heapprof PATH] [--megabytes 500] [--runs 3] [--limit 300] [--keep DIR]
-needs: g++ and binutils; elfutils, google-perftools, libgoogle-perftools4 (Debian packages) for the peers.
+needs: g++ and binutils; elfutils, google-perftools, libgoogle-perftools4 (Debian packages) for the
+peers.
 
-One generated C++ unit (templates over the standard library, -g -O1, many inlined frames) is compiled once; its object
-file is copied, with its symbols made local in each copy, until the linked program has the wanted size of debug
-information. Each copy allocates in an eighth of its functions, so the addresses are spread over all units. The programs:
-one unit stripped, one unit with -g, and the large one. Each is recorded and its profile symbolized; beside it addr2line
-and eu-addr2line get the same addresses of the program (function, file, line, inlined frames), and google-pprof its own
-profile of the same run. A process's seconds and largest resident memory, of its children too; medians. The first run of
-all is not counted: it brings the files into the page cache. Without --heapprof the addresses are tcmalloc's.
+One generated C++ unit (templates over the standard library, -g -O1, many inlined frames) is
+compiled once; its object file is copied, with its symbols made local in each copy, until the linked
+program has the wanted size of debug information. Each copy allocates in an eighth of its functions,
+so the addresses are spread over all units. The programs: one unit stripped, one unit with -g, and
+the large one. Each is recorded and its profile symbolized; beside it addr2line and eu-addr2line get
+the same addresses of the program (function, file, line, inlined frames), and google-pprof its own
+profile of the same run. A process's seconds and largest resident memory, of its children too;
+medians. The first run of all is not counted: it brings the files into the page cache. Without
+--heapprof the addresses are tcmalloc's.
 """
 
 import argparse, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"
 TYPES, SHARE = 40, 8
-ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+ap = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 ap.add_argument("--heapprof")
 ap.add_argument("--megabytes", type=int, default=500)
 ap.add_argument("--runs", type=int, default=3)
 ap.add_argument("--limit", type=int, default=300, help="seconds that a symbolizer may take")
-ap.add_argument("--keep", help="build in this folder and leave it; programs found there are not built again")
+ap.add_argument(
+    "--keep", help="build in this folder and leave it; programs found there are not built again"
+)
 a = ap.parse_args()
 if a.heapprof:
     a.heapprof = os.path.abspath(shutil.which(a.heapprof) or a.heapprof)
@@ -67,14 +75,19 @@ template <class T> struct Holder{i} {{
 }};
 }}""")
     cases = "\n".join(
-        f"  if (share == {i % SHARE}) (new unit::Holder{i}<unit::Value{i}>)->keep(share);" for i in range(TYPES)
+        f"  if (share == {i % SHARE}) (new unit::Holder{i}<unit::Value{i}>)->keep(share);"
+        for i in range(TYPES)
     )
     return "\n".join(text) + f'\nextern "C" void unit_entry(int share) {{\n{cases}\n}}\n'
 
 
 def debug_bytes(file):
     """Of all sections with debug information; of those that a linker does not fold."""
-    sizes = [line.split()[:2] for line in sh("size", "-A", file).splitlines() if line.startswith(".debug_")]
+    sizes = [
+        line.split()[:2]
+        for line in sh("size", "-A", file).splitlines()
+        if line.startswith(".debug_")
+    ]
     return sum(int(n) for _, n in sizes), sum(int(n) for name, n in sizes if "str" not in name)
 
 
@@ -120,11 +133,14 @@ def build():
 
 
 def timed(cmd, feed):
-    """Seconds, MB (the largest of the process and its children) and output; None where it did not end in time."""
+    """Seconds, MB (the largest of the process and its children) and output; None where it did not
+    end in time."""
     with open("feed", "w") as f:
         f.write(feed)
     with open("feed") as i, open("out", "w") as o, open("err", "w") as e:
-        child = subprocess.Popen(["./meter", "figures", "1", *cmd], stdin=i, stdout=o, stderr=e, start_new_session=True)
+        child = subprocess.Popen(
+            ["./meter", "figures", "1", *cmd], stdin=i, stdout=o, stderr=e, start_new_session=True
+        )
     alarm = threading.Timer(a.limit, os.killpg, (child.pid, signal.SIGKILL))
     alarm.start()
     code = child.wait()
@@ -147,17 +163,27 @@ def addresses(program):
     """Of the program's own code, each inside its call instruction."""
     ends = [
         (int(start, 16), int(end, 16))
-        for start, end in re.findall(r"LOAD\s+\S+ (0x\S+) \S+\s+\S+ (0x\S+)", sh("readelf", "-lW", program))
+        for start, end in re.findall(
+            r"LOAD\s+\S+ (0x\S+) \S+\s+\S+ (0x\S+)", sh("readelf", "-lW", program)
+        )
     ]
     top = max(start + size for start, size in ends)
     if a.heapprof:
-        rows = json.loads(sh(a.heapprof, "traces", "-n", "0", "-g", "addresses", "-f", "json", program + ".pb.gz"))[
-            "rows"
-        ]
-        found = {int(frame["address"], 16) for row in rows for frame in row["stack"] if "address" in frame}
+        rows = json.loads(
+            sh(a.heapprof, "traces", "-n", "0", "-g", "addresses", "-f", "json", program + ".pb.gz")
+        )["rows"]
+        found = {
+            int(frame["address"], 16)
+            for row in rows
+            for frame in row["stack"]
+            if "address" in frame
+        }
     else:
         found = {
-            int(x, 16) for line in open(program + ".0001.heap") if "] @ 0x" in line for x in line.split("@")[1].split()
+            int(x, 16)
+            for line in open(program + ".0001.heap")
+            if "] @ 0x" in line
+            for x in line.split("@")[1].split()
         }
     return sorted(x - 1 for x in found if min(ends)[0] < x < top)
 
@@ -172,27 +198,46 @@ def cases(program):
             stderr=subprocess.DEVNULL,
         )
     if a.heapprof:
-        sh(a.heapprof, "record", "--exact", "--no-symbolize", "-o", program + ".pb.gz", "--", "./" + program)
-        yield "heapprof symbolize", [
+        sh(
             a.heapprof,
-            "symbolize",
+            "record",
+            "--exact",
+            "--no-symbolize",
             "-o",
-            "named.pb.gz",
             program + ".pb.gz",
-        ], "", named_by_heapprof
+            "--",
+            "./" + program,
+        )
+        yield (
+            "heapprof symbolize",
+            [
+                a.heapprof,
+                "symbolize",
+                "-o",
+                "named.pb.gz",
+                program + ".pb.gz",
+            ],
+            "",
+            named_by_heapprof,
+        )
     feed = "".join(f"{x:#x}\n" for x in addresses(program))
     if shutil.which("addr2line"):
         yield "addr2line", ["addr2line", "-a", "-f", "-i", "-C", "-e", program], feed, by_line
     if shutil.which("eu-addr2line"):
         yield "eu-addr2line", ["eu-addr2line", "-a", "-f", "-i", "-C", "-e", program], feed, by_line
     if shutil.which("google-pprof") and os.path.exists(TCMALLOC):
-        yield "google-pprof --text", [
-            "google-pprof",
-            "--text",
-            "--lines",
-            program,
-            program + ".0001.heap",
-        ], "", lambda text: None
+        yield (
+            "google-pprof --text",
+            [
+                "google-pprof",
+                "--text",
+                "--lines",
+                program,
+                program + ".0001.heap",
+            ],
+            "",
+            lambda text: None,
+        )
 
 
 def named_by_heapprof(_):
@@ -220,7 +265,9 @@ for program, label in (("stripped", "stripped"), ("one", "-g, one unit"), ("larg
         seconds, memory = (statistics.median(r[i] for r in counted) for i in (0, 1))
         count = named(runs[-1][2])
         count = (
-            "{:,} of {:,}".format(*(count if isinstance(count, tuple) else (count, feed.count("\n"))))
+            "{:,} of {:,}".format(
+                *(count if isinstance(count, tuple) else (count, feed.count("\n")))
+            )
             if count is not None
             else "–"
         )

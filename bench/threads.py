@@ -4,8 +4,10 @@
 usage: threads.py --heapprof PATH [--runs 5] [--live 4000,8000] [--short 4000]
 needs: gcc
 
-Of live threads the time until all have started is shown, as the program takes it; of short ones the CPU of everything. Medians.
+Of live threads the time until all have started is shown, as the program takes it; of short ones the
+CPU of everything. Medians.
 """
+
 import argparse
 import os
 import resource
@@ -57,7 +59,9 @@ def used():
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--heapprof", required=True)
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--live", default="4000,8000")
@@ -65,11 +69,22 @@ def main():
     args = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="threads-") as folder:
         program = os.path.join(folder, "threads")
-        subprocess.run(["gcc", "-O1", "-pthread", "-x", "c", "-", "-o", program], input=SOURCE, text=True, check=True)
-        library = subprocess.run([args.heapprof, "preload-path"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            ["gcc", "-O1", "-pthread", "-x", "c", "-", "-o", program],
+            input=SOURCE,
+            text=True,
+            check=True,
+        )
+        library = subprocess.run(
+            [args.heapprof, "preload-path"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         modes = {"bare": {}}
         for mode in ("sampled", "exact"):
-            modes[mode] = {"LD_PRELOAD": library, "HEAPPROF_MODE": mode, "HEAPPROF_OUTPUT": f"{folder}/out.pb.gz"}
+            modes[mode] = {
+                "LD_PRELOAD": library,
+                "HEAPPROF_MODE": mode,
+                "HEAPPROF_OUTPUT": f"{folder}/out.pb.gz",
+            }
         print(f"{'threads':>8} {'kind':6} " + " ".join(f"{mode:>20}" for mode in modes))
         for kind, counts in (("live", args.live), ("short", args.short)):
             for count in counts.split(","):
@@ -77,14 +92,21 @@ def main():
                 for _ in range(args.runs):
                     for mode, env in modes.items():
                         start = used()
-                        ran = subprocess.run([program, kind, count], env=dict(os.environ, **env), capture_output=True, text=True,
-                                             check=True)
+                        ran = subprocess.run(
+                            [program, kind, count],
+                            env=dict(os.environ, **env),
+                            capture_output=True,
+                            text=True,
+                            check=True,
+                        )
                         took[mode].append(float(ran.stdout) if kind == "live" else used() - start)
                 cells = []
                 for mode in modes:
                     ratio = statistics.median(x / b for x, b in zip(took[mode], took["bare"]))
                     cells.append(f"{statistics.median(took[mode]):10.3f} s {ratio:6.2f}x")
-                print(f"{count:>8} {kind:6} " + " ".join(f"{cell:>20}" for cell in cells), flush=True)
+                print(
+                    f"{count:>8} {kind:6} " + " ".join(f"{cell:>20}" for cell in cells), flush=True
+                )
 
 
 if __name__ == "__main__":

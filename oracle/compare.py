@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Runs the real pprof and `heapprof pprof` over the same profiles and flags, and compares their
+stdout byte for byte.
+
+usage: compare.py --pprof PATH --heapprof PATH [--only REGEX] [--seed N --random N] PROFILE... Each
+case is FLAGS x PROFILE (and FLAGS x PAIR for -base / -diff_base). --random N adds N generated
+profiles (odd shapes: recursion, inlines, empty stacks, missing symbols, labels, negative values,
+many sample types). Prints each mismatch with the first differing line, then the closing line `N
+passed, N failed`. Exit 1 on any failure. TZ is UTC and -symbolize=none throughout, so both sides
+read nothing but the profile.
+"""
+
+import argparse, gzip, itertools, os, random, re, subprocess, sys, tempfile
+
+SINGLE = [
+    "-top",
+    "-top -cum",
+    "-top -nodecount=10",
+    "-top -nodefraction=0",
+    "-top -trim=false",
+    "-text -lines",
+    "-top -files",
+    "-top -filefunctions",
+    "-top -addresses",
+    "-top -noinlines",
+    "-top -unit=bytes",
+    "-top -unit=kb",
+    "-top -unit=auto",
+    "-top -compact_labels",
+    "-top -divide_by=3",
+    "-top -mean",
+    "-top -relative_percentages -focus=pars|put|walk|main",
+    "-top -focus=pars|put|walk",
+    "-top -ignore=pars|put|walk",
+    "-top -hide=pars|put|walk",
+    "-top -show=pars|put|walk|main",
+    "-top -show_from=pars|put|main",
+    "-top -prune_from=pars|put",
+    "-top -drop_negative",
+    "-top -sample_index=0",
+    "-tree",
+    "-tree -cum -nodecount=15",
+    "-tree -lines -nodecount=12",
+    "-tree -focus=pars|put|walk",
+    "-peek=pars|put|walk|main",
+    "-traces",
+    "-traces -lines",
+    "-tags",
+    "-tags -unit=bytes",
+    "-raw",
+    "-comments",
+    "-dot",
+    "-dot -cum -nodecount=20",
+    "-dot -lines -focus=pars|put|walk",
+    "-dot -call_tree -nodecount=30",
+    "-callgrind",
+    "-callgrind -call_tree",
+    "-top -tagfocus=:4kb",
+    "-top -tagignore=1kb:",
+    "-top -tagroot=bytes",
+    "-top -tagleaf=bytes",
+    "-traces -tagshow=bytes",
+    "-top -taghide=bytes",
+    "-list=pars|put|walk|main",
+    "-proto",
+    "-proto -focus=pars|put|walk",
+    "-topproto",
+]
+PAIR = [
+    "-top -base",
+    "-top -diff_base",
+    "-top -cum -diff_base",
+    "-tree -diff_base",
+    "-top -normalize -base",
+    "-top -drop_negative -diff_base",
+    "-traces -base",
+]
+
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = bytearray()
+    while True:
+        low, n = n & 127, n >> 7
+        out.append(low | (128 if n else 0))
+        if not n:
+            return bytes(out)
+
+
+def num(field, n):
+    return varint(field << 3) + varint(n) if n else b""
+
+
+def blob(field, data):
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def random_profile(path, rng):
+    """A small profile with the shapes that readers get wrong."""
+    strings, index = [""], {"": 0}
+
+    def s(text):
+        if text not in index:
+            index[text] = len(strings)
+            strings.append(text)
+        return index[text]
+
+    def value_type(a, b):
+        return num(1, s(a)) + num(2, s(b))
+
+    types = rng.choice(
+        [
+            [("inuse_objects", "count"), ("inuse_space", "bytes")],
+            [
+                ("alloc_objects", "count"),
+                ("alloc_space", "bytes"),
+                ("inuse_objects", "count"),
+                ("inuse_space", "bytes"),
+            ],
+            [("objects", "count"), ("space", "bytes")],
+            [("inuse_space", "kilobytes")],
+        ]
+    )
+    out = bytearray()
+    for a, b in types:
+        out += blob(1, value_type(a, b))
+    nf, nl = rng.randint(3, 25), rng.randint(4, 50)
+    names = [
+        rng.choice(
+            [
+                "main.run",
+                "ns::put<int, std::less<int>>(int)",
+                "(anonymous namespace)::walk",
+                "runtime.mallocgc",
+                "pkg/v2.(*T).parse",
+                "operator new(unsigned long)",
+                "core::ptr::drop_in_place<T>",
+                "f",
+                "main",
+            ]
+        )
+        + str(i % 9)
+        for i in range(nf)
+    ]
+    negative = rng.random() < 0.3
+    for _ in range(rng.randint(1, 60)):
+        depth = rng.choice([0, 1, 2, 3, 5, 8, 13, 30])
+        stack = [rng.randint(1, nl) for _ in range(depth)]
+        if depth > 3 and rng.random() < 0.4:
+            stack += stack[:3]
+        values = [
+            rng.choice([0, 1, 7, 512, 4096, 1 << 20, 3 << 30, 999])
+            * (-1 if negative and rng.random() < 0.5 else 1)
+            for _ in types
+        ]
+        body = blob(1, b"".join(map(varint, stack))) if stack else b""
+        body += blob(2, b"".join(map(varint, values)))
+        if rng.random() < 0.5:
+            body += blob(
+                3,
+                num(1, s("bytes")) + num(3, rng.choice([16, 64, 4096, 65536])) + num(4, s("bytes")),
+            )
+        if rng.random() < 0.3:
+            body += blob(3, num(1, s("thread")) + num(2, s(rng.choice(["io", "main", "worker-1"]))))
+        out += blob(2, body)
+    maps = rng.randint(0, 2)
+    for m in range(1, maps + 1):
+        has = rng.random() < 0.8
+        out += blob(
+            3,
+            num(1, m)
+            + num(2, m << 20)
+            + num(3, (m << 20) + 0x80000)
+            + num(5, s(f"/usr/bin/app{m}"))
+            + num(6, s(f"id{m}"))
+            + num(7, has)
+            + num(8, has)
+            + num(9, has),
+        )
+    for loc in range(1, nl + 1):
+        body = (
+            num(1, loc)
+            + (num(2, rng.randint(1, maps)) if maps and rng.random() < 0.9 else b"")
+            + num(3, (1 << 20) + loc * 16)
+        )
+        for _ in range(rng.choice([0, 1, 1, 1, 1, 2, 3])):
+            body += blob(4, num(1, rng.randint(1, nf)) + num(2, rng.randint(0, 400)))
+        out += blob(4, body)
+    for f in range(nf):
+        out += blob(
+            5,
+            num(1, f + 1)
+            + num(2, s(names[f]))
+            + num(3, s(names[f]))
+            + num(4, s(f"/src/dir{f % 3}/file{f % 7}.cc"))
+            + num(5, f % 5),
+        )
+    tail = num(9, 1760000000000000000) + blob(11, value_type("space", "bytes")) + num(12, 524288)
+    if rng.random() < 0.3:
+        tail += num(14, s(types[0][0]))
+    if rng.random() < 0.3:
+        tail += num(7, s(r"runtime\..*|operator new.*"))
+    if rng.random() < 0.3:
+        tail += num(13, s("a comment"))
+    for text in strings:
+        out += blob(6, text.encode())
+    with gzip.GzipFile(path, "wb", mtime=0) as f:
+        f.write(bytes(out + tail))
+
+
+def run(cmd):
+    """Exit status and stdout; for -proto and -topproto the inflated bytes of what was written."""
+    target = None
+    if "-proto" in cmd or "-topproto" in cmd:
+        target = os.path.join(tempfile.gettempdir(), f"oracle-{os.getpid()}.pb.gz")
+        cmd = [x for x in cmd[:-1]] + [f"-output={target}", cmd[-1]]
+    env = dict(os.environ, TZ="UTC", NO_COLOR="1", PPROF_TMPDIR=tempfile.gettempdir())
+    p = subprocess.run(
+        cmd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=300,
+    )
+    if target and os.path.exists(target):
+        data = gzip.open(target).read()
+        os.remove(target)
+        return p.returncode, data
+    return p.returncode, p.stdout
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--pprof", required=True)
+    ap.add_argument("--heapprof", required=True)
+    ap.add_argument("--only", default=".")
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--random", type=int, default=0)
+    ap.add_argument("profiles", nargs="*")
+    a = ap.parse_args()
+    tmp = tempfile.mkdtemp()
+    rng = random.Random(a.seed)
+    files = list(a.profiles)
+    for i in range(a.random):
+        files.append(os.path.join(tmp, f"random-{a.seed}-{i}.pb.gz"))
+        random_profile(files[-1], rng)
+    cases = [(c.split(), [f]) for f in files for c in SINGLE]
+    cases += [
+        (c.split()[:-1] + [c.split()[-1] + "=" + x], [y])
+        for x, y in itertools.pairwise(files)
+        for c in PAIR
+    ]
+    good = bad = unstable = 0
+    for flags, rest in cases:
+        name = " ".join(flags + [os.path.basename(r) for r in rest])
+        if not re.search(a.only, name):
+            continue
+        args = ["-symbolize=none", *flags, *rest]
+        rc1, want = run([a.pprof, *args])
+        rc2, got = run([a.heapprof, "pprof", *args])
+        if rc1 == rc2 and want == got:
+            good += 1
+            continue
+        again = [run([a.pprof, *args]) for _ in range(5)]  # pprof breaks some ties by map order
+        if any(r != (rc1, want) for r in again):
+            good += (rc2, got) in again
+            unstable += (rc2, got) not in again
+            continue
+        bad += 1
+        w, g = want.decode(errors="replace").splitlines(), got.decode(errors="replace").splitlines()
+        at = next((i for i, (x, y) in enumerate(itertools.zip_longest(w, g)) if x != y), 0)
+        print(
+            f"MISMATCH {name}: exit {rc1} vs {rc2}, line {at + 1}\n  pprof   "
+            f" {w[at] if at < len(w) else '<end>'}\n  heapprof {g[at] if at < len(g) else '<end>'}"
+        )
+    print(f"{unstable} left out: pprof's own output changes from run to run there")
+    print(f"{good} passed, {bad} failed")
+    sys.exit(bad > 0)
+
+
+main()
