@@ -11,8 +11,15 @@ use crate::harness::{bless, root};
 /// Which of our crates each crate may use. An arrow that is not here is an error.
 const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-profile", &[]),
-    ("heapprof-collect", &["heapprof-profile"]),
-    ("heapprof-preload", &["heapprof-collect"]),
+    ("heapprof-environment", &[]),
+    (
+        "heapprof-collect",
+        &["heapprof-environment", "heapprof-profile"],
+    ),
+    (
+        "heapprof-preload",
+        &["heapprof-collect", "heapprof-environment"],
+    ),
     ("heapprof-formats", &["heapprof-profile"]),
     ("heapprof-symbolize", &["heapprof-profile"]),
     ("heapprof-text", &[]),
@@ -40,12 +47,16 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-totals",
         ],
     ),
-    ("heapprof-alloc", &["heapprof-collect"]),
+    (
+        "heapprof-alloc",
+        &["heapprof-collect", "heapprof-environment"],
+    ),
     (
         "heapprof-cli",
         &[
             "heapprof-analysis",
             "heapprof-dropin",
+            "heapprof-environment",
             "heapprof-formats",
             "heapprof-profile",
             "heapprof-report",
@@ -209,7 +220,7 @@ fn arrows_go_one_way() {
     }
 }
 
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![
         root().join("crates"),

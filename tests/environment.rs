@@ -7,21 +7,29 @@ use std::os::unix::fs::MetadataExt;
 use crate::built::{build, example, have};
 use crate::harness::{expect_file, preloaded, root, run};
 
-// The library does not compile this file. Only the tests use it.
-#[path = "../crates/heapprof-preload/src/variables.rs"]
-#[allow(unreachable_pub)]
-mod variables;
-
-use variables::{VARIABLES, Variable};
+use heapprof_environment::{ALL, Setter, Variable};
 
 fn is_ours(variable: &Variable) -> bool {
-    variable.name.starts_with("HEAPPROF_")
+    variable.setter != Setter::Gperftools
 }
 
 fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
-    let rows = variables.map(|v| format!("| `{}` | {} | {} |\n", v.name, v.value, v.meaning));
+    let by = |variable: &Variable| match variable.setter {
+        Setter::User | Setter::Gperftools => "you",
+        Setter::UserOrRecord => "you, `record`",
+        Setter::Record => "`record`",
+    };
+    let rows = variables.map(|v| {
+        let (name, form, default) = (v.name, v.form, v.default);
+        format!(
+            "| `{name}` | {form} | {default} | {} | {} |\n",
+            by(v),
+            v.meaning
+        )
+    });
     format!(
-        "| Variable | Value | Meaning |\n| :--- | :--- | :--- |\n{}",
+        "| Variable | Value | Default | Set by | Meaning |\n\
+         | :--- | :--- | :--- | :--- | :--- |\n{}",
         rows.collect::<String>()
     )
 }
@@ -32,8 +40,7 @@ fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
 fn the_page_shows_the_table() {
     let page = root().join("docs/environment.md");
     let text = std::fs::read_to_string(&page).unwrap();
-    let mut tables =
-        [true, false].map(|ours| table(VARIABLES.iter().filter(|v| is_ours(v) == ours)));
+    let mut tables = [true, false].map(|ours| table(ALL.iter().filter(|v| is_ours(v) == ours)));
     let mut tables = tables.iter_mut();
     let mut made = String::new();
     let mut in_table = false;
@@ -52,35 +59,24 @@ fn the_page_shows_the_table() {
     expect_file(&page, &made);
 }
 
+/// The name of a collector's variable stands in the table, and nowhere else in the code.
 #[test]
-fn the_table_holds_what_the_library_reads() {
-    let read = regex::Regex::new(r#""(HEAP[A-Z_]*)""#).unwrap();
-    let mut found = BTreeSet::new();
-    for file in [
-        "heapprof-preload/src/environment.rs",
-        "heapprof-collect/src/setting.rs",
-    ] {
-        let text = std::fs::read_to_string(root().join("crates").join(file)).unwrap();
-        found.extend(read.captures_iter(&text).map(|c| c[1].to_string()));
+fn names_stand_in_the_table_only() {
+    let name = regex::Regex::new(r#""(HEAP[A-Z_]+)""#).unwrap();
+    let is_in_table = |found: &str| ALL.iter().any(|v| v.name == found);
+    for file in crate::architecture::sources() {
+        let place = file.strip_prefix(root()).unwrap().to_owned();
+        if place.starts_with("tests") || place.starts_with("crates/heapprof-environment") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Tests of the forms write what a user would.
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        let found = name.captures_iter(text).find(|c| is_in_table(&c[1]));
+        assert!(found.is_none(), "{}: {found:?}", place.display());
     }
-    let table: BTreeSet<String> = VARIABLES.iter().map(|v| v.name.to_string()).collect();
-    assert_eq!(found, table);
-    assert_eq!(table.len(), VARIABLES.len(), "a variable stands twice");
-}
-
-/// `record` sets variables of the table and no others.
-#[test]
-fn the_table_holds_what_record_sets() {
-    let source = root().join("crates/heapprof-cli/src/command/record.rs");
-    let source = std::fs::read_to_string(source).unwrap();
-    let set = regex::Regex::new(r#""(HEAPPROF_[A-Z_]*)""#).unwrap();
-    for found in set.captures_iter(&source) {
-        assert!(
-            VARIABLES.iter().any(|v| v.name == &found[1]),
-            "{}",
-            &found[1]
-        );
-    }
+    let names: BTreeSet<&str> = ALL.iter().map(|v| v.name).collect();
+    assert_eq!(names.len(), ALL.len(), "a variable stands twice");
 }
 
 /// In an existing gperftools setup every allocation is recorded, profiles are in gperftools' text

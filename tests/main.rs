@@ -1,6 +1,10 @@
 //! Tests that need the whole of heapprof: laws on every sample profile, real processes, goldens.
 //!
 //! `HEAPPROF_BLESS=1` writes the expected files anew instead of comparing with them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
 #![allow(clippy::print_stderr)]
 
 // The tools of the tests.

@@ -6,6 +6,8 @@ use std::process::Command;
 
 const HEADER: &str = "../../include/heapprof.h";
 
+// It is a part of the build, which writes where cargo says.
+#[allow(clippy::disallowed_methods)]
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(
@@ -20,6 +22,7 @@ fn main() {
     for part in [
         "../heapprof-preload",
         "../heapprof-collect",
+        "../heapprof-environment",
         "../heapprof-profile",
         "../../Cargo.toml",
         HEADER,

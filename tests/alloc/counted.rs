@@ -6,6 +6,10 @@
 #![allow(clippy::vec_box)] // Each block is counted for itself.
 #![allow(missing_docs, unexpected_cfgs)]
 #![cfg_attr(not(bump), allow(dead_code))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it writes into a folder of its own"
+)]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;

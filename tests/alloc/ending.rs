@@ -1,5 +1,10 @@
 //! A program whose main returns while another thread forks again and again; it has to end.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the end of the process is what it is about"
+)]
+
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use heapprof_collect::Options;
 use heapprof_collect::setting::{self, Misunderstood};
+use heapprof_environment as variable;
 
 /// Returns the options that the variables ask for. `None` if they ask for nothing, or if they are
 /// meant for the preloaded library.
@@ -12,12 +13,12 @@ pub(crate) fn read(
     get: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Options>, Misunderstood> {
     let get = |name| get(name).filter(|value| !value.is_empty());
-    let Some(pattern) = get("HEAPPROF_OUTPUT") else {
+    let Some(pattern) = get(variable::OUTPUT.name) else {
         return Ok(None);
     };
     let preloaded = get("LD_PRELOAD").map(OsStringExt::into_vec);
     let by_library = preloaded.is_some_and(|list| contains(&list, b"libheapprof"));
-    if by_library || get("HEAPPROF_RECORD").is_some() {
+    if by_library || get(variable::RECORD.name).is_some() {
         return Ok(None);
     }
     let mut options = Options::default();
@@ -34,7 +35,7 @@ fn contains(list: &[u8], name: &[u8]) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use heapprof_collect::setting::VARIABLES;
+    use heapprof_collect::setting::SETTINGS;
     use heapprof_collect::{Format, Mode};
 
     use super::*;
@@ -48,16 +49,16 @@ mod tests {
 
     #[test]
     fn variables_become_options() {
-        assert_eq!(with(&[("HEAPPROF_MODE", "exact")]), Ok(None));
+        assert_eq!(with(&[(variable::MODE.name, "exact")]), Ok(None));
         let all = [
-            ("HEAPPROF_OUTPUT", "heap.%p.pb.gz"),
-            ("HEAPPROF_MODE", "exact"),
-            ("HEAPPROF_PERIOD", "64 KiB"),
-            ("HEAPPROF_FORMAT", "text"),
-            ("HEAPPROF_INTERVAL", "1.5s"),
-            ("HEAPPROF_GROWTH", "1m"),
-            ("HEAPPROF_PEAK", "yes"),
-            ("HEAPPROF_FOLLOW", "no"),
+            (variable::OUTPUT.name, "heap.%p.pb.gz"),
+            (variable::MODE.name, "exact"),
+            (variable::PERIOD.name, "64 KiB"),
+            (variable::FORMAT.name, "text"),
+            (variable::INTERVAL.name, "1.5s"),
+            (variable::GROWTH.name, "1m"),
+            (variable::PEAK.name, "yes"),
+            (variable::FOLLOW.name, "no"),
         ];
         let options = with(&all).unwrap().unwrap();
         assert_eq!(options.output.pattern, b"heap.%p.pb.gz");
@@ -71,14 +72,16 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         // Any text may be a regular expression.
-        let forms = VARIABLES.iter().filter(|v| v.name != "HEAPPROF_WRAPPERS");
-        for variable in forms {
+        let forms = SETTINGS
+            .iter()
+            .filter(|row| row.variable.name != variable::WRAPPERS.name);
+        for row in forms {
             for wrong in ["x", "-1", "1.2.3", "99999999999999999999g", "é"] {
-                let found = with(&[("HEAPPROF_OUTPUT", "o"), (variable.name, wrong)]);
-                assert_eq!(found.unwrap_err().name, variable.name);
+                let found = with(&[(variable::OUTPUT.name, "o"), (row.variable.name, wrong)]);
+                assert_eq!(found.unwrap_err().name, row.variable.name);
             }
             // A variable that is set to nothing counts as not set.
-            let found = with(&[("HEAPPROF_OUTPUT", "o"), (variable.name, "")]);
+            let found = with(&[(variable::OUTPUT.name, "o"), (row.variable.name, "")]);
             assert!(found.unwrap().is_some());
         }
     }
@@ -87,9 +90,9 @@ mod tests {
     fn the_preloaded_library_goes_first() {
         for other in [
             ("LD_PRELOAD", "/lib/a.so:/lib/libheapprof.so"),
-            ("HEAPPROF_RECORD", "1"),
+            (variable::RECORD.name, "1"),
         ] {
-            assert_eq!(with(&[("HEAPPROF_OUTPUT", "o"), other]), Ok(None));
+            assert_eq!(with(&[(variable::OUTPUT.name, "o"), other]), Ok(None));
         }
     }
 }

@@ -40,5 +40,5 @@ pub use crate::{
         dump, dump_at_exit, dump_to, is_running, profile, start, start_from_environment, stop,
     },
 };
-pub use heapprof_collect::setting::{Misunderstood, VARIABLES, Variable};
+pub use heapprof_collect::setting::{Misunderstood, SETTINGS, Setting};
 pub use heapprof_collect::{DEFAULT_PERIOD, Error, Format, Mode, Options, Output, Triggers};

@@ -23,7 +23,7 @@ pub fn start(mut options: Options) -> bool {
     begin(options)
 }
 
-/// Begins to record as the environment's [`VARIABLES`](crate::VARIABLES) say, if `HEAPPROF_OUTPUT`
+/// Begins to record as the environment's [`SETTINGS`](crate::SETTINGS) say, if `HEAPPROF_OUTPUT`
 /// is set. Returns whether a recording began. An output name without `%` gets the process's id,
 /// because other programs may have the same variable.
 ///

@@ -23,7 +23,7 @@ use crate::name;
 
 pub(crate) use code::CodeArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
-pub(crate) use file_mode::{FileMode, FileModeArgs, VARIABLE as FILE_MODE};
+pub(crate) use file_mode::{FileMode, FileModeArgs};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use gate::GateArgs;

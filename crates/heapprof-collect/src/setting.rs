@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use heapprof_environment::Variable;
+
 use crate::mode::Mode;
 use crate::options::{Format, LONGEST_PERIOD, Options};
 
@@ -77,11 +79,11 @@ pub const REGEX: Form<String> = Form {
     read: |text| (!text.is_empty()).then(|| text.to_string()),
 };
 
-/// An environment variable that every collector obeys, preloaded or linked.
+/// What an environment variable that every collector obeys, preloaded or linked, sets.
 #[derive(Clone, Copy, Debug)]
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
+pub struct Setting {
+    /// The variable.
+    pub variable: Variable,
     /// What it may be set to.
     pub expected: &'static str,
     read: fn(&str, &mut Options) -> Option<()>,
@@ -104,11 +106,11 @@ impl std::fmt::Display for Misunderstood {
 
 impl std::error::Error for Misunderstood {}
 
-/// A variable of the form `$form`, and where its value goes.
-macro_rules! variable {
-    ($name:literal, $form:ident, |$to:ident, $value:ident| $set:expr) => {
-        Variable {
-            name: $name,
+/// The setting of a variable of the form `$form`, and where its value goes.
+macro_rules! setting {
+    ($variable:ident, $form:ident, |$to:ident, $value:ident| $set:expr) => {
+        Setting {
+            variable: heapprof_environment::$variable,
             expected: $form.expected,
             read: |text, $to| {
                 let $value = ($form.read)(text)?;
@@ -119,22 +121,19 @@ macro_rules! variable {
     };
 }
 
-/// The variables besides `HEAPPROF_OUTPUT`, which is a path pattern and must be set for the others
-/// to matter.
-pub const VARIABLES: &[Variable] = &[
-    variable!("HEAPPROF_MODE", MODE, |to, mode| to.mode = mode),
-    variable!("HEAPPROF_PERIOD", PERIOD, |to, period| to.period = period),
-    variable!("HEAPPROF_FORMAT", FORMAT, |to, format| to.format = format),
-    variable!("HEAPPROF_INTERVAL", TIME, |to, time| to.triggers.interval =
-        Some(time)),
-    variable!("HEAPPROF_GROWTH", SIZE, |to, size| to.triggers.growth =
+/// The settings besides HEAPPROF_OUTPUT, which is a path pattern and must be set for the others to
+/// matter.
+pub const SETTINGS: &[Setting] = &[
+    setting!(MODE, MODE, |to, mode| to.mode = mode),
+    setting!(PERIOD, PERIOD, |to, period| to.period = period),
+    setting!(FORMAT, FORMAT, |to, format| to.format = format),
+    setting!(INTERVAL, TIME, |to, time| to.triggers.interval = Some(time)),
+    setting!(GROWTH, SIZE, |to, size| to.triggers.growth =
         Some(size).filter(|&b| b > 0)),
-    variable!("HEAPPROF_PEAK", ANSWER, |to, yes| to.triggers.peak = yes),
-    variable!("HEAPPROF_FILE_MODE", FILE_MODE, |to, mode| to.file_mode =
-        mode),
-    variable!("HEAPPROF_WRAPPERS", REGEX, |to, names| to.wrappers = names),
-    variable!("HEAPPROF_FOLLOW", ANSWER, |to, yes| to.follow_children =
-        yes),
+    setting!(PEAK, ANSWER, |to, yes| to.triggers.peak = yes),
+    setting!(FILE_MODE, FILE_MODE, |to, mode| to.file_mode = mode),
+    setting!(WRAPPERS, REGEX, |to, names| to.wrappers = names),
+    setting!(FOLLOW, ANSWER, |to, yes| to.follow_children = yes),
 ];
 
 /// Sets what the variables say; `get` has their values, as bytes.
@@ -145,10 +144,11 @@ pub fn obey<T: AsRef<[u8]>>(
     get: impl Fn(&'static str) -> Option<T>,
     options: &mut Options,
 ) -> Result<(), Misunderstood> {
-    for variable in VARIABLES {
-        if let Some(value) = get(variable.name) {
-            let set = |text: &str| (variable.read)(text, options);
-            understood(variable.name, variable.expected, value.as_ref(), set)?;
+    for setting in SETTINGS {
+        let name = setting.variable.name;
+        if let Some(value) = get(name) {
+            let set = |text: &str| (setting.read)(text, options);
+            understood(name, setting.expected, value.as_ref(), set)?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use heapprof_collect::setting::{self, Form, Misunderstood};
 use heapprof_collect::{Format, Mode, Options, Output, Triggers};
+use heapprof_environment as variable;
 
 /// What the environment asks for.
 pub struct Asked {
@@ -119,9 +120,6 @@ const LETTER: Form<bool> = Form {
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
 
-/// gperftools' name for where dumps go.
-const PREFIX: &str = "HEAPPROFILE";
-
 /// What gperftools' variables say of a recording, however it is started.
 #[derive(Clone, Copy)]
 pub struct Gperftools {
@@ -152,16 +150,16 @@ fn read_gperftools() -> Result<Gperftools, Misunderstood> {
         Ok(positive(asked.or(default)))
     };
     let Gperftools { triggers, mmap } = gperftools()?;
-    let seconds = parsed("HEAP_PROFILE_TIME_INTERVAL", &SECONDS)?;
+    let seconds = parsed(variable::PREFIX_TIME.name, &SECONDS)?;
     Ok(Gperftools {
         triggers: Triggers {
             interval: positive(seconds).map(Duration::from_secs),
-            allocated: size("HEAP_PROFILE_ALLOCATION_INTERVAL", triggers.allocated)?,
-            freed: size("HEAP_PROFILE_DEALLOCATION_INTERVAL", triggers.freed)?,
-            peak_growth: size("HEAP_PROFILE_INUSE_INTERVAL", triggers.peak_growth)?,
+            allocated: size(variable::PREFIX_ALLOCATED.name, triggers.allocated)?,
+            freed: size(variable::PREFIX_FREED.name, triggers.freed)?,
+            peak_growth: size(variable::PREFIX_PEAK.name, triggers.peak_growth)?,
             ..triggers
         },
-        mmap: parsed("HEAP_PROFILE_MMAP", &LETTER)?.unwrap_or(mmap),
+        mmap: parsed(variable::PREFIX_MMAP.name, &LETTER)?.unwrap_or(mmap),
     })
 }
 
@@ -170,21 +168,21 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let _ = GPERFTOOLS.set(read_gperftools());
     let mut options = Options::default();
     let mut mmap = false;
-    let mut found_signal = parsed("HEAPPROF_SIGNAL", &SIGNAL)?;
+    let mut found_signal = parsed(variable::SIGNAL.name, &SIGNAL)?;
     let mut recorded = false;
-    if let Some(pattern) = get("HEAPPROF_OUTPUT") {
+    if let Some(pattern) = get(variable::OUTPUT.name) {
         options.output.pattern = pattern.to_vec();
-        let processes = parsed(RECORD, &PROCESSES)?;
+        let processes = parsed(variable::RECORD.name, &PROCESSES)?;
         recorded = processes.is_some();
         options.output.parent = processes.map(parent_of_program);
-        options.output.children = get("HEAPPROF_CHILDREN").map_or_else(Vec::new, of_program);
-        options.output.list = get("HEAPPROF_LIST").unwrap_or_default().to_vec();
-    } else if get(PREFIX).is_some() {
+        options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
+        options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
+    } else if get(variable::PREFIX.name).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;
         mmap = setup.mmap;
         if found_signal.is_none() {
-            found_signal = parsed("HEAPPROFILESIGNAL", &SIGNAL)?;
+            found_signal = parsed(variable::PREFIX_SIGNAL.name, &SIGNAL)?;
         }
     } else {
         return Ok(None);
@@ -193,13 +191,16 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     options.output.folder = Some(heapprof_collect::working_folder());
     // `follow` reads whether children are followed: that variable gets a mark that children see,
     // too.
-    setting::obey(|name| get(name).filter(|_| name != FOLLOW), &mut options)?;
+    setting::obey(
+        |name| get(name).filter(|_| name != variable::FOLLOW.name),
+        &mut options,
+    )?;
     options.follow_children = follow(&mut options.output)?;
     Ok(Some(Asked {
-        start: yes("HEAPPROF_START", true)?,
+        start: yes(variable::START.name, true)?,
         signal: found_signal,
-        mmap: yes("HEAPPROF_MMAP", mmap)?,
-        verbose: yes("HEAPPROF_VERBOSE", false)?,
+        mmap: yes(variable::MMAP.name, mmap)?,
+        verbose: yes(variable::VERBOSE.name, false)?,
         recorded,
         options,
     }))
@@ -223,8 +224,6 @@ fn inherited(name: &str) -> bool {
     }
 }
 
-const RECORD: &str = "HEAPPROF_RECORD";
-
 /// The id that [`Output::parent`] gets under `record`: this process's parent if this is the program
 /// that `record` started, and otherwise an id that nobody has. The program is the first process to
 /// come here, and what it becomes by exec. An orphan may have the same parent, so the parent's id
@@ -242,7 +241,7 @@ fn parent_of_program((record, program): (i32, i32)) -> i32 {
 
 /// The pattern, with its `%r` replaced by the id of the program that `record` started.
 fn of_program(pattern: &[u8]) -> Vec<u8> {
-    let id = get(RECORD).and_then(|value| value.rsplit(|&b| b == b':').next());
+    let id = get(variable::RECORD.name).and_then(|value| value.rsplit(|&b| b == b':').next());
     let id = id.unwrap_or_default();
     let digits = id.iter().position(|&b| b != b'0').unwrap_or(id.len());
     let mut made = Vec::with_capacity(pattern.len() + id.len());
@@ -264,11 +263,11 @@ fn of_program(pattern: &[u8]) -> Vec<u8> {
 /// Leaves this process's id in the environment, where the processes that it starts find it.
 fn be_program(own: i32) {
     let digits = format!("{own:010}");
-    let length = get(RECORD).map_or(0, <[u8]>::len);
+    let length = get(variable::RECORD.name).map_or(0, <[u8]>::len);
     let Some(at) = length.checked_sub(digits.len()) else {
         return;
     };
-    if let Some(value) = value_of(RECORD) {
+    if let Some(value) = value_of(variable::RECORD.name) {
         // SAFETY: this is the program's environment, which is writable, and nobody holds a
         // reference to it. The value keeps its length.
         unsafe {
@@ -279,17 +278,19 @@ fn be_program(own: i32) {
     }
 }
 
-const FOLLOW: &str = "HEAPPROF_FOLLOW";
-
 /// Whether children are recorded. If they are not, the output learns whether this is the first
 /// process.
 fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
-    if get(FOLLOW).is_some_and(|value| value[0] & 0x80 != 0) {
+    if get(variable::FOLLOW.name).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
     }
-    let follow = yes(FOLLOW, true)?;
+    let follow = yes(variable::FOLLOW.name, true)?;
     // `record` and a gperftools setup tell it by other means.
-    if !follow && output.parent.is_none() && !output.numbered_prefix && !inherited(FOLLOW) {
+    if !follow
+        && output.parent.is_none()
+        && !output.numbered_prefix
+        && !inherited(variable::FOLLOW.name)
+    {
         output.parent = Some(heapprof_collect::sys::parent_id());
     }
     Ok(follow)
@@ -300,11 +301,11 @@ fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
 fn from_prefix(triggers: Triggers) -> Result<Options, Misunderstood> {
     let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
     let (always_id, removes_earlier) = (
-        answer("HEAPPROFILE_USE_PID", false)?,
-        answer("HEAP_PROFILE_CLEANUP", true)?,
+        answer(variable::PREFIX_USES_PID.name, false)?,
+        answer(variable::PREFIX_CLEANUP.name, true)?,
     );
-    let is_child = inherited(PREFIX);
-    let mut pattern = get(PREFIX).unwrap_or_default().to_vec();
+    let is_child = inherited(variable::PREFIX.name);
+    let mut pattern = get(variable::PREFIX.name).unwrap_or_default().to_vec();
     pattern[0] &= 0x7f;
     Ok(Options {
         mode: Mode::Exact,

@@ -48,6 +48,10 @@ fn names(list: &Path, paths: [&str; 2]) -> bool {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
 mod tests {
     use super::*;
 

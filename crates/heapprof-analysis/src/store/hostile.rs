@@ -1,6 +1,11 @@
 //! Databases that are damaged, or that somebody made to do harm, must be refused in one line and
 //! without long work.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ impl FileModeArgs {
 }
 
 /// The variable, which the collector obeys too.
-pub(crate) const VARIABLE: &str = "HEAPPROF_FILE_MODE";
+const VARIABLE: &str = heapprof_environment::FILE_MODE.name;
 const EXPECTED: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
 
 fn file_mode(text: &str) -> Result<FileMode, String> {

@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use heapprof_environment::{self as variable, Setter, Variable};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
 use self::list::List;
 use crate::args::record::Answer;
-use crate::args::{FILE_MODE, FileMode, RecordArgs};
+use crate::args::{FileMode, RecordArgs};
 use crate::{messages, preload};
 
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
@@ -207,52 +208,47 @@ fn environment(
         preload.push(others);
     }
     // Variables that an earlier setup left would mix with the options of this recording.
-    for name in [
-        "HEAPPROF_SIGNAL",
-        "HEAPPROF_FORMAT",
-        "HEAPPROF_START",
-        "HEAPPROF_VERBOSE",
-        "HEAPPROF_GROWTH",
-    ] {
-        command.env_remove(name);
+    let ours = |variable: &&Variable| variable.setter != Setter::Gperftools;
+    for variable in variable::ALL.iter().filter(ours) {
+        command.env_remove(variable.name);
     }
     let answer = |yes: bool| if yes { "yes" } else { "no" };
     command
         .env("LD_PRELOAD", preload)
-        .env("HEAPPROF_OUTPUT", &names.pattern)
-        .env(FILE_MODE, format!("{:o}", mode.0))
-        .env("HEAPPROF_LIST", list)
+        .env(variable::OUTPUT.name, &names.pattern)
+        .env(variable::FILE_MODE.name, format!("{:o}", mode.0))
+        .env(variable::LIST.name, list)
         .env(
-            "HEAPPROF_RECORD",
+            variable::RECORD.name,
             format!("{}:{:010}", std::process::id(), 0),
         )
         .env(
-            "HEAPPROF_MODE",
+            variable::MODE.name,
             if args.exact { "exact" } else { "sampled" },
         )
-        .env("HEAPPROF_PERIOD", args.period.to_string())
-        .env("HEAPPROF_PEAK", answer(args.on_peak))
-        .env("HEAPPROF_MMAP", answer(args.mmap))
+        .env(variable::PERIOD.name, args.period.to_string())
+        .env(variable::PEAK.name, answer(args.on_peak))
+        .env(variable::MMAP.name, answer(args.mmap))
         .env(
-            "HEAPPROF_FOLLOW",
+            variable::FOLLOW.name,
             answer(args.follow_children == Answer::Yes),
         );
-    match args.interval {
-        Some(interval) => command.env("HEAPPROF_INTERVAL", format!("{}ms", interval.as_millis())),
-        None => command.env_remove("HEAPPROF_INTERVAL"),
-    };
-    match &names.children {
-        Some(pattern) => command.env("HEAPPROF_CHILDREN", pattern),
-        None => command.env_remove("HEAPPROF_CHILDREN"),
-    };
-    match &args.wrappers {
-        Some(wrappers) => command.env("HEAPPROF_WRAPPERS", wrappers),
-        None => command.env_remove("HEAPPROF_WRAPPERS"),
-    };
+    if let Some(interval) = args.interval {
+        command.env(
+            variable::INTERVAL.name,
+            format!("{}ms", interval.as_millis()),
+        );
+    }
+    if let Some(pattern) = &names.children {
+        command.env(variable::CHILDREN.name, pattern);
+    }
+    if let Some(wrappers) = &args.wrappers {
+        command.env(variable::WRAPPERS.name, wrappers);
+    }
     if let Some(growth) = args.on_growth {
-        command.env("HEAPPROF_GROWTH", growth.to_string());
+        command.env(variable::GROWTH.name, growth.to_string());
     }
     if let Some(signal) = args.on_signal {
-        command.env("HEAPPROF_SIGNAL", signal.to_string());
+        command.env(variable::SIGNAL.name, signal.to_string());
     }
 }

@@ -1,0 +1,126 @@
+//! The environment variables of heapprof's collectors, in one table.
+//!
+//! The collectors read them, `heapprof record` sets them, and docs/environment.md shows them. No
+//! other code writes the name of a variable.
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// Who sets a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setter {
+    /// The user. `record` takes it away, so that it does not mix with its own options.
+    User,
+    /// The user, or an option of `record`.
+    UserOrRecord,
+    /// `record` alone.
+    Record,
+    /// The user of an existing gperftools setup.
+    Gperftools,
+}
+
+/// A variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may be set to, in Markdown.
+    pub form: &'static str,
+    /// Who sets it.
+    pub setter: Setter,
+    /// What holds if it is not set, in Markdown.
+    pub default: &'static str,
+    /// What setting it does, in Markdown.
+    pub meaning: &'static str,
+}
+
+/// Defines a constant for each row, and the table of all.
+macro_rules! variables {
+    ($(
+        $constant:ident $name:literal, $setter:ident, $form:literal, $default:literal,
+            $meaning:literal;
+    )*) => {
+        $(
+            #[doc = $meaning]
+            pub const $constant: Variable = Variable {
+                name: $name,
+                form: $form,
+                setter: Setter::$setter,
+                default: $default,
+                meaning: $meaning,
+            };
+        )*
+
+        /// All variables: ours, then those of gperftools that an existing setup may have.
+        pub const ALL: &[Variable] = &[$($constant),*];
+    };
+}
+
+variables! {
+    OUTPUT "HEAPPROF_OUTPUT", UserOrRecord, "path", "nothing is recorded",
+        "Records, and writes there. `%p` is the process id, `%e` the name by which the program was \
+         started (for a script, the name of its interpreter), `%n` the number of the dump. If none \
+         of them is there, each process inserts its id, and dumps before the last insert their \
+         number. Under `heapprof record` and with HEAPPROF_FOLLOW=no the first process inserts no \
+         id. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative path begins at the \
+         folder in which the program starts. If no file appears, HEAPPROF_VERBOSE says why.";
+    MODE "HEAPPROF_MODE", UserOrRecord, "`sampled` or `exact`", "`sampled`",
+        "What is recorded: a sample of the allocations, or all of them.";
+    PERIOD "HEAPPROF_PERIOD", UserOrRecord, "bytes, or with KiB, MiB", "512KiB",
+        "The average number of bytes between samples.";
+    START "HEAPPROF_START", User, "`yes` or `no`", "`yes`",
+        "`no` waits for the program to call `heapprof_start`.";
+    INTERVAL "HEAPPROF_INTERVAL", UserOrRecord, "seconds, or with ms, s, m, h", "never",
+        "Dumps each time this long has passed.";
+    GROWTH "HEAPPROF_GROWTH", UserOrRecord, "bytes, or with KiB, MiB, GiB", "never",
+        "Dumps each time the heap is this much larger than at the last dump.";
+    PEAK "HEAPPROF_PEAK", UserOrRecord, "`yes` or `no`", "`no`",
+        "Dumps at new peaks. Each is a tenth (and at least 64 KiB) above the last one dumped.";
+    SIGNAL "HEAPPROF_SIGNAL", UserOrRecord, "signal number", "none",
+        "Dumps when this signal comes, if the program left it at its default.";
+    FOLLOW "HEAPPROF_FOLLOW", UserOrRecord, "`yes` or `no`", "`yes`",
+        "Whether children record, too.";
+    MMAP "HEAPPROF_MMAP", UserOrRecord, "`yes` or `no`", "`no`",
+        "Counts what the program maps itself (mmap, mremap, munmap) as allocations. The whole \
+         address range counts, whether it was touched or not.";
+    FORMAT "HEAPPROF_FORMAT", User, "`pprof` or `text`", "`pprof`",
+        "Gzipped pprof, or gperftools' text form. If HEAPPROFILE starts the recording, the default \
+         is `text`.";
+    FILE_MODE "HEAPPROF_FILE_MODE", UserOrRecord, "octal rights, `600` to `666`", "`600`",
+        "The rights of the files that are written, whatever the umask is. A profile shows what a \
+         program did, so by default only its user reads it.";
+    WRAPPERS "HEAPPROF_WRAPPERS", UserOrRecord, "regular expression", "none",
+        "Functions that reports leave out as they leave out malloc, so that their callers are \
+         named: wrappers that heapprof does not know. It is compared with names without \
+         parameters, and becomes part of the profile's `drop_frames`.";
+    VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
+        "Says on stderr what became of each dump: where it was written, or why not.";
+    RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",
+        "The process id of `record`, and zeros in which the program leaves its own. The program \
+         with that id writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.";
+    CHILDREN "HEAPPROF_CHILDREN", Record, "path", "HEAPPROF_OUTPUT's",
+        "The pattern for the program's children, in which `%r` is the program's process id.";
+    LIST "HEAPPROF_LIST", Record, "path", "none",
+        "A folder in which each user's file gets an entry for each dump. An entry ends with a NUL \
+         and has: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is \
+         exact, bytes in use, peak bytes, stacks, events lost, path. The entry of a dump that was \
+         not written has `!`, its errno and its path.";
+    PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
+        "Records every allocation into `PREFIX.NNNN.heap`.";
+    PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",
+        "Dumps each time this much was allocated; 0 is never.";
+    PREFIX_FREED "HEAP_PROFILE_DEALLOCATION_INTERVAL", Gperftools, "bytes", "0 (never)",
+        "Dumps each time this much was freed.";
+    PREFIX_PEAK "HEAP_PROFILE_INUSE_INTERVAL", Gperftools, "bytes", "100 MiB",
+        "Dumps each time the peak has grown by this much; 0 is never.";
+    PREFIX_TIME "HEAP_PROFILE_TIME_INTERVAL", Gperftools, "seconds", "0 (never)",
+        "Dumps each time this long has passed.";
+    PREFIX_SIGNAL "HEAPPROFILESIGNAL", Gperftools, "signal number", "none",
+        "As HEAPPROF_SIGNAL.";
+    PREFIX_USES_PID "HEAPPROFILE_USE_PID", Gperftools, "`1` or `0`", "`0`",
+        "`1` puts the process id into the names of the first process's files, too.";
+    PREFIX_CLEANUP "HEAP_PROFILE_CLEANUP", Gperftools, "`1` or `0`", "`1`",
+        "Unless it is `0`, the first process removes what an earlier run left: `PREFIX.0001.heap` \
+         and the following numbers, up to the first one that is not there.";
+    PREFIX_MMAP "HEAP_PROFILE_MMAP", Gperftools, "`1` or `0`", "`0`",
+        "As HEAPPROF_MMAP.";
+}
