@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use heapprof_collect::{self as collect, Frame, Mode};
+use heapprof_collect::{self as collect, CallSite, Mode};
 
 /// A global allocator that records what `A` is asked for.
 ///
@@ -60,7 +60,7 @@ fn chosen(size: usize) -> bool {
 
 #[cold]
 #[inline(never)]
-fn allocated(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *mut u8 {
+fn allocated(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
     collect::allocate(size, frame, real)
 }
 
@@ -69,7 +69,7 @@ fn allocated(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *mut 
 fn reallocated(
     block: *mut u8,
     size: usize,
-    frame: Frame,
+    frame: CallSite,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     if collect::mode() == Mode::Exact {
@@ -107,7 +107,7 @@ fn given(block: *mut u8, layout: Layout) -> *mut u8 {
     }
 }
 
-// `Frame::caller` finds the caller of the function that it is called in. So each function that
+// `CallSite::caller` finds the caller of the function that it is called in. So each function that
 // needs it calls it itself, and none of these functions is inlined: the compiler would put them
 // into the program's functions, which would then be missing from their own stacks.
 // SAFETY: every block comes from the allocator behind, or from the arena's spare memory. It goes
@@ -120,7 +120,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if !chosen(layout.size()) {
             return given(real(), layout);
         }
-        allocated(layout.size(), Frame::caller(), real)
+        allocated(layout.size(), CallSite::caller(), real)
     }
 
     #[inline(never)]
@@ -139,7 +139,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             }
             return spare;
         }
-        allocated(layout.size(), Frame::caller(), real)
+        allocated(layout.size(), CallSite::caller(), real)
     }
 
     #[inline]
@@ -174,7 +174,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if !collect::may_hold(block as usize) {
             // The old block is in no table, so only the new one is counted.
             return if chosen(size) {
-                allocated(size, Frame::caller(), real)
+                allocated(size, CallSite::caller(), real)
             } else {
                 quietly()
             };
@@ -182,7 +182,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if collect::is_apart() {
             return quietly();
         }
-        reallocated(block, size, Frame::caller(), real)
+        reallocated(block, size, CallSite::caller(), real)
     }
 }
 

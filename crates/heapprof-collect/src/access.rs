@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
-use crate::counters::{Access, Cell, Counted, PROCESS, Weight};
+use crate::counters::{Access, Counted, PROCESS, StackCounters, Weight};
 use crate::lock::{self, Lock};
 use crate::mode;
 use crate::sys;
@@ -140,7 +140,7 @@ fn be_strict(state: &ThreadState) -> Access {
 #[inline(always)]
 pub(crate) fn allocated(
     state: &ThreadState,
-    cell: &Cell,
+    cell: &StackCounters,
     weight: Weight,
     access: &mut Access,
 ) -> Counted {

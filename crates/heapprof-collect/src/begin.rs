@@ -42,7 +42,7 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
         }
     }
     DROPPED.clear();
-    reset_cells(false);
+    reset_counters(false);
     PROCESS.restart(0);
     filter::fill(if exact { filter::STUCK } else { 0 });
     mode::begin(mode, period);
@@ -51,11 +51,11 @@ pub(crate) fn begin(mode: Mode, period: u64) -> bool {
 }
 
 /// Starts every sum anew: from what is in use, or from nothing.
-fn reset_cells(keeps_in_use: bool) {
+fn reset_counters(keeps_in_use: bool) {
     for state in thread::all() {
         for stack in 0..STACKS.len() as usize {
-            // SAFETY: cells are mapped for good; nobody adds to them while this runs.
-            if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
+            // SAFETY: counters are mapped for good; nobody adds to them while this runs.
+            if let Some(cell) = unsafe { state.counters.get(stack).as_ref() } {
                 if cell.is_untouched() {
                     continue;
                 }
@@ -81,6 +81,6 @@ fn reset_cells(keeps_in_use: bool) {
 /// by the child. The peak starts there.
 pub(crate) fn rebase() {
     DROPPED.clear();
-    reset_cells(true);
+    reset_counters(true);
     PROCESS.restart(PROCESS.in_use.load(Ordering::Relaxed));
 }

@@ -1,10 +1,10 @@
 //! The books for events that are counted one by one, sampled or not: the program's own mappings.
 
 use crate::apart::guarded;
+use crate::call_site::CallSite;
 use crate::counters::{Counted, PROCESS, Weight};
 use crate::engine::{self, state_of};
 use crate::event::stack;
-use crate::frame::Frame;
 use crate::mode::{self, is_exact};
 use crate::thread::{Own, ThreadState};
 use crate::{access, sampler, tls, trigger};
@@ -46,10 +46,10 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
 impl Books<'_> {
     /// Counts an allocation that is not in the live table. Returns its stack, or `None` if it could
     /// not be counted or `recording` is over.
-    pub(crate) fn allocated(&mut self, recording: u64, frame: Frame, bytes: u64) -> Option<u32> {
+    pub(crate) fn allocated(&mut self, recording: u64, frame: CallSite, bytes: u64) -> Option<u32> {
         let stack = stack(self.own, frame)?;
         // SAFETY: as in `record`.
-        let cell = unsafe { self.state.cells.touch(stack as usize).as_ref()? };
+        let cell = unsafe { self.state.counters.touch(stack as usize).as_ref()? };
         let units = units();
         let weight = Weight {
             objects: units.objects,
@@ -70,7 +70,7 @@ impl Books<'_> {
     /// new recording takes that lock before it restarts its sums.
     pub(crate) fn freed(&mut self, stack: u32, objects: i64, bytes: u64) {
         // SAFETY: as in `record`.
-        if let Some(cell) = unsafe { self.state.cells.touch(stack as usize).as_ref() } {
+        if let Some(cell) = unsafe { self.state.counters.touch(stack as usize).as_ref() } {
             let units = units();
             let objects = objects.wrapping_mul(units.objects as i64) as u64;
             self.state.recording.set(mode::recording());

@@ -19,11 +19,11 @@ mod tests;
 mod verify;
 mod whole;
 
-use crate::frame::Frame;
-use crate::known::{Age, Known, Walked, Word};
+use crate::call_site::CallSite;
 use crate::mappings;
 use crate::modules;
 use crate::own_stack;
+use crate::recent_stacks::{Age, RecentStacks, Walked, Word};
 use crate::rule::{Kind, Rule};
 use crate::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
 use deep::Thinned;
@@ -43,7 +43,7 @@ const ENDLESS: usize = 1 << 20;
 const PATIENCE: u32 = 2;
 
 /// The last stack, root first.
-pub(crate) struct Record {
+pub(crate) struct LastStack {
     pub(crate) bounds: Bounds,
     epoch: u32,
     len: usize,
@@ -84,7 +84,7 @@ pub(crate) struct Record {
     /// Frames found anew, leaf first.
     fresh: [(Cursor, Rule); REMEMBERED],
     thinned: Thinned,
-    known: Known,
+    recent: RecentStacks,
 }
 
 #[derive(Clone, Copy)]
@@ -99,16 +99,16 @@ pub(crate) enum Captured {
     /// The stack that the record holds.
     Same,
     /// Another one, which has this number; the record is as it was.
-    Known(u32),
+    Recent(u32),
     /// Another one, which is in the record.
     Recorded,
-    /// A stack that can't be remembered (foreign, through a signal): ask [`Record::walk`].
+    /// A stack that can't be remembered (foreign, through a signal): ask [`LastStack::walk`].
     Unrecorded,
 }
 
 /// Why a walk found nothing that the record could hold.
 enum Unfinished {
-    /// Ask [`Record::walk`].
+    /// Ask [`LastStack::walk`].
     Unrecorded,
     /// There are more frames than are remembered.
     Deep,
@@ -124,34 +124,34 @@ fn term(pc: u64, index: usize) -> u64 {
     x ^ x >> 29
 }
 
-impl Record {
+impl LastStack {
     /// Forgets the last stack, and whose stack it was.
     pub(crate) fn reset(&mut self) {
         self.forget();
-        self.known.reset();
+        self.recent.reset();
         self.bounds = Bounds::default();
     }
 
     /// Gets the stack of the caller at `frame`.
     #[inline(always)]
-    pub(crate) fn capture(&mut self, frame: Frame) -> Captured {
+    pub(crate) fn capture(&mut self, frame: CallSite) -> Captured {
         if self.steady && self.is_unchanged(frame) {
             return Captured::Same;
         }
         // Known stacks lie on the thread's own stack only.
         let own = self.bounds.start <= frame.slot && frame.slot < self.bounds.end;
-        if own && frame.slot & 7 == 0 && self.known.begin() {
-            return self.find_known(frame);
+        if own && frame.slot & 7 == 0 && self.recent.begin() {
+            return self.find_recent(frame);
         }
         self.find_changes(frame)
     }
 
-    fn find_known(&mut self, frame: Frame) -> Captured {
+    fn find_recent(&mut self, frame: CallSite) -> Captured {
         let age = Age {
             generation: mappings::generation(),
             epoch: modules::unload_epoch(),
         };
-        match self.known.find(frame, age) {
+        match self.recent.find(frame, age) {
             // It is the record's own stack. From now on the record is looked at first.
             found @ Some(_) if found == self.stack => {
                 self.steady = true;
@@ -159,13 +159,13 @@ impl Record {
             }
             Some(stack) => {
                 self.steady = false;
-                Captured::Known(stack)
+                Captured::Recent(stack)
             }
             None => self.find_changes(frame),
         }
     }
 
-    fn find_changes(&mut self, frame: Frame) -> Captured {
+    fn find_changes(&mut self, frame: CallSite) -> Captured {
         let before = self.hash;
         let found = match self.dense {
             0 => self.walk_to_what_holds::<false>(frame, before),
@@ -186,13 +186,13 @@ impl Record {
     /// the loop for other stacks stays short.
     #[cold]
     #[inline(never)]
-    fn walk_deep(&mut self, frame: Frame, before: u64) -> Result<Captured, Unfinished> {
+    fn walk_deep(&mut self, frame: CallSite, before: u64) -> Result<Captured, Unfinished> {
         self.walk_to_what_holds::<true>(frame, before)
     }
 
     /// Whether `frame` is where the record may be used: on the thread's own stack.
     #[inline(always)]
-    fn is_own(&mut self, frame: Frame) -> bool {
+    fn is_own(&mut self, frame: CallSite) -> bool {
         if self.epoch != modules::unload_epoch() {
             self.epoch = modules::unload_epoch();
             self.forget();
@@ -216,7 +216,7 @@ impl Record {
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
-        frame: Frame,
+        frame: CallSite,
         before: u64,
     ) -> Result<Captured, Unfinished> {
         use Unfinished::{Deep, Unrecorded};
@@ -408,7 +408,7 @@ impl Record {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };
         if let Some(stack) = stack
-            && self.known.is_on()
+            && self.recent.is_on()
         {
             self.keep(stack, generation);
         }
@@ -429,7 +429,7 @@ impl Record {
             bp: self.needs_bp[newest].then_some(self.bp[newest]),
         };
         let checks = self.check[..self.check_end[newest] as usize].iter().rev();
-        self.known
+        self.recent
             .keep(stack, age, &walked, checks.map(|check| check.word));
     }
 
@@ -445,7 +445,7 @@ impl Record {
 
     /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
     #[cold]
-    pub(crate) fn walk(&mut self, frame: Frame) -> &[u64] {
+    pub(crate) fn walk(&mut self, frame: CallSite) -> &[u64] {
         let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
         let (kept, foreign) = (&mut self.kept, &mut self.foreign);
         let len = if own {

@@ -12,7 +12,7 @@ use crate::lock::Spin;
 
 /// Counters of one stack in one thread. That thread writes them, and whoever dumps reads them.
 #[repr(C, align(64))]
-pub(crate) struct Cell {
+pub(crate) struct StackCounters {
     pub(crate) allocated: Sum,
     pub(crate) freed: Sum,
     /// In use at the process's last peak, if the heap has fallen from it and `fall` is the
@@ -105,7 +105,7 @@ impl Counted {
     }
 }
 
-impl Cell {
+impl StackCounters {
     pub(crate) fn is_untouched(&self) -> bool {
         self.allocated.get() == [0, 0] && self.freed.get() == [0, 0]
     }
@@ -254,7 +254,7 @@ impl Process {
     pub(crate) fn allocated(
         &self,
         kept: &Budget,
-        cell: &Cell,
+        cell: &StackCounters,
         weight: Weight,
         access: Access,
     ) -> Counted {
@@ -279,7 +279,7 @@ impl Process {
     }
 
     #[inline(never)]
-    fn allocated_strictly(&self, cell: &Cell, weight: Weight) -> Counted {
+    fn allocated_strictly(&self, cell: &StackCounters, weight: Weight) -> Counted {
         if !self.counting.acquire_in_time() {
             count(&DROPPED.held_up);
             return Counted::HeldUp;
@@ -299,7 +299,7 @@ impl Process {
 
     /// Counts an allocation after which `now` bytes are in use.
     #[inline(always)]
-    fn rise(&self, now: i64, cell: &Cell, weight: Weight) -> Counted {
+    fn rise(&self, now: i64, cell: &StackCounters, weight: Weight) -> Counted {
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         if now > self.peak.load(Ordering::Relaxed) {
             self.peak.store(now, Ordering::Relaxed);
@@ -317,7 +317,13 @@ impl Process {
 
     /// Counts a free.
     #[inline(always)]
-    pub(crate) fn freed(&self, kept: &Budget, cell: &Cell, weight: Weight, access: Access) {
+    pub(crate) fn freed(
+        &self,
+        kept: &Budget,
+        cell: &StackCounters,
+        weight: Weight,
+        access: Access,
+    ) {
         let bytes = weight.bytes as i64;
         match access {
             Access::Alone => {
@@ -344,7 +350,7 @@ impl Process {
     }
 
     #[inline(never)]
-    fn freed_strictly(&self, cell: &Cell, weight: Weight) {
+    fn freed_strictly(&self, cell: &StackCounters, weight: Weight) {
         if !self.counting.acquire_in_time() {
             count(&DROPPED.held_up);
             return;
@@ -356,7 +362,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn fall(&self, cell: &Cell, weight: Weight) {
+    fn fall(&self, cell: &StackCounters, weight: Weight) {
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         if epoch & 1 == 1 {
             epoch += 1;
@@ -366,7 +372,7 @@ impl Process {
         cell.freed.add(weight);
     }
 
-    /// Starts the peak anew from what is in use now. The cells were started anew before.
+    /// Starts the peak anew from what is in use now. The stacks' counters were started anew before.
     pub(crate) fn restart(&self, in_use: i64) {
         self.in_use.store(in_use, Ordering::Relaxed);
         self.peak.store(in_use, Ordering::Relaxed);

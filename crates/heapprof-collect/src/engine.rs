@@ -7,7 +7,7 @@ use crate::mode::{self, Mode};
 use crate::stacks::Stacks;
 use crate::sys;
 use crate::thread::{self, ThreadState};
-use crate::tls::{self, Block, QUIET};
+use crate::tls::{self, QUIET, ThreadSlot};
 use crate::trigger;
 
 pub(crate) static STACKS: Stacks = Stacks::new();
@@ -80,7 +80,7 @@ pub fn charge(size: usize) -> bool {
 
 /// This thread's tables; null when there is no memory for them.
 #[inline]
-pub(crate) unsafe fn state_of(block: *mut Block) -> *const ThreadState {
+pub(crate) unsafe fn state_of(block: *mut ThreadSlot) -> *const ThreadState {
     // SAFETY: the block is this thread's own.
     unsafe {
         if (*block).state.is_null() {
@@ -93,7 +93,7 @@ pub(crate) unsafe fn state_of(block: *mut Block) -> *const ThreadState {
 /// This thread's tables for a free. A thread without tables borrows some for it: it may have no
 /// other event, and if it has ended, its end is not announced again.
 #[inline]
-pub(crate) unsafe fn state_to_free(block: *mut Block) -> *const ThreadState {
+pub(crate) unsafe fn state_to_free(block: *mut ThreadSlot) -> *const ThreadState {
     const MOST_BORROWED: u16 = 1000;
     // SAFETY: the block is this thread's own.
     unsafe {
@@ -109,7 +109,7 @@ pub(crate) unsafe fn state_to_free(block: *mut Block) -> *const ThreadState {
 }
 
 #[cold]
-unsafe fn first_event(block: *mut Block) {
+unsafe fn first_event(block: *mut ThreadSlot) {
     // SAFETY: the block is this thread's own. `busy` keeps what libc allocates here out of the
     // books.
     unsafe {
@@ -124,7 +124,7 @@ unsafe fn first_event(block: *mut Block) {
 }
 
 #[inline(always)]
-pub(crate) unsafe fn enter(block: *mut Block) {
+pub(crate) unsafe fn enter(block: *mut ThreadSlot) {
     // SAFETY: the block is this thread's own.
     unsafe {
         (*block).busy = 1;
@@ -134,7 +134,7 @@ pub(crate) unsafe fn enter(block: *mut Block) {
 }
 
 #[inline(always)]
-pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
+pub(crate) unsafe fn leave(block: *mut ThreadSlot, countdown: u64) {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: the block is this thread's own.
     unsafe {
@@ -156,7 +156,7 @@ pub(crate) unsafe fn leave(block: *mut Block, countdown: u64) {
 /// # Safety
 /// The block is this thread's own, and busy.
 #[cold]
-pub(crate) unsafe fn release_late(block: *mut Block) {
+pub(crate) unsafe fn release_late(block: *mut ThreadSlot) {
     // SAFETY: the block is this thread's own.
     unsafe {
         (*block).lent &= tls::ENDED;
@@ -169,7 +169,7 @@ pub(crate) unsafe fn release_late(block: *mut Block) {
 
 /// Whether this is the thread's first countdown in this recording, which this notes. Such a
 /// countdown runs out without choosing an allocation.
-pub(crate) fn begins(block: *mut Block) -> bool {
+pub(crate) fn begins(block: *mut ThreadSlot) -> bool {
     let recording = mode::recording();
     // SAFETY: the block is this thread's own.
     unsafe { std::mem::replace(&mut (*block).recording, recording) != recording }

@@ -1,13 +1,13 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
 use crate::access;
+use crate::call_site::CallSite;
 use crate::capture::{self, Captured};
 use crate::counters::{Access, Counted, PROCESS, Weight};
 use crate::dropped::{DROPPED, count};
 use crate::engine::{LIVE, STACKS, begins, charge, enter, leave, state_of, state_to_free};
 use crate::filter;
-use crate::frame::Frame;
-use crate::live::{Block as LiveBlock, Full};
+use crate::live::{Block, Full};
 use crate::mappings;
 use crate::mode::{self, Mode, period};
 use crate::sampler;
@@ -15,14 +15,14 @@ use crate::spread::Spread;
 use crate::stacks::Stack;
 use crate::sys::hint;
 use crate::thread::{Own, ThreadState};
-use crate::tls::{self, Block};
+use crate::tls::{self, ThreadSlot};
 use crate::trigger;
 
 /// Makes an allocation that the countdown chose, and records what `real` gives.
 ///
 /// `frame` is where the program called.
 #[inline]
-pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *mut u8 {
+pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
     let block = tls::current();
     // SAFETY: the block, and through `busy` its state, are this thread's own.
     unsafe {
@@ -44,7 +44,7 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
                 state.recording.set(recording);
                 // The real allocation runs while the stack's place in the tables is fetched.
                 let own = state.own();
-                let captured = own.record.capture(frame);
+                let captured = own.remembered.capture(frame);
                 foresee(state, own, captured);
                 let address = real();
                 LIVE.prefetch(address as usize);
@@ -68,9 +68,9 @@ pub fn allocate(size: usize, frame: Frame, real: impl FnOnce() -> *mut u8) -> *m
 
 #[cold]
 unsafe fn allocate_sampled(
-    block: *mut Block,
+    block: *mut ThreadSlot,
     size: usize,
-    frame: Frame,
+    frame: CallSite,
     recording: u64,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
@@ -109,7 +109,7 @@ unsafe fn allocate_sampled(
 /// # Safety
 /// The same as for [`leave`]: the block is this thread's own.
 #[inline(always)]
-unsafe fn leave_recording(state: &ThreadState, block: *mut Block, countdown: u64) {
+unsafe fn leave_recording(state: &ThreadState, block: *mut ThreadSlot, countdown: u64) {
     let same = state.recording.get() == mode::recording();
     // SAFETY: the caller's contract.
     unsafe { leave(block, if same { countdown } else { 0 }) };
@@ -117,21 +117,21 @@ unsafe fn leave_recording(state: &ThreadState, block: *mut Block, countdown: u64
 
 /// The number of the stack at `frame`.
 #[inline(always)]
-pub(crate) fn stack(own: &mut Own, frame: Frame) -> Option<u32> {
-    let captured = own.record.capture(frame);
+pub(crate) fn stack(own: &mut Own, frame: CallSite) -> Option<u32> {
+    let captured = own.remembered.capture(frame);
     number(own, frame, captured)
 }
 
 /// The number of the stack that was captured last, at `frame`.
 #[inline(always)]
-fn number(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
+fn number(own: &mut Own, frame: CallSite, captured: Captured) -> Option<u32> {
     match captured {
         Captured::Same
             if own.last_generation == mappings::generation() && own.last_stack.is_some() =>
         {
             own.last_stack
         }
-        Captured::Known(stack) => Some(stack),
+        Captured::Recent(stack) => Some(stack),
         _ => changed_stack(own, frame, captured),
     }
 }
@@ -141,14 +141,14 @@ fn number(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
 fn foresee(state: &ThreadState, own: &Own, captured: Captured) {
     let stack = match captured {
         Captured::Recorded => {
-            STACKS.prefetch(mixed(own.record.hash(), mappings::generation()));
+            STACKS.prefetch(mixed(own.remembered.hash(), mappings::generation()));
             return;
         }
-        Captured::Known(stack) => Some(stack),
+        Captured::Recent(stack) => Some(stack),
         _ => own.last_stack,
     };
     if let Some(stack) = stack {
-        hint(state.cells.get(stack as usize).cast_const().cast());
+        hint(state.counters.get(stack as usize).cast_const().cast());
     }
 }
 
@@ -167,9 +167,9 @@ fn find_or_insert<'a>(hash: u64, generation: u32, new: impl FnOnce() -> Stack<'a
         .or_else(|| STACKS.find_or_insert(hash, generation, new()))
 }
 
-fn changed_stack(own: &mut Own, frame: Frame, captured: Captured) -> Option<u32> {
+fn changed_stack(own: &mut Own, frame: CallSite, captured: Captured) -> Option<u32> {
     let generation = mappings::generation();
-    let record = &mut own.record;
+    let record = &mut own.remembered;
     let id = if captured == Captured::Unrecorded {
         let kept = record.walk(frame);
         let hash = mixed(capture::hash(kept), generation);
@@ -207,15 +207,15 @@ fn record<const EXACT: bool>(
 ) {
     LIVE.prefetch(address as usize);
     let cell = stack.map_or(std::ptr::null_mut(), |stack| {
-        state.cells.touch(stack as usize)
+        state.counters.touch(stack as usize)
     });
-    // SAFETY: cells are mapped for good and written by their thread only.
+    // SAFETY: counters are mapped for good and written by their thread only.
     let (Some(cell), Some(stack)) = (unsafe { cell.as_ref() }, stack) else {
         count(&DROPPED.no_memory);
         return;
     };
     let size = size as u64;
-    let (block, weight) = (LiveBlock { stack, size }, weight_of::<EXACT>(size));
+    let (block, weight) = (Block { stack, size }, weight_of::<EXACT>(size));
     let Some(mut access) = access::open(state) else {
         return;
     };
@@ -264,8 +264,8 @@ fn report<const EXACT: bool>(own: &mut Own, what: usize, weight: Weight) {
 fn not_as_expected<const EXACT: bool>(
     state: &ThreadState,
     own: &mut Own,
-    inserted: Result<Option<LiveBlock>, Full>,
-    block: LiveBlock,
+    inserted: Result<Option<Block>, Full>,
+    block: Block,
 ) {
     if state.recording.get() != mode::recording() {
         return;
@@ -273,12 +273,12 @@ fn not_as_expected<const EXACT: bool>(
     match inserted {
         Ok(Some(old)) => {
             count(&DROPPED.unseen);
-            settle::<EXACT>(state, own, None, old);
+            count_end::<EXACT>(state, own, None, old);
         }
         Ok(None) => {}
         Err(Full) => {
             count(&DROPPED.no_memory);
-            settle::<EXACT>(state, own, None, block);
+            count_end::<EXACT>(state, own, None, block);
         }
     }
 }
@@ -298,17 +298,17 @@ fn weight_of<const EXACT: bool>(size: u64) -> Weight {
 
 /// Counts the end of a block that was taken out of the table, in the event's recording only.
 #[inline]
-fn settle<const EXACT: bool>(
+fn count_end<const EXACT: bool>(
     state: &ThreadState,
     own: &mut Own,
     address: Option<usize>,
-    block: LiveBlock,
+    block: Block,
 ) {
     let weight = weight_of::<EXACT>(block.size);
     let Some(access) = access::open(state) else {
         return;
     };
-    settle_open::<EXACT>(state, block, weight, access);
+    count_end_open::<EXACT>(state, block, weight, access);
     if let Some(address) = address {
         note_end::<EXACT>(state, own, address, block);
     }
@@ -317,14 +317,14 @@ fn settle<const EXACT: bool>(
 }
 
 #[inline(always)]
-fn settle_open<const EXACT: bool>(
+fn count_end_open<const EXACT: bool>(
     state: &ThreadState,
-    block: LiveBlock,
+    block: Block,
     weight: Weight,
     access: Access,
 ) {
     // SAFETY: as in `record`.
-    match unsafe { state.cells.touch(block.stack as usize).as_ref() } {
+    match unsafe { state.counters.touch(block.stack as usize).as_ref() } {
         Some(cell) => PROCESS.freed(&state.budget, cell, weight, access),
         None => count(&DROPPED.no_memory),
     }
@@ -346,12 +346,7 @@ fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
 /// Notes a block's end: in exact mode whether it was temporary, in sampled mode that the filter no
 /// longer holds it.
 #[inline(always)]
-fn note_end<const EXACT: bool>(
-    state: &ThreadState,
-    own: &mut Own,
-    address: usize,
-    block: LiveBlock,
-) {
+fn note_end<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: usize, block: Block) {
     if !EXACT {
         filter::remove(address);
         return;
@@ -366,7 +361,7 @@ fn note_end<const EXACT: bool>(
 
 /// Takes a block out of the table without counting its end yet.
 #[inline(always)]
-fn take(state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
+fn take(state: &ThreadState, address: *mut u8) -> Option<Block> {
     let mut access = access::open(state)?;
     let block = LIVE.remove(address as usize, state, &mut access);
     access::close(state);
@@ -418,7 +413,7 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
     let freed = LIVE.remove(address as usize, state, &mut access);
     if let Some(freed) = freed {
         let weight = weight_of::<EXACT>(freed.size);
-        settle_open::<EXACT>(state, freed, weight, access);
+        count_end_open::<EXACT>(state, freed, weight, access);
         note_end::<EXACT>(state, own, address as usize, freed);
         access::close(state);
         report::<EXACT>(own, FREED, weight);
@@ -438,7 +433,7 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
 pub fn reallocate(
     old: *mut u8,
     size: usize,
-    frame: Frame,
+    frame: CallSite,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let chosen = charge(size);
@@ -459,7 +454,7 @@ pub fn reallocate(
 fn reallocate_chosen<const EXACT: bool>(
     old: *mut u8,
     size: usize,
-    frame: Frame,
+    frame: CallSite,
     (mut chosen, recording): (bool, u64),
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
@@ -508,7 +503,7 @@ fn reallocate_chosen<const EXACT: bool>(
                 }
             }
             Some(freed) => {
-                settle::<EXACT>(state, own, Some(old as usize), freed);
+                count_end::<EXACT>(state, own, Some(old as usize), freed);
             }
             None if EXACT && !address.is_null() => count(&DROPPED.unknown),
             None => {}

@@ -17,6 +17,7 @@ mod apart;
 pub mod arena;
 mod begin;
 mod books;
+mod call_site;
 mod capture;
 mod cfi;
 mod chunks;
@@ -26,9 +27,7 @@ mod engine;
 mod event;
 mod filter;
 mod floating_point;
-mod frame;
 mod image;
-mod known;
 mod live;
 mod lock;
 mod mappings;
@@ -42,6 +41,7 @@ mod own_tables;
 mod probe_table;
 mod program;
 mod reason;
+mod recent_stacks;
 mod recording;
 mod regions;
 mod rule;
@@ -65,10 +65,10 @@ mod weak;
 pub use crate::output::working_folder;
 pub use crate::{
     apart::{apart, guarded, is_apart},
+    call_site::CallSite,
     engine::charge,
     event::{allocate, reallocate, release},
     filter::may_hold,
-    frame::Frame,
     mode::{Mode, now as mode},
     modules::object_at,
     options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers},

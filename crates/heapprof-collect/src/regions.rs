@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use crate::arena;
 use crate::books::{self, Books};
+use crate::call_site::CallSite;
 use crate::dropped::{DROPPED, count};
-use crate::frame::Frame;
 use crate::lock::Locked;
 use crate::mode::{self, Mode};
 use crate::sys::PAGE;
@@ -35,7 +35,7 @@ pub(crate) fn clear() {
 }
 
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).
-pub fn map(address: usize, len: usize, frame: Frame) {
+pub fn map(address: usize, len: usize, frame: CallSite) {
     let recording = mode::recording();
     // The kernel maps whole pages.
     let Some(len) = len.checked_next_multiple_of(PAGE) else {

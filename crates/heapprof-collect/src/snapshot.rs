@@ -85,8 +85,8 @@ pub(crate) fn sums() -> Vec<Sums> {
         }
         for state in thread::all() {
             for (stack, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: cells are mapped for good and made of atomics.
-                if let Some(cell) = unsafe { state.cells.get(stack).as_ref() } {
+                // SAFETY: counters are mapped for good and made of atomics.
+                if let Some(cell) = unsafe { state.counters.get(stack).as_ref() } {
                     add(&mut sum.allocated, cell.allocated.get());
                     add(&mut sum.freed, cell.freed.get());
                     add(&mut sum.peak, cell.peak(&PROCESS));

@@ -14,8 +14,8 @@ use crate::sys;
 /// The stacks of a process.
 pub(crate) struct Stacks {
     by_hash: ProbeTable,
-    /// Where each stack's record is.
-    record: Chunks<*const Record>,
+    /// Where each stack's entry is.
+    entry: Chunks<*const StackEntry>,
     len: AtomicU32,
     /// How many frames may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
@@ -28,7 +28,7 @@ unsafe impl Sync for Stacks {}
 
 /// What is known of a stack; its own frames lie behind it, newest first.
 #[repr(C)]
-struct Record {
+struct StackEntry {
     generation: u32,
     /// How many frames the stack has.
     frames: u16,
@@ -39,14 +39,14 @@ struct Record {
     _unused: u32,
 }
 
-/// Words of a [`Record`].
-const RECORD: usize = size_of::<Record>() / 8;
+/// Words of a [`StackEntry`].
+const WORDS: usize = size_of::<StackEntry>() / 8;
 
-impl Record {
+impl StackEntry {
     /// The stack's own frames, newest first.
     fn own(&self) -> &[u64] {
         let own = usize::from(self.frames - self.from_base);
-        // SAFETY: a record is made with its own frames behind it.
+        // SAFETY: a entry is made with its own frames behind it.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).add(1).cast(), own) }
     }
 }
@@ -93,7 +93,7 @@ impl Stacks {
     pub(crate) const fn new() -> Self {
         Self {
             by_hash: ProbeTable::new(),
-            record: Chunks::new(),
+            entry: Chunks::new(),
             len: AtomicU32::new(0),
             frames: AtomicUsize::new(0),
             arena: Locked::new(Arena {
@@ -125,24 +125,24 @@ impl Stacks {
     ) -> Option<u32> {
         let id = self.by_hash.find_or_insert(hash, || {
             let id = self.len.load(Ordering::Relaxed);
-            let place = self.record.touch(id as usize);
+            let place = self.entry.touch(id as usize);
             if place.is_null() || id == u32::MAX {
                 return None;
             }
             let (base, shared) = self.nearest(stack.base);
             let own = stack.frames.len() - shared;
-            let at = self.arena.with(|arena| arena.take(RECORD + own))?;
-            // SAFETY: `at` has room for the record and its frames; `place` is mapped and nobody
+            let at = self.arena.with(|arena| arena.take(WORDS + own))?;
+            // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
             // reads it yet.
             unsafe {
-                at.cast::<Record>().write(Record {
+                at.cast::<StackEntry>().write(StackEntry {
                     generation,
                     frames: u16::try_from(stack.frames.len()).ok()?,
                     from_base: u16::try_from(shared).ok()?,
                     base,
                     _unused: 0,
                 });
-                let to = std::slice::from_raw_parts_mut(at.add(RECORD), own);
+                let to = std::slice::from_raw_parts_mut(at.add(WORDS), own);
                 if stack.newest_first {
                     to.copy_from_slice(stack.frames);
                 } else {
@@ -151,7 +151,7 @@ impl Stacks {
                 }
                 *place = at.cast();
             }
-            let same = shared != 0 && self.record(base).generation == generation;
+            let same = shared != 0 && self.entry(base).generation == generation;
             let new = if same { own } else { stack.frames.len() };
             self.frames.fetch_add(new, Ordering::Relaxed);
             self.len.store(id + 1, Ordering::Release);
@@ -168,11 +168,11 @@ impl Stacks {
             return (0, 0);
         };
         loop {
-            let record = self.record(id);
-            if usize::from(record.from_base) < shared {
+            let entry = self.entry(id);
+            if usize::from(entry.from_base) < shared {
                 return (id, shared);
             }
-            id = record.base;
+            id = entry.base;
         }
     }
 
@@ -186,25 +186,25 @@ impl Stacks {
         self.frames.load(Ordering::Relaxed)
     }
 
-    fn record(&self, id: u32) -> &Record {
-        // SAFETY: numbers below `len` have a published, immutable record.
-        unsafe { &**self.record.get(id as usize) }
+    fn entry(&self, id: u32) -> &StackEntry {
+        // SAFETY: numbers below `len` have a published, immutable entry.
+        unsafe { &**self.entry.get(id as usize) }
     }
 
     /// Puts a stack's return addresses into `frames`, leaf first. Returns its generation of
     /// mappings.
     pub(crate) fn read(&self, id: u32, frames: &mut Vec<u64>) -> u32 {
         frames.clear();
-        let (mut record, mut wanted) = (self.record(id), usize::MAX);
-        let generation = record.generation;
+        let (mut entry, mut wanted) = (self.entry(id), usize::MAX);
+        let generation = entry.generation;
         loop {
-            let newer = usize::from(record.frames).saturating_sub(wanted);
-            frames.extend(&record.own()[newer..]);
-            wanted = record.from_base.into();
+            let newer = usize::from(entry.frames).saturating_sub(wanted);
+            frames.extend(&entry.own()[newer..]);
+            wanted = entry.from_base.into();
             if wanted == 0 {
                 return generation;
             }
-            record = self.record(record.base);
+            entry = self.entry(entry.base);
         }
     }
 
@@ -216,7 +216,7 @@ impl Stacks {
         });
         // What was not taken of a large page is there, too.
         let arena = mapped - left + sys::resident(rest, left).saturating_sub(sys::PAGE);
-        self.by_hash.resident() + self.record.resident() + arena
+        self.by_hash.resident() + self.entry.resident() + arena
     }
 
     /// The locks that fork must hold.

@@ -8,14 +8,14 @@ mod free;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::capture::Record;
+use crate::capture::LastStack;
 use crate::chunks::Chunks;
 use crate::counters::{self, Recent, Temporary};
 use crate::lock::Lock;
 use crate::sampler::Random;
 use crate::spread::Spread;
 use crate::sys;
-use crate::tls::{self, Block};
+use crate::tls::{self, ThreadSlot};
 use free::Free;
 
 /// Tables of one thread at a time. Others look at them, so there is never a `&mut` to the whole
@@ -26,7 +26,7 @@ pub(crate) struct ThreadState {
     /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's block while the thread lives, for [`rewind_all`].
-    block: AtomicPtr<Block>,
+    block: AtomicPtr<ThreadSlot>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
     /// Which recording the thread's event is of. Only the thread uses it.
@@ -36,9 +36,9 @@ pub(crate) struct ThreadState {
     /// Bytes that count as in use already but are not. Only the thread uses it, except that another
     /// one may take it after waiting until the thread has closed the books.
     pub(crate) budget: Cell<i64>,
-    pub(crate) cells: Chunks<counters::Cell>,
+    pub(crate) counters: Chunks<counters::StackCounters>,
     pub(crate) temporary: Chunks<Temporary>,
-    /// How sure the sums in the cells are, when sampling.
+    /// How sure the sums in the counters are, when sampling.
     pub(crate) spread: Chunks<Spread>,
     own: UnsafeCell<Own>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Own {
     /// The stack of the last event that had one.
     pub(crate) last_stack: Option<u32>,
     pub(crate) last_generation: u32,
-    pub(crate) record: Record,
+    pub(crate) remembered: LastStack,
 }
 
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
@@ -64,7 +64,7 @@ static FREE: Free = Free::new();
 /// # Safety
 /// The block is this thread's own.
 #[inline(always)]
-pub(crate) unsafe fn of(block: *const Block) -> *const ThreadState {
+pub(crate) unsafe fn of(block: *const ThreadSlot) -> *const ThreadState {
     // SAFETY: the caller's promise.
     unsafe { (*block).state.cast() }
 }
@@ -92,7 +92,7 @@ impl ThreadState {
     pub(crate) fn acquire() -> *const Self {
         if let Some(state) = FREE.pop() {
             // SAFETY: nobody else has it.
-            unsafe { state.own() }.record.reset();
+            unsafe { state.own() }.remembered.reset();
             return state;
         }
         let new = sys::map(size_of::<Self>()).cast::<Self>();
@@ -103,7 +103,7 @@ impl ThreadState {
         unsafe {
             let own = (*new).own.get_mut();
             own.random.seed(new as u64);
-            own.record.reset();
+            own.remembered.reset();
             let mut head = ALL.load(Ordering::Acquire);
             loop {
                 (*new).next = head;
@@ -129,7 +129,7 @@ impl ThreadState {
     /// How many bytes of the state are in memory.
     pub(crate) fn resident(&self) -> usize {
         let own = sys::resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
-        own + self.cells.resident() + self.temporary.resident() + self.spread.resident()
+        own + self.counters.resident() + self.temporary.resident() + self.spread.resident()
     }
 
     /// Gives the state to whoever needs one next.
@@ -161,7 +161,7 @@ pub(crate) fn lock() -> &'static Lock {
 }
 
 /// Remembers where a living thread's block is.
-pub(crate) fn know(block: *mut Block) {
+pub(crate) fn know(block: *mut ThreadSlot) {
     // SAFETY: the block and its state are this thread's own.
     unsafe { (*of(block)).block.store(block, Ordering::Release) };
 }
@@ -188,7 +188,7 @@ pub(crate) fn rewind_all() {
 
 /// Arranges for `block`'s state to be given back when its thread ends. Returns false if libc will
 /// not tell of that.
-pub(crate) fn watch_end(block: *mut Block) -> bool {
+pub(crate) fn watch_end(block: *mut ThreadSlot) -> bool {
     // SAFETY: the key exists. Keys made early are stored without allocating.
     let watched = |key| unsafe { libc::pthread_setspecific(key, block.cast()) } == 0;
     KEY.get().is_some_and(watched)
@@ -227,7 +227,7 @@ impl Key {
 /// Called by libc when a thread ends. There may be no other call, so the thread keeps nothing from
 /// here on. What later destructors allocate and free has a state for one event at a time.
 unsafe extern "C" fn ended(block: *mut libc::c_void) {
-    let block = block.cast::<Block>();
+    let block = block.cast::<ThreadSlot>();
     // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
     unsafe {
         // A handler that forks here would wait for its own thread; one that allocates must not find

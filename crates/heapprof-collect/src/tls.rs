@@ -8,7 +8,7 @@ pub(crate) enum Tables {}
 
 /// What the hooks keep for each thread; zero when the thread starts.
 #[repr(C)]
-pub(crate) struct Block {
+pub(crate) struct ThreadSlot {
     /// Bytes until the next sample. The hooks subtract; below zero they call in here.
     pub(crate) countdown: u64,
     /// The thread's tables, null until its first event.
@@ -54,7 +54,7 @@ mod place {
 
     /// This thread's block.
     #[inline(always)]
-    pub(crate) fn current() -> *mut super::Block {
+    pub(crate) fn current() -> *mut super::ThreadSlot {
         let block;
         // SAFETY: adds the variable's offset to the thread pointer, which fs:0 holds by the ABI.
         unsafe {
@@ -73,8 +73,8 @@ mod place {
     use std::cell::UnsafeCell;
 
     thread_local! {
-        static BLOCK: UnsafeCell<super::Block> = const {
-            UnsafeCell::new(super::Block {
+        static BLOCK: UnsafeCell<super::ThreadSlot> = const {
+            UnsafeCell::new(super::ThreadSlot {
                 countdown: 0,
                 state: std::ptr::null(),
                 busy: 0,
@@ -89,7 +89,7 @@ mod place {
 
     /// This thread's block.
     #[inline(always)]
-    pub(crate) fn current() -> *mut super::Block {
+    pub(crate) fn current() -> *mut super::ThreadSlot {
         BLOCK.with(UnsafeCell::get)
     }
 }
@@ -109,4 +109,4 @@ pub fn rewind() {
     }
 }
 
-const _: () = assert!(size_of::<Block>() <= 64);
+const _: () = assert!(size_of::<ThreadSlot>() <= 64);

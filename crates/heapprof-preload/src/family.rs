@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use heapprof_collect::{self as collect, Frame};
+use heapprof_collect::{self as collect, CallSite};
 
 use crate::hook::hook;
 use crate::real::{ALIGNED_ALLOC, Real, real};
@@ -10,7 +10,11 @@ use crate::start;
 
 /// An allocation that is looked at.
 #[inline(always)]
-pub fn allocate(size: usize, frame: Frame, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
+pub fn record_allocation(
+    size: usize,
+    frame: CallSite,
+    make: impl FnOnce(&Real) -> *mut u8,
+) -> *mut u8 {
     if !start::is_done() {
         // SAFETY: the frame's slot holds the hook's return address.
         start::at_first_allocation(unsafe { (frame.slot as *const *const c_void).read() });
@@ -22,7 +26,7 @@ pub fn allocate(size: usize, frame: Frame, make: impl FnOnce(&Real) -> *mut u8) 
 #[inline(always)]
 fn charged(size: usize, slot: usize, bp: usize, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
     if collect::charge(size) {
-        allocate(size, Frame { slot, bp }, make)
+        record_allocation(size, CallSite { slot, bp }, make)
     } else {
         make(real())
     }
@@ -59,7 +63,7 @@ unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: 
         return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
     // SAFETY: as above.
-    collect::reallocate(old, size, Frame { slot, bp }, || unsafe {
+    collect::reallocate(old, size, CallSite { slot, bp }, || unsafe {
         (real().realloc)(old, size)
     })
 }

@@ -7,7 +7,7 @@
 
 use std::arch::naked_asm;
 
-use heapprof_collect::Frame;
+use heapprof_collect::CallSite;
 
 use crate::family;
 
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn free(address: *mut u8) {
 
 /// malloc, when the countdown ran out.
 unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
-    family::allocate(size, Frame { slot, bp }, |real| {
+    family::record_allocation(size, CallSite { slot, bp }, |real| {
         // SAFETY: malloc's contract, passed on.
         unsafe { (real.malloc)(size) }
     })

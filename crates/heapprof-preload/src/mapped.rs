@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::{self as collect, Frame};
+use heapprof_collect::{self as collect, CallSite};
 
 use crate::real::Behind;
 
@@ -62,8 +62,8 @@ fn answered(result: isize) -> *mut c_void {
 }
 
 /// Defines mmap by one of its names. Its arguments fill all six registers, so no register can pass
-/// on the place of the call. `Frame::caller` finds it instead, and for that there must be only one
-/// frame of ours.
+/// on the place of the call. `CallSite::caller` finds it instead, and for that there must be only
+/// one frame of ours.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]
@@ -80,7 +80,7 @@ macro_rules! mmap {
             // SAFETY: mmap's contract.
             let mapped = answered(unsafe { call(&$behind, libc::SYS_mmap, args) });
             if mapped != libc::MAP_FAILED && counted() {
-                collect::map(mapped as usize, len, Frame::caller());
+                collect::map(mapped as usize, len, CallSite::caller());
             }
             mapped
         }
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn mremap(
     };
     let moved = answered(counted_by(&MREMAP, at as usize, gone, kernel));
     if moved != libc::MAP_FAILED {
-        collect::map(moved as usize, new, Frame::caller());
+        collect::map(moved as usize, new, CallSite::caller());
     }
     moved
 }

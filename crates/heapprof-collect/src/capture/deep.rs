@@ -13,7 +13,7 @@
 //! A stack that returns goes back along the marks. It is unwound until the newest frames are whole
 //! again, and then down to the newest mark that still holds.
 
-use super::{CUT, KEPT, REMEMBERED, Record, term};
+use super::{CUT, KEPT, LastStack, REMEMBERED, term};
 use crate::walk::{self, Cursor, Direct};
 
 /// How many of the newest frames stay when a stack becomes too deep.
@@ -40,7 +40,7 @@ impl Thinned {
     }
 }
 
-impl Record {
+impl LastStack {
     /// Whether the recorded stack has more frames than are kept.
     pub(crate) fn is_deep(&self) -> bool {
         self.len > 2 * KEPT || self.dense != 0

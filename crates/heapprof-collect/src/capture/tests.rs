@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn what_is_not_on_the_own_stack_is_not_recorded() {
     // SAFETY: all zero is valid.
-    let mut record = unsafe { Box::<Record>::new_zeroed().assume_init() };
+    let mut record = unsafe { Box::<LastStack>::new_zeroed().assume_init() };
     record.reset();
     for slot in [
         0,
@@ -16,7 +16,7 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
         usize::MAX,
         (&raw const *record).addr() + 1,
     ] {
-        let captured = record.capture(Frame { slot, bp: 0 });
+        let captured = record.capture(CallSite { slot, bp: 0 });
         assert_eq!(captured, Captured::Unrecorded, "{slot:#x}");
     }
 }

@@ -1,13 +1,13 @@
 //! Whether a recorded stack is still what memory holds, and what of it may be patched.
 
-use super::{REMEMBERED, Record, term};
-use crate::frame::Frame;
-use crate::known::Word;
+use super::{LastStack, REMEMBERED, term};
+use crate::call_site::CallSite;
 use crate::modules;
+use crate::recent_stacks::Word;
 use crate::rule::Kind;
 use crate::walk;
 
-impl Record {
+impl LastStack {
     /// Compares the oldest `keep` frames with memory, and patches those that may be patched.
     /// Returns the newest frame that is no longer what it was, if there is one.
     #[inline]
@@ -90,7 +90,7 @@ impl Record {
 
     /// Whether the stack at `frame` is the recorded one.
     #[inline(always)]
-    pub(super) fn is_unchanged(&self, frame: Frame) -> bool {
+    pub(super) fn is_unchanged(&self, frame: CallSite) -> bool {
         let len = self.len;
         if len == 0 || len > REMEMBERED {
             return false;

@@ -2,7 +2,7 @@
 //! deep one.
 
 use super::{CUT, ENDLESS, KEPT};
-use crate::frame::Frame;
+use crate::call_site::CallSite;
 use crate::walk::{self, Cursor, Direct, Foreign, Memory};
 
 /// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
@@ -19,7 +19,7 @@ impl Memory for Mixed<'_> {
 /// it was filled.
 pub(super) fn walk(
     memory: &mut impl Memory,
-    frame: Frame,
+    frame: CallSite,
     kept: &mut [u64; 2 * KEPT + 1],
 ) -> usize {
     let mut total = 0;

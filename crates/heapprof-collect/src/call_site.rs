@@ -6,14 +6,14 @@ use crate::walk::{self, Bounds, Checked, Cursor, Direct};
 
 /// Where the program called: the hook's return address, and rbp.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame {
+pub struct CallSite {
     /// Address of the return address.
     pub slot: usize,
     /// rbp at the call.
     pub bp: usize,
 }
 
-impl Frame {
+impl CallSite {
     /// The frame that called the function this is inlined into.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]

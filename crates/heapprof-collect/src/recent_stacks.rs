@@ -1,11 +1,11 @@
 //! A thread's last few stacks, whole and with their numbers: a loop that allocates here and there
 //! comes back to them.
 //!
-//! Sorting a table allocates on two stacks in turn, and [`Record`](crate::capture::Record) holds
-//! one. Comparing a stack of known frames with memory takes no unwinding, no hash and no search in
-//! the table of stacks.
+//! Sorting a table allocates on two stacks in turn, and [`LastStack`](crate::capture::LastStack)
+//! holds one. Comparing a stack of known frames with memory takes no unwinding, no hash and no
+//! search in the table of stacks.
 
-use crate::frame::Frame;
+use crate::call_site::CallSite;
 
 /// How many stacks are kept, one for each place that allocates.
 const WAYS: usize = 8;
@@ -23,7 +23,7 @@ const PAUSE: u32 = 992;
 const TRIAL: u32 = 32;
 
 /// The stacks. If all is zero, there are none.
-pub(crate) struct Known {
+pub(crate) struct RecentStacks {
     /// The place where each stack allocates, all in one cache line. It is zero for a stack that is
     /// not there.
     place: [u64; WAYS],
@@ -97,7 +97,7 @@ fn place(slot: usize, pc: usize) -> u64 {
 impl Way {
     /// Whether the stack at `frame` is this one.
     #[inline(always)]
-    fn is(&self, frame: Frame, pc: usize, age: Age) -> bool {
+    fn is(&self, frame: CallSite, pc: usize, age: Age) -> bool {
         let newest = self.frame[0];
         newest.at == frame.slot
             && newest.expected == pc
@@ -112,7 +112,7 @@ impl Way {
     }
 }
 
-impl Known {
+impl RecentStacks {
     /// Forgets all, for another thread.
     pub(crate) fn reset(&mut self) {
         self.place = [0; WAYS];
@@ -138,7 +138,7 @@ impl Known {
     /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's
     /// own stack.
     #[inline(always)]
-    pub(crate) fn find(&mut self, frame: Frame, age: Age) -> Option<u32> {
+    pub(crate) fn find(&mut self, frame: CallSite, age: Age) -> Option<u32> {
         // SAFETY: a hook's own return address.
         let pc = unsafe { (frame.slot as *const usize).read() };
         let place = place(frame.slot, pc);
@@ -202,16 +202,16 @@ mod tests {
         epoch: 1,
     };
 
-    fn known() -> Box<Known> {
+    fn known() -> Box<RecentStacks> {
         // SAFETY: all zero is valid.
-        let mut known = unsafe { Box::<Known>::new_zeroed().assume_init() };
+        let mut known = unsafe { Box::<RecentStacks>::new_zeroed().assume_init() };
         known.reset();
         known
     }
 
     /// Keeps the stack in `memory`, newest frame first. The last word is no frame, but one that the
     /// walk depended on.
-    fn keep(known: &mut Known, memory: &[usize], bp: Option<usize>) {
+    fn keep(known: &mut RecentStacks, memory: &[usize], bp: Option<usize>) {
         let (check, frames) = memory.split_last().unwrap();
         let slots: Vec<usize> = frames
             .iter()
@@ -231,8 +231,8 @@ mod tests {
         known.keep(7, AGE, &walked, std::iter::once(word));
     }
 
-    fn frame(memory: &[usize], bp: usize) -> Frame {
-        Frame {
+    fn frame(memory: &[usize], bp: usize) -> CallSite {
+        CallSite {
             slot: memory.as_ptr() as usize,
             bp,
         }
