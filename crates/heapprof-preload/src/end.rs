@@ -290,17 +290,10 @@ unsafe extern "C" fn before_exec() {
     }
 }
 
-static EXEC: [Behind; 9] = [
-    Behind::new(c"execve"),
-    Behind::new(c"execv"),
-    Behind::new(c"execvp"),
-    Behind::new(c"execvpe"),
-    Behind::new(c"execl"),
-    Behind::new(c"execlp"),
-    Behind::new(c"execle"),
-    Behind::new(c"fexecve"),
-    Behind::new(c"execveat"),
-];
+announced! {
+    before_exec, EXEC, Exec:
+    execve, execv, execvp, execvpe, execl, execlp, execle, fexecve, execveat,
+}
 static ABORT: Behind = Behind::new(c"abort");
 static DAEMON: Behind = Behind::new(c"daemon");
 static EXIT: Behind = Behind::new(c"_exit");
@@ -321,16 +314,6 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     }
     result
 }
-
-announced!(execve, before_exec, EXEC, 0);
-announced!(execv, before_exec, EXEC, 1);
-announced!(execvp, before_exec, EXEC, 2);
-announced!(execvpe, before_exec, EXEC, 3);
-announced!(execl, before_exec, EXEC, 4);
-announced!(execlp, before_exec, EXEC, 5);
-announced!(execle, before_exec, EXEC, 6);
-announced!(fexecve, before_exec, EXEC, 7);
-announced!(execveat, before_exec, EXEC, 8);
 
 /// dlclose: what is unmapped is remembered, so that stacks through it stay readable.
 #[unsafe(no_mangle)]

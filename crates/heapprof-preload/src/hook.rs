@@ -54,22 +54,48 @@ macro_rules! announce {
 }
 pub(crate) use announce;
 
-/// Defines an exported hook that is [`announce`] and no more. `index` is the function's in `table`.
+/// The functions that hooks of [`announce`] stand for, each named once: their table behind the
+/// hooks, their places in it, and the exported hooks.
 macro_rules! announced {
-    ($name:ident, $before:path, $table:path, $index:literal) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name() -> std::ffi::c_int {
-            std::arch::naked_asm!(
-                ".cfi_startproc",
-                $crate::hook::announce!(),
-                ".cfi_endproc",
-                before = sym $before,
-                table = sym $table,
-                at = const $index * size_of::<$crate::real::Behind>(),
-                real = sym $crate::real::go_on_to,
-            )
+    ($before:path, $table:ident, $place:ident: $($name:ident),* $(,)?) => {
+        /// The places of the functions in their table.
+        #[allow(non_camel_case_types)]
+        enum $place {
+            $($name),*
         }
+
+        /// What stands behind the hooks.
+        static $table: [$crate::real::Behind; [$(stringify!($name)),*].len()] =
+            [$($crate::real::Behind::new($crate::hook::name!($name))),*];
+
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name() -> std::ffi::c_int {
+                std::arch::naked_asm!(
+                    ".cfi_startproc",
+                    $crate::hook::announce!(),
+                    ".cfi_endproc",
+                    before = sym $before,
+                    table = sym $table,
+                    at = const $place::$name as usize * size_of::<$crate::real::Behind>(),
+                    real = sym $crate::real::go_on_to,
+                )
+            }
+        )*
     };
 }
 pub(crate) use announced;
+
+/// The name of a function as C has it.
+macro_rules! name {
+    ($name:ident) => {
+        const {
+            match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("an identifier holds no zero"),
+            }
+        }
+    };
+}
+pub(crate) use name;

@@ -11,37 +11,11 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_collect::{self as collect, Frame};
+use heapprof_collect::{self as collect, CallSite};
 
 use crate::family;
+use crate::hook::name;
 use crate::real::{self, next, object, real as allocator};
-
-/// All operators, by the Itanium ABI's names: new and new[], then delete and delete[]. Each
-/// throwing new stands before the form of it that doesn't throw.
-const NAMES: [&CStr; COUNT] = [
-    c"_Znwm",
-    c"_ZnwmRKSt9nothrow_t",
-    c"_ZnwmSt11align_val_t",
-    c"_ZnwmSt11align_val_tRKSt9nothrow_t",
-    c"_Znam",
-    c"_ZnamRKSt9nothrow_t",
-    c"_ZnamSt11align_val_t",
-    c"_ZnamSt11align_val_tRKSt9nothrow_t",
-    c"_ZdlPv",
-    c"_ZdlPvRKSt9nothrow_t",
-    c"_ZdlPvm",
-    c"_ZdlPvSt11align_val_t",
-    c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    c"_ZdlPvmSt11align_val_t",
-    c"_ZdaPv",
-    c"_ZdaPvRKSt9nothrow_t",
-    c"_ZdaPvm",
-    c"_ZdaPvSt11align_val_t",
-    c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
-    c"_ZdaPvmSt11align_val_t",
-];
-const COUNT: usize = 20;
-const FIRST_DELETE: usize = 8;
 
 type Slots = [AtomicPtr<c_void>; COUNT];
 
@@ -91,7 +65,7 @@ extern "C" fn resolve(index: usize) -> *mut c_void {
                 // is out of reach.
                 true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
                 true => aligned as *mut c_void,
-                false if is_its_own(found) && is_its_own(called) => OURS[i] as *mut c_void,
+                false if is_its_own(found) && is_its_own(called) => LOOKING[i] as *mut c_void,
                 false => found,
             };
             REAL[i].store(found, Ordering::Release);
@@ -131,7 +105,7 @@ unsafe extern "C" fn chosen_new<const I: usize>(
         }
     };
     if collect::charge(size) {
-        family::allocate(size, Frame { slot, bp }, |_| make())
+        family::record_allocation(size, CallSite { slot, bp }, |_| make())
     } else {
         make()
     }
@@ -143,90 +117,119 @@ unsafe extern "C" fn chosen_delete(address: *mut u8) {
     }
 }
 
+/// All operators, by the Itanium ABI's names: their numbers, their names, the exported hooks, and
+/// the functions that look at calls.
 macro_rules! operators {
-    ($($name:ident $index:literal $ours:ident $chosen:path;)*) => {
-        $(
-            /// Goes where its slot says.
-            #[unsafe(naked)]
-            #[unsafe(no_mangle)]
-            #[allow(non_snake_case)]
-            pub unsafe extern "C" fn $name() {
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    concat!("mov rax, qword ptr [rip + {target} + 8 * ", $index, "]"),
-                    "test rax, rax",
-                    "je 2f",
-                    "jmp rax",
-                    "2: push rdi",
-                    "push rsi",
-                    "push rdx",
-                    ".cfi_adjust_cfa_offset 24",
-                    concat!("mov edi, ", $index),
-                    "call {resolve}",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    ".cfi_adjust_cfa_offset -24",
-                    "jmp rax",
-                    ".cfi_endproc",
-                    target = sym TARGET,
-                    resolve = sym resolve,
-                )
-            }
+    (new: $($new:ident)*; delete: $($delete:ident)*;) => {
+        /// The number of each operator.
+        #[allow(non_camel_case_types)]
+        enum Number {
+            $($new,)*
+            $($delete,)*
+        }
 
-            /// Looks at the call, then goes on: a delete to the real operator, a new to its caller.
-            /// A new that failed goes on to the real operator, which may throw.
-            #[unsafe(naked)]
-            unsafe extern "C" fn $ours() {
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    ".cfi_adjust_cfa_offset 24",
-                    "lea rcx, [rsp + 24]",
-                    "mov r8, rbp",
-                    "call {chosen}",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    ".cfi_adjust_cfa_offset -24",
-                    concat!(".if ", $index, " < 8"),
-                    "test rax, rax",
-                    "je 2f",
-                    "ret",
-                    ".endif",
-                    concat!("2: jmp qword ptr [rip + {real} + 8 * ", $index, "]"),
-                    ".cfi_endproc",
-                    chosen = sym $chosen,
-                    real = sym REAL,
-                )
-            }
-        )*
+        const COUNT: usize = FIRST_DELETE + [$(stringify!($delete)),*].len();
+        const FIRST_DELETE: usize = [$(stringify!($new)),*].len();
+        const NAMES: [&CStr; COUNT] = [$(name!($new),)* $(name!($delete),)*];
+
+        $(hook!($new);)*
+        $(hook!($delete);)*
+
+        /// The operators of ours that look at calls.
+        mod looking {
+            use super::*;
+
+            $(look!($new, chosen_new::<{ Number::$new as usize }>);)*
+            $(look!($delete, chosen_delete);)*
+        }
 
         /// Our operators that look, by number.
-        static OURS: [unsafe extern "C" fn(); COUNT] = [$($ours),*];
+        static LOOKING: [unsafe extern "C" fn(); COUNT] =
+            [$(looking::$new,)* $(looking::$delete,)*];
     };
 }
+
+/// Defines the exported hook of an operator, which goes where its slot says.
+macro_rules! hook {
+    ($name:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "mov rax, qword ptr [rip + {target} + {at}]",
+                "test rax, rax",
+                "je 2f",
+                "jmp rax",
+                "2: push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                "mov edi, {number}",
+                "call {resolve}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -24",
+                "jmp rax",
+                ".cfi_endproc",
+                target = sym TARGET,
+                at = const 8 * Number::$name as usize,
+                number = const Number::$name as usize,
+                resolve = sym resolve,
+            )
+        }
+    };
+}
+
+/// Defines the function that looks at the calls of an operator, then goes on: a delete to the real
+/// operator, a new to its caller. A new that failed goes on to the real operator, which may throw.
+macro_rules! look {
+    ($name:ident, $chosen:path) => {
+        #[unsafe(naked)]
+        #[allow(non_snake_case)]
+        pub(super) unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                "lea rcx, [rsp + 24]",
+                "mov r8, rbp",
+                "call {chosen}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -24",
+                ".if {number} < {first_delete}",
+                "test rax, rax",
+                "je 2f",
+                "ret",
+                ".endif",
+                "2: jmp qword ptr [rip + {real} + {at}]",
+                ".cfi_endproc",
+                chosen = sym $chosen,
+                real = sym REAL,
+                at = const 8 * Number::$name as usize,
+                number = const Number::$name as usize,
+                first_delete = const FIRST_DELETE,
+            )
+        }
+    };
+}
+
 operators! {
-    _Znwm 0 new_0 chosen_new::<0>;
-    _ZnwmRKSt9nothrow_t 1 new_1 chosen_new::<1>;
-    _ZnwmSt11align_val_t 2 new_2 chosen_new::<2>;
-    _ZnwmSt11align_val_tRKSt9nothrow_t 3 new_3 chosen_new::<3>;
-    _Znam 4 new_4 chosen_new::<4>;
-    _ZnamRKSt9nothrow_t 5 new_5 chosen_new::<5>;
-    _ZnamSt11align_val_t 6 new_6 chosen_new::<6>;
-    _ZnamSt11align_val_tRKSt9nothrow_t 7 new_7 chosen_new::<7>;
-    _ZdlPv 8 delete_0 chosen_delete;
-    _ZdlPvRKSt9nothrow_t 9 delete_1 chosen_delete;
-    _ZdlPvm 10 delete_2 chosen_delete;
-    _ZdlPvSt11align_val_t 11 delete_3 chosen_delete;
-    _ZdlPvSt11align_val_tRKSt9nothrow_t 12 delete_4 chosen_delete;
-    _ZdlPvmSt11align_val_t 13 delete_5 chosen_delete;
-    _ZdaPv 14 delete_6 chosen_delete;
-    _ZdaPvRKSt9nothrow_t 15 delete_7 chosen_delete;
-    _ZdaPvm 16 delete_8 chosen_delete;
-    _ZdaPvSt11align_val_t 17 delete_9 chosen_delete;
-    _ZdaPvSt11align_val_tRKSt9nothrow_t 18 delete_10 chosen_delete;
-    _ZdaPvmSt11align_val_t 19 delete_11 chosen_delete;
+    // Each throwing new stands before the form of it that does not throw.
+    new:
+        _Znwm _ZnwmRKSt9nothrow_t
+        _ZnwmSt11align_val_t _ZnwmSt11align_val_tRKSt9nothrow_t
+        _Znam _ZnamRKSt9nothrow_t
+        _ZnamSt11align_val_t _ZnamSt11align_val_tRKSt9nothrow_t;
+    delete:
+        _ZdlPv _ZdlPvRKSt9nothrow_t _ZdlPvm
+        _ZdlPvSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdlPvmSt11align_val_t
+        _ZdaPv _ZdaPvRKSt9nothrow_t _ZdaPvm
+        _ZdaPvSt11align_val_t _ZdaPvSt11align_val_tRKSt9nothrow_t _ZdaPvmSt11align_val_t;
 }

@@ -9,12 +9,12 @@ use crate::hook::{announce, announced};
 use crate::real::{Behind, go_on_to};
 use crate::{end, signals};
 
-static BEHIND: [Behind; 2] = [Behind::new(c"syscall"), Behind::new(c"prctl")];
-const SYSCALL: usize = 0;
+static SYSCALL: Behind = Behind::new(c"syscall");
 
 /// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
-    for function in &BEHIND {
+    SYSCALL.find();
+    for function in &PRCTL {
         function.find();
     }
 }
@@ -79,7 +79,7 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
     signals::give_back();
 }
 
-announced!(prctl, before_prctl, BEHIND, 1);
+announced!(before_prctl, PRCTL, Prctl: prctl);
 
 /// syscall. The futexes of whole runtimes come by here, so all but four numbers cost only a few
 /// comparisons.
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn syscall() -> isize {
         prctl = const libc::SYS_prctl,
         unshare = const libc::SYS_unshare,
         setns = const libc::SYS_setns,
-        table = sym BEHIND,
-        at = const SYSCALL * size_of::<Behind>(),
+        table = sym SYSCALL,
+        at = const 0,
         found = const Behind::FOUND,
         before = sym before_syscall,
         real = sym go_on_to,
