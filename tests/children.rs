@@ -161,8 +161,8 @@ fn what_is_no_heap_is_said() {
     let here = built.folder.path();
     let share =
         regex::Regex::new(r"peak 29\d\.\d+KiB \(([0-9.]+)% of peak RSS ([0-9.]+)MiB\)").unwrap();
-    let advice = "of the peak RSS is no heap but code, stacks, files and what the program maps \
-                  itself, which record --mmap counts";
+    let advice = "of the peak RSS is not heap; it is code, stacks, files and what the program \
+                  maps itself, which record --mmap counts";
     let recorded = |options: &[&str], args: &[&str]| {
         let words = [
             &["record", "--exact", "-o", "p.pb.gz"],
@@ -193,7 +193,7 @@ fn what_is_no_heap_is_said() {
     let said = recorded(&["--mmap"], &["60", "20"]);
     let info = run(here, &["info", "p.pb.gz"]).out;
     assert!(
-        info.contains(", for not all of it was touched"),
+        info.contains(", because not all of it was touched"),
         "{info} {said}"
     );
     assert!(said.contains("MiB, more than was touched)"), "{said}");
@@ -243,10 +243,10 @@ fn few_samples_are_said() {
     // A block of 2 MB is missed once in 45 times.
     let said = recorded("12");
     let expected = regex::Regex::new(
-        r"the values are rough, for 1[0-3] allocations were sampled; --exact records every one, --period 16KiB some 1000 of them\n",
+        r"the values are rough, because only 1[0-3] allocations were sampled; --exact records every allocation, and --period 16KiB records about 1000 of them\n",
     );
     assert!(expected.unwrap().is_match(&said), "{said}");
-    assert!(recorded("0").contains("nothing was sampled, for little was allocated"));
+    assert!(recorded("0").contains("nothing was sampled, because little was allocated"));
     assert!(!recorded("60").contains("rough"));
 }
 
@@ -268,7 +268,7 @@ fn how_sure_the_total_is_is_said() {
     };
     let said = recorded(&[]);
     let expected = regex::Regex::new(
-        r"(?s)about [0-9.]+MiB ± [0-9.]+MiB in use at the end.*what is in use may be off by about [23][0-9]%; --period (32|64|128)KiB would make that about 10%, --exact records every allocation\n",
+        r"(?s)about [0-9.]+MiB ± [0-9.]+MiB in use at the end.*what is in use may be off by about [23][0-9]%; --period (32|64|128)KiB would make that about 10%; --exact records every allocation\n",
     );
     assert!(expected.unwrap().is_match(&said), "{said}");
     let sure = recorded(&["--period", "16KiB"]);
@@ -298,8 +298,8 @@ fn a_child_s_profile_is_called_so() {
     assert_eq!(killed.code, 137);
     assert!(
         killed.err.contains(
-            "the program was ended by signal 9 and left no profile of its own; this is one of a \
-             child's"
+            "the program was ended by signal 9 and left no profile of its own; this is the \
+             profile of a child"
         ),
         "{}",
         killed.err

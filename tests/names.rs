@@ -405,7 +405,7 @@ fn code_without_names_is_called_the_same_in_each_run() {
     recorded(folder, &["-o", "other.pb.gz", "./program"]);
     let said = run(folder, &["diff", "a.pb.gz", "other.pb.gz"]).err;
     assert!(
-        said.contains("may be new or gone only because it is another build there"),
+        said.contains("may be new or gone only because the two sides have different builds of it"),
         "{said}"
     );
     // pprof takes no frame for symbolized that is not, and `info` counts those frames.
@@ -450,7 +450,7 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     let top = run(folder, &["top", "p.pb.gz"]).out;
     let proposed: Vec<&str> = top
         .lines()
-        .filter(|line| line.contains("counts it for them"))
+        .filter(|line| line.contains("counts its memory as theirs"))
         .collect();
     assert!(
         proposed.len() == 1 && proposed[0].contains("12 functions"),
@@ -460,7 +460,7 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     let pattern = pattern.split('\'').next().unwrap();
     assert!(pattern.starts_with("^program\\+0x"), "{pattern}");
     let top = run(folder, &["top", "--wrappers", pattern, "p.pb.gz"]).out;
-    assert!(!top.contains("counts it for them"), "{top}");
+    assert!(!top.contains("counts its memory as theirs"), "{top}");
     // The function that makes items comes first now, and then the caller that asked for the most.
     let csv = [
         "top",
@@ -540,7 +540,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
         let built = build(&source, "gcc -g -O1 -fno-optimize-sibling-calls");
         let folder = built.folder.path();
         recorded(folder, &["-o", "p.pb.gz", "./program"]);
-        let flag = format!("--wrappers '^{name}$' counts it for them");
+        let flag = format!("--wrappers '^{name}$' counts its memory as theirs");
         let top = run(folder, &["top", "p.pb.gz"]).out;
         assert_eq!(top.contains(&flag), is_wrapper, "{name}: {top}");
         let info = run(folder, &["info", "p.pb.gz"]).out;
@@ -550,7 +550,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
             &["top", "--wrappers", &format!("^{name}$"), "p.pb.gz"],
         );
         assert!(
-            !own.out.contains("counts it for them"),
+            !own.out.contains("counts its memory as theirs"),
             "{name}: {}",
             own.out
         );

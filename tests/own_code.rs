@@ -60,7 +60,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
         let text = run(folder, &[&["top"][..], &args].concat()).out;
         let line = text.lines().find(|line| line.starts_with("Own code: "));
         assert!(
-            line.is_some_and(|line| line.contains("is counted for their nearest caller")),
+            line.is_some_and(|line| line.contains("is counted as their nearest caller's")),
             "{text}"
         );
         let own = |args: &[&str]| run(folder, args).out.contains("Own code: ");

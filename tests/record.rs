@@ -321,8 +321,8 @@ fn scripts_run_as_from_a_shell() {
     assert_eq!(found.code, 127);
     assert_eq!(
         found.err,
-        "heapprof: ./missing: /no/such, which is to run it, is not there: install it, or have the \
-         file name another one\n"
+        "heapprof: ./missing: /no/such, which should run it, is not there: install it, or name \
+         another one in the file\n"
     );
     if have(&["gcc"]) {
         let built = build("int main(void) { return 0; }", "gcc -Wl,-I/no/loader.so");

@@ -246,7 +246,7 @@ fn reports_follow_no_links_of_others() {
     for (name, what) in [("link", "link"), ("second", "link"), ("pipe", "pipe")] {
         let found = report(&sticky.join(name));
         assert_eq!(found.code, 2, "{name}: {}", found.err);
-        let expected = format!("leads to a {what} of another user's");
+        let expected = format!("leads to a {what} of another user,");
         assert!(found.err.contains(&expected), "{name}: {}", found.err);
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "victim");
     }

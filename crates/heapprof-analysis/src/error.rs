@@ -113,13 +113,13 @@ impl From<rusqlite::Error> for Error {
                 "the database is damaged; remove it, and load the profiles again".to_string(),
             ),
             Some(ErrorCode::OperationInterrupted) => Error::Sql(
-                "the database takes more work than a file of its size can be; it is damaged, or \
+                "the database takes more work than a file of its size needs; it is damaged, or \
                  made to do harm; remove it, and load the profiles again"
                     .to_string(),
             ),
             Some(ErrorCode::TooBig) => Error::Sql(
-                "a value is longer than a database holds (64 MiB) or its file is; the file is \
-                 damaged, or the profile too large"
+                "a value is longer than a database can hold (64 MiB), or longer than its file; the \
+                 file is damaged, or the profile is too large"
                     .to_string(),
             ),
             Some(ErrorCode::SystemIoFailure) => Error::Sql(format!(

@@ -37,7 +37,7 @@ pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 /// only in the long help.
 const EVERYWHERE: &str = "For every command";
 
-/// Where is the memory? Reads heap profiles (pprof's format) and says.
+/// Reads heap profiles (pprof's format) and says where the memory is
 #[derive(Debug, Parser)]
 #[command(
     name = "heapprof",
@@ -46,14 +46,14 @@ const EVERYWHERE: &str = "For every command";
     arg_required_else_help = true,
     after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile \
                   loaded into the database. FILE#12, FILE#peak and FILE#last name one of several \
-                  profiles in a file. Several are added up. Left out, it is the newest recording \
-                  of heapprof's in this folder.\n\nflat is exclusive: what a function allocated \
-                  itself. cum is inclusive: with all it called; a sample counts once however \
-                  often the function recurs.\n\nExit code: 0 done, 1 a --fail-if rule broke, 2 it \
-                  could not be done."
+                  profiles in a file. Several profiles are added up. Without a PROFILE, heapprof \
+                  reads its newest recording in this folder.\n\nflat is exclusive: what a function \
+                  allocated itself. cum is inclusive: what it and all that it called allocated. A \
+                  sample counts once, however often the function recurs in it.\n\nExit code: 0 \
+                  done, 1 a --fail-if rule broke, 2 it could not be done."
 )]
 pub(crate) struct Cli {
-    /// When to use colour; NO_COLOR is obeyed too
+    /// When to use colour; NO_COLOR is obeyed as well
     #[arg(
         long,
         global = true,
@@ -65,8 +65,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
-    /// The database that load fills and profile names are looked up in [env: HEAPPROF_DB] [default:
-    /// heapprof.db]
+    /// The database that load fills, and in which profile names are looked up [env: HEAPPROF_DB]
+    /// [default: heapprof.db]
     #[arg(
         long,
         global = true,
@@ -76,7 +76,7 @@ pub(crate) struct Cli {
     )]
     db: Option<PathBuf>,
 
-    /// The most bytes a profile may inflate to, e.g. 16GiB
+    /// The most bytes that a profile may inflate to, e.g. 16GiB
     #[arg(
         long,
         global = true,
@@ -88,7 +88,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) max_inflated: u64,
 
-    /// What the numbers of a file mean that does not say it, e.g. inuse_space/bytes (folded stacks,
+    /// What the numbers mean if the file does not say it, e.g. inuse_space/bytes (folded stacks,
     /// bpftrace, dtrace, perf script, google-pprof --raw)
     #[arg(
         long,
@@ -99,7 +99,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) values: Option<Values>,
 
-    /// Add several moments of one process up, though what they have in common counts more than once
+    /// Add up several moments of one process, although what they have in common counts more than
+    /// once
     #[arg(long, global = true, help_heading = EVERYWHERE, hide_short_help = true)]
     pub(crate) sum: bool,
 
@@ -128,14 +129,15 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Run a program and record its heap
     #[command(
-        after_help = "OUT ending in .pb.gz or holding % is a file pattern: %p is the process, %e \
-                      the name that the program was started by, %n the number of the dump. With a \
-                      plain name the program's last image takes it, earlier images get \
-                      NAME.PID.N.pb.gz, and dumps on the way their number. Children are in the \
-                      folder NAME.children, by program and process. Anything else is a folder. \
-                      Left out: heapprof.%e.%p.pb.gz here.\n\nThe exit code is the program's: 128 \
-                      + N when signal N ended it, 127 when it is not found, 126 when it cannot be \
-                      executed.\n\nExample: heapprof record -- ./server --port 8080"
+        after_help = "An OUT that ends in .pb.gz or holds % is a file pattern: %p is the process, \
+                      %e the name by which the program was started, %n the number of the dump. If \
+                      OUT is a plain name, the profile of the program's last image gets it, those \
+                      of earlier images get NAME.PID.N.pb.gz, and dumps on the way get a number. \
+                      The profiles of children are in the folder NAME.children, by program and \
+                      process. Any other OUT is a folder. The default is heapprof.%e.%p.pb.gz in \
+                      this folder.\n\nThe exit code is the program's: 128 + N if signal N ended \
+                      it, 127 if it is not found, 126 if it cannot be executed.\n\nExample: \
+                      heapprof record -- ./server --port 8080"
     )]
     Record(RecordArgs),
     /// Functions by the memory they hold
@@ -166,17 +168,18 @@ pub(crate) enum Command {
     #[command(
         mut_arg("granularity", |arg| arg.default_value("lines")),
         mut_arg("sample_type", |arg| arg.help("What to order by: inuse_space or inuse_objects")),
-        after_help = "Rules of --fail-if: 'inuse_space > 1MiB' or 'inuse_objects > 0' is about all that is not \
-suppressed, 'flat(REGEX) > 64KiB' and 'cum(REGEX) > 64KiB' about each function that matches.\n\n\
-Example: heapprof leaks --suppressions known.supp --fail-if 'inuse_objects > 0' profile.pb.gz"
+        after_help = "Rules of --fail-if: 'inuse_space > 1MiB' or 'inuse_objects > 0' is about all \
+                      that is not suppressed, 'flat(REGEX) > 64KiB' and 'cum(REGEX) > 64KiB' about \
+                      each function that matches.\n\nExample: heapprof leaks --suppressions \
+                      known.supp --fail-if 'inuse_objects > 0' profile.pb.gz"
     )]
     Leaks(LeaksArgs),
     /// What grew, shrank, is new or gone between two profiles
     #[command(
         after_help = "Rules of --fail-if: 'inuse_space > +10%' or '> +5MiB' is about the total's \
                       growth, 'inuse_space > 1GiB' about the total after; 'flat(REGEX) > +1MiB' \
-                      and 'cum(REGEX) > +20%' about each function that matches; 'new > 1MiB' \
-                      about functions that were not there.\n\nExample: heapprof diff before.pb.gz \
+                      and 'cum(REGEX) > +20%' about each function that matches; 'new > 1MiB' about \
+                      functions that were not there before.\n\nExample: heapprof diff before.pb.gz \
                       after.pb.gz --fail-if 'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
@@ -223,10 +226,10 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       used.\n\nExample: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
-    /// pprof's flags, pprof's output, byte for byte
+    /// Take pprof's flags and print pprof's output, byte for byte
     #[command(disable_help_flag = true, after_help = heapprof_dropin::pprof_help())]
     Pprof(DropInArgs),
-    /// jeprof's options, its numbers and its text
+    /// Take jeprof's options and print its numbers and its text
     #[command(disable_help_flag = true, after_help = heapprof_dropin::jeprof_help())]
     Jeprof(DropInArgs),
     /// Print where libheapprof.so, or its C header, is on this machine
@@ -236,7 +239,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       preload-path --header"
     )]
     PreloadPath {
-        /// The header's path in place of the library's
+        /// Print the header's path instead of the library's
         #[arg(long)]
         header: bool,
     },
@@ -269,18 +272,19 @@ pub(crate) struct Profiles {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Question")]
 pub(crate) struct QuestionArgs {
-    /// Which values: inuse_space, inuse_objects, alloc_space, alloc_objects or any the profile has
+    /// Which values: inuse_space, inuse_objects, alloc_space, alloc_objects or any that the profile
+    /// has
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
     /// What a row is: functions, filefunctions, files, lines or addresses
     #[arg(short, long, value_name = "LEVEL", default_value_t = Granularity::Functions)]
     pub(crate) granularity: Granularity,
-    /// Attribute inlined functions to the one they were inlined into
+    /// Count inlined functions as the function that they were inlined into
     #[arg(long, hide_short_help = true)]
     pub(crate) no_inlines: bool,
     #[command(flatten)]
     pub(crate) code: CodeArgs,
-    /// Percentages of what the filters keep, not of the whole profile
+    /// Show percentages of what the filters keep, instead of the whole profile
     #[arg(long, hide_short_help = true)]
     pub(crate) relative_percentages: bool,
     #[command(flatten)]
@@ -290,28 +294,28 @@ pub(crate) struct QuestionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filters (regular expressions on function, file and mapping names)")]
 pub(crate) struct FilterArgs {
-    /// Only samples with a matching frame
+    /// Keep only samples with a matching frame
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     focus: Option<String>,
-    /// No samples with a matching frame
+    /// Leave out samples with a matching frame
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     ignore: Option<String>,
-    /// Without matching frames; their values go to the nearest frame kept
+    /// Leave out matching frames; their values go to the nearest frame that is kept
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     hide: Option<String>,
-    /// Only matching frames
+    /// Keep only matching frames
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     show: Option<String>,
-    /// Stacks from the matching frame nearest to the root on
+    /// Keep stacks from the matching frame nearest to the root on
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     show_from: Option<String>,
-    /// Without the frames below the matching function nearest to the leaf
+    /// Leave out the frames below the matching function nearest to the leaf
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     prune_from: Option<String>,
-    /// Only samples with a matching label: [key=]REGEX or a range such as 32kb:1mb
+    /// Keep only samples with a matching label: [key=]REGEX or a range such as 32kb:1mb
     #[arg(long, value_name = "LABEL", hide_short_help = true)]
     tag_focus: Option<String>,
-    /// No samples with a matching label
+    /// Leave out samples with a matching label
     #[arg(long, value_name = "LABEL", hide_short_help = true)]
     tag_ignore: Option<String>,
     /// Label keys whose values become frames at the root
@@ -369,7 +373,7 @@ pub(crate) struct LabelArgs {
     /// Show only labels whose key matches
     #[arg(long, value_name = "REGEX")]
     tag_show: Option<String>,
-    /// Show no labels whose key matches
+    /// Leave out labels whose key matches
     #[arg(long, value_name = "REGEX")]
     tag_hide: Option<String>,
 }
@@ -407,7 +411,7 @@ pub(crate) struct ReportArgs {
     /// Unit of values: auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min, h
     #[arg(long, value_name = "UNIT", hide_short_help = true)]
     pub(crate) unit: Option<String>,
-    /// Show names whole: with parameters, all template arguments and defaults
+    /// Show whole names, with parameters, all template arguments and defaults
     #[arg(long, hide_short_help = true)]
     pub(crate) full_names: bool,
     /// Print the SQL that the report asks, instead of the report
@@ -426,7 +430,7 @@ pub(crate) struct SortArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitArg {
-    /// The most rows; 0 for all. On a terminal 40, else all
+    /// The most rows; 0 shows all. The default is 40 on a terminal, otherwise all
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<usize>,
 }
@@ -435,10 +439,11 @@ pub(crate) struct LimitArg {
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
-    /// Every sample type side by side, with the mean size of objects
+    /// Show every sample type side by side, with the mean size of objects
     #[arg(short, long)]
     pub(crate) wide: bool,
-    /// With --wide: the most columns of text, 0 for no bound. On a terminal its width, else none
+    /// With --wide: the most columns of text, 0 for no limit. The default is the terminal's width,
+    /// otherwise no limit
     #[arg(long, value_name = "COLUMNS", requires = "wide")]
     pub(crate) width: Option<usize>,
     #[command(flatten)]
@@ -457,13 +462,14 @@ pub(crate) struct TopArgs {
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
-    /// From the leaves up
+    /// Build the tree from the leaves up
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Count nodes below this share of the total (of what filters keep) into (other); 0 shows all
+    /// Put nodes below this share of the total (or of what the filters keep) into (other); 0 shows
+    /// all
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     pub(crate) min_percent: f64,
-    /// Each frame on a row of its own, also where the path does not branch
+    /// Show each frame on a row of its own, even if the path does not branch
     #[arg(long)]
     pub(crate) full: bool,
     #[command(flatten)]
@@ -474,7 +480,7 @@ pub(crate) struct TreeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct MatchArgs {
-    /// Matches function names anywhere
+    /// The expression to find anywhere in function names
     #[arg(value_name = "REGEX")]
     pub(crate) regex: String,
     #[command(flatten)]
@@ -527,7 +533,7 @@ pub(crate) struct InfoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// BEFORE and AFTER, as far as --before and --after do not give them
+    /// BEFORE and AFTER, unless --before and --after give them
     #[arg(value_name = "PROFILE", num_args = 0..=2, value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
     /// Add this profile to the side before; may be repeated

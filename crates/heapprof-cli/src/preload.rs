@@ -17,8 +17,8 @@ static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
 pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY.is_empty() {
         bail!(
-            "this heapprof was built for a machine that libheapprof.so does not support (x86-64 \
-             Linux with glibc is)"
+            "this heapprof was built for a machine that libheapprof.so does not support (it \
+             supports x86-64 Linux with glibc)"
         );
     }
     unpack("libheapprof.so", LIBRARY)
@@ -53,9 +53,9 @@ fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
         format!(" (the last one tried, {}: {error})", folder.display())
     });
     bail!(
-        "no folder for libheapprof.so can be written by this user alone, or programs may not run \
-         what is there{why}; set XDG_CACHE_HOME to one whose path has no space or colon and only \
-         folders of this user's or root's, on a file system without noexec"
+        "there is no folder for libheapprof.so that only this user can write to and from which \
+         programs may run code{why}; set XDG_CACHE_HOME to a folder whose path has no space or \
+         colon and only folders of this user or of root, on a file system without noexec"
     )
 }
 

@@ -70,7 +70,7 @@ fn format(host: &dyn Host, typed: &Typed) -> Result<&'static str> {
         match option.fate {
             Fate::Output => outputs.push(name),
             Fate::Instead(instead) => bail!("--{name}: {instead}"),
-            Fate::NoSay => host.note(&format!("--{name} has no say here")),
+            Fate::NoSay => host.note(&format!("--{name} has no effect here")),
             Fate::Here | Fate::Passed => {}
         }
     }

@@ -14,7 +14,7 @@ use crate::sampling::{InUse, Unsampler};
 /// What the first line should be.
 pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
 const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or \
-                     fragmentation behind the @";
+                     fragmentation after the @";
 const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
 /// What a header says about the lines below it.

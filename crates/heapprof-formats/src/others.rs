@@ -305,7 +305,7 @@ fn written(head: &[u8]) -> Option<&'static str> {
     if text.starts_with(b"# callgrind format") || text.starts_with(b"version: 1\ncreator: ") {
         return Some(
             "is a profile of callgrind, which heapprof writes but does not read; Valgrind's \
-             --xtree-memory writes what heapprof reads into a file whose name ends in .ms",
+             --xtree-memory writes what heapprof reads, if the name of its file ends in .ms",
         );
     }
     match text.starts_with(b"<") {

@@ -109,7 +109,10 @@ fn record() {
     }
     let other_malloc = real::defined_elsewhere(c"malloc");
     if other_malloc && asked.verbose {
-        say(&[b"heapprof: this program brings its own malloc, in front of the hooks; use heapprof-alloc in it"]);
+        say(&[
+            b"heapprof: this program has a malloc of its own, which comes before heapprof's; use \
+              heapprof-alloc in it",
+        ]);
     }
     if !asked.options.follow_children
         && asked.options.output.parent != Some(collect::sys::parent_id())
@@ -127,7 +130,7 @@ fn record() {
         && !signals::dump_on(signal)
         && asked.verbose
     {
-        say(&[b"heapprof: the program handles the dump signal itself; not taken"]);
+        say(&[b"heapprof: the program handles the dump signal itself, so heapprof does not"]);
     }
     if asked.recorded {
         end::be_recorded();

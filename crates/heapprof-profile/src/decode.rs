@@ -283,7 +283,7 @@ impl Decoder {
                 "; the file seems to hold several profiles one after the other: split it, and name \
                  them side by side to merge them"
             }
-            false => "; the file is damaged or its writer at fault: write the profile anew",
+            false => "; the file is damaged, or its writer made a mistake: write the profile again",
         };
         match error {
             Error::Wire {

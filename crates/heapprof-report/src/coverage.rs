@@ -43,8 +43,8 @@ pub fn beside_heap(peak: Resident, runtime: Option<Runtime>) -> Option<String> {
         Some(Runtime::Php) => "; PHP has arenas of its own, which USE_ZEND_ALLOC=0 switches off",
     };
     Some(format!(
-        "{} of the peak RSS is no heap but code, stacks, files and what the program maps itself, \
-         which record --mmap counts{own}",
+        "{} of the peak RSS is not heap; it is code, stacks, files and what the program maps \
+         itself, which record --mmap counts{own}",
         measure.show(rest)
     ))
 }

@@ -142,7 +142,7 @@ fn lines(
         if before.is_some() != after.is_some() && diff.total_estimate().is_none() {
             let side = if before.is_some() { "before" } else { "after" };
             lines.push(format!(
-                "Only {side} is: small rows that are new or gone say nothing."
+                "Only the values {side} are estimates: small rows that are new or gone say nothing."
             ));
         }
     }
@@ -158,8 +158,8 @@ fn lines(
     if let (Some([before, _]), Some([after, _])) = (diff.before.folded, diff.after.folded) {
         let show = |sum: i128| measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
         lines.push(format!(
-            "Own code: {} before and {} after that libraries allocated is counted for their \
-             nearest caller of the program's own",
+            "Own code: of what libraries allocated, {} before and {} after is counted as their \
+             nearest caller's in the program's own code",
             show(before),
             show(after)
         ));

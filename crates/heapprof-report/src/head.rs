@@ -73,8 +73,8 @@ pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
         format!("{shown} ({})", percent(sum, header.total))
     };
     let mut line = format!(
-        "Own code: {} that libraries allocated is counted for their nearest caller of the \
-         program's own",
+        "Own code: {} that libraries allocated is counted as their nearest caller's in the \
+         program's own code",
         show(counted)
     );
     if left != 0 {
@@ -84,8 +84,9 @@ pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
 }
 
 /// Why a peak has no range.
-pub(crate) const PEAK: &str = "Nobody knows how sure a sampled peak is: less than what is in use, \
-                               for its moment is the one at which the estimate was largest.";
+pub(crate) const PEAK: &str = "Nobody knows how sure a sampled peak is. It is less sure than what \
+                               is in use, because its moment is the one at which the estimate was \
+                               largest.";
 
 /// The end of a line, which says that values are estimates, if they are.
 pub(crate) fn estimated(header: &Header) -> Option<String> {

@@ -186,7 +186,7 @@ fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String
         let (shown, share) = (measure.show(bytes), percent(bytes, resident.of_program()));
         text.push_str(&format!("; {heap} {shown} is {share} of {it}"));
         if bytes > resident.of_program() {
-            text.push_str(", for not all of it was touched");
+            text.push_str(", because not all of it was touched");
         }
     }
     Ok(text)

@@ -23,7 +23,8 @@ const NAMELESS: &str = "More than half of it is held by code without names: heap
 pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
     let name = &wrapper.function;
     format!(
-        "{name} only hands requests on to malloc, for {} ({}): --wrappers {} counts it for them",
+        "{name} only passes requests on to malloc, for {} ({}): --wrappers {} counts its memory as \
+         theirs",
         plural(&wrapper.callers.to_string(), "function"),
         percent(wrapper.value, wrapper.total),
         quoted(&wrapper.pattern()),

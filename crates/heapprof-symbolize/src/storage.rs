@@ -69,7 +69,8 @@ impl Storage {
     fn read(&self, file: File, metadata: &Metadata) -> io::Result<&[u8]> {
         let on_disk = metadata.blocks().saturating_mul(512 * 16);
         if metadata.len() > self.left.get().min(on_disk) {
-            let why = "can be changed by other users, and is larger than is read of such files";
+            let why = "can be changed by other users, and is larger than what heapprof reads of \
+                       such files";
             return Err(io::Error::other(why));
         }
         let mut bytes = Vec::new();

@@ -120,7 +120,7 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "how many blocks that a sampler took stand behind net; NULL where it is exact, as the \
+            "how many blocks that a sampler took stand behind net; NULL if it is exact, as are the \
              next three",
         ),
         ("variance REAL", "of net, in its unit squared"),

@@ -18,7 +18,7 @@ fn blocks(q: &Question) -> impl Iterator<Item = Block<'_>> {
 
 pub(super) static SAMPLE: Relation = Relation {
     name: "sample",
-    about: "What the samples of one stack and one label set are worth, where that is not 0.",
+    about: "What the samples of one stack and one label set are worth, if that is not 0.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("type INTEGER", "sample_type.id"),
@@ -27,11 +27,11 @@ pub(super) static SAMPLE: Relation = Relation {
         ("value INTEGER", "sum of the samples"),
         (
             "sampled INTEGER",
-            "how many blocks that a sampler took stand behind it; NULL where it is exact",
+            "how many blocks that a sampler took stand behind it; NULL if it is exact",
         ),
         (
             "variance REAL",
-            "its estimated variance, in its unit squared; NULL where it is exact",
+            "its estimated variance, in its unit squared; NULL if it is exact",
         ),
     ],
     keys: 2,

@@ -16,13 +16,13 @@ pub(super) fn entity_cell(q: &Question, entity: u32, column: usize) -> Cell<'_> 
 
 pub(super) static ENTITY: Relation = Relation {
     name: "entity",
-    about: "A row of this question's reports: a function, and where --granularity tells them \
-            apart its line and address.",
+    about: "A row of this question's reports: a function, and, if --granularity tells them apart, \
+            its line and address.",
     columns: &[
         ("id INTEGER", "from 1"),
         (
             "function INTEGER",
-            "function.id; the first of that name where the granularity does not tell files apart",
+            "function.id; the first of that name if the granularity does not tell files apart",
         ),
         ("line INTEGER", "line number; 0 when not told apart"),
         ("address INTEGER", "address; 0 when not told apart"),
@@ -44,7 +44,7 @@ fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, usize)> {
 
 pub(super) static FUNCTION_TOTAL: Relation = Relation {
     name: "function_total",
-    about: "Flat and cum of an entity: one row for each where they are not both 0.",
+    about: "Flat and cum of an entity: one row for each, unless both are 0.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("type INTEGER", "sample_type.id"),
@@ -59,7 +59,7 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "how many blocks that a sampler took stand behind flat; NULL where it is exact, as \
+            "how many blocks that a sampler took stand behind flat; NULL if it is exact, as are \
              the next three",
         ),
         ("variance REAL", "of flat, in its unit squared"),

@@ -4,11 +4,11 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {
-    /// Count what libraries and a language's runtime allocate for the nearest caller of the
-    /// program's own
+    /// Count what libraries and a language's runtime allocate as the nearest caller's in the
+    /// program's own code
     #[arg(long)]
     pub(crate) own_code: bool,
-    /// Leave functions out as malloc is, if their name without parameters matches: wrappers that
+    /// Leave out, like malloc, the functions whose name without parameters matches: wrappers that
     /// heapprof does not know
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     #[arg(conflicts_with = "all_frames", hide_short_help = true)]

@@ -24,17 +24,17 @@ pub(crate) enum ConvertTo {
     Pprof,
     /// Folded stacks of one sample type
     Folded,
-    /// Everything, one sample a line
+    /// Everything, with one sample on each line
     Json,
-    /// One sample a row, one column a sample type
+    /// One row for each sample, one column for each sample type
     Csv,
-    /// speedscope's JSON, one profile a sample type
+    /// speedscope's JSON, with one profile for each sample type
     Speedscope,
     /// Heap profile text, for pprof, google-pprof and jeprof
     Gperftools,
-    /// The same with names, for google-pprof and jeprof
+    /// Heap profile text with names, for google-pprof and jeprof
     Symbolized,
-    /// Firefox Profiler's JSON, one thread a sample type
+    /// Firefox Profiler's JSON, with one thread for each sample type
     Firefox,
     /// The call graph, for KCachegrind and callgrind_annotate
     Callgrind,
@@ -61,16 +61,16 @@ pub(crate) struct ConvertArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
-    /// The profile; with -o also - for stdin, a URL, or a name in the database
+    /// The profile. With -o it may also be - for stdin, a URL, or a name in the database
     #[arg(value_name = "FILE", value_parser = name::parser())]
     pub(crate) file: String,
     /// A folder with debug files or binaries; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) debug_dir: Vec<PathBuf>,
-    /// The profiled machine's files are below this folder
+    /// The folder that holds the profiled machine's files
     #[arg(long, value_name = "DIR")]
     pub(crate) sysroot: Option<PathBuf>,
-    /// Add this to each address that is looked up; -1 where they are return addresses
+    /// Add this to each address that is looked up; use -1 if they are return addresses
     #[arg(
         long,
         value_name = "N",
@@ -78,7 +78,7 @@ pub(crate) struct SymbolizeArgs {
         allow_negative_numbers = true
     )]
     pub(crate) adjust: i64,
-    /// Look up what has names already, too
+    /// Also look up addresses that have names already
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

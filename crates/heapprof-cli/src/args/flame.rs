@@ -15,7 +15,7 @@ pub(crate) enum FlameFormat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlameRoot {
-    /// Where a screen shows it: below, but on top where stacks are deep or --reverse turns them
+    /// Where a screen shows it: below, or on top if stacks are deep or --reverse turns them
     Auto,
     /// On top, stacks grow down
     Top,
@@ -30,10 +30,11 @@ pub(crate) struct FlameArgs {
     /// Show the difference to this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,
-    /// From the leaves
+    /// Draw from the leaves
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Count frames below this share of the total (of what filters keep) into (other); 0 shows all
+    /// Put frames below this share of the total (or of what the filters keep) into (other); 0 shows
+    /// all
     #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = percent)]
     pub(crate) min_percent: f64,
     /// Where the root is in the picture

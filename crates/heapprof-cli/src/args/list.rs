@@ -8,12 +8,13 @@ use super::{LimitArg, Profiles, QuestionArgs, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Matches function names anywhere
+    /// The expression to find anywhere in function names
     #[arg(value_name = "REGEX")]
     pub(crate) regex: String,
     #[command(flatten)]
     pub(crate) profiles: Profiles,
-    /// Folders to look for source in, separated by colons; without it here and in the folders above
+    /// Folders to look for source in, separated by colons; the default is the current folder and
+    /// the folders above it
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
     pub(crate) source_path: Vec<PathBuf>,
     /// Beginnings to cut off the profile's file names, separated by colons

@@ -10,7 +10,7 @@ use super::FileModeArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Record every allocation, not a sample of them
+    /// Record every allocation instead of a sample
     #[arg(long, conflicts_with = "period")]
     pub(crate) exact: bool,
     /// Average bytes between samples
@@ -37,16 +37,16 @@ pub(crate) struct RecordArgs {
     /// Count what the program maps itself (mmap) as allocations
     #[arg(long)]
     pub(crate) mmap: bool,
-    /// Keep the profiles of children, too, that never held 64 KiB
+    /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,
-    /// Functions that reports leave out as they do malloc, by their names without parameters:
+    /// Have reports leave out, like malloc, the functions whose name without parameters matches:
     /// wrappers of your own
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// Leave addresses for heapprof symbolize, here or on another machine
+    /// Leave addresses unnamed, for heapprof symbolize here or on another machine
     #[arg(long)]
     pub(crate) no_symbolize: bool,
     /// The program and its arguments

@@ -39,7 +39,7 @@ pub(crate) struct RmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SqlArgs {
-    /// One statement that reads
+    /// One statement that only reads
     #[arg(value_name = "STATEMENT")]
     pub(crate) statement: String,
     /// Ask this profile instead of the database; may be repeated
@@ -56,7 +56,7 @@ pub(crate) struct SqlArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
-    /// The statements that made the database's tables, instead of the tables of profiles
+    /// Show the statements that made the database's tables, instead of the tables of profiles
     #[arg(long)]
     pub(crate) database: bool,
     /// text, json, csv or markdown

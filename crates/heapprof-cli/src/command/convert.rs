@@ -17,7 +17,7 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
     let file = args.output.file();
     let lines = lines(args)?;
     if args.to == ConvertTo::Pprof && output::is_terminal(file) {
-        bail!("a profile is not for eyes; write it to a file with -o");
+        bail!("a profile is not text for a terminal; write it to a file with -o");
     }
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;

@@ -12,7 +12,10 @@ use crate::messages;
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
-        bail!("diff shows growth, no shares of a total; --relative-percentages has no say here");
+        bail!(
+            "diff shows growth, not shares of a total; --relative-percentages has no effect \
+             here"
+        );
     }
     // Rules come first, because a rule that can't be read must not cost the reading of two
     // profiles.
@@ -55,8 +58,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             n => format!("{n} profiles"),
         };
         messages::note(&format!(
-            "the sum of {} is compared with that of {}; where they are recordings of one and the \
-             same, name as many on each side",
+            "the sum of {} is compared with that of {}; if they are recordings of the same \
+             program, name as many on each side",
             count(&before),
             count(&after)
         ));
@@ -69,8 +72,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         let file = &found.file;
         messages::note(&match found.is_rebuilt {
             true => format!(
-                "{rows} of {file} may be new or gone only because it is another build there and \
-                 its code has no names: heapprof symbolize names both sides"
+                "{rows} of {file} may be new or gone only because the two sides have different \
+                 builds of it, and its code has no names: heapprof symbolize names both sides"
             ),
             false => format!(
                 "{rows} of {file} may be new or gone only because its code has names on one side: \
@@ -82,8 +85,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     let of_peak = gate.rules().find(|(rule, _)| rule.is_of_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
         messages::note(&format!(
-            "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so that \
-             the rule takes it as if it were exact; record --exact makes it so"
+            "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so the \
+             rule takes it as exact; record --exact makes it exact"
         ));
     }
     gate.judge("on either side", |rule| {

@@ -17,7 +17,7 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let asked = args.question.query();
     if asked.granularity != Granularity::Functions {
-        bail!("list shows lines of functions; --granularity has no say here");
+        bail!("list shows lines of functions; --granularity has no effect here");
     }
     let query = |granularity| Query {
         granularity,

@@ -12,7 +12,10 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
     if let Some(name) = &args.name {
         if name.is_empty() || name == "-" || name.contains('/') {
-            bail!("--as {name:?}: such a name could not be asked for later; use one without /");
+            bail!(
+                "--as {name:?}: a profile of this name could not be read later; use a name \
+                 without /"
+            );
         }
         free(shared, name)?;
         let source = shared.sources.read(&args.profiles)?;
@@ -70,7 +73,7 @@ fn stem(profile: &str) -> Result<String> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let name = match name {
         Some(name) if profile != "-" && !profile.contains("://") => name,
-        _ => bail!("{profile}: has no file name to be known by; give one with --as"),
+        _ => bail!("{profile}: has no file name to load it under; give a name with --as"),
     };
     let mut stem = name.as_str();
     for ending in [".gz", ".pb", ".pprof", ".prof", ".heap"] {

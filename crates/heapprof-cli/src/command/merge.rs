@@ -10,7 +10,10 @@ use crate::output;
 pub(super) fn run(shared: &Shared, args: &MergeArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
-        bail!("a profile is not for eyes; write it to a file: heapprof merge … -o sum.pb.gz");
+        bail!(
+            "a profile is not text for a terminal; write it to a file: heapprof merge … -o \
+             sum.pb.gz"
+        );
     }
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;

@@ -62,8 +62,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let (written, failed) = written::read(&list.read().context("the list of profiles")?);
     if !list.path().exists() {
         messages::note(&format!(
-            "{}: was taken away while the program ran: there may be profiles that are not told of \
-             here, without names",
+            "{}: was removed while the program ran: there may be more profiles, which are not \
+             listed here and have no names",
             list.path().display()
         ));
     }

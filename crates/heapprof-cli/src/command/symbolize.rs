@@ -16,7 +16,7 @@ use crate::{messages, name, output, source};
 pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     let target = Target::of(args)?;
     if !matches!(target, Target::InPlace(..)) && output::is_terminal(target.path()) {
-        bail!("a profile is not for eyes; write it to a file with -o");
+        bail!("a profile is not text for a terminal; write it to a file with -o");
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {
         if !folder.is_dir() {
@@ -137,7 +137,8 @@ fn told(summary: &Summary) -> String {
     }
     if summary.numbered() > 0 {
         text += &format!(
-            "; {} without one are called by their file and where their function begins in it",
+            "; {} without a name are called by their file and by the place in it where their \
+             function begins",
             summary.numbered()
         );
     }

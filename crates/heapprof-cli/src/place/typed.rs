@@ -84,8 +84,8 @@ pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
                     _ => "file",
                 };
                 bail!(
-                    "{}: leads to a {what} of another user's, who could have it written \
-                     elsewhere; take it away, or name another file",
+                    "{}: leads to a {what} of another user, who could have the output written \
+                     elsewhere; remove the {what}, or name another file",
                     path.display()
                 );
             }

@@ -101,7 +101,7 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: Trust, make: bool) -> io::Re
                 }
                 if trust != Trust::Any && !trusted.with(&found) {
                     return Err(io::Error::other(format!(
-                        "a folder on the way, {}, is a link of another user's",
+                        "a folder on the way, {}, is a link of another user",
                         name.display()
                     )));
                 }

@@ -60,7 +60,7 @@ const FLAGS: &[Flag] = &[
     flag(Format, Bool, "top", "false", "Functions by their values"),
     flag(Format, Bool, "text", "false", "The same as -top"),
     flag(Format, Bool, "tree", "false", "Each function with its callers and callees"),
-    flag(Format, Regex, "peek", "", "As -tree, functions that match alone"),
+    flag(Format, Regex, "peek", "", "Like -tree, but only functions that match"),
     flag(Format, Regex, "list", "", "Source lines of functions that match"),
     flag(Format, Bool, "traces", "false", "Each sample with its stack"),
     flag(Format, Bool, "tags", "false", "Labels and what they are worth"),
@@ -86,7 +86,7 @@ const FLAGS: &[Flag] = &[
     flag(Elsewhere, Bool, "gv", "false", "-ps with -output, and open the file"),
     flag(Elsewhere, Bool, "kcachegrind", "false", "-callgrind with -output, and open the file"),
 
-    flag(Display, Text, "output", "", "File to write to; stdout without"),
+    flag(Display, Text, "output", "", "File to write to instead of stdout"),
     flag(Display, Text, "sample_index", "", "Which value of samples: its type or position from 0"),
     flag(Display, Text, "unit", "minimum", "Unit to show: minimum, auto, bytes, kb, mb, ns, ms, s, ..."),
     flag(Display, Float, "divide_by", "1", "Divide all values by this"),
@@ -94,13 +94,13 @@ const FLAGS: &[Flag] = &[
     flag(Display, Bool, "normalize", "false", "Scale the profile to the base's totals"),
     flag(Display, Bool, "compact_labels", "false", "Fewer lines above the report"),
     flag(Display, Bool, "call_tree", "false", "A tree by call paths (-dot and images, -callgrind)"),
-    flag(Display, Bool, "relative_percentages", "false", "Percentages of what the filters left"),
-    flag(Display, Text, "source_path", "", "Folders with sources, : between"),
-    flag(Display, Text, "trim_path", "", "Fronts to cut off file names, : between"),
+    flag(Display, Bool, "relative_percentages", "false", "Percentages of what the filters keep"),
+    flag(Display, Text, "source_path", "", "Folders with sources, separated by colons"),
+    flag(Display, Text, "trim_path", "", "Beginnings to cut off file names, separated by colons"),
     flag(Display, Bool, "intel_syntax", "false", "Goes with -disasm"),
 
     flag(Sort, Bool, "flat", "false", "By a function's own values (default)"),
-    flag(Sort, Bool, "cum", "false", "By values with all that was called"),
+    flag(Sort, Bool, "cum", "false", "By values that include all that a function called"),
 
     flag(Granularity, Bool, "functions", "false", "By function (default)"),
     flag(Granularity, Bool, "filefunctions", "false", "By function and file"),
@@ -108,34 +108,35 @@ const FLAGS: &[Flag] = &[
     flag(Granularity, Bool, "lines", "false", "By line"),
     flag(Granularity, Bool, "addresses", "false", "By address"),
 
-    flag(Filter, Int, "nodecount", "-1", "Most functions; -1 is all for -top, 80 for graphs"),
+    flag(Filter, Int, "nodecount", "-1", "The most functions; -1 is all for -top, 80 for graphs"),
     flag(Filter, Float, "nodefraction", "0.005", "Hide functions below this share of the total"),
     flag(Filter, Float, "edgefraction", "0.001", "Hide edges below this share of the total"),
     flag(Filter, Bool, "trim", "true", "Obey the three above; =false shows all"),
     flag(Filter, Bool, "drop_negative", "false", "Hide functions with values below 0"),
-    flag(Filter, Text, "focus", "", "Only samples through a match"),
-    flag(Filter, Text, "ignore", "", "No samples through a match"),
+    flag(Filter, Text, "focus", "", "Keep only samples with a match"),
+    flag(Filter, Text, "ignore", "", "Leave out samples with a match"),
     flag(Filter, Text, "prune_from", "", "Cut what is below a match"),
     flag(Filter, Text, "hide", "", "Leave matching functions out of stacks"),
-    flag(Filter, Text, "show", "", "Leave all but matching functions out of stacks"),
+    flag(Filter, Text, "show", "", "Keep only matching functions in stacks"),
     flag(Filter, Text, "show_from", "", "Cut what is above the highest match"),
-    flag(Filter, Text, "tagfocus", "", "Only samples with such a label: [key=]regex or range"),
-    flag(Filter, Text, "tagignore", "", "No samples with such a label"),
-    flag(Filter, Text, "tagshow", "", "Only labels whose key matches"),
-    flag(Filter, Text, "taghide", "", "No labels whose key matches"),
-    flag(Filter, Text, "tagroot", "", "Frames of labels at the root: keys, comma between"),
-    flag(Filter, Text, "tagleaf", "", "Frames of labels at the leaf: keys, comma between"),
-    flag(Filter, Bool, "noinlines", "false", "Give inlined functions' values to their caller"),
-    flag(Filter, Bool, "showcolumns", "false", "Columns beside line numbers"),
+    flag(Filter, Text, "tagfocus", "", "Keep only samples with such a label: [key=]regex or range"),
+    flag(Filter, Text, "tagignore", "", "Leave out samples with such a label"),
+    flag(Filter, Text, "tagshow", "", "Show only labels whose key matches"),
+    flag(Filter, Text, "taghide", "", "Leave out labels whose key matches"),
+    flag(Filter, Text, "tagroot", "", "Keys of labels (K1,K2) that become frames at the root"),
+    flag(Filter, Text, "tagleaf", "", "Keys of labels (K1,K2) that become frames at the leaf"),
+    flag(Filter, Bool, "noinlines", "false", "Count inlined functions as their caller"),
+    flag(Filter, Bool, "showcolumns", "false", "Show columns beside line numbers"),
     flag(Filter, Bool, "all_frames", "false", "Ignore the profile's drop_frames and keep_frames"),
 
     flag(Source, Text, "base", "", "Profile to subtract"),
     flag(Source, Text, "diff_base", "", "Profile to compare with; percentages are of it"),
-    flag(Source, Int, "seconds", "-1", "How long a server is to collect"),
+    flag(Source, Int, "seconds", "-1", "How many seconds a server should collect"),
     flag(Source, Int, "timeout", "-1", "Seconds to wait for a server"),
     flag(Source, Text, "add_comment", "", "Comment to add"),
-    flag(Source, Text, "buildid", "", "Build id of the main binary, where it has none"),
-    flag(Source, Text, "symbolize", "", "none, local, fastlocal, remote, force, demangle=MODE; : between"),
+    flag(Source, Text, "buildid", "", "Build id of the main binary, if it has none"),
+    flag(Source, Text, "symbolize", "", "none, local, fastlocal, remote, force, demangle=MODE; \
+                                         with colons between"),
     flag(Source, Text, "tools", "", "Accepted; no outside tools are used for symbols"),
     flag(Source, Text, "tls_cert", "", "Client certificate for servers"),
     flag(Source, Text, "tls_key", "", "Its private key"),
@@ -175,8 +176,8 @@ const GROUPS: [(Group, &str); 8] = [
 pub fn help() -> String {
     format!(
         "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. \
-         BINARY is the program, where the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 \
-         it could not be done.\n\nExample: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
+         BINARY is the program, if the profile does not name it.\n\n{}\n\nExit code: 0 done, 2 it \
+         could not be done.\n\nExample: heapprof pprof -top -cum -nodecount=10 profile.pb.gz",
         flags()
     )
 }

@@ -84,8 +84,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         };
         if file.is_difference != first.is_some() {
             let expected = match file.is_difference {
-                true => "two numbers behind the stack, as in the lines before",
-                false => "one number behind the stack, as in the lines before",
+                true => "two numbers after the stack, as in the lines before",
+                false => "one number after the stack, as in the lines before",
             };
             return Err(lines.wrong(expected));
         }

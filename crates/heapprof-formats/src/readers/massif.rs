@@ -225,7 +225,7 @@ fn bytes(lines: &mut Lines<'_>, key: &'static str) -> Result<i64, Error> {
     let text = field(lines, key)?.to_vec();
     let bytes = value(&text).filter(|&bytes| bytes >= 0);
     bytes.ok_or_else(|| {
-        lines.wrong_part(format!("a number of bytes behind {key}="), shortened(&text))
+        lines.wrong_part(format!("a number of bytes after {key}="), shortened(&text))
     })
 }
 

@@ -45,7 +45,7 @@ pub fn write_gperftools(
     let mut notes: Vec<&str> = Vec::new();
     notes.extend(columns.note);
     if has_negative {
-        notes.push("google-pprof and jeprof pass over negative values; pprof reads them");
+        notes.push("google-pprof and jeprof skip negative values; pprof reads them");
     }
     // The first line can't have a minus. Readers only look whether the totals allocated differ from
     // those in use.
@@ -217,7 +217,7 @@ impl Columns {
             (values[0], values[1]) = (values[2], values[3]);
         }
         if values[2] < 0 || values[3] < 0 {
-            return Err(unfit("has less than nothing allocated"));
+            return Err(unfit("has a negative amount allocated"));
         }
         Ok(values)
     }

@@ -108,7 +108,8 @@ fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usiz
             n => format!(" (and {} more)", n - 1),
         };
         messages::note(&format!(
-            "{}: is left as it is ({why}){more}; heapprof symbolize -o OUT FILE names it elsewhere",
+            "{}: is left as it is ({why}){more}; heapprof symbolize -o OUT FILE writes it with \
+             names elsewhere",
             path.display()
         ));
     }
@@ -315,19 +316,19 @@ fn few_samples(one: &Recorded) -> Option<String> {
     let taken = sampled.taken;
     if taken == 0 {
         return Some(
-            "nothing was sampled, for little was allocated; --exact records every allocation, a \
-             shorter --period more of them"
+            "nothing was sampled, because little was allocated; --exact records every allocation, \
+             and a shorter --period records more of them"
                 .to_string(),
         );
     }
     if taken < ENOUGH {
         let shorter = match period(sampled.allocated / WANTED) {
             None => String::new(),
-            Some(period) => format!(", --period {period} some {WANTED} of them"),
+            Some(period) => format!(", and --period {period} records about {WANTED} of them"),
         };
         return Some(format!(
-            "the values are rough, for {taken} allocation{} sampled; --exact records every \
-             one{shorter}",
+            "the values are rough, because only {taken} allocation{} sampled; --exact records \
+             every allocation{shorter}",
             if taken == 1 { " was" } else { "s were" }
         ));
     }
@@ -342,7 +343,7 @@ fn few_samples(one: &Recorded) -> Option<String> {
         Some(period) => format!("; --period {period} would make that about 10%"),
     };
     Some(format!(
-        "what is in use may be off by about {:.0}%{shorter}, --exact records every allocation",
+        "what is in use may be off by about {:.0}%{shorter}; --exact records every allocation",
         196.0 / equal.sqrt()
     ))
 }
@@ -362,14 +363,14 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
     };
     if !left_own {
         return Some(format!(
-            "the program {how} and left no profile of its own; this is one of a child's"
+            "the program {how} and left no profile of its own; this is the profile of a child"
         ));
     }
     if main.is_before_exec {
         return Some(
             "the program became another one by exec, which left no profile (static, setuid, of \
-             another C library, or started with an environment of its own); this is of what it \
-             was before"
+             another C library, or started with an environment of its own); this is the profile of \
+             what it was before"
                 .to_string(),
         );
     }
@@ -425,7 +426,7 @@ fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
         n => format!("{n} profiles are without names, the first one because"),
     };
     Some(format!(
-        "{which}: {first:#}; heapprof symbolize -o OUT FILE writes them elsewhere"
+        "{which}: {first:#}; heapprof symbolize -o OUT FILE writes a profile with names elsewhere"
     ))
 }
 
@@ -489,7 +490,7 @@ fn own_allocator(main: &Recorded) -> Option<String> {
     })?;
     Some(format!(
         "nothing was recorded because {program} has an allocator of its own linked in \
-         ({function}), which no library is asked before"
+         ({function}), which comes before that of every library"
     ))
 }
 
@@ -500,11 +501,12 @@ fn nothing(ended: &Ended) -> String {
             "no profile: the program was ended by signal {signal} before it could write one; \
              --interval 10s writes on the way"
         ),
-        None => "no profile was written: the program was not reached by the library (static, \
-                 setuid, of another C library, or started with an environment of its own), ended \
-                 by a bare exit_group, had no file descriptor left, or could not write where it \
-                 should"
-            .to_string(),
+        None => {
+            "no profile was written: the library did not reach the program (static, setuid, of \
+             another C library, or started with an environment of its own), or the program ended \
+             by a bare exit_group, had no file descriptor left, or could not write where it should"
+                .to_string()
+        }
     }
 }
 

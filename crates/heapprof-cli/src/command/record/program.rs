@@ -180,8 +180,8 @@ pub(super) fn why_not(program: &OsStr, found: Option<&Path>, error: &io::Error) 
     });
     let text = match missing {
         Some(file) => format!(
-            "{name}: {}, which is to run it, is not there: install it, or have the file name \
-             another one",
+            "{name}: {}, which should run it, is not there: install it, or name another one in the \
+             file",
             file.display()
         ),
         None => format!("{name}: {error}"),
