@@ -1,7 +1,9 @@
 //! Where an allocation is called from, for callers that are Rust functions and not hooks in
 //! assembly.
 
+#[cfg(target_arch = "x86_64")]
 use crate::apart;
+#[cfg(target_arch = "x86_64")]
 use crate::walk::{self, Bounds, Checked, Cursor, Direct};
 
 /// Where the program called: the hook's return address, and rbp.

@@ -1,5 +1,6 @@
 //! Where a thread's own stack lies, as libc's descriptor of the thread says, or else the kernel.
 
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 use crate::sys::PAGE;
 use crate::walk::Bounds;
 use crate::{maps, sys};

@@ -154,6 +154,7 @@ pub(crate) fn act_for(process: i32) {
 }
 
 /// Says that the child is gone: its number may become another one's.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn forget_helper() {
     HELPER[0].store(0, Ordering::Relaxed);
 }

@@ -179,8 +179,10 @@ impl Memory for Foreign {
 }
 
 /// Reads word by word, each checked by the kernel.
+#[cfg(target_arch = "x86_64")]
 pub(crate) struct Checked;
 
+#[cfg(target_arch = "x86_64")]
 impl Memory for Checked {
     fn read(&mut self, at: usize) -> Option<usize> {
         let mut word = [0; 8];
