@@ -15,10 +15,18 @@ use heapprof_formats::{
     Format, GperftoolsForm, Options, WriteError, read, write_firefox, write_gperftools,
     write_speedscope,
 };
-use heapprof_profile::{Profile, ReadOptions, decode_with, encode_plain};
+use heapprof_profile::{EncodeOptions, Gzip, Profile, ReadOptions, decode_with, encode_with};
 
 /// The most an input may inflate to.
 pub(crate) const LIMIT: usize = 1 << 20;
+
+/// Returns the bytes of a profile without gzip.
+pub(crate) fn plain(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let options = EncodeOptions::default().gzip(Gzip::None);
+    encode_with(profile, &mut bytes, options).expect("a Vec takes everything");
+    bytes
+}
 
 /// Reads `bytes` in any format and encodes the result. With `asked` it also makes every report and
 /// writes every form. Returns whether the bytes could be read.
@@ -38,15 +46,12 @@ pub(crate) fn exercise(bytes: &[u8], asked: bool) -> bool {
             return false;
         }
     };
-    let mut plain = Vec::new();
-    encode_plain(&profile, &mut plain).expect("a Vec takes everything");
-    let again = decode_with(&plain[..], ReadOptions::default()).expect("what we write we read");
+    let written = plain(&profile);
+    let again = decode_with(&written[..], ReadOptions::default()).expect("what we write we read");
     assert!(again == profile, "encoding keeps everything");
     let kept = kept.expect("stacks are the same, read or not").commented();
-    let mut of_kept = Vec::new();
-    encode_plain(&kept, &mut of_kept).expect("a Vec takes everything");
     assert!(
-        of_kept == plain,
+        plain(&kept) == written,
         "stacks are written as if they had been read"
     );
     assert!(kept == profile, "stacks are read when somebody asks");

@@ -4,8 +4,9 @@ use heapprof_analysis::{
     EMPTY_STACK, Error, Granularity, Query, Question, Session, Source, Top, TreeOptions, Types,
     diff, run_statement, top, tree,
 };
-use heapprof_profile::{Profile, ReadOptions, decode, decode_with, encode, encode_plain, merge};
+use heapprof_profile::{Profile, ReadOptions, decode, decode_with, encode, merge};
 
+use crate::exercise::plain;
 use crate::harness::{name, valid};
 
 fn profiles() -> impl Iterator<Item = (String, Profile)> {
@@ -51,9 +52,7 @@ fn a_profile_survives_encoding() {
         encode(&profile, &mut file).unwrap();
         let again = decode(&file[..]).unwrap();
         assert_eq!(again, profile, "{name}");
-        let mut plain = Vec::new();
-        encode_plain(&again, &mut plain).unwrap();
-        assert_eq!(decode(&plain[..]).unwrap(), profile, "{name}");
+        assert_eq!(decode(&plain(&again)[..]).unwrap(), profile, "{name}");
         let mut file_again = Vec::new();
         encode(&again, &mut file_again).unwrap();
         assert_eq!(file, file_again, "{name}: encoding is deterministic");
@@ -67,10 +66,7 @@ fn stacks_that_nobody_asks_for_are_passed_on() {
         let options = ReadOptions::default().stacks_as_written(true);
         let kept = decode_with(std::fs::File::open(&file).unwrap(), options).unwrap();
         let read = decode(std::fs::File::open(&file).unwrap()).unwrap();
-        let (mut of_kept, mut of_read) = (Vec::new(), Vec::new());
-        encode_plain(&kept, &mut of_kept).unwrap();
-        encode_plain(&read, &mut of_read).unwrap();
-        assert!(of_kept == of_read, "{name}");
+        assert!(plain(&kept) == plain(&read), "{name}");
         let (mut cut, mut expected) = (kept.clone(), read.clone());
         assert_eq!(kept, read, "{name}");
         for profile in [&mut cut, &mut expected] {

@@ -2,8 +2,9 @@
 //!
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests samples` writes them to sample-profiles/valid.
 
-use heapprof_profile::{FrameText, Profile, ProfileBuilder, encode_plain};
+use heapprof_profile::{FrameText, Profile, ProfileBuilder};
 
+use crate::exercise::plain;
 use crate::harness::{bless, name, sample_profiles, valid};
 use crate::wire::{Parts, gzip};
 
@@ -13,12 +14,6 @@ const FOUR: [(&str, &str); 4] = [
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),
 ];
-
-fn plain(profile: &Profile) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode_plain(profile, &mut bytes).unwrap();
-    bytes
-}
 
 /// Direct and mutual recursion: a function must count once for each sample.
 pub(crate) fn recursion() -> Profile {

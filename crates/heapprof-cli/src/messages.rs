@@ -14,6 +14,18 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(&format!("{error:#}"));
 }
 
+/// Makes the error of reading a file. If a limit ended the reading, the error also names the option
+/// that raises the limit. The readers do not, because only the program has options.
+pub(crate) fn of_reading(error: heapprof_formats::Error) -> anyhow::Error {
+    use heapprof_formats::Error;
+    let limit = match &error {
+        Error::Profile(error) if error.is_limit() => String::new(),
+        Error::TooDense { limit, .. } => format!(" {limit}"),
+        _ => return error.into(),
+    };
+    anyhow::anyhow!("{error}; if that is right, raise the limit with --max-inflated{limit}")
+}
+
 /// Prints why a command line can't be read: clap's words about what was typed, in one line. Without
 /// any arguments it prints the whole help.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
@@ -110,4 +122,44 @@ fn say(text: &str) {
     let line = name::shown(text).replace(['\n', '\t'], " ");
     // Nobody is left to be told when stderr is closed.
     let _ = writeln!(anstream::stderr(), "heapprof: {}", printable(&line));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_name_their_option_once() {
+        use heapprof_formats::Error;
+        use heapprof_profile::Error as ProfileError;
+        let dense = Error::TooDense {
+            bytes: 1,
+            times: 2,
+            limit: 3,
+        };
+        let table: [(Error, &str); 4] = [
+            (
+                ProfileError::TooLarge { limit: 7 }.into(),
+                "a: inflates to more than 7 bytes; if that is right, raise the limit with \
+                 --max-inflated",
+            ),
+            (
+                ProfileError::TooMuchMemory { limit: 7 }.into(),
+                "a: takes more than 7 bytes of memory; if that is right, raise the limit with \
+                 --max-inflated",
+            ),
+            (
+                dense,
+                "a: inflates to more than 1 bytes and 2 times its own size, which costs much \
+                 time; if that is right, raise the limit with --max-inflated 3",
+            ),
+            (
+                ProfileError::Empty.into(),
+                "a: is empty; the program may have ended before its profile was written",
+            ),
+        ];
+        for (error, expected) in table {
+            assert_eq!(format!("{:#}", of_reading(error).context("a")), expected);
+        }
+    }
 }

@@ -241,7 +241,9 @@ fn file(name: &str, path: &Path, options: Options) -> Result<Reading> {
 
 fn decode(name: &str, reader: impl Read, length: Option<u64>, options: Options) -> Result<Reading> {
     let reader = Progress::new(reader, length);
-    heapprof_formats::read(reader, &options).with_context(|| name.to_string())
+    heapprof_formats::read(reader, &options)
+        .map_err(messages::of_reading)
+        .with_context(|| name.to_string())
 }
 
 /// Returns the 12 of `-#12`.

@@ -278,16 +278,12 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
         .collect();
     let build_id = builder.text(&hex);
     builder.mapping(ProfileMapping {
-        id: 0,
         memory_start: mapping.start as u64,
         memory_limit: mapping.end as u64,
         file_offset: mapping.offset,
         filename,
         build_id,
-        has_functions: false,
-        has_filenames: false,
-        has_line_numbers: false,
-        has_inline_frames: false,
+        ..ProfileMapping::default()
     })
 }
 

@@ -59,8 +59,7 @@ pub enum Error {
     Zstd(String),
     /// The packed text is far longer than its file.
     #[error(
-        "inflates to more than {bytes} bytes and {times} times its own size, which costs much \
-         time; if that is right, raise the limit with --max-inflated {limit}"
+        "inflates to more than {bytes} bytes and {times} times its own size, which costs much time"
     )]
     TooDense {
         /// How many bytes any file may inflate to.

@@ -71,10 +71,7 @@ pub(crate) fn map(profile: &mut Profile, files: Vec<MappedFile>) {
             build_id: profile
                 .strings
                 .intern(&String::from_utf8_lossy(&file.build_id)),
-            has_functions: false,
-            has_filenames: false,
-            has_line_numbers: false,
-            has_inline_frames: false,
+            ..Mapping::default()
         };
         profile.mapping.push(mapping);
     }

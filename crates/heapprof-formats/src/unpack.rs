@@ -237,10 +237,11 @@ mod tests {
         let file = empty_lines(b"v 10400 3\nX ./app\n", 64);
         let options = |limit: u64| Options::default().max_inflated(limit);
         let error = read(&file[..], &options(16 << 20)).unwrap_err();
+        let enough = |limit: u64| limit == 268_435_456;
+        assert!(matches!(error, Error::TooDense { limit, .. } if enough(limit)));
         assert_eq!(
             error.to_string(),
-            "inflates to more than 1048576 bytes and 1000 times its own size, which costs much \
-             time; if that is right, raise the limit with --max-inflated 268435456"
+            "inflates to more than 1048576 bytes and 1000 times its own size, which costs much time"
         );
         assert!(read(&file[..], &options(268_435_456)).is_ok());
         // Text that is not packed has the whole limit.

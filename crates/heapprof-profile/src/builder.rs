@@ -23,6 +23,30 @@ pub struct FrameText<'a> {
 type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
 
 /// Builds a [`Profile`].
+///
+/// ```
+/// use heapprof_profile::{FrameText, Mapping, ProfileBuilder};
+/// let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+/// let main = builder.frame(&[FrameText { name: "main", filename: "main.c", line: 12 }]);
+/// let filename = builder.text("/usr/lib/libz.so.1");
+/// let library = builder.mapping(Mapping {
+///     memory_start: 0x7f00_0000_0000,
+///     memory_limit: 0x7f00_0002_0000,
+///     filename,
+///     ..Mapping::default()
+/// });
+/// let call = builder.location(Some(library), 0x7f00_0000_1234, false, &[]);
+/// let mut labels = [builder.text_label("thread", "main")];
+/// let labels = builder.label_set(&mut labels);
+/// // A stack begins with its leaf.
+/// builder.profile.samples.push([call, main], &[1, 64], labels);
+/// // The folded way begins with the root. The frame is the same one.
+/// builder.folded("main@main.c:12", &[2, 32]);
+///
+/// let profile = builder.finish();
+/// assert_eq!(profile.samples.stack(1), [main]);
+/// assert_eq!(profile.address_name(&profile.location[call.index()]), "0x7f0000001234 [libz.so.1]");
+/// ```
 #[derive(Default)]
 pub struct ProfileBuilder {
     /// The profile so far. Its header may be set freely; the tables grow through the builder.
@@ -92,11 +116,10 @@ impl ProfileBuilder {
     /// A function of which only the name is known, and the file if `filename` is not empty.
     pub fn named_function(&mut self, name: StringId, filename: StringId) -> FunctionIndex {
         self.function(Function {
-            id: 0,
             name,
             system_name: name,
             filename,
-            start_line: 0,
+            ..Function::default()
         })
     }
 
@@ -152,9 +175,9 @@ impl ProfileBuilder {
     pub fn number_label(&mut self, key: &str, num: i64, num_unit: &str) -> Label {
         Label {
             key: self.text(key),
-            str: StringId::EMPTY,
             num,
             num_unit: self.text(num_unit),
+            ..Label::default()
         }
     }
 
@@ -163,8 +186,7 @@ impl ProfileBuilder {
         Label {
             key: self.text(key),
             str: self.text(text),
-            num: 0,
-            num_unit: StringId::EMPTY,
+            ..Label::default()
         }
     }
 
@@ -223,16 +245,9 @@ impl ProfileBuilder {
             let mapping = (!filename.is_empty()).then(|| {
                 let filename = self.text(filename);
                 self.mapping(Mapping {
-                    id: 0,
-                    memory_start: 0,
                     memory_limit: 1 << 40,
-                    file_offset: 0,
                     filename,
-                    build_id: StringId::EMPTY,
-                    has_functions: false,
-                    has_filenames: false,
-                    has_line_numbers: false,
-                    has_inline_frames: false,
+                    ..Mapping::default()
                 })
             });
             return self.location(mapping, address, false, &[]);

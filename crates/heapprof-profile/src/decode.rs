@@ -94,11 +94,58 @@ impl ReadOptions {
 }
 
 /// Reads a profile, gzipped or plain, with the default limits.
+///
+/// ```
+/// use heapprof_profile::{Error, ProfileBuilder, decode, encode};
+/// let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+/// builder.folded("main;parse", &[96]);
+/// let mut file = Vec::new();
+/// encode(&builder.finish(), &mut file)?;
+///
+/// let profile = decode(&file[..])?;
+/// assert_eq!(profile.samples.len(), 1);
+/// let leaf = profile.samples.stack(0)[0];
+/// let line = profile.lines(&profile.location[leaf.index()])[0];
+/// assert_eq!(profile.text(profile.function[line.function.index()].name), "parse");
+///
+/// let cut = decode(&file[..file.len() - 9]);
+/// assert!(matches!(cut, Err(Error::Gzip { .. })));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// Fails as [`decode_with`] does.
 pub fn decode(reader: impl Read) -> Result<Profile, Error> {
     decode_with(reader, ReadOptions::default())
 }
 
-/// Reads a profile, gzipped or plain.
+/// Reads a profile, gzipped or plain. Every reference in it leads to something.
+///
+/// ```
+/// use heapprof_profile::{Error, ProfileBuilder, ReadOptions, decode_with, encode};
+/// let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+/// for i in 0..10_000 {
+///     builder.folded(&format!("main;parse;step{i}"), &[96]);
+/// }
+/// let mut file = Vec::new();
+/// encode(&builder.finish(), &mut file)?;
+///
+/// let options = ReadOptions::default().max_inflated(100_000);
+/// let error = decode_with(&file[..], options).unwrap_err();
+/// assert!(matches!(error, Error::TooLarge { limit: 100_000 }));
+/// assert!(error.is_limit());
+/// assert!(decode_with(&file[..], options.max_inflated(10_000_000)).is_ok());
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// * Returns [`Error::Io`] when `reader` fails, and [`Error::Empty`] when it gives no bytes.
+/// * Returns [`Error::NotAProfile`] when the content is of another kind.
+/// * Returns [`Error::Gzip`] or [`Error::Wire`] when gzip or protobuf is damaged.
+/// * Returns [`Error::Invalid`] when the messages contradict each other, when there are no sample
+///   types, or when a reference leads nowhere. A mapping that is not in the file is only a
+///   [`Warning`](crate::Warning).
+/// * Returns [`Error::TooLarge`] or [`Error::TooMuchMemory`] when a limit of `options` is reached.
 pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, Error> {
     let mut stream = Stream::new(
         Inflate::new(reader)?,

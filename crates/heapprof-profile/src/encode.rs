@@ -5,6 +5,8 @@
 //! packs them, so that its output and ours can be compared. The facts are from google/pprof's
 //! profile/encode.go.
 
+mod options;
+mod quick_sample;
 mod stack;
 
 use std::io::{self, Write};
@@ -19,35 +21,76 @@ use crate::builder::ProfileBuilder;
 use crate::decode::{SAMPLED, VARIANCE};
 use crate::error::Error;
 use crate::model::spread::SampleSpread;
-use crate::model::{Label, LabelSetIndex, Location, LocationIndex, Profile, ValueType};
+use crate::model::{Label, LabelSetIndex, Location, Profile, ValueType};
 use crate::pack::{BLOCK, Packer};
 use crate::proto;
 use crate::strings::StringId;
+pub use options::{EncodeOptions, Gzip};
+pub use quick_sample::QuickSample;
 use stack::{Ids, PackedStack};
 
-/// Writes `profile` gzipped, without time or name in the gzip header.
+/// Writes `profile` gzipped, without time or name in the gzip header. Equal profiles become equal
+/// bytes.
+///
+/// ```
+/// use heapprof_profile::{ProfileBuilder, encode};
+/// let file = |bytes| {
+///     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+///     builder.folded("main;parse", &[bytes]);
+///     let mut file = Vec::new();
+///     encode(&builder.finish(), &mut file).map(|()| file)
+/// };
+/// assert!(file(96)?.starts_with(b"\x1f\x8b"));
+/// assert_eq!(file(96)?, file(96)?);
+/// assert_ne!(file(96)?, file(97)?);
+/// # Ok::<(), heapprof_profile::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns [`Error::Write`] when `writer` fails.
 pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut gzip: GzEncoder<_> = GzBuilder::new().write(writer, Compression::default());
-    encode_plain(profile, &mut gzip)?;
-    let finished = gzip.finish().and_then(|mut writer| writer.flush());
-    finished.map_err(Error::Write)
+    encode_with(profile, writer, EncodeOptions::default())
 }
 
-/// Writes `profile` as [`encode`] does, but stores what gzip does not halve as it is. This suits
-/// tools whose users wait.
-pub fn encode_loosely(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut packer = Packer::new(writer).map_err(Error::Write)?;
-    encode_in_parts(profile, &mut packer, BLOCK)?;
-    let finished = packer.finish().and_then(|mut writer| writer.flush());
-    finished.map_err(Error::Write)
+/// Writes `profile` as the options say.
+///
+/// # Errors
+/// Returns [`Error::Write`] when `writer` fails.
+pub fn encode_with(
+    profile: &Profile,
+    writer: impl Write,
+    options: EncodeOptions,
+) -> Result<(), Error> {
+    let finished = match options.gzip {
+        Gzip::Full => {
+            let mut gzip: GzEncoder<_> = GzBuilder::new().write(writer, Compression::default());
+            encode_in_parts(profile, &mut gzip, FLUSH)?;
+            gzip.finish()
+        }
+        Gzip::Loose => {
+            let mut packer = Packer::new(writer).map_err(Error::Write)?;
+            encode_in_parts(profile, &mut packer, BLOCK)?;
+            packer.finish()
+        }
+        Gzip::None => return encode_in_parts(profile, writer, FLUSH),
+    };
+    let flushed = finished.and_then(|mut writer| writer.flush());
+    flushed.map_err(Error::Write)
 }
 
 /// Writes a profile as [`encode`] does, but with samples that are made one by one and not kept, and
-/// gzipped as quickly as possible. This suits writers inside a program that has other things to do.
+/// gzipped as quickly as possible.
 ///
 /// `next` fills in the next sample and adds the locations that it needs to the builder. It returns
 /// how many of the last sample's oldest frames the next sample begins with, or `None` when there is
 /// no sample left. Samples have no labels.
+///
+/// # For whom
+/// This is for collectors inside a program that has other things to do. Other callers have a
+/// [`Profile`] and use [`encode`].
+///
+/// # Errors
+/// Returns [`Error::Write`] when `writer` fails.
 pub fn encode_samples_quickly(
     mut builder: ProfileBuilder,
     mut next: impl FnMut(&mut ProfileBuilder, &mut QuickSample) -> Option<usize>,
@@ -71,51 +114,7 @@ pub fn encode_samples_quickly(
     write().map_err(Error::Write)
 }
 
-/// A sample of [`encode_samples_quickly`]. Each sample begins without frames, and with values and a
-/// spread of 0.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct QuickSample {
-    /// The frames that the last sample does not have, leaf first.
-    pub newer: Vec<LocationIndex>,
-    /// One value for each sample type.
-    pub values: Box<[i64]>,
-    /// How many sampled blocks stand behind each value; all 0 if values are exact.
-    pub sampled: Box<[u64]>,
-    /// The variance of each value, finite and not negative; all 0 if values are exact.
-    pub variance: Box<[f64]>,
-}
-
-impl QuickSample {
-    fn new(width: usize) -> Self {
-        Self {
-            newer: Vec::new(),
-            values: vec![0; width].into(),
-            sampled: vec![0; width].into(),
-            variance: vec![0.0; width].into(),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.newer.clear();
-        self.values.fill(0);
-        self.sampled.fill(0);
-        self.variance.fill(0.0);
-    }
-
-    fn spread(&self) -> SampleSpread<'_> {
-        SampleSpread {
-            sampled: &self.sampled,
-            variance: &self.variance,
-        }
-    }
-}
-
-/// Writes `profile` without gzip.
-pub fn encode_plain(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    encode_in_parts(profile, writer, FLUSH)
-}
-
+/// Writes `profile` without gzip. At least `part` bytes are collected before they are written.
 fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result<(), Error> {
     let mut encoder = Encoder::new(writer, part);
     let samples = &profile.samples;

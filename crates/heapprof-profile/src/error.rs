@@ -28,18 +28,13 @@ pub enum Error {
         defect: GzipDefect,
     },
     /// The file inflates to more data than the caller allows.
-    #[error(
-        "inflates to more than {limit} bytes; if that is right, raise the limit with --max-inflated"
-    )]
+    #[error("inflates to more than {limit} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit: u64,
     },
     /// Reading the file takes more memory than the caller allows.
-    #[error(
-        "takes more than {limit} bytes of memory; if that is right, raise the limit with \
-         --max-inflated"
-    )]
+    #[error("takes more than {limit} bytes of memory")]
     TooMuchMemory {
         /// The limit in bytes.
         limit: u64,
@@ -77,6 +72,14 @@ pub enum Error {
     /// The profiles have nothing that can be added.
     #[error("cannot be merged: {0}")]
     Incompatible(String),
+}
+
+impl Error {
+    /// Tells whether a limit of [`ReadOptions`](crate::ReadOptions) ended the reading. The file may
+    /// be sound then, and a caller may offer to raise the limit.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Error::TooLarge { .. } | Error::TooMuchMemory { .. })
+    }
 }
 
 struct At(Option<u64>);

@@ -49,7 +49,10 @@ pub struct Inflate<R: Read> {
 }
 
 impl<R: Read> Inflate<R> {
-    /// Reads the first bytes and opens the gzip layer, if there is one. An empty file is an error.
+    /// Reads the first bytes and opens the gzip layer, if there is one.
+    ///
+    /// # Errors
+    /// Returns [`Error::Empty`] when `reader` gives no bytes, and [`Error::Io`] when it fails.
     pub fn new(mut reader: R) -> Result<Self, Error> {
         let mut head = Vec::new();
         reader.by_ref().take(64).read_to_end(&mut head)?;

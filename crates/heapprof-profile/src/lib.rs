@@ -7,14 +7,34 @@
 //!
 //! ```
 //! use heapprof_profile::{ProfileBuilder, decode, encode};
+//!
 //! let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
 //! builder.folded("main;parse;alloc", &[3, 96]);
 //! let profile = builder.finish();
+//!
 //! let mut file = Vec::new();
 //! encode(&profile, &mut file)?;
 //! assert_eq!(decode(&file[..])?, profile);
 //! # Ok::<(), heapprof_profile::Error>(())
 //! ```
+//!
+//! # Where to begin
+//!
+//! * [`decode`] reads a profile, and [`decode_with`] reads it within limits of the caller's choice.
+//! * [`ProfileBuilder`] makes one, and [`encode`] writes it.
+//! * [`merge`] and [`merge_all`] add profiles up. The difference of two is the sum of one and the
+//!   [negated](Profile::negate) other.
+//! * [`Samples::retain`] filters samples, and [`Profile::find_sample_type`] finds what they count.
+//!
+//! # For pprof's results and for collectors
+//!
+//! Most callers do without these functions, each of which says for whom it is:
+//!
+//! * [`merge_as_pprof`], [`Profile::scale_as_pprof`] and [`Profile::normalize_as_pprof`] compute
+//!   what pprof computes, its losses included. A tool that stands in for pprof needs them.
+//!   [`Profile::name_in_use`] is for tools that add profiles up by pprof's rules.
+//! * [`encode_samples_quickly`] writes samples that are made one by one, from inside the program
+//!   that is profiled.
 #![forbid(unsafe_code)]
 
 mod allocators;
@@ -42,7 +62,7 @@ pub use crate::{
     allocators::{ALLOCATORS, WRAPPERS},
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
-    encode::{QuickSample, encode, encode_loosely, encode_plain, encode_samples_quickly},
+    encode::{EncodeOptions, Gzip, QuickSample, encode, encode_samples_quickly, encode_with},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     inflate::Inflate,
     linker_name::{is_legacy_rust_name, is_rust_name},
@@ -55,3 +75,8 @@ pub use crate::{
     strings::{StringId, StringTable},
     unit::{Family, Unit},
 };
+
+/// The examples of README.md run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -6,9 +6,9 @@
 //! time is the earliest known one. `as_pprof.rs` has the losses, for callers that want pprof's
 //! results.
 
+mod agree;
 mod as_pprof;
 
-use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -24,9 +24,14 @@ use crate::model::{
 use crate::sample_type::agree_names;
 use crate::strings::StringId;
 use crate::unit::Unit;
+use agree::finer_unit;
+pub use agree::{agree_addresses, agree_units};
 pub use as_pprof::{UnitRules, merge_as_pprof};
 
-/// Adds two profiles up.
+/// Adds two profiles up, as [`merge_all`] does.
+///
+/// # Errors
+/// Fails as [`merge_all`] does.
 pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
     merge_all([Ok(a), Ok(b)])
 }
@@ -36,6 +41,31 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 /// Only sample types that all profiles have are kept (a [`Warning`] names the others); values come
 /// in the finest unit of all profiles. Samples whose values are all 0 are left out, unless they are
 /// estimates.
+///
+/// ```
+/// use heapprof_profile::{Error, ProfileBuilder, merge, merge_all};
+/// let run = |unit, stack: &str, value| {
+///     let mut builder = ProfileBuilder::new(&[("inuse_space", unit)]);
+///     builder.folded(stack, &[value]);
+///     builder.finish()
+/// };
+/// let runs = [run("bytes", "main;parse", 96), run("kilobytes", "main;parse", 1)];
+/// let sum = merge_all(runs.into_iter().map(Ok::<_, Error>))?;
+/// assert_eq!(sum.samples.len(), 1);
+/// assert_eq!(sum.samples.values(0), [96 + 1024]);
+///
+/// let sum = merge(sum, run("bytes", "main;idle", 8))?;
+/// assert_eq!(sum.samples.len(), 2);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// * Returns the first error among `profiles`, which ends the merge.
+/// * Returns [`Error::Incompatible`] when there is no profile, when two profiles share no sample
+///   type or were sampled by different types of period, or when the units of a type do not convert
+///   into each other.
+/// * Returns [`Error::Overflow`] when a sum, a period or a value in its finer unit does not fit in
+///   64 bits, or when there are more than 2^32 samples.
 pub fn merge_all<E: From<Error>>(
     profiles: impl IntoIterator<Item = Result<Profile, E>>,
 ) -> Result<Profile, E> {
@@ -434,120 +464,10 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Moves the files that both profiles map, and the addresses in them, to where the first profile
-/// has them. The same place of two runs then has one address, and a frame without symbols has one
-/// name.
-pub fn agree_addresses(a: &Profile, b: &mut Profile) {
-    // A file may be mapped more than once. Mappings that start at the same address in both profiles
-    // are paired first, then the rest in their order.
-    let mut places: HashMap<(u64, u64, &str), VecDeque<u64>> = HashMap::new();
-    for m in &a.mapping {
-        let (size, offset, file) = mapping_key(m);
-        let key = (size, offset, a.text(file));
-        places.entry(key).or_default().push_back(m.memory_start);
-    }
-    let mut shift = vec![None; b.mapping.len()];
-    for in_place in [true, false] {
-        for (m, shift) in b.mapping.iter().zip(&mut shift) {
-            let (size, offset, file) = mapping_key(m);
-            let file = b.text(file);
-            let Some(starts) = places.get_mut(&(size, offset, file)) else {
-                continue;
-            };
-            if shift.is_some() || !is_file(file) {
-                continue;
-            }
-            let at = match in_place {
-                true => starts.iter().position(|&start| start == m.memory_start),
-                false => Some(0),
-            };
-            if let Some(start) = at.and_then(|at| starts.remove(at)) {
-                *shift = Some(start.wrapping_sub(m.memory_start));
-            }
-        }
-    }
-    let shift: Vec<u64> = shift.into_iter().map(Option::unwrap_or_default).collect();
-    for l in &mut b.location {
-        let Some(at) = l.mapping.map(MappingIndex::index) else {
-            continue;
-        };
-        if holds(&b.mapping[at], l.address) {
-            l.address = l.address.wrapping_add(shift[at]);
-        }
-    }
-    for (m, shift) in b.mapping.iter_mut().zip(&shift) {
-        m.memory_start = m.memory_start.wrapping_add(*shift);
-        m.memory_limit = m.memory_limit.wrapping_add(*shift);
-    }
-}
-
 /// Whether an address lies in its mapping. An address elsewhere does not move with the file; 0
 /// means that there is no address.
 fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
-}
-
-/// Whether a mapping's name or build id is that of a file. Memory that is not a file's is not the
-/// same memory in two runs.
-fn is_file(name: &str) -> bool {
-    let other = [
-        "//",
-        "[heap",
-        "[stack",
-        "[anon",
-        "/memfd:",
-        "/dev/zero",
-        "/SYSV",
-    ];
-    !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
-}
-
-/// Gives sample types that both profiles have one name and the finer of their units, so that they
-/// can be compared.
-pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
-    agree_names(a, b);
-    for i in 0..a.sample_type.len() {
-        let name = a.text(a.sample_type[i].r#type).to_string();
-        let Some(j) = b.sample_type.iter().position(|t| b.text(t.r#type) == name) else {
-            continue;
-        };
-        // The caller reports units that can't be converted when it compares the values.
-        convert_coarser(a, i, b, j)?;
-    }
-    Ok(())
-}
-
-/// Converts whichever of two sample types has the coarser unit. Returns whether both have the same
-/// unit now.
-fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
-    let ours = a.text(a.sample_type[i].unit).to_string();
-    let theirs = b.text(b.sample_type[j].unit).to_string();
-    if ours == theirs {
-        return Ok(true);
-    }
-    match (Unit::parse(&ours), Unit::parse(&theirs)) {
-        (Some(x), Some(y)) if x.family == y.family => {
-            match x.factor > y.factor {
-                true => a.convert_unit(i, &theirs)?,
-                false => b.convert_unit(j, &ours)?,
-            }
-            Ok(true)
-        }
-        _ => Ok(false),
-    }
-}
-
-/// Converts the sample types at `i` of both profiles to the finer of their units.
-fn finer_unit(a: &mut Profile, b: &mut Profile, i: usize) -> Result<(), Error> {
-    if convert_coarser(a, i, b, i)? {
-        return Ok(());
-    }
-    Err(Error::Incompatible(format!(
-        "{} is in {} in one and in {} in another",
-        a.text(a.sample_type[i].r#type),
-        a.text(a.sample_type[i].unit),
-        b.text(b.sample_type[i].unit)
-    )))
 }
 
 impl Profile {

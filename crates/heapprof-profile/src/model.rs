@@ -36,7 +36,8 @@ index!(
     LocationIndex,
     /// A position in [`Profile::function`].
     FunctionIndex,
-    /// A set of labels in [`Profile::label_sets`]; 0 is the empty set.
+    /// A set of labels in [`Profile::label_sets`]; 0 is the empty set, and the default.
+    #[derive(Default)]
     LabelSetIndex
 );
 
@@ -92,7 +93,7 @@ pub struct ValueType {
 }
 
 /// A mapped file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mapping {
     /// The id that it has in the file. It is unique and not 0.
     pub id: u64,
@@ -117,7 +118,7 @@ pub struct Mapping {
 }
 
 /// A place in the program. It has no lines while it is not symbolized.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// The id that it has in the file. It is unique and not 0.
     pub id: u64,
@@ -143,7 +144,7 @@ pub struct Line {
 }
 
 /// A function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Function {
     /// The id that it has in the file. It is unique and not 0.
     pub id: u64,
@@ -158,7 +159,7 @@ pub struct Function {
 }
 
 /// A label: a text if `str` is not empty, otherwise a number with a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Label {
     /// What the label describes, e.g. `bytes`.
     pub key: StringId,
@@ -234,6 +235,9 @@ impl Samples {
     /// `number` gives a node its number. It gets the number of the node's parent, what `locations`
     /// holds for the node's location (equal entries count as one place), and how many frames of
     /// samples the node stands for. It is called once for each node, parents first.
+    ///
+    /// # Errors
+    /// Returns the first error of `number`.
     pub fn number_stacks<E>(
         &self,
         locations: &[i64],
@@ -282,6 +286,17 @@ impl Samples {
 
     /// Removes the samples for whose values `keep` returns false. The others move up within the
     /// same memory.
+    ///
+    /// ```
+    /// use heapprof_profile::ProfileBuilder;
+    /// let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    /// builder.folded("main;parse", &[96]);
+    /// builder.folded("main;idle", &[8]);
+    /// let mut profile = builder.finish();
+    /// profile.samples.retain(|values| values[0] >= 64);
+    /// assert_eq!(profile.samples.len(), 1);
+    /// assert_eq!(profile.samples.values(0), [96]);
+    /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
         let samples = self.len();
         let (location, end) = self.stacks.edit();

@@ -35,8 +35,10 @@ impl Profile {
     /// that is shown by default the profile's own choice, so that it stays the same when types
     /// around it are left out.
     ///
+    /// # For whom
     /// This is for tools that add profiles up by the rules of pprof, which takes the short and long
-    /// names for different types.
+    /// names for different types. Other callers need not call it, because [`merge`](crate::merge)
+    /// takes both for one type.
     pub fn name_in_use(&mut self) {
         let shown = self.default_sample_type_index();
         for (short, long) in IN_USE {
@@ -56,6 +58,21 @@ impl Profile {
     }
 
     /// The position of the sample type `asked`, as [`find_sample_type`] finds it.
+    ///
+    /// ```
+    /// use heapprof_profile::ProfileBuilder;
+    /// let types = [("alloc_space", "bytes"), ("inuse_space", "bytes"), ("peak_space", "bytes")];
+    /// let profile = ProfileBuilder::new(&types).finish();
+    /// assert_eq!(profile.find_sample_type("peak"), Ok(2));
+    /// assert_eq!(profile.find_sample_type("0"), Ok(0));
+    /// assert_eq!(profile.default_sample_type_index(), 1);
+    /// let error = profile.find_sample_type("cpu").unwrap_err();
+    /// assert_eq!(error.present, ["alloc_space", "inuse_space", "peak_space"]);
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`SampleTypeError`] when the profile has no such type. The error holds the names of
+    /// its types.
     pub fn find_sample_type(&self, asked: &str) -> Result<usize, SampleTypeError> {
         find_sample_type(&self.type_names(), asked)
     }
@@ -71,6 +88,9 @@ impl Profile {
 ///
 /// `inuse_space` also finds `space`, the name in profiles without allocation counts;
 /// `inuse_objects` finds `objects` in the same way. `peak` finds `peak_space`, and so on.
+///
+/// # Errors
+/// Returns [`SampleTypeError`] when there is no such type. The error holds `names`.
 pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleTypeError> {
     let position = |name: &str| names.iter().position(|n| *n == name);
     position(asked)

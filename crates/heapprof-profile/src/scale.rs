@@ -34,6 +34,29 @@ impl Profile {
     }
 
     /// Negates every value. The spread stays as it is.
+    ///
+    /// The sum of a profile and an earlier negated one is their difference:
+    ///
+    /// ```
+    /// use heapprof_profile::{ProfileBuilder, merge};
+    /// let moment = |bytes| {
+    ///     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    ///     builder.folded("main;parse", &[bytes]);
+    ///     builder.folded("main;idle", &[8]);
+    ///     builder.finish()
+    /// };
+    /// let (mut before, after) = (moment(96), moment(160));
+    /// before.negate()?;
+    /// let growth = merge(after, before)?;
+    /// // What did not change is left out.
+    /// assert_eq!(growth.samples.len(), 1);
+    /// assert_eq!(growth.samples.values(0), [64]);
+    /// # Ok::<(), heapprof_profile::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Overflow`] when a value is the least number of 64 bits. The values before
+    /// it are changed then.
     pub fn negate(&mut self) -> Result<(), Error> {
         self.each_value("negated", |_, value| value.checked_neg())
     }
@@ -44,6 +67,10 @@ impl Profile {
     ///
     /// # Panics
     /// When there is not one ratio for each sample type.
+    ///
+    /// # Errors
+    /// Returns [`Error::Overflow`] when a result does not fit in 64 bits. The values before it are
+    /// changed then.
     pub fn scale(&mut self, ratios: &[f64]) -> Result<(), Error> {
         assert_eq!(ratios.len(), self.sample_type.len(), "one ratio a type");
         self.each_value("scaled", |column, value| scaled(value, ratios[column]))?;
@@ -67,6 +94,15 @@ impl Profile {
     }
 
     /// Gives sample type `index` the unit `to` of the same family, rounding to the nearest number.
+    ///
+    /// # Panics
+    /// When there is no sample type `index`.
+    ///
+    /// # Errors
+    /// * Returns [`Error::Incompatible`] when one of the units is unknown, or when they are of
+    ///   different families. The profile stays as it is.
+    /// * Returns [`Error::Overflow`] when a result does not fit in 64 bits. The values before it
+    ///   are changed then.
     pub fn convert_unit(&mut self, index: usize, to: &str) -> Result<(), Error> {
         let from = self.text(self.sample_type[index].unit).to_string();
         let (Some(old), Some(new)) = (Unit::parse(&from), Unit::parse(to)) else {

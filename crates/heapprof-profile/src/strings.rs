@@ -53,6 +53,22 @@ impl StringTable {
 
     /// The id of `text`, which is added if it is new.
     ///
+    /// ```
+    /// use heapprof_profile::{Label, Profile};
+    /// let mut profile = Profile::default();
+    /// let key = profile.strings.intern("thread");
+    /// assert_eq!(profile.strings.intern("thread"), key);
+    /// assert_eq!(profile.strings.find("thread"), Some(key));
+    /// assert_eq!(profile.text(key), "thread");
+    ///
+    /// // Equal sets of labels are stored once, too.
+    /// let str = profile.strings.intern("main");
+    /// let label = Label { key, str, ..Label::default() };
+    /// let set = profile.label_sets.intern(&mut [label], &profile.strings);
+    /// assert_eq!(profile.label_sets.intern(&mut [label], &profile.strings), set);
+    /// assert_eq!(profile.label_sets.get(set), [label]);
+    /// ```
+    ///
     /// # Panics
     /// When the table would hold more than 2^32 texts.
     pub fn intern(&mut self, text: &str) -> StringId {

@@ -24,6 +24,20 @@ pub struct Unit {
 impl Unit {
     /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything
     /// else, e.g. `count`.
+    ///
+    /// ```
+    /// use heapprof_profile::{Family, ProfileBuilder, Unit};
+    /// let kilobyte = Unit { family: Family::Bytes, factor: 1024 };
+    /// assert_eq!(Unit::parse("KiB"), Some(kilobyte));
+    /// assert_eq!(Unit::parse("count"), None);
+    ///
+    /// let mut builder = ProfileBuilder::new(&[("inuse_space", "KiB")]);
+    /// builder.folded("main;parse", &[3]);
+    /// let mut profile = builder.finish();
+    /// profile.convert_unit(0, "bytes")?;
+    /// assert_eq!(profile.samples.values(0), [3072]);
+    /// # Ok::<(), heapprof_profile::Error>(())
+    /// ```
     pub fn parse(name: &str) -> Option<Unit> {
         let mut name = name.to_ascii_lowercase();
         if name.len() > 2 && name.ends_with('s') && name != "hrs" {

@@ -8,7 +8,7 @@
 
 use std::io::{self, Read, Write};
 
-use heapprof_profile::{Profile, decode, encode_loosely};
+use heapprof_profile::{EncodeOptions, Gzip, Profile, decode, encode_with};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Error;
@@ -28,7 +28,8 @@ pub(super) fn write(connection: &Connection, id: i64, profile: &Profile) -> Resu
         position: 0,
         part: Vec::with_capacity(PART),
     };
-    encode_loosely(profile, &mut parts)?;
+    let loosely = EncodeOptions::default().gzip(Gzip::Loose);
+    encode_with(profile, &mut parts, loosely)?;
     parts.flush().map_err(failed)
 }
 

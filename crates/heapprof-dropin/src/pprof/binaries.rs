@@ -22,15 +22,7 @@ pub(super) fn locate(profile: &mut Profile, config: &Config<'_>) {
     if profile.mapping.is_empty() {
         profile.mapping.push(Mapping {
             id: 1,
-            memory_start: 0,
-            memory_limit: 0,
-            file_offset: 0,
-            filename: StringId::EMPTY,
-            build_id: StringId::EMPTY,
-            has_functions: false,
-            has_filenames: false,
-            has_line_numbers: false,
-            has_inline_frames: false,
+            ..Mapping::default()
         });
         for location in &mut profile.location {
             location.mapping = Some(MappingIndex(0));

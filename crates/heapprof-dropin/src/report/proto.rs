@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::graph::truncated;
-use heapprof_profile::{Error, Profile, encode_loosely};
+use heapprof_profile::{EncodeOptions, Error, Gzip, Profile, encode_with};
 
 use super::options::Options;
 
@@ -15,5 +15,5 @@ pub fn proto(mut profile: Profile, options: &Options, out: &mut dyn Write) -> Re
         let samples = &mut profile.samples;
         samples.change_values(|_, value| truncated(value as f64 * ratio));
     }
-    encode_loosely(&profile, out)
+    encode_with(&profile, out, EncodeOptions::default().gzip(Gzip::Loose))
 }

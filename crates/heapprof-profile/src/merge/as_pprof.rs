@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
 
-/// How units are converted. The caller decides, because pprof's units have names that ours have
-/// not.
+/// How [`merge_as_pprof`] converts units. The caller decides, because pprof's units have names that
+/// ours have not.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitRules {
     /// Converts a value to another unit. The value stays as it is if the units have nothing in
@@ -33,6 +33,15 @@ pub struct UnitRules {
 
 /// Adds profiles up as pprof does. A single profile stays as it is, except that it loses a sample
 /// type that it has twice.
+///
+/// # For whom
+/// This is for a tool that stands in for pprof and needs pprof's results, its losses included:
+/// sums wrap, and a conversion of units may drop samples. Other callers use
+/// [`merge_all`](crate::merge_all).
+///
+/// # Errors
+/// Returns [`Error::Incompatible`] when there is no profile, when the profiles share no sample
+/// type, or when units or types of periods do not go together.
 pub fn merge_as_pprof(mut profiles: Vec<Profile>, units: UnitRules) -> Result<Profile, Error> {
     keep_common_types(&mut profiles)?;
     agree_units(&mut profiles, units)?;
@@ -228,6 +237,14 @@ pub(super) fn header(sum: &mut Profile, other: &Profile, first: bool) {
 impl Profile {
     /// Scales the profile so that each sample type has the total of `base`, as pprof's `-normalize`
     /// does.
+    ///
+    /// # For whom
+    /// This is for a tool that stands in for pprof. Other callers compute the ratios and use
+    /// [`scale`](Self::scale).
+    ///
+    /// # Errors
+    /// Returns [`Error::Incompatible`] when the two profiles differ in their sample types or in the
+    /// type of their period.
     pub fn normalize_as_pprof(&mut self, base: &Profile) -> Result<(), Error> {
         compatible(self, base)?;
         let totals = |profile: &Profile| {
@@ -251,7 +268,11 @@ impl Profile {
 
     /// Multiplies the values of each sample type by its ratio and rounds them. Unless all ratios
     /// are 1, samples without a *multiplied* value other than 0 are removed. Numbers beyond 64 bits
-    /// become the least number.
+    /// become the least number. A sample type without a ratio stays as it is.
+    ///
+    /// # For whom
+    /// This is for a tool that stands in for pprof. Other callers use [`scale`](Self::scale), which
+    /// keeps every sample and reports what does not fit.
     pub fn scale_as_pprof(&mut self, ratios: &[f64]) {
         if ratios.iter().all(|&ratio| ratio == 1.0) {
             return;

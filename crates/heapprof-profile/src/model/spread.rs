@@ -162,8 +162,8 @@ pub(crate) fn is_variance(number: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::{
-        LabelSetIndex, Profile, ProfileBuilder, ReadOptions, decode, decode_with, encode,
-        encode_plain, encode_samples_quickly, merge,
+        EncodeOptions, Gzip, LabelSetIndex, Profile, ProfileBuilder, ReadOptions, decode,
+        decode_with, encode, encode_samples_quickly, encode_with, merge,
     };
 
     const HEAP: [(&str, &str); 3] = [
@@ -199,16 +199,18 @@ mod tests {
         ])
     }
 
+    fn bytes(profile: &Profile) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let plain = EncodeOptions::default().gzip(Gzip::None);
+        encode_with(profile, &mut bytes, plain).unwrap();
+        bytes
+    }
+
     #[test]
     fn a_file_keeps_it() {
         let exact = profile(&[("main", [1, 2, 3], [0; 3], &[])]);
         let zeros = profile(&[("main", [1, 2, 3], [0; 3], &[0.0, -0.0, 0.0])]);
         assert_eq!(exact, zeros);
-        let bytes = |profile: &Profile| {
-            let mut bytes = Vec::new();
-            encode_plain(profile, &mut bytes).unwrap();
-            bytes
-        };
         assert_eq!(bytes(&exact), bytes(&zeros));
         assert!(!decode(&bytes(&zeros)[..]).unwrap().samples.has_spread());
         let sampled = sampled();
@@ -235,8 +237,7 @@ mod tests {
     #[test]
     fn fields_are_as_prost_writes_them() {
         use prost::Message;
-        let mut bytes = Vec::new();
-        encode_plain(&sampled(), &mut bytes).unwrap();
+        let bytes = bytes(&sampled());
         let message = crate::proto::Profile::decode(&bytes[..]).unwrap();
         assert_eq!(message.sample[1].variance, [0.5, 1e300, 0.0]);
         assert_eq!(message.sample[1].sampled, [7, 1 << 40, 0]);
@@ -248,8 +249,7 @@ mod tests {
     /// Protobuf also allows a field for each entry.
     #[test]
     fn fields_may_be_unpacked() {
-        let mut bytes = Vec::new();
-        encode_plain(&profile(&[("main", [1, 2, 3], [0; 3], &[])]), &mut bytes).unwrap();
+        let mut bytes = bytes(&profile(&[("main", [1, 2, 3], [0; 3], &[])]));
         let mut body = Vec::new();
         for value in [1u64, 2, 3] {
             prost::encoding::uint64::encode(2, &value, &mut body);

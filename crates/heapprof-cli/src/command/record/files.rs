@@ -11,8 +11,8 @@ use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
 use heapprof_symbolize::{Options, Symbolizer};
 
 use super::written::Written;
-use crate::output;
 use crate::place::{Access, Opened, Owner, Place, Trust, acting};
+use crate::{messages, output};
 
 /// What an entry's path leads to.
 pub(super) enum Found {
@@ -163,7 +163,9 @@ pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>
         let (place, opened) = open(one).with_context(unreadable)?;
         // Exact values need not be added up, because what the entry says of them is right.
         let options = ReadOptions::default().only_head(one.is_exact && !with_symbols);
-        let mut profile = decode_with(opened.file, options).with_context(unreadable)?;
+        let mut profile = decode_with(opened.file, options)
+            .map_err(|error| messages::of_reading(error.into()))
+            .with_context(unreadable)?;
         let mut told = told(&profile, one);
         if with_symbols {
             let summary = symbolizer.symbolize(&mut profile);
