@@ -1,5 +1,5 @@
 //! From a [`Profile`] to a file, field by field: equal profiles give equal bytes. Samples and
-//! locations, which are nearly all of a file, are written by hand; the rest is written with prost.
+//! locations, which are nearly all of a file, go straight into its bytes.
 //!
 //! Messages and texts come in the order in which pprof writes them, and numbers are packed as pprof
 //! packs them, so that its output and ours can be compared. The facts are from google/pprof's
@@ -14,8 +14,6 @@ use std::ops::Range;
 
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
-use prost::Message;
-use prost::encoding::{int64, string};
 
 use crate::builder::ProfileBuilder;
 use crate::decode::{SAMPLED, VARIANCE};
@@ -23,8 +21,8 @@ use crate::error::Error;
 use crate::model::spread::SampleSpread;
 use crate::model::{Label, LabelSetIndex, Location, Profile, ValueType};
 use crate::pack::{BLOCK, Packer};
-use crate::proto;
 use crate::strings::StringId;
+use crate::varint::{fields, fields_len, message, varint, varint_len};
 pub use options::{EncodeOptions, Gzip};
 pub use quick_sample::QuickSample;
 use stack::{Ids, PackedStack};
@@ -192,11 +190,6 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    fn message(&mut self, field: u32, message: &impl Message) -> io::Result<()> {
-        prost::encoding::message::encode(field, message, &mut self.buf);
-        self.flush()
-    }
-
     /// Writes what was collected, if it is enough.
     fn flush(&mut self) -> io::Result<()> {
         if self.buf.len() >= self.part {
@@ -206,17 +199,16 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    fn value_type(&mut self, value_type: ValueType) -> proto::ValueType {
-        proto::ValueType {
-            r#type: self.text(value_type.r#type),
-            unit: self.text(value_type.unit),
-        }
+    fn value_type(&mut self, value_type: ValueType) -> [(u8, u64); 2] {
+        let texts = [value_type.r#type, value_type.unit].map(|text| self.text(text) as u64);
+        [(1, texts[0]), (2, texts[1])]
     }
 
     fn sample_types(&mut self, profile: &Profile) -> io::Result<()> {
         for &value_type in &profile.sample_type {
-            let message = self.value_type(value_type);
-            self.message(1, &message)?;
+            let numbers = self.value_type(value_type);
+            message(&mut self.buf, 1, &numbers);
+            self.flush()?;
         }
         Ok(())
     }
@@ -235,8 +227,8 @@ impl<W: Write> Encoder<W> {
         let mut encoded = std::mem::take(&mut self.labels);
         let begin = encoded.len();
         for label in profile.label_sets.get(set) {
-            let message = self.label(label);
-            prost::encoding::message::encode(3, &message, &mut encoded);
+            let numbers = self.label(label);
+            message(&mut encoded, 3, &numbers);
         }
         let range = begin..encoded.len();
         self.labels = encoded;
@@ -280,38 +272,39 @@ impl<W: Write> Encoder<W> {
     /// Writes what comes after the samples, and returns the writer.
     fn tables(mut self, profile: &Profile) -> io::Result<W> {
         for mapping in &profile.mapping {
-            let message = proto::Mapping {
-                id: mapping.id,
-                memory_start: mapping.memory_start,
-                memory_limit: mapping.memory_limit,
-                file_offset: mapping.file_offset,
-                filename: self.text(mapping.filename),
-                build_id: self.text(mapping.build_id),
-                has_functions: mapping.has_functions,
-                has_filenames: mapping.has_filenames,
-                has_line_numbers: mapping.has_line_numbers,
-                has_inline_frames: mapping.has_inline_frames,
-            };
-            self.message(3, &message)?;
+            let numbers = [
+                (1, mapping.id),
+                (2, mapping.memory_start),
+                (3, mapping.memory_limit),
+                (4, mapping.file_offset),
+                (5, self.text(mapping.filename) as u64),
+                (6, self.text(mapping.build_id) as u64),
+                (7, mapping.has_functions.into()),
+                (8, mapping.has_filenames.into()),
+                (9, mapping.has_line_numbers.into()),
+                (10, mapping.has_inline_frames.into()),
+            ];
+            message(&mut self.buf, 3, &numbers);
+            self.flush()?;
         }
         for location in &profile.location {
             self.location(profile, location)?;
         }
         for function in &profile.function {
-            let message = proto::Function {
-                id: function.id,
-                name: self.text(function.name),
-                system_name: self.text(function.system_name),
-                filename: self.text(function.filename),
-                start_line: function.start_line,
-            };
-            self.message(5, &message)?;
+            let numbers = [
+                (1, function.id),
+                (2, self.text(function.name) as u64),
+                (3, self.text(function.system_name) as u64),
+                (4, self.text(function.filename) as u64),
+                (5, function.start_line as u64),
+            ];
+            message(&mut self.buf, 5, &numbers);
+            self.flush()?;
         }
         self.header(profile)
     }
 
-    /// Writes a location without making a prost message of it, because locations are the largest
-    /// part of a file after samples.
+    /// Writes a location, with its lines in it.
     fn location(&mut self, profile: &Profile, location: &Location) -> io::Result<()> {
         let mapping = location.mapping.map(|m| &profile.mapping[m.index()]);
         let before = [
@@ -346,13 +339,13 @@ impl<W: Write> Encoder<W> {
         self.flush()
     }
 
-    fn label(&mut self, label: &Label) -> proto::Label {
-        proto::Label {
-            key: self.text(label.key),
-            str: self.text(label.str),
-            num: label.num,
-            num_unit: self.text(label.num_unit),
-        }
+    fn label(&mut self, label: &Label) -> [(u8, u64); 4] {
+        [
+            (1, self.text(label.key) as u64),
+            (2, self.text(label.str) as u64),
+            (3, label.num as u64),
+            (4, self.text(label.num_unit) as u64),
+        ]
     }
 
     /// Writes everything after the functions. The string table comes first, although some of its
@@ -365,68 +358,38 @@ impl<W: Write> Encoder<W> {
         let default_sample_type = self.text(profile.default_sample_type);
         let doc_url = self.text(profile.doc_url);
         for at in 0..self.texts.len() {
-            let text = profile.text(self.texts[at]).to_string();
-            string::encode(6, &text, &mut self.buf);
+            let text = profile.text(self.texts[at]);
+            self.buf.push(6 << 3 | 2);
+            varint(&mut self.buf, text.len() as u64);
+            self.buf.extend_from_slice(text.as_bytes());
             self.flush()?;
         }
         let buf = &mut self.buf;
-        let mut number = |field, value: i64| {
-            if value != 0 {
-                int64::encode(field, &value, buf);
-            }
-        };
-        number(7, drop_frames);
-        number(8, keep_frames);
-        number(9, profile.time_nanos);
-        number(10, profile.duration_nanos);
-        if let Some(period_type) = period_type
-            && period_type != proto::ValueType::default()
-        {
-            prost::encoding::message::encode(11, &period_type, &mut self.buf);
+        fields(
+            buf,
+            &[
+                (7, drop_frames as u64),
+                (8, keep_frames as u64),
+                (9, profile.time_nanos as u64),
+                (10, profile.duration_nanos as u64),
+            ],
+        );
+        if let Some(period_type) = period_type.filter(|t| t.iter().any(|&(_, text)| text != 0)) {
+            message(buf, 11, &period_type);
         }
-        if profile.period != 0 {
-            int64::encode(12, &profile.period, &mut self.buf);
-        }
-        match comments.len() {
-            0..=2 => int64::encode_repeated(13, &comments, &mut self.buf),
-            _ => int64::encode_packed(13, &comments, &mut self.buf),
-        }
+        fields(buf, &[(12, profile.period as u64)]);
+        let mut packed = Vec::new();
+        let comments = comments.iter().map(|&c| c as u64);
+        comments
+            .clone()
+            .for_each(|comment| varint(&mut packed, comment));
+        numbers(buf, 13, comments.len(), &packed);
         // This field is written even if it is empty, as pprof does.
-        int64::encode(14, &default_sample_type, &mut self.buf);
-        if doc_url != 0 {
-            int64::encode(15, &doc_url, &mut self.buf);
-        }
+        buf.push(14 << 3);
+        varint(buf, default_sample_type as u64);
+        fields(buf, &[(15, doc_url as u64)]);
         self.writer.write_all(&self.buf)?;
         Ok(self.writer)
-    }
-}
-
-/// Adds a number as protobuf writes it.
-#[inline]
-fn varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// How many bytes a number takes as protobuf writes it.
-fn varint_len(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
-}
-
-/// How many bytes fields of one number each take. A number that is 0 is not written.
-fn fields_len(fields: &[(u8, u64)]) -> usize {
-    let there = fields.iter().filter(|(_, number)| *number != 0);
-    there.map(|&(_, number)| 1 + varint_len(number)).sum()
-}
-
-/// Adds fields of one number each, except those that are 0.
-fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
-    for &(field, number) in fields.iter().filter(|(_, number)| *number != 0) {
-        out.push(field << 3);
-        varint(out, number);
     }
 }
 
@@ -491,7 +454,62 @@ fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
+    use crate::model::Mapping;
+    use crate::proto;
+
+    /// prost reads a file with everything in it, and writes the same bytes. The file has at least
+    /// three numbers in each list, because pprof does not pack fewer.
+    #[test]
+    fn files_are_as_prost_writes_them() {
+        let types = [("a", "count"), ("b", "bytes"), ("c", "seconds")];
+        let mut builder = ProfileBuilder::new(&types);
+        builder.folded("main;middle;inner", &[1, -2, i64::MIN]);
+        let mut labels = [
+            builder.number_label("size", -5, "kb"),
+            builder.text_label("thread", "7"),
+        ];
+        let values = [0, 300, i64::MAX];
+        builder.folded_with_labels("main;middle;other;inner", &values, &mut labels);
+        let profile = &mut builder.profile;
+        let mut text = |text: &str| profile.strings.intern(text);
+        let (one, two, empty) = (text("one"), text("zwei \u{e4}"), StringId::EMPTY);
+        profile.mapping = vec![
+            Mapping::default(),
+            Mapping {
+                id: 300,
+                memory_start: 1 << 63,
+                memory_limit: u64::MAX,
+                file_offset: 1,
+                filename: one,
+                build_id: two,
+                has_functions: true,
+                has_filenames: false,
+                has_line_numbers: true,
+                has_inline_frames: true,
+            },
+        ];
+        profile.mapping[0].id = 1;
+        profile.function[0].start_line = -7;
+        profile.function[0].system_name = two;
+        profile.function[1].filename = one;
+        (profile.drop_frames, profile.keep_frames) = (one, two);
+        (profile.time_nanos, profile.duration_nanos) = (-1, 1 << 60);
+        profile.period_type = Some(ValueType {
+            r#type: one,
+            unit: empty,
+        });
+        profile.period = 512 << 10;
+        profile.comment = vec![one, empty, two];
+        (profile.default_sample_type, profile.doc_url) = (two, one);
+        let mut ours = Vec::new();
+        encode_in_parts(profile, &mut ours, FLUSH).unwrap();
+        let message = proto::Profile::decode(&ours[..]).unwrap();
+        assert_eq!(message.comment.len(), 3);
+        assert_eq!(message.encode_to_vec(), ours);
+    }
 
     /// Locations written by hand have the same bytes as those that prost writes.
     #[test]
@@ -545,18 +563,6 @@ mod tests {
             let mut ours = Encoder::new(Vec::new(), FLUSH);
             ours.location(&profile, &location).unwrap();
             assert_eq!(ours.buf, theirs, "{location:?}");
-        }
-    }
-
-    #[test]
-    fn varints_are_as_prost_writes_them() {
-        let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);
-        for number in edges.chain((0..64).map(|bits| 0x5555_5555_5555_5555 >> bits)) {
-            let (mut ours, mut theirs) = (vec![7], vec![7]);
-            varint(&mut ours, number);
-            prost::encoding::encode_varint(number, &mut theirs);
-            assert_eq!(ours, theirs, "{number:#x}");
-            assert_eq!(ours.len(), 1 + varint_len(number), "{number:#x}");
         }
     }
 }

@@ -51,11 +51,13 @@ mod model;
 mod pack;
 mod parts;
 #[allow(missing_docs, unreachable_pub, dead_code)]
+#[cfg(test)]
 mod proto;
 mod sample_type;
 mod scale;
 mod strings;
 mod unit;
+mod varint;
 mod wire;
 
 pub use crate::{

@@ -4,9 +4,8 @@
 use foldhash::HashMap;
 
 use crate::model::LocationIndex;
+use crate::varint::{LONGEST, varint_bytes};
 
-/// The most bytes that an id takes.
-const LONGEST: usize = 10;
 /// The most bytes of an id that is kept as a word. The eighth byte of the word holds the id's
 /// length.
 const SHORT: usize = 7;
@@ -26,10 +25,7 @@ impl Ids {
     }
 
     pub(super) fn push(&mut self, id: u64) {
-        let mut bytes = [0; LONGEST];
-        let mut room = &mut bytes[..];
-        prost::encoding::encode_varint(id, &mut room);
-        let length = LONGEST - room.len();
+        let (bytes, length) = varint_bytes(id);
         if length > SHORT {
             let position = self.short.len() as u32;
             self.long.insert(position, bytes[..length].to_vec());

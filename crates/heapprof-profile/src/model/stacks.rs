@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::{Location, LocationIndex};
 use crate::parts::range;
+use crate::varint::varint;
 use crate::wire;
 
 /// All stacks, one behind the other, each leaf first.
@@ -114,7 +115,7 @@ impl Written {
             }
             _ => {
                 for id in ids {
-                    prost::encoding::encode_varint(u64::from(id.0), &mut self.bytes);
+                    varint(&mut self.bytes, u64::from(id.0));
                 }
             }
         }

@@ -1,0 +1,73 @@
+//! Numbers, and fields of one number each, as protobuf writes them.
+//!
+//! Format: protobuf.dev, "Encoding". A number has seven bits in each byte, the lowest first.
+
+/// Adds a number as protobuf writes it.
+#[inline]
+pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// The most bytes that a number takes.
+pub(crate) const LONGEST: usize = 10;
+
+/// A number as protobuf writes it, and how many bytes that takes.
+pub(crate) fn varint_bytes(mut number: u64) -> ([u8; LONGEST], usize) {
+    let (mut bytes, mut length) = ([0; LONGEST], 1);
+    while number >= 0x80 {
+        bytes[length - 1] = number as u8 | 0x80;
+        number >>= 7;
+        length += 1;
+    }
+    bytes[length - 1] = number as u8;
+    (bytes, length)
+}
+
+/// How many bytes a number takes as protobuf writes it.
+pub(crate) fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// How many bytes fields of one number each take. A number that is 0 is not written.
+pub(crate) fn fields_len(fields: &[(u8, u64)]) -> usize {
+    let there = fields.iter().filter(|(_, number)| *number != 0);
+    there.map(|&(_, number)| 1 + varint_len(number)).sum()
+}
+
+/// Adds fields of one number each, except those that are 0.
+pub(crate) fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
+    for &(field, number) in fields.iter().filter(|(_, number)| *number != 0) {
+        out.push(field << 3);
+        varint(out, number);
+    }
+}
+
+/// Adds a message of fields of one number each. It is written even if all of them are 0.
+pub(crate) fn message(out: &mut Vec<u8>, field: u8, numbers: &[(u8, u64)]) {
+    out.push(field << 3 | 2);
+    varint(out, fields_len(numbers) as u64);
+    fields(out, numbers);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_are_as_prost_writes_them() {
+        let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);
+        for number in edges.chain((0..64).map(|bits| 0x5555_5555_5555_5555 >> bits)) {
+            let (mut ours, mut theirs) = (vec![7], vec![7]);
+            varint(&mut ours, number);
+            prost::encoding::encode_varint(number, &mut theirs);
+            assert_eq!(ours, theirs, "{number:#x}");
+            assert_eq!(ours.len(), 1 + varint_len(number), "{number:#x}");
+            let (bytes, length) = varint_bytes(number);
+            assert_eq!(bytes[..length], ours[1..], "{number:#x}");
+        }
+    }
+}
