@@ -1,7 +1,7 @@
 //! Any bytes, through everything that reads them: `cargo +nightly fuzz run profile`.
 #![no_main]
 
-#[path = "../../tests/exercise.rs"]
+#[path = "../../tests/tools/exercise.rs"]
 mod exercise;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-// scenario: oracle: a random sequence of the whole family over 50 sites (argument: seed); tests/peak.rs replays it
+// scenario: oracle: a random sequence of the whole family over 50 sites (argument: seed); tests/collector/peak.rs replays it
 // build: gcc -O2 -g -fno-builtin
 #include "expect.h"
 #include <malloc.h>

@@ -6,7 +6,7 @@
 #define LARGE (32ul << 20)
 
 // What is made N times in a round by each site, and how many of them are still in use at the dump. The same numbers
-// are in tests/sampling.rs.
+// are in tests/collector/sampling.rs.
 static void *held[600000];
 static size_t holds;
 

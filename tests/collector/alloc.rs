@@ -1,0 +1,315 @@
+//! heapprof-alloc in programs that count themselves: over two allocators, by all roads to a
+//! profile, however they are built.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use heapprof_profile::decode;
+
+use heapprof_tests::expectations::check;
+use heapprof_tests::harness::{command, heapprof, root};
+
+/// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
+/// which is called `name`, or `None` if it can't be built here.
+fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<PathBuf> {
+    // Each build of an example replaces the one before it.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let target = heapprof().parent().and_then(Path::parent).unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args(["rustc", "-q", "--offline", "-p", "heapprof-alloc"])
+        .args(["--example", example, "--target-dir"])
+        .arg(target)
+        .args(cargo)
+        .arg("--")
+        .args(flags)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        eprintln!("{name}: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    let mut built = target.to_path_buf();
+    if let Some(at) = cargo.iter().position(|word| *word == "--target") {
+        built.push(cargo[at + 1]);
+    }
+    let release = cargo.contains(&"--release");
+    built.push(if release { "release" } else { "debug" });
+    let folder = target.join("programs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let own = folder.join(name);
+    // The new binary is moved into place whole, because another run of the tests may be running the
+    // old one.
+    let new = folder.join(format!("{name}.{}", std::process::id()));
+    std::fs::copy(built.join("examples").join(example), &new).unwrap();
+    std::fs::rename(&new, &own).unwrap();
+    Some(own)
+}
+
+/// The collector's own allocations do not fail when the program's memory runs out, and they never
+/// end the program.
+#[test]
+fn dumps_of_a_program_without_memory() {
+    for (name, cargo) in [
+        ("alloc_short", &[][..]),
+        ("alloc_short.release", &["--release"]),
+    ] {
+        let program = build("alloc_short", name, cargo, &[]).expect("alloc_short builds");
+        for road in ["none", "dump", "profile", "peak", "growth", "interval"] {
+            let folder = tempfile::tempdir().unwrap();
+            let run = Command::new(&program)
+                .args([road, "last.pb.gz"])
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert!(run.status.success() && said.is_empty(), "{road}: {said}");
+            for entry in std::fs::read_dir(folder.path()).unwrap() {
+                let path = entry.unwrap().path();
+                let profile = decode(&*std::fs::read(&path).unwrap());
+                assert!(profile.is_ok(), "{road}: {}", path.display());
+            }
+            let last = folder.path().join("last.pb.gz");
+            let profile = decode(&*std::fs::read(last).unwrap()).unwrap();
+            assert!(!profile.samples.is_empty(), "{road}");
+        }
+    }
+}
+
+/// libc removes fork handlers when the program ends. That may happen between the handler before a
+/// fork and the handler after it.
+#[test]
+fn a_program_that_ends_while_it_forks() {
+    let program = build("alloc_ending", "alloc_ending", &[], &[]).expect("alloc_ending builds");
+    let mut run = Command::new(program).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match run.try_wait().unwrap() {
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            ended => break ended,
+        }
+    };
+    if ended.is_none() {
+        run.kill().unwrap();
+    }
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
+
+fn counted(name: &str, cargo: &[&str], flags: &[&str]) -> PathBuf {
+    build("alloc_counted", name, cargo, flags).expect("alloc_counted builds")
+}
+
+/// Symbolizes every profile in the folder.
+fn symbolize(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "gz") {
+            let run = command(folder)
+                .args(["symbolize", "-o"])
+                .args([&path, &path])
+                .output()
+                .unwrap();
+            assert!(
+                run.status.success(),
+                "{}",
+                String::from_utf8_lossy(&run.stderr)
+            );
+        }
+    }
+}
+
+fn leaves_right_numbers(program: &Path, roads: &[&str]) {
+    for road in roads {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Command::new(program)
+            .args([road, "out.pb.gz"])
+            .current_dir(folder.path())
+            .env("HEAPPROF_TEST_EXPECT", folder.path().join("expect"))
+            .env("HEAPPROF_OUTPUT", "environment.pb.gz")
+            .env("HEAPPROF_MODE", "exact")
+            .env_remove("LD_PRELOAD")
+            .env_remove("HEAPPROF_RECORD")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{program:?} {road}: {said}");
+        assert!(run.stdout.is_empty() && said.is_empty(), "{road}: {said}");
+        symbolize(folder.path());
+        let mode = if *road == "sampled" {
+            "sampled"
+        } else {
+            "exact"
+        };
+        if let Err(wrong) = check(folder.path(), true, mode) {
+            panic!("{program:?} {road}: {wrong}");
+        }
+    }
+}
+
+const ROADS: &[&str] = &[
+    "demand",
+    "sampled",
+    "stop",
+    "bytes",
+    "environment",
+    "exit",
+    "fork",
+];
+
+#[test]
+fn every_road_to_a_profile_has_the_programs_numbers() {
+    let program = counted("alloc_counted", &["--release"], &[]);
+    leaves_right_numbers(&program, ROADS);
+}
+
+#[test]
+fn numbers_hold_over_another_allocator() {
+    let program = counted("alloc_counted.bump", &["--release"], &["--cfg", "bump"]);
+    leaves_right_numbers(&program, &["demand", "exit", "sampled"]);
+}
+
+#[test]
+fn numbers_hold_without_optimization() {
+    let program = counted("alloc_counted.debug", &[], &[]);
+    leaves_right_numbers(&program, &["demand", "exit"]);
+}
+
+#[test]
+fn numbers_hold_with_and_without_frame_pointers() {
+    for choice in ["yes", "no"] {
+        let flag = format!("force-frame-pointers={choice}");
+        let flags = ["-C", &flag, "-C", "opt-level=3"];
+        let program = counted(
+            &format!("alloc_counted.fp-{choice}"),
+            &["--release"],
+            &flags,
+        );
+        leaves_right_numbers(&program, &["demand", "sampled"]);
+    }
+}
+
+/// No library can be preloaded into a static executable; the numbers are right there too.
+#[test]
+fn numbers_hold_in_a_static_executable() {
+    for (name, model) in [("static-pie", "pie"), ("static", "static")] {
+        let model = format!("relocation-model={model}");
+        let flags = ["-C", "target-feature=+crt-static", "-C", &model];
+        let program = counted(&format!("alloc_counted.{name}"), &["--release"], &flags);
+        leaves_right_numbers(&program, ROADS);
+    }
+}
+
+#[test]
+fn numbers_hold_with_musl() {
+    const TARGET: &str = "x86_64-unknown-linux-musl";
+    let libraries = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output();
+    let there = libraries.is_ok_and(|found| {
+        let folder = String::from_utf8_lossy(&found.stdout).trim().to_string();
+        Path::new(&folder).is_dir()
+    });
+    if !there {
+        let required = std::env::var_os("HEAPPROF_REQUIRE").is_some()
+            && std::env::var("HEAPPROF_WITHOUT").as_deref() != Ok("musl");
+        assert!(!required, "rustup target add {TARGET}");
+        eprintln!("SKIPPED: no {TARGET}");
+        return;
+    }
+    let program = counted(
+        "alloc_counted.musl",
+        &["--release", "--target", TARGET],
+        &[],
+    );
+    leaves_right_numbers(&program, ROADS);
+}
+
+/// A program that is killed when the test ends.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn fetch(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(
+        connection,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn the_example_serves_profiles_as_go_does() {
+    let program = build("pprof_endpoint", "pprof_endpoint", &["--release"], &[]).unwrap();
+    // This port was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let address = port.to_string();
+    let mut served = Served(Command::new(&program).arg(&address).spawn().unwrap());
+    let start = Instant::now();
+    let found = loop {
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(start.elapsed() < Duration::from_secs(60), "no answer");
+        assert!(served.0.try_wait().unwrap().is_none(), "it ended");
+        if let Ok(answer) = fetch(&address, "/debug/pprof/heap?debug=0") {
+            // The cache needs this long to be large enough to be sampled.
+            if start.elapsed() > Duration::from_secs(2) {
+                break answer;
+            }
+        }
+    };
+    let missing = fetch(&address, "/").unwrap();
+    assert!(missing.starts_with(b"HTTP/1.1 404 "));
+
+    let end = b"\r\n\r\n";
+    let head = found.windows(4).position(|w| w == end).unwrap();
+    assert!(found.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    let body = &found[head + end.len()..];
+    let profile = decode(body).unwrap();
+    let kinds: Vec<&str> = profile
+        .sample_type
+        .iter()
+        .map(|kind| profile.text(kind.r#type))
+        .collect();
+    assert!(
+        kinds.starts_with(&[
+            "alloc_objects",
+            "alloc_space",
+            "inuse_objects",
+            "inuse_space"
+        ]),
+        "{kinds:?}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("heap.pb.gz"), body).unwrap();
+    symbolize(folder.path());
+    let names = std::fs::File::open(folder.path().join("heap.pb.gz")).unwrap();
+    let profile = decode(names).unwrap();
+    let mut functions = profile.function.iter().map(|f| profile.text(f.name));
+    assert!(functions.any(|name| name == "pprof_endpoint::remember"));
+
+    // `heapprof top` reads the profile from the server.
+    let url = format!("http://{address}/debug/pprof/heap");
+    let top = command(folder.path()).args(["top", &url]).output().unwrap();
+    assert!(
+        top.status.success(),
+        "{}",
+        String::from_utf8_lossy(&top.stderr)
+    );
+}

@@ -1,0 +1,346 @@
+//! Where the profiles of a program's children are, which of them are kept, and what `record` says
+//! of them and of memory outside the heap.
+
+use std::path::Path;
+use std::process::Command;
+
+use heapprof_tests::built::{build, have};
+use heapprof_tests::harness::{Run, heapprof, run};
+
+/// A program that holds 300 KB. With an argument it also maps and touches that many MiB.
+const HOLDER: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+void *volatile kept;
+__attribute__((noinline)) void hold(int size) { kept = malloc(size); memset(kept, 1, size); }
+int main(int argc, char **argv) {
+    hold(300000);
+    if (argc > 1) {
+        size_t size = (size_t)atoi(argv[1]) << 20;
+        char *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (argc > 2) size = (size_t)atoi(argv[2]) << 20;
+        memset(p, 1, size);
+    }
+    return 0;
+}
+"#;
+
+/// The names in a folder, with `N` for process ids.
+fn names(folder: &Path) -> Vec<String> {
+    let id = regex::Regex::new(r"\d{2,}").unwrap();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    let mut names: Vec<String> = names
+        .map(|n| id.replace_all(&n, "N").into_owned())
+        .collect();
+    names.sort();
+    names.retain(|name| !["program", "source.c"].contains(&name.as_str()));
+    names
+}
+
+fn record(folder: &Path, options: &[&str], script: &str) -> Run {
+    let words = [&["record", "--exact", "--no-symbolize"], options].concat();
+    let found = run(folder, &[&words[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!(found.code, 3, "{}", found.err);
+    found
+}
+
+/// The children's profiles are in a folder of their own, named by program and process. Profiles of
+/// children that held next to nothing are counted and left out.
+#[test]
+fn children_have_a_folder() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(HOLDER, "gcc -g -O1");
+    let here = built.folder.path();
+    let script = "env true; ./program; true | env true; exit 3";
+    let found = record(here, &["-o", "a.pb.gz"], script);
+    assert_eq!(names(here), ["a.children", "a.pb.gz"], "{}", found.err);
+    assert_eq!(names(&here.join("a.children")), ["program.N.pb.gz"]);
+    assert!(
+        found
+            .err
+            .contains("(and 1 more profile, the largest by peak heap a.children/program."),
+        "{}",
+        found.err
+    );
+    assert!(
+        found
+            .err
+            .contains("of children that held less than 64KiB left out: --keep-small keeps them)"),
+        "{}",
+        found.err
+    );
+    assert!(
+        found
+            .err
+            .contains("; next: heapprof top a.children/program."),
+        "{}",
+        found.err
+    );
+    let found = record(here, &["-o", "a.pb.gz", "--keep-small"], script);
+    let kept = names(&here.join("a.children"));
+    assert!(
+        kept.iter()
+            .filter(|name| *name == "env.N.pb.gz" || *name == "true.N.pb.gz")
+            .count()
+            >= 2,
+        "{kept:?}"
+    );
+    assert!(!found.err.contains("left out"), "{}", found.err);
+    // A folder that would be empty is not there.
+    record(here, &["-o", "b.pb.gz"], "env true; exit 3");
+    assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz"]);
+    record(here, &["-o", "c.pb.gz", "--follow-children", "no"], script);
+    assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz", "c.pb.gz"]);
+}
+
+/// The folder is named after the program's profile, whose name is known only at the end. A pattern
+/// that the user gives names children too.
+#[test]
+fn default_names_and_patterns() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(HOLDER, "gcc -g -O1");
+    let here = built.folder.path();
+    let found = record(here, &[], "./program; exit 3");
+    let expected = ["heapprof.sh.N.children", "heapprof.sh.N.pb.gz"];
+    assert_eq!(names(here), expected, "{}", found.err);
+    // The newest recording here is the program's own.
+    let top = run(here, &["top", "-n", "1"]);
+    assert!(top.out.contains("heapprof.sh."), "{} {}", top.out, top.err);
+    let words = [
+        "record",
+        "--exact",
+        "-o",
+        "out/",
+        "env",
+        "sh",
+        "-c",
+        "./program; exit 3",
+    ];
+    let found = run(here, &words);
+    assert_eq!(found.code, 3, "{}", found.err);
+    let kept = names(&here.join("out"));
+    assert!(
+        kept.contains(&"heapprof.sh.N.children".to_string()),
+        "{kept:?} {}",
+        found.err
+    );
+    assert!(
+        !kept.contains(&"heapprof.env.N.children".to_string()),
+        "{kept:?}"
+    );
+    let next = found
+        .err
+        .lines()
+        .next()
+        .unwrap()
+        .rsplit(' ')
+        .next()
+        .unwrap();
+    assert_eq!(run(here, &["info", next]).code, 0, "{}", found.err);
+    let found = record(here, &["-o", "p.%e.%p.pb.gz"], "./program; true; exit 3");
+    let kept: Vec<String> = names(here)
+        .into_iter()
+        .filter(|n| n.starts_with("p."))
+        .collect();
+    assert_eq!(kept, ["p.program.N.pb.gz", "p.sh.N.pb.gz"], "{}", found.err);
+}
+
+/// `record` says how much of the process the heap is, and which option shows the rest.
+#[test]
+fn what_is_no_heap_is_said() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(HOLDER, "gcc -g -O1");
+    let here = built.folder.path();
+    let share =
+        regex::Regex::new(r"peak 29\d\.\d+KiB \(([0-9.]+)% of peak RSS ([0-9.]+)MiB\)").unwrap();
+    let advice = "of the peak RSS is not heap; it is code, stacks, files and what the program \
+                  maps itself, which record --mmap counts";
+    let recorded = |options: &[&str], args: &[&str]| {
+        let words = [
+            &["record", "--exact", "-o", "p.pb.gz"],
+            options,
+            &["./program"],
+            args,
+        ]
+        .concat();
+        let found = run(here, &words);
+        assert_eq!(found.code, 0, "{}", found.err);
+        found.err
+    };
+    let said = recorded(&[], &["60"]);
+    let found = share.captures(&said).unwrap_or_else(|| panic!("{said}"));
+    let (part, whole): (f64, f64) = (found[1].parse().unwrap(), found[2].parse().unwrap());
+    assert!(part < 0.6 && (60.0..75.0).contains(&whole), "{said}");
+    assert!(said.contains(advice), "{said}");
+    let info = run(here, &["info", "p.pb.gz"]).out;
+    assert!(
+        info.contains("Beside the heap") && info.contains(advice),
+        "{info}"
+    );
+    // If mappings are counted, there is nothing to say.
+    let said = recorded(&["--mmap"], &["60"]);
+    assert!(!said.contains(advice), "{said}");
+    assert!(!recorded(&[], &["1"]).contains(advice));
+    // Memory that was reserved and not touched makes the total larger than the RSS.
+    let said = recorded(&["--mmap"], &["60", "20"]);
+    let info = run(here, &["info", "p.pb.gz"]).out;
+    assert!(
+        info.contains(", because not all of it was touched"),
+        "{info} {said}"
+    );
+    assert!(said.contains("MiB, more than was touched)"), "{said}");
+}
+
+/// The child with the largest heap is not always the one with the most resident memory.
+#[test]
+fn the_largest_is_said_by_heap_and_by_residence() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(HOLDER, "gcc -g -O1");
+    let here = built.folder.path();
+    let bigger = build(&HOLDER.replace("300000", "900000"), "gcc -g -O1");
+    std::fs::copy(&bigger.program, here.join("bigger")).unwrap();
+    let found = record(here, &["-o", "a.pb.gz"], "./bigger; ./program 60; exit 3");
+    let said = &found.err;
+    assert!(
+        said.contains("the largest by peak heap a.children/bigger."),
+        "{said}"
+    );
+    assert!(
+        said.contains(", the largest by peak RSS a.children/program."),
+        "{said}"
+    );
+    assert!(
+        said.contains("; next: heapprof top a.children/program."),
+        "{said}"
+    );
+}
+
+/// A few samples say little too, as no samples do.
+#[test]
+fn few_samples_are_said() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = "#include <stdlib.h>\nvoid *volatile p;\nint main(int argc, char **argv) { for \
+                  (int i = atoi(argv[1]); i--;) p = malloc(2000000); return argc > 9; }\n";
+    let built = build(source, "gcc -g -O1");
+    let here = built.folder.path();
+    let recorded = |count: &str| {
+        let found = run(here, &["record", "-o", "p.pb.gz", "./program", count]);
+        assert_eq!(found.code, 0, "{}", found.err);
+        found.err
+    };
+    // A block of 2 MB is missed once in 45 times.
+    let said = recorded("12");
+    let expected = regex::Regex::new(
+        r"the values are rough, because only 1[0-3] allocations were sampled; --exact records every allocation, and --period 16KiB records about 1000 of them\n",
+    );
+    assert!(expected.unwrap().is_match(&said), "{said}");
+    assert!(recorded("0").contains("nothing was sampled, because little was allocated"));
+    assert!(!recorded("60").contains("rough"));
+}
+
+/// If the total is not well known, `record` says so, and says what would make it better.
+#[test]
+fn how_sure_the_total_is_is_said() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    // About 60 blocks are sampled. There are fewer than 30 or more than 95 once in 10,000 times.
+    let source = "#include <stdlib.h>\nvoid *volatile p;\n\
+        int main(void) { for (int i = 0; i < 7700; i++) p = malloc(4096); }\n";
+    let built = build(source, "gcc -g -O1");
+    let recorded = |more: &[&str]| {
+        let words = [&["record", "-o", "p.pb.gz"], more, &["./program"]].concat();
+        let found = run(built.folder.path(), &words);
+        assert_eq!(found.code, 0, "{}", found.err);
+        found.err
+    };
+    let said = recorded(&[]);
+    let expected = regex::Regex::new(
+        r"(?s)about [0-9.]+MiB ± [0-9.]+MiB in use at the end.*what is in use may be off by about [23][0-9]%; --period (32|64|128)KiB would make that about 10%; --exact records every allocation\n",
+    );
+    assert!(expected.unwrap().is_match(&said), "{said}");
+    let sure = recorded(&["--period", "16KiB"]);
+    assert!(
+        sure.contains(" ± ") && !sure.contains("be off by"),
+        "{sure}"
+    );
+    let exact = recorded(&["--exact"]);
+    assert!(
+        !exact.contains('±') && !exact.contains("be off by"),
+        "{exact}"
+    );
+}
+
+/// If the program left no profile, a child's profile is not presented as the program's.
+#[test]
+fn a_child_s_profile_is_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = ["record", "--no-symbolize", "-o", "out.pb.gz", "--"];
+    let shell = |script: &str| {
+        run(
+            folder.path(),
+            &[&record[..], &["sh", "-c", script]].concat(),
+        )
+    };
+    let killed = shell("ls >/dev/null; kill -9 $$");
+    assert_eq!(killed.code, 137);
+    assert!(
+        killed.err.contains(
+            "the program was ended by signal 9 and left no profile of its own; this is the \
+             profile of a child"
+        ),
+        "{}",
+        killed.err
+    );
+    let ended = shell("ls >/dev/null; exit 3");
+    assert_eq!(ended.code, 3);
+    assert!(!ended.err.contains("child's"), "{}", ended.err);
+}
+
+/// An orphan that has become a child of `record` is not taken for the program.
+#[test]
+fn orphans_have_profiles_of_their_own() {
+    if !have(&["unshare"]) {
+        return;
+    }
+    let script = "(sh -c 'sleep .2; exec sleep .1' &); sleep .6; exit 3";
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["-rpf", "--mount-proc"])
+        .arg(heapprof())
+        .args([
+            "record",
+            "--exact",
+            "--keep-small",
+            "-o",
+            "p.pb.gz",
+            "sh",
+            "-c",
+            script,
+        ])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(3) && said.contains("unshare") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let info = run(folder.path(), &["info", "p.pb.gz"]).out;
+    assert!(!info.contains("sleep"), "{info}");
+    let orphan = run(folder.path(), &["info", "p.children/sleep.4.pb.gz"]);
+    assert_eq!(orphan.code, 0, "{} {}", orphan.err, said);
+}

@@ -1,0 +1,188 @@
+//! What libheapprof.so promises of its code: how short the path of an allocation is that is not
+//! sampled, and what the library calls, exports and needs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use heapprof_tests::built::have;
+use heapprof_tests::harness::{expect_file, ok, root};
+
+/// The library as users get it: the copy inside the binary.
+fn library() -> PathBuf {
+    PathBuf::from(ok(&["preload-path"]).trim())
+}
+
+/// What a tool of binutils prints for the library, or `None` if the tool is missing.
+fn said(tool: &str, options: &[&str]) -> Option<String> {
+    if !cfg!(target_arch = "x86_64") || !have(&[tool]) {
+        return None;
+    }
+    let output = Command::new(tool).args(options).arg(library()).output();
+    let output = output.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{tool}: {told}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The instructions of a function up to and including its first unconditional jump.
+fn straight_way(function: &str) -> Option<Vec<String>> {
+    let disassemble = format!("--disassemble={function}");
+    let text = said("objdump", &["-d", "--no-show-raw-insn", &disassemble])?;
+    let head = format!("<{function}>:");
+    let lines = text.lines().skip_while(|line| !line.ends_with(&head));
+    let mut way = Vec::new();
+    for line in lines.skip(1) {
+        let (_, instruction) = line.split_once('\t').expect("address, tab, instruction");
+        let instruction = instruction.trim();
+        way.push(instruction.to_string());
+        if instruction.starts_with("jmp") {
+            return Some(way);
+        }
+    }
+    panic!("{function} has no tail jump: {text}");
+}
+
+fn is_short(function: &str, most: usize) {
+    let Some(way) = straight_way(function) else {
+        return;
+    };
+    let text = way.join("\n");
+    assert!(way.len() <= most, "{} instructions\n{text}", way.len());
+    assert!(!text.contains("call"), "calls\n{text}");
+    // No memory of the stack is touched, so the real function returns directly to the program.
+    assert!(!text.contains("push") && !text.contains("rsp"), "{text}");
+    let last = way.last().unwrap();
+    assert!(last.starts_with("jmp    *"), "not to the real one: {last}");
+}
+
+#[test]
+fn malloc_that_is_not_sampled_takes_five_instructions() {
+    is_short("malloc", 5);
+}
+
+#[test]
+fn free_of_what_was_not_sampled_takes_seven_instructions() {
+    is_short("free", 7);
+}
+
+/// The names of the dynamic symbols, without their versions.
+fn symbols(which: &str) -> Option<BTreeSet<String>> {
+    let text = said("nm", &["-D", which])?;
+    let names = text.lines().filter_map(|l| l.split_whitespace().last());
+    let names = names.map(|name| name.split('@').next().unwrap().to_string());
+    Some(names.collect())
+}
+
+#[test]
+fn nothing_is_called_that_allocates_or_locks_behind_our_back() {
+    let Some(called) = symbols("--undefined-only") else {
+        return;
+    };
+    assert!(called.contains("__libc_malloc"), "{called:?}");
+    let never = [
+        "__tls_get_addr",
+        "pthread_mutex_lock",
+        "malloc",
+        "calloc",
+        "realloc",
+        "free",
+    ];
+    for name in never {
+        assert!(!called.contains(name), "{name}");
+    }
+    assert!(!called.iter().any(|name| name.starts_with("_Unwind")));
+}
+
+#[test]
+fn what_is_exported_is_on_the_list() {
+    let Some(exported) = symbols("--defined-only") else {
+        return;
+    };
+    let list: String = exported.iter().map(|name| format!("{name}\n")).collect();
+    expect_file(&root().join("tests/exports.txt"), &list);
+}
+
+/// The library exports every function that the header declares.
+#[test]
+fn the_headers_functions_are_exported() {
+    let Some(exported) = symbols("--defined-only") else {
+        return;
+    };
+    let header = std::fs::read_to_string(root().join("include/heapprof.h")).unwrap();
+    let declared = regex::Regex::new(r"(?m)^\w[\w ]*[ *](\w+)\(.*\);$").unwrap();
+    let declared: Vec<String> = declared
+        .captures_iter(&header)
+        .map(|c| c[1].to_string())
+        .collect();
+    assert_eq!(declared.len(), 10, "{declared:?}");
+    for name in declared {
+        assert!(exported.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn the_library_needs_libc_alone_and_no_text_relocations() {
+    let Some(text) = said("objdump", &["-p"]) else {
+        return;
+    };
+    let needed = text.lines().filter_map(|l| l.trim().strip_prefix("NEEDED"));
+    for library in needed.map(str::trim) {
+        assert!(
+            ["libc.so.6", "ld-linux-x86-64.so.2"].contains(&library),
+            "{library}"
+        );
+    }
+    assert!(!text.contains("TEXTREL"), "{text}");
+}
+
+/// The oldest glibc that the library loads on is the one that the architecture page says, or older.
+#[test]
+fn the_oldest_glibc_is_the_documented_one() {
+    let Some(text) = said("objdump", &["-p"]) else {
+        return;
+    };
+    let versions = text
+        .lines()
+        .filter_map(|l| l.trim().rsplit_once(" GLIBC_2."));
+    let newest = versions.map(|(_, n)| n.split('.').next().unwrap().parse::<u32>().unwrap());
+    let newest = newest.max().unwrap();
+    let page = std::fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
+    let stated = regex::Regex::new(r"glibc 2\.(\d+) or\s+newer").unwrap();
+    let stated: u32 = stated.captures(&page).expect("the page says it")[1]
+        .parse()
+        .unwrap();
+    assert!(newest <= stated, "it needs 2.{newest}");
+}
+
+/// The header compiles on its own, as C and as C++.
+#[test]
+fn the_header_compiles() {
+    let header = ok(&["preload-path", "--header"]);
+    let header = Path::new(header.trim());
+    let name = header.file_name().unwrap().to_string_lossy();
+    assert_eq!(name, "heapprof.h");
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        if have(&[compiler]) {
+            let options = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"];
+            let mut command = Command::new(compiler);
+            let output = command.args(options).args(["-x", language]).arg(header);
+            let output = output.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{compiler}: {told}");
+        }
+    }
+}
+
+/// Exit handlers and threads refer to the library, so it must not be unmapped.
+#[test]
+fn who_opens_the_library_and_closes_it_does_not_unmap_it() {
+    let Some(text) = said("readelf", &["-d"]) else {
+        return;
+    };
+    let flags = text.lines().find(|line| line.contains("(FLAGS_1)"));
+    assert!(
+        flags.is_some_and(|flags| flags.contains("NODELETE")),
+        "{text}"
+    );
+}

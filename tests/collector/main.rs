@@ -1,0 +1,50 @@
+//! The collector: programs that are built, recorded and symbolized. These tests need compilers;
+//! what else one needs (perl, gdb, root) it says when it is skipped.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+#![allow(clippy::print_stderr)]
+
+// Names for addresses, compared with binutils on programs of every kind; damaged files.
+mod symbolize;
+// What `symbolize` may overwrite.
+mod symbolize_target;
+// Names of functions that have no linker name.
+mod scopes;
+// Debug files: where they are found, and which are refused.
+mod debug_files;
+// The environment variables of libheapprof.so, and the page of them.
+mod environment;
+// The library and its header, unpacked.
+mod preload_path;
+// The functions of include/heapprof.h, called by programs.
+mod c_api;
+// What libheapprof.so promises about its code: instructions, calls, exports, needs.
+mod gates;
+// Hostile programs under the collector: how they end, and whether their numbers are right.
+mod programs;
+// Where the profiles of children are, and what record says of all of them.
+mod children;
+// What others may do with our files, and we with theirs.
+mod trust;
+// What record passes on to a program, how it names profiles, and what it says of the end.
+mod record;
+// What reports call functions: wrappers are left out, names are short, code without symbols has
+// names.
+mod names;
+mod own_code;
+// Recording over allocators other than libc's.
+mod allocators;
+// heapprof-alloc in Rust programs that count themselves.
+mod alloc;
+// Stacks compared with those of libgcc's unwinder and of gdb.
+mod stacks;
+// Sampled values over many rounds, compared with theory.
+mod sampling;
+// Exact values and the peak, compared with a replay of the events.
+mod peak;
+// Profiles that are written while the program runs.
+mod dumps;
+// What a program maps itself.
+mod mmap;

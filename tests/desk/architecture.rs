@@ -1,0 +1,483 @@
+//! Checks the rules that docs/dev/architecture.md states.
+
+mod circles;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use heapprof_tests::harness::{bless, root, sources};
+
+/// Which of our crates each crate may use. An arrow that is not here is an error.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("heapprof-profile", &[]),
+    ("heapprof-environment", &[]),
+    (
+        "heapprof-collect",
+        &["heapprof-environment", "heapprof-profile"],
+    ),
+    (
+        "heapprof-preload",
+        &["heapprof-collect", "heapprof-environment"],
+    ),
+    ("heapprof-formats", &["heapprof-profile"]),
+    ("heapprof-symbolize", &["heapprof-profile"]),
+    ("heapprof-text", &[]),
+    ("heapprof-totals", &["heapprof-profile", "heapprof-text"]),
+    (
+        "heapprof-dropin",
+        &[
+            "heapprof-formats",
+            "heapprof-profile",
+            "heapprof-symbolize",
+            "heapprof-text",
+            "heapprof-totals",
+        ],
+    ),
+    (
+        "heapprof-analysis",
+        &["heapprof-profile", "heapprof-text", "heapprof-totals"],
+    ),
+    (
+        "heapprof-report",
+        &[
+            "heapprof-analysis",
+            "heapprof-profile",
+            "heapprof-text",
+            "heapprof-totals",
+        ],
+    ),
+    (
+        "heapprof-alloc",
+        &["heapprof-collect", "heapprof-environment"],
+    ),
+    (
+        "heapprof-cli",
+        &[
+            "heapprof-analysis",
+            "heapprof-dropin",
+            "heapprof-environment",
+            "heapprof-formats",
+            "heapprof-profile",
+            "heapprof-report",
+            "heapprof-symbolize",
+            "heapprof-text",
+        ],
+    ),
+];
+
+/// Libraries that only one crate may know.
+const OWNED: &[(&str, &str)] = &[
+    ("rusqlite", "heapprof-analysis"),
+    ("clap", "heapprof-cli"),
+    ("anyhow", "heapprof-cli heapprof-dropin"),
+    ("ureq", "heapprof-cli"),
+    // The first one uses it for children and for files of others, the second one for files of
+    // others.
+    ("rustix", "heapprof-cli heapprof-symbolize"),
+    ("signal-hook", "heapprof-cli"),
+    // These crates live in the profiled program, or start it.
+    (
+        "libc",
+        "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
+    ),
+    ("inferno", "heapprof-report"),
+    ("serde_json", "heapprof-formats heapprof-report"),
+    // Tests compare with it what we write ourselves.
+    ("prost", ""),
+    ("flate2", "heapprof-profile"),
+    ("ruzstd", "heapprof-formats"),
+    ("object", "heapprof-symbolize"),
+    ("addr2line", "heapprof-symbolize"),
+    // The collector reads .eh_frame with it.
+    ("gimli", "heapprof-symbolize heapprof-collect"),
+];
+
+/// The only files that may hold unsafe code. In collect and preload they are most of the files:
+/// those that deal with raw memory, registers, the kernel or C. The files for names, options,
+/// naming rules and text stay safe.
+const UNSAFE: &[(&str, &[&str])] = &[
+    ("crates/heapprof-analysis/src/", &["relation/vtab"]),
+    ("crates/heapprof-symbolize/src/", &["storage"]),
+    ("crates/heapprof-alloc/src/", &["allocator", "process"]),
+    ("crates/heapprof-cli/src/", &["inherited"]),
+    (
+        "crates/heapprof-collect/src/",
+        &[
+            "access",
+            "apart",
+            "arena",
+            "begin",
+            "books",
+            "capture/tests",
+            "capture/verify",
+            "cfi",
+            "chunks",
+            "engine",
+            "event",
+            "filter",
+            "floating_point",
+            "call_site",
+            "recent_stacks",
+            "live",
+            "lock",
+            "modules",
+            "own_stack",
+            "probe_table",
+            "recording",
+            "recording/clock",
+            "snapshot",
+            "stack_switch",
+            "stacks",
+            "sys",
+            "sys/file",
+            "sys/memory",
+            "thread",
+            "thread/free",
+            "tls",
+            "trial",
+            "walk",
+            "weak",
+        ],
+    ),
+    (
+        "crates/heapprof-preload/src/",
+        &[
+            "api",
+            "atfork",
+            "end",
+            "environment",
+            "family",
+            "fast_path",
+            "fork",
+            "hook",
+            "identity",
+            "mapped",
+            "operators",
+            "real",
+            "sandbox",
+            "say",
+            "signals",
+            "start",
+        ],
+    ),
+];
+
+/// Normal dependencies of each of our crates.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let normal = package["dependencies"].as_array().unwrap().iter();
+            let normal = normal.filter(|d| d["kind"].is_null());
+            let names = normal.map(|d| d["name"].as_str().unwrap().to_string());
+            (
+                package["name"].as_str().unwrap().to_string(),
+                names.collect(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn arrows_go_one_way() {
+    for (package, uses) in dependencies() {
+        if package == "heapprof-tests" {
+            continue;
+        }
+        let allowed = ARROWS.iter().find(|(name, _)| *name == package);
+        let (_, allowed) =
+            allowed.unwrap_or_else(|| panic!("{package} is no part of the architecture"));
+        for used in uses.iter().filter(|u| u.starts_with("heapprof-")) {
+            assert!(
+                allowed.contains(&used.as_str()),
+                "{package} must not know {used}"
+            );
+        }
+        for (library, owners) in OWNED {
+            let uses_it = uses.iter().any(|u| u == library);
+            assert!(
+                !uses_it || owners.contains(&package),
+                "{package} must not know {library}"
+            );
+        }
+    }
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+#[test]
+fn every_file_says_why_it_exists() {
+    for file in sources() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let first = text.lines().next().unwrap_or_default();
+        let fuzz = first.starts_with("#![no_main]");
+        assert!(first.starts_with("//! ") || fuzz, "{}", relative(&file));
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let sources = sources();
+    let mut lengths: Vec<(usize, String)> = sources
+        .iter()
+        .filter(|f| !f.ends_with("proto.rs"))
+        .map(|f| {
+            (
+                std::fs::read_to_string(f).unwrap().lines().count(),
+                relative(f),
+            )
+        })
+        .collect();
+    lengths.sort();
+    let median = lengths[lengths.len() / 2].0;
+    assert!(median <= 200, "the median file has {median} lines");
+    let (longest, name) = lengths.last().unwrap();
+    assert!(*longest <= 600, "{name} has {longest} lines");
+}
+
+/// Whether a line of code may be over 100 columns. It may if it holds text that would be worse to
+/// read in pieces, such as a row of a table, a regular expression or what a test compares.
+fn is_text(line: &str) -> bool {
+    let line = line.trim_start();
+    match line.strip_prefix("//") {
+        Some(comment) => {
+            comment.contains("://") || comment.trim_start_matches(['/', '!', ' ']).starts_with('|')
+        }
+        None => line.contains('"'),
+    }
+}
+
+#[test]
+fn lines_fit_100_columns() {
+    let too_long = |line: &&str| line.chars().count() > 100;
+    let mut found = Vec::new();
+    for file in sources().iter().filter(|f| !f.ends_with("src/proto.rs")) {
+        let text = std::fs::read_to_string(file).unwrap();
+        // The programs that tests compile, and the output that tests expect, are text between
+        // quotation marks.
+        let is_test = file.starts_with(root().join("tests"));
+        let lines = text.lines().filter(too_long);
+        let wrong = lines
+            .filter(|line| !is_text(line) && (!is_test || line.trim_start().starts_with("//")));
+        found.extend(wrong.map(|line| format!("{}: {line}", relative(file))));
+    }
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let mut in_fence = false;
+        for line in text.lines() {
+            let start = line.trim_start();
+            if start.starts_with("```") {
+                in_fence = !in_fence;
+            }
+            let may =
+                in_fence || start.starts_with('|') || line.contains("](") || line.contains("://");
+            if !may && too_long(&line) {
+                found.push(format!("{}: {line}", relative(&page)));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The Markdown pages of the repository.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    let mut folders = vec![root().to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            match path.extension() {
+                None if path.is_dir() && name != "target" && !name.starts_with('.') => {
+                    folders.push(path)
+                }
+                Some(end) if end == "md" => pages.push(path),
+                _ => {}
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+#[test]
+fn unsafe_sql_and_printing_stay_where_they_belong() {
+    for file in sources() {
+        let name = relative(&file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code: String = text
+            .lines()
+            .filter(|l| !l.trim_start().starts_with("//"))
+            .collect();
+        let is = |places: &[&str]| places.iter().any(|p| name.starts_with(p));
+        if code.contains("unsafe ") {
+            let listed = UNSAFE.iter().any(|(folder, files)| {
+                let file = name.strip_prefix(folder).unwrap_or_default();
+                files.contains(&file.trim_end_matches(".rs"))
+            });
+            assert!(listed || is(&["tests/"]), "{name}: unsafe");
+        }
+        // A program that links the engine keeps its allocator, because only preload has hooks.
+        if code.contains("no_mangle") || code.contains("export_name") {
+            assert!(
+                is(&["tests/", "crates/heapprof-preload/"]),
+                "{name}: exports"
+            );
+        }
+        let streams = ["io::stdout()", "io::stderr()"];
+        if streams.iter().any(|stream| code.contains(stream)) {
+            assert!(is(&["tests/", "crates/heapprof-cli/"]), "{name}: prints");
+        }
+        if ["print!(", "println!("]
+            .iter()
+            .any(|print| code.contains(print))
+        {
+            assert!(
+                is(&[
+                    "tests/",
+                    "crates/heapprof-cli/src/messages.rs",
+                    // This is a test that prints its figures for whoever wants them.
+                    "crates/heapprof-analysis/src/gate/simulation.rs",
+                    // These print to cargo.
+                    "crates/heapprof-cli/build.rs",
+                    "crates/heapprof-preload/build.rs"
+                ]),
+                "{name}: prints"
+            );
+        }
+        let sql = [
+            "SELECT ",
+            "INSERT ",
+            "DELETE FROM ",
+            "UPDATE ",
+            "WITH ",
+            "CREATE ",
+            "PRAGMA ",
+        ];
+        if sql.iter().any(|word| code.contains(&format!("\"{word}"))) {
+            assert!(
+                is(&[
+                    "tests/",
+                    "crates/heapprof-analysis/",
+                    "crates/heapprof-cli/src/args.rs"
+                ]),
+                "{name}: SQL"
+            );
+        }
+        for word in ["todo!(", "unimplemented!(", "dbg!("] {
+            assert!(
+                !code.contains(word) || name == "tests/desk/architecture.rs",
+                "{name}: {word}"
+            );
+        }
+    }
+}
+
+/// A file that lost its last unsafe block leaves the list.
+#[test]
+fn the_list_of_unsafe_files_is_current() {
+    for (folder, files) in UNSAFE {
+        for file in *files {
+            let path = root().join(folder).join(format!("{file}.rs"));
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(text.contains("unsafe "), "{folder}{file}.rs");
+        }
+    }
+}
+
+/// Code that runs inside the program prints one kind of line: it says what was asked for and can't
+/// be done, or what it was asked to say.
+#[test]
+fn the_library_writes_to_stderr_in_one_place() {
+    let writing = [
+        "write_to(",
+        "STDERR_FILENO",
+        "STDOUT_FILENO",
+        "io::stdout",
+        "io::stderr",
+    ];
+    for file in sources() {
+        let name = relative(&file);
+        let inside = ["crates/heapprof-collect/", "crates/heapprof-preload/"];
+        if !inside.iter().any(|crate_| name.starts_with(crate_)) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let writes = writing.iter().any(|w| text.contains(w));
+        let may = name.ends_with("collect/src/sys/file.rs") || name.ends_with("preload/src/say.rs");
+        assert!(may || !writes, "{name}");
+    }
+}
+
+#[test]
+fn generated_code_is_current() {
+    let proto = root().join("proto");
+    let files = protox::compile([proto.join("profile.proto")], [&proto]).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    prost_build::Config::new()
+        .out_dir(out.path())
+        .format(true)
+        .compile_fds(files)
+        .unwrap();
+    let made = std::fs::read_to_string(out.path().join("heapprof.pprof.rs")).unwrap();
+    let head = "//! prost messages of `proto/profile.proto`. Generated: `HEAPPROF_BLESS=1 cargo \
+                test -p heapprof-tests generated` writes this file anew.\n\n";
+    let expected = format!("{head}{made}");
+    let file = root().join("crates/heapprof-profile/src/proto.rs");
+    if bless() {
+        std::fs::write(&file, &expected).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+}
+
+#[test]
+fn the_architecture_page_names_every_crate() {
+    let page = std::fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
+    for (package, _) in ARROWS {
+        assert!(page.contains(&format!("`{package}`")), "{package}");
+    }
+    let dependencies_page =
+        std::fs::read_to_string(root().join("docs/dev/dependencies.md")).unwrap();
+    for (package, uses) in dependencies() {
+        for used in uses.iter().filter(|u| !u.starts_with("heapprof-")) {
+            assert!(
+                dependencies_page.contains(&format!("`{used}`")),
+                "{package} uses {used}: why?"
+            );
+        }
+        // The code names each library that Cargo.toml names.
+        let folder = format!("crates/{}/", package.trim_end_matches("-tests"));
+        let own = sources().into_iter().filter(|file| {
+            let name = relative(file);
+            name.starts_with(&folder) || package == "heapprof-tests" && name.starts_with("tests/")
+        });
+        let code: String = own
+            .map(|file| std::fs::read_to_string(file).unwrap())
+            .collect();
+        for used in &uses {
+            let word = format!(r"\b{}\b", used.replace('-', "_"));
+            let named = regex::Regex::new(&word).unwrap().is_match(&code);
+            assert!(named, "{package} does not use {used}");
+        }
+    }
+}

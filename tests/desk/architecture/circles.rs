@@ -1,0 +1,164 @@
+//! Modules of one crate do not use each other in a circle, at any depth.
+//!
+//! A module and all that is in it is one node. The nodes that have the same parent make a graph,
+//! and that graph has no circle: so a newcomer can read the modules of any folder from the bottom
+//! up. What a module and its own children share is their matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use regex::Regex;
+
+use super::ARROWS;
+use heapprof_tests::harness::{root, sources};
+
+/// The path of a file's module: `["report", "dot"]` of `src/report/dot.rs`.
+fn module(folder: &Path, file: &Path) -> Vec<String> {
+    let path = file.strip_prefix(folder).unwrap().with_extension("");
+    path.iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The items of a list without its braces; lists inside it stay whole.
+fn items(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut items) = (0, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(&list[start..]);
+    items
+}
+
+/// Adds the paths that `a::{b, c::d}` stands for.
+fn paths(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
+    let mut path = before.to_vec();
+    let mut rest = tree.trim();
+    while let Some((part, more)) = rest.split_once("::") {
+        if part.starts_with('{') {
+            break;
+        }
+        path.push(part.trim().to_string());
+        rest = more.trim();
+    }
+    match rest.strip_prefix('{').and_then(|r| r.strip_suffix('}')) {
+        Some(list) => {
+            for item in items(list).iter().filter(|item| !item.trim().is_empty()) {
+                paths(item, &path, found);
+            }
+        }
+        None => {
+            path.push(rest.split(' ').next().unwrap_or_default().to_string());
+            found.push(path);
+        }
+    }
+}
+
+/// The paths of the crate that a module's text speaks of, from the crate's root on.
+fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let code: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let code = code.join("\n");
+    let lists = r"\{(?:[^{};]|\{(?:[^{};]|\{[^{};]*\})*\})*\}";
+    let path = format!(r"\b(?:crate|super)(?:::\s*(?:[A-Za-z_]\w*|{lists}))+");
+    let mut found = Vec::new();
+    for tree in Regex::new(&path).unwrap().find_iter(&code) {
+        paths(tree.as_str(), &[], &mut found);
+    }
+    let whole = |path: Vec<String>| {
+        let ups = path.iter().take_while(|part| *part == "super").count();
+        let base = match path[0].as_str() {
+            "crate" => Vec::new(),
+            _ => module[..module.len().saturating_sub(ups)].to_vec(),
+        };
+        [base, path[ups.max(1)..].to_vec()].concat()
+    };
+    found.into_iter().map(whole).collect()
+}
+
+/// A way from `start` back to it, if there is one.
+fn circle(uses: &BTreeMap<String, BTreeSet<String>>, start: &str) -> Option<String> {
+    let mut next = vec![(start.to_string(), start.to_string())];
+    let mut seen = BTreeSet::new();
+    while let Some((node, way)) = next.pop() {
+        for used in uses.get(&node).into_iter().flatten() {
+            let way = format!("{way} -> {used}");
+            if used == start {
+                return Some(way);
+            }
+            if seen.insert(used.clone()) {
+                next.push((used.clone(), way));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn modules_have_no_circles() {
+    let mut found = BTreeSet::new();
+    for (package, _) in ARROWS {
+        let folder = root().join("crates").join(package).join("src");
+        // The graph of each parent's children.
+        let mut graphs: BTreeMap<Vec<String>, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+        let files: Vec<_> = sources()
+            .into_iter()
+            .filter(|file| file.starts_with(&folder))
+            .map(|file| (module(&folder, &file), file))
+            .filter(|(module, _)| !matches!(module[0].as_str(), "lib" | "main"))
+            .collect();
+        // A crate may be one file.
+        assert!(
+            files.len() > 2 || folder.join("lib.rs").exists(),
+            "{package}"
+        );
+        let is_module = |path: &[String]| files.iter().any(|(module, _)| module == path);
+        for (module, file) in &files {
+            if module.last().is_some_and(|name| name == "tests") {
+                continue;
+            }
+            let text = std::fs::read_to_string(file).unwrap();
+            for path in used(module, &text) {
+                let same = module.iter().zip(&path).take_while(|(a, b)| a == b);
+                let shared = same.count();
+                let is_below = module.len() > shared && path.len() > shared;
+                if is_below && is_module(&path[..=shared]) {
+                    let graph = graphs.entry(path[..shared].to_vec()).or_default();
+                    let node = graph.entry(module[shared].clone()).or_default();
+                    node.insert(path[shared].clone());
+                }
+            }
+        }
+        for (parent, uses) in &graphs {
+            for way in uses.keys().filter_map(|start| circle(uses, start)) {
+                found.insert(format!("{package} {}: {way}", parent.join("::")));
+            }
+        }
+    }
+    let found: Vec<String> = found.into_iter().collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn paths_are_understood() {
+    let module = ["a".to_string(), "b".to_string()];
+    let text = "use crate::{c::{d, e::F}, g};\nuse super::h::I;\nlet x = crate::k::l(1);\n";
+    let found: Vec<String> = used(&module, text).iter().map(|p| p.join("::")).collect();
+    assert_eq!(found, ["c::d", "c::e::F", "g", "a::h::I", "k::l"]);
+    let uses = [("a", "b"), ("b", "c"), ("c", "b")];
+    let uses = uses.map(|(from, to)| (from.to_string(), BTreeSet::from([to.to_string()])));
+    let uses = BTreeMap::from(uses);
+    assert_eq!(circle(&uses, "b").unwrap(), "b -> c -> b");
+    assert!(circle(&uses, "a").is_none());
+}

@@ -1,0 +1,197 @@
+//! The docs can't rot: each example is run, and its output must be what the page shows.
+//!
+//! A block begins with ```` ```console ````, and its first line begins with `$ heapprof`. Words
+//! after `console` are options. `exit=N` is the exit code. `stderr` means that the text is what was
+//! printed to stderr. `recorded` runs the example in a folder of the page's own, with the programs
+//! of docs/examples, and skips it if there is no compiler. `any` accepts any output, because it
+//! depends on the machine; so does the share of RSS in `record`'s line. HEAPPROF_BLESS=1 writes the
+//! outputs anew.
+
+use std::path::{Path, PathBuf};
+
+use heapprof_tests::built;
+use heapprof_tests::harness::{COMMANDS, bless, command, root, sample_profiles};
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![
+        root().join("README.md"),
+        root().join("SECURITY.md"),
+        sample_profiles().join("README.md"),
+    ];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// Whether a block has this option.
+fn says(options: &str, word: &str) -> bool {
+    options.split(' ').any(|o| o == word)
+}
+
+/// Runs one example line in `folder` and returns its output, cut as `| head -N` says.
+fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
+    let (line, head) = match line.split_once(" | head -") {
+        Some((line, n)) => (line, n.trim().parse().unwrap()),
+        None => (line, usize::MAX),
+    };
+    // This must be a redirection and not a rule in quotes.
+    let line = match line.rfind(" > ") {
+        Some(at) if !line[at..].contains(['\'', '"']) => &line[..at],
+        _ => line,
+    };
+    let words = shell_words(line);
+    assert_eq!(words[0], "heapprof", "{line}");
+    let output = command(folder)
+        .env("HEAPPROF_DB", db)
+        .env("XDG_CACHE_HOME", db.with_file_name("cache"))
+        .args(&words[1..])
+        .output()
+        .unwrap();
+    let code = options
+        .split(' ')
+        .find_map(|o| o.strip_prefix("exit="))
+        .unwrap_or("0");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        output.status.code().unwrap().to_string(),
+        code,
+        "{line}: {stderr}"
+    );
+    let text = match says(options, "stderr") {
+        true => stderr,
+        false => String::from_utf8_lossy(&output.stdout).into_owned(),
+    };
+    let kept: Vec<&str> = text.lines().take(head).collect();
+    let mut text = kept.join("\n");
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// The text without the share of RSS, which depends on how much memory code and libraries take on
+/// this machine.
+fn of_any_machine(text: &str) -> String {
+    let share = regex::Regex::new(r" \([0-9.<]+% of peak RSS [0-9.]+[KM]iB\)").unwrap();
+    share.replace_all(text, " (SHARE)").into_owned()
+}
+
+/// Splits words as a shell does, with both kinds of quotes.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn examples_print_what_the_pages_say() {
+    let mut examples = 0;
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("heapprof.db");
+        let mut programs = None;
+        let text = std::fs::read_to_string(&page).unwrap();
+        let mut lines = text.lines().peekable();
+        let mut written = String::new();
+        while let Some(line) = lines.next() {
+            written.push_str(line);
+            written.push('\n');
+            let Some(options) = line.strip_prefix("```console") else {
+                continue;
+            };
+            let example = lines.next().unwrap();
+            let mut expected = String::new();
+            for line in lines.by_ref() {
+                if line == "```" {
+                    break;
+                }
+                expected.push_str(line);
+                expected.push('\n');
+            }
+            let asked = example
+                .strip_prefix("$ ")
+                .unwrap_or_else(|| panic!("{}: {example}", page.display()));
+            let options = options.trim();
+            let recorded = says(options, "recorded");
+            let built = || built::example(folder.path(), "shop", "");
+            let found = if !recorded {
+                run_example(asked, options, &sample_profiles(), &db)
+            } else if *programs.get_or_insert_with(built) {
+                run_example(asked, options, folder.path(), &db)
+            } else {
+                expected.clone()
+            };
+            // The lines of a page do not end in blanks.
+            let mut found: String = found
+                .lines()
+                .map(|l| format!("{}\n", l.trim_end()))
+                .collect();
+            if says(options, "any") {
+                assert_eq!(found.is_empty(), expected.is_empty(), "{asked}");
+                found.clone_from(&expected);
+            }
+            if of_any_machine(&found) == of_any_machine(&expected) {
+                found.clone_from(&expected);
+            }
+            examples += 1;
+            if found != expected && !bless() {
+                wrong.push(format!("{}: $ {asked}\n{found}", page.display()));
+            }
+            written.push_str(&format!("{example}\n{found}```\n"));
+        }
+        if bless() {
+            std::fs::write(&page, written).unwrap();
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} examples print something else now (HEAPPROF_BLESS=1 writes them anew):\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(examples > 15, "{examples}");
+}
+
+#[test]
+fn every_command_has_a_page_and_links_lead_somewhere() {
+    for command in COMMANDS {
+        let page = root().join(format!("docs/commands/{command}.md"));
+        assert!(page.is_file(), "{}", page.display());
+    }
+    let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)]*)?\)").unwrap();
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let prose: String = text.split("```").step_by(2).collect();
+        for found in link.captures_iter(&prose) {
+            let target = &found[1];
+            if !target.contains("://") {
+                let path = page.parent().unwrap().join(target);
+                assert!(path.exists(), "{}: {target}", page.display());
+            }
+        }
+    }
+}

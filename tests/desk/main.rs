@@ -1,0 +1,59 @@
+//! The desk: profiles from files and databases, reports, the command line, the docs and the rules
+//! of the house. These tests need no compiler, except for a few examples of the docs.
+//!
+//! `HEAPPROF_BLESS=1` writes the expected files anew instead of comparing with them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+#![allow(clippy::print_stderr)]
+
+// Laws that hold for every profile.
+mod laws;
+// Profiles that must be read in any order and packing.
+mod encodings;
+// The made sample profiles, and the README of all.
+mod samples;
+// Profiles that must be refused, each with its message; the docs page of them.
+mod malformed;
+// Damaged files of other tools, each with its message.
+mod refused;
+// Random damage: no panic, no hang, bounded memory.
+mod mutation;
+// Adding up, scaling and comparing profiles.
+mod arithmetic;
+// Small cases of flat, cum, filters and granularities, as folded text.
+mod questions;
+// How much memory reports take.
+mod memory;
+// Frames without symbols in two runs.
+mod addresses;
+// The call graph: what calls weigh, what is trimmed.
+mod graph;
+// What is in use, and what LeakSanitizer's rules suppress of it.
+mod leaks;
+// The database: sharing, removal, interruption, two processes at once.
+mod store;
+// The command line: exit codes, errors, output files, formats.
+mod cli;
+// Command lines that can't be read.
+mod unnoticed;
+mod usage;
+// Names that control a terminal, in every report and format.
+mod escapes;
+// Options, arguments and standard streams that did something else than they should.
+mod arguments;
+// Where profiles come from: standard input, parts of files, servers, the newest recording.
+mod sources;
+// How sure estimates are, in every report; gates that noise does not break.
+mod spread;
+// What reports print, on real profiles.
+mod golden;
+// The examples of the docs and of the README.
+mod docs;
+// Bugs that were found, and stay fixed.
+mod regression;
+// The rules of the architecture, the generated code, the house style.
+mod architecture;
+// pprof's command line and reports: 48 golden cases of the real one.
+mod pprof;

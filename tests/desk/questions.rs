@@ -1,0 +1,422 @@
+//! Small cases with folded text in and expected rows out: flat, cum, granularities and filters.
+
+use expect_test::{Expect, expect};
+use heapprof_analysis::{
+    Filters, Granularity, Query, Question, Session, Source, Types, diff, peek, tags, top,
+};
+use heapprof_profile::{Profile, ProfileBuilder};
+
+use heapprof_tests::fixtures::bytes_in_use as profile;
+use heapprof_tests::samples;
+
+fn session(profile: Profile, query: &Query) -> Session {
+    Session::new(Question::new(vec![Source::new("p", profile)], query, Types::One).unwrap())
+        .unwrap()
+}
+
+/// `flat cum name` of each row, then what was left out.
+fn rows(profile: Profile, query: &Query) -> String {
+    let report = top(&session(profile, query), 1, query, false).unwrap();
+    let mut text = String::new();
+    for row in &report.rows {
+        text.push_str(&format!("{} {} {}\n", row.flat, row.cum, row.place.label()));
+    }
+    if report.header.left_out != 0 {
+        text.push_str(&format!("left out {}\n", report.header.left_out));
+    }
+    text
+}
+
+fn check(stacks: &str, change: impl FnOnce(&mut Filters), expected: Expect) {
+    let mut query = Query::default();
+    change(&mut query.filters);
+    expected.assert_eq(&rows(profile(stacks), &query));
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_string())
+}
+
+const STACKS: &str = "
+    main;load;parse;alloc 100
+    main;load;alloc 10
+    main;serve;parse;alloc 7
+    main;serve 1
+";
+
+#[test]
+fn recursion_counts_once_a_sample() {
+    check(
+        "main;f;f;f;g 5\n main;f;g;f 3\n main;g 1",
+        |_| {},
+        expect![[r#"
+        6 9 g
+        3 8 f
+        0 9 main
+    "#]],
+    );
+}
+
+#[test]
+fn focus_and_ignore() {
+    check(
+        STACKS,
+        |f| f.focus = some("parse"),
+        expect![[r#"
+        107 107 alloc
+        0 107 main
+        0 107 parse
+        0 100 load
+        0 7 serve
+        left out 11
+    "#]],
+    );
+    check(
+        STACKS,
+        |f| f.ignore = some("load"),
+        expect![[r#"
+        7 7 alloc
+        1 8 serve
+        0 8 main
+        0 7 parse
+        left out 110
+    "#]],
+    );
+}
+
+#[test]
+fn hide_and_show_move_values_to_the_nearest_frame_kept() {
+    check(
+        STACKS,
+        |f| f.hide = some("alloc|parse"),
+        expect![[r#"
+        110 110 load
+        8 8 serve
+        0 118 main
+    "#]],
+    );
+    check(
+        STACKS,
+        |f| f.show = some("parse|main"),
+        expect![[r#"
+        107 107 parse
+        11 118 main
+    "#]],
+    );
+    check(
+        "main 5\nother 3",
+        |f| f.hide = some("main"),
+        expect![[r#"
+        3 3 other
+        left out 5
+    "#]],
+    );
+}
+
+/// Both options cut each stack at its own match. Frames that match in another stack keep what is
+/// above or below them.
+#[test]
+fn show_from_and_prune_from() {
+    check(
+        STACKS,
+        |f| f.show_from = some("load"),
+        expect![[r#"
+        110 110 alloc
+        0 110 load
+        0 100 parse
+        left out 8
+    "#]],
+    );
+    check(
+        "a;b;c;b;d 4",
+        |f| f.show_from = some("b"),
+        expect![[r#"
+        4 4 d
+        0 4 b
+        0 4 c
+    "#]],
+    );
+    check(
+        "a;b;c;b;d 4",
+        |f| f.prune_from = some("b"),
+        expect![[r#"
+        4 4 b
+        0 4 a
+        0 4 c
+    "#]],
+    );
+    check(
+        STACKS,
+        |f| f.prune_from = some("parse"),
+        expect![[r#"
+        107 107 parse
+        10 10 alloc
+        1 8 serve
+        0 118 main
+        0 110 load
+    "#]],
+    );
+}
+
+#[test]
+fn filters_match_files_too() {
+    check(
+        "main@src/m.c:1;f@lib/f.c:2 5\nmain@src/m.c:1;g@src/g.c:3 2",
+        |f| f.focus = some("lib/"),
+        expect![[r#"
+        5 5 f
+        0 5 main
+        left out 2
+    "#]],
+    );
+}
+
+#[test]
+fn empty_stacks_have_a_row() {
+    let mut query = Query::default();
+    expect![[r#"
+        64 64 (empty stack)
+    "#]]
+    .assert_eq(&rows(samples::empty_stacks(), &query));
+    query.filters.ignore = some("main");
+    expect![[r#"
+        64 64 (empty stack)
+    "#]]
+    .assert_eq(&rows(samples::empty_stacks(), &query));
+    query.filters = Filters {
+        focus: some("main"),
+        ..Filters::default()
+    };
+    expect![[r#"
+        left out 64
+    "#]]
+    .assert_eq(&rows(samples::empty_stacks(), &query));
+    // This also holds if there is no frame anywhere.
+    let mut nothing_else = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    nothing_else.folded("", &[64]);
+    expect![[r#"
+        left out 64
+    "#]]
+    .assert_eq(&rows(nothing_else.finish(), &query));
+}
+
+#[test]
+fn frames_without_symbols_have_rows() {
+    expect![[r#"
+        400 500 0x401000 [app]
+        200 200 known
+        100 100 0x401100 [app]
+        0 300 main
+        0 200 0x7f00001000
+    "#]]
+    .assert_eq(&rows(samples::unsymbolized(), &Query::default()));
+}
+
+#[test]
+fn drop_frames_are_cut_as_in_pprof() {
+    let mut query = Query::default();
+    expect![[r#"
+        800 800 leaf
+        400 400 work
+        300 300 load
+        0 1500 main
+        0 800 malloc_keep
+        0 400 malloc
+        0 400 malloc_init
+    "#]]
+    .assert_eq(&rows(samples::drop_frames(), &query));
+    query.all_frames = true;
+    expect![[r#"
+        800 800 leaf
+        400 400 work
+        200 700 malloc
+        100 100 arena_grow
+        0 1500 main
+        0 800 malloc_keep
+        0 400 malloc_init
+        0 300 load
+        0 200 operator new(unsigned long)
+    "#]]
+    .assert_eq(&rows(samples::drop_frames(), &query));
+}
+
+#[test]
+fn granularities() {
+    let ask = |granularity, no_inlines| {
+        let query = Query {
+            granularity,
+            no_inlines,
+            ..Query::default()
+        };
+        rows(samples::inlines(), &query)
+    };
+    expect![[r#"
+        20 30 middle
+        10 10 inner
+        0 30 main
+        0 30 outer
+    "#]]
+    .assert_eq(&ask(Granularity::Functions, false));
+    expect![[r#"
+        30 30 outer
+        0 30 main
+    "#]]
+    .assert_eq(&ask(Granularity::Functions, true));
+    expect![[r#"
+        20 30 o.c
+        10 10 i.h
+        0 30 m.c
+    "#]]
+    .assert_eq(&ask(Granularity::Files, false));
+    expect![[r#"
+        20 30 middle o.c:7
+        10 10 inner i.h:1
+        0 30 main m.c:9
+        0 30 outer o.c:3
+    "#]]
+    .assert_eq(&ask(Granularity::Lines, false));
+}
+
+#[test]
+fn labels_choose_samples_and_become_frames() {
+    let with = |change: fn(&mut Filters)| {
+        let mut query = Query::default();
+        change(&mut query.filters);
+        rows(samples::labels(), &query)
+    };
+    expect![[r#"
+        2048 2048 parse
+        2048 2048 read
+        0 4096 main
+        left out 185
+    "#]]
+    .assert_eq(&with(|f| f.tag_focus = some("2kb")));
+    expect![[r#"
+        2080 2080 read
+        48 48 parse
+        0 2128 main
+        left out 2153
+    "#]]
+    .assert_eq(&with(|f| f.tag_focus = some("thread=io")));
+    expect![[r#"
+        2096 2096 parse
+        2080 2080 read
+        100 100 plain
+        5 4281 main
+        0 2080 thread=io
+        0 2048 thread=main
+        0 105 (no thread)
+        0 48 thread=main,io
+    "#]]
+    .assert_eq(&with(|f| f.tag_root = vec!["thread".into()]));
+}
+
+#[test]
+fn tags_add_up_with_what_has_none() {
+    let query = Query::default();
+    let report = tags(&session(samples::labels(), &query), &query).unwrap();
+    for tag in &report.rows {
+        let values: i64 = tag.values.iter().map(|v| v.1).sum();
+        assert_eq!(
+            values - tag.repeated + tag.without,
+            report.header.net,
+            "{}",
+            tag.key
+        );
+    }
+    assert_eq!(
+        report
+            .rows
+            .iter()
+            .map(|t| t.key.as_str())
+            .collect::<Vec<_>>(),
+        ["bytes", "thread"]
+    );
+}
+
+#[test]
+fn peek_under_recursion() {
+    let query = Query::default();
+    let profile = profile("main;f;g;f;alloc 5\nmain;f 1\nother;f;alloc 2");
+    let question = Question::new(vec![Source::new("p", profile)], &query, Types::One)
+        .unwrap()
+        .with_neighbours_of(|name| name == "f");
+    let session = Session::new(question).unwrap();
+    let report = peek(&session, &query).unwrap();
+    let row = &report.rows[0];
+    assert_eq!((row.flat, row.cum), (1, 8));
+    let neighbours = report.neighbours(row).unwrap();
+    let callers = neighbours
+        .callers
+        .iter()
+        .map(|(p, v)| (report.places.get(p.unwrap()).function.clone(), *v));
+    assert_eq!(
+        callers.collect::<Vec<_>>(),
+        [("main".to_string(), 6), ("other".to_string(), 2)]
+    );
+    let callees = neighbours
+        .callees
+        .iter()
+        .map(|(p, v)| (report.places.get(*p).function.clone(), *v));
+    assert_eq!(callees.collect::<Vec<_>>(), [("alloc".to_string(), 7)]);
+}
+
+fn changes(before: &str, after: &str, normalize: bool) -> String {
+    let query = Query::default();
+    let sources = vec![
+        Source::new("b", profile(before)),
+        Source::new("a", profile(after)),
+    ];
+    let session = Session::new(Question::new(sources, &query, Types::One).unwrap()).unwrap();
+    let report = diff(&session, [1, 2], &query, normalize).unwrap();
+    let mut text = String::new();
+    for row in &report.rows {
+        let flat = row.flat;
+        let status = row.status(query.sort).word();
+        text.push_str(&format!(
+            "{} {} {} {status} {}\n",
+            flat.before,
+            flat.after,
+            flat.delta(),
+            row.place.function
+        ));
+    }
+    text.push_str(&format!(
+        "{} {} {}\n",
+        report.total.before,
+        report.total.after,
+        report.total.delta()
+    ));
+    text
+}
+
+#[test]
+fn diff_names_what_happened() {
+    expect![[r#"
+        100 180 80 grown A
+        30 0 -30 gone gone
+        0 20 20 new new
+        5 3 -2 shrunk C
+        50 50 0 same B
+        0 0 0 same main
+        185 253 68
+    "#]]
+    .assert_eq(&changes(
+        "main;A 100\nmain;B 50\nmain;gone 30\nmain;C 5",
+        "main;A 180\nmain;B 50\nmain;new 20\nmain;C 3",
+        false,
+    ));
+}
+
+/// Normalized values are rounded as a running sum, so what is shown still adds up.
+#[test]
+fn normalized_values_add_up() {
+    let text = changes("a 100", "a 1\nb 1\nc 1", true);
+    let after: i64 = text
+        .lines()
+        .take(3)
+        .map(|l| l.split(' ').nth(1).unwrap().parse::<i64>().unwrap())
+        .sum();
+    assert_eq!(after, 100, "{text}");
+    assert!(text.ends_with("100 100 0\n"), "{text}");
+}

@@ -1,0 +1,146 @@
+//! What heapprof says about command lines that it can't read, and what it reads although it looks
+//! odd.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use heapprof_tests::harness::{COMMANDS, Run, command, ok, run, sample_profiles};
+
+#[test]
+fn an_empty_variable_names_no_database() {
+    let mut top = command(&sample_profiles());
+    top.args(["top", "valid/go.leaky.after.pb.gz"]);
+    let output = top.env("HEAPPROF_DB", "").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Users who gave options of other tools were told to pass them as values.
+#[test]
+fn habits_are_told_what_they_are_called_here() {
+    for (args, expected) in [
+        (
+            &["top", "--cum"][..],
+            "unexpected argument '--cum' found; here that is --sort cum",
+        ),
+        (
+            &["top", "-sample_index=alloc_space"],
+            "invalid value 'ample_index=alloc_space' for '--sort <ORDER>': \
+             \"ample_index=alloc_space\" is not one of flat, cum; pprof's own flags are for \
+             heapprof pprof; --help says more",
+        ),
+        (
+            &["top", "-n", "-1"],
+            "unexpected argument '-1' found; --help says more",
+        ),
+        (
+            &["top", "--granularit", "lines"],
+            "unexpected argument '--granularit' found; tip: a similar argument exists: \
+             '--granularity'; --help says more",
+        ),
+        (
+            &["record", "--pid", "1"],
+            "unexpected argument '--pid' found; here that is to start the program under record: a \
+             running one can't be attached to",
+        ),
+        // The advice must not name a word after the wrong option, or an option that the command
+        // does not have.
+        (
+            &["record", "--perio", "5", "--", "find", ".", "-name", "x"],
+            "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; \
+             --help says more",
+        ),
+        (
+            &["tpo", "a"],
+            "unrecognized subcommand 'tpo'; perhaps heapprof top; --help says more",
+        ),
+        (
+            &["report", "a"],
+            "unrecognized subcommand 'report'; here that is heapprof top; --help says more",
+        ),
+        (
+            &["valid/made.plain.pb"],
+            "unrecognized subcommand 'valid/made.plain.pb'; it is a file: heapprof top \
+             valid/made.plain.pb reads it; --help says more",
+        ),
+        (
+            &["flame", "--diff-base", "a"],
+            "unexpected argument '--diff-base' found; here that is --base",
+        ),
+        (
+            &[
+                "sql",
+                "-p",
+                "valid/go.leaky.after.pb.gz",
+                "--",
+                "-- nothing",
+            ],
+            "the statement: is empty; write a SELECT",
+        ),
+    ] {
+        let found = run(&sample_profiles(), args);
+        assert_eq!(
+            (found.code, found.err),
+            (2, format!("heapprof: {expected}\n"))
+        );
+    }
+}
+
+/// If the command line was wrong, a word that was not UTF-8 caused a panic.
+#[test]
+fn usage_errors_survive_what_is_no_text() {
+    let mut top = command(&sample_profiles());
+    top.arg("top").arg(OsStr::from_bytes(b"\xff")).arg("--cum");
+    let found = Run::from(top.output().unwrap());
+    let expected = "heapprof: unexpected argument '--cum' found; here that is --sort cum\n";
+    assert_eq!((found.code, found.err.as_str()), (2, expected));
+}
+
+/// A command's own options used to be hidden among two dozen options that all commands have.
+#[test]
+fn help_begins_with_what_is_a_commands_own() {
+    for name in COMMANDS.iter().filter(|name| !name.ends_with("prof")) {
+        let (short, long) = (ok(&[name, "-h"]), ok(&[name, "--help"]));
+        for common in ["--max-inflated", "--db <FILE>", "--focus", "--show-sql"] {
+            assert!(!short.contains(common), "{name} -h has {common}: {short}");
+        }
+        assert!(
+            short.contains("(see more with '--help')"),
+            "{name}: {short}"
+        );
+        assert!(short.lines().count() <= 50, "{name}: {short}");
+        let at = |text: &str| {
+            long.find(text)
+                .unwrap_or_else(|| panic!("{name}: {text}: {long}"))
+        };
+        let everywhere = at("For every command:");
+        for common in [
+            "--color <WHEN>",
+            "--db <FILE>",
+            "--max-inflated",
+            "--values",
+            "--sum",
+        ] {
+            assert!(
+                at(&format!("      {common}")) > everywhere,
+                "{name}: {common}: {long}"
+            );
+        }
+        if long.contains("Question:") {
+            assert!(
+                at("Options:") < at("Question:") && at("Output:") < everywhere,
+                "{name}: {long}"
+            );
+        }
+    }
+    let top = ok(&["top", "-h"]);
+    for own in [
+        "--wide",
+        "--width",
+        "--limit",
+        "--sort",
+        "--sample-type",
+        "--format",
+    ] {
+        assert!(top.contains(own), "{top}");
+    }
+}

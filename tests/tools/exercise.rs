@@ -1,0 +1,242 @@
+//! Reads an input, writes it again and asks every question of it; the mutation test and the fuzz
+//! target share this.
+
+use std::io::Write;
+
+use heapprof_analysis::{
+    Query, Question, Session, Source, Suppressions, TreeOptions, Types, folded, leaks, tags, top,
+    traces, tree,
+};
+use heapprof_dropin::graph;
+use heapprof_dropin::jeprof::report as jeprof;
+use heapprof_dropin::report as pprof;
+use heapprof_dropin::reshape::{self, Detail, LabelFilter, NameFilters, NumberTest, go_regex};
+use heapprof_formats::{
+    Format, GperftoolsForm, Options, WriteError, read, write_firefox, write_gperftools,
+    write_speedscope,
+};
+use heapprof_profile::{EncodeOptions, Gzip, Profile, ReadOptions, decode_with, encode_with};
+
+/// The most an input may inflate to.
+pub const LIMIT: usize = 1 << 20;
+
+/// Returns the bytes of a profile without gzip.
+pub fn plain(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let options = EncodeOptions::default().gzip(Gzip::None);
+    encode_with(profile, &mut bytes, options).expect("a Vec takes everything");
+    bytes
+}
+
+/// Reads `bytes` in any format and encodes the result. With `asked` it also makes every report and
+/// writes every form. Returns whether the bytes could be read.
+pub fn exercise(bytes: &[u8], asked: bool) -> bool {
+    let options = Options::default().max_inflated(LIMIT as u64);
+    let kept = read(bytes, &options.clone().stacks_as_written(true));
+    let profile = match read(bytes, &options) {
+        Ok(reading) => reading.commented(),
+        Err(error) => {
+            let message = error.to_string();
+            let of_kept = kept.expect_err("stacks are checked before they are read");
+            assert_eq!(of_kept.to_string(), message);
+            assert!(
+                message.lines().count() == 1 && message.len() < 1000,
+                "{message}"
+            );
+            return false;
+        }
+    };
+    let written = plain(&profile);
+    let again = decode_with(&written[..], ReadOptions::default()).expect("what we write we read");
+    assert!(again == profile, "encoding keeps everything");
+    let kept = kept.expect("stacks are the same, read or not").commented();
+    assert!(
+        plain(&kept) == written,
+        "stacks are written as if they had been read"
+    );
+    assert!(kept == profile, "stacks are read when somebody asks");
+    if !asked {
+        return true;
+    }
+    write_all(&profile);
+    print_all(profile.clone());
+    let source = Source::new("input", profile);
+    let in_use = source.clone();
+    let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
+        return true;
+    };
+    let question = question.with_tree(TreeOptions {
+        reverse: false,
+        least: 0.001,
+    });
+    let session = Session::new(question).expect("SQLite opens");
+    let report = top(&session, 1, &Query::default(), false).expect("top answers");
+    let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
+    assert_eq!(flat, report.header.net);
+    let report = tree(&session, &Query::default()).expect("tree answers");
+    report.rows().expect("tree has rows");
+    let mut lines = heapprof_report::Folded::new(std::io::sink());
+    folded(&session, &Query::default(), |places, stack, value| {
+        lines.write(places, stack, value)
+    })
+    .expect("folded answers")
+    .expect("a sink takes everything");
+    traces(&session, &Query::default()).expect("traces answers");
+    tags(&session, &Query::default()).expect("tags answers");
+    let Ok(question) = Question::new(vec![in_use], &Query::default(), Types::InUse) else {
+        return true;
+    };
+    let mut rules = Suppressions::default();
+    rules.read("rules", "leak:a*e").expect("a rule");
+    let session = Session::new(question.with_suppressions(&rules)).expect("SQLite opens");
+    leaks(&session, &Query::default(), &rules).expect("leaks answers");
+    true
+}
+
+/// Writes every form that `convert` writes. Forms that have a reader are read again.
+fn write_all(profile: &Profile) {
+    let reads = |bytes: &[u8], format: Format| {
+        let again = read(bytes, &Options::default()).unwrap_or_else(|error| {
+            panic!("{format:?}: {error}:\n{}", String::from_utf8_lossy(bytes))
+        });
+        assert_eq!(again.format, format);
+    };
+    let mut out = Vec::new();
+    for lines in [false, true] {
+        out.clear();
+        if fits(write_speedscope(profile, "input", lines, &mut out)) {
+            reads(&out, Format::Speedscope);
+        }
+    }
+    for (form, format) in [
+        (GperftoolsForm::Plain, Format::Gperftools),
+        (GperftoolsForm::Symbolized, Format::Symbolized),
+    ] {
+        out.clear();
+        if fits(write_gperftools(profile, form, &mut out)) {
+            reads(&out, format);
+        }
+    }
+    fits(write_firefox(profile, "input", std::io::sink()));
+    heapprof_report::profile_json(profile, std::io::sink()).expect("JSON holds everything");
+    heapprof_report::profile_csv(profile, std::io::sink()).expect("CSV holds everything");
+    // Sums beyond 64 bits and negative values have no place in it.
+    let _ = heapprof_dropin::callgrind(profile, std::io::sink());
+}
+
+/// Whether the form can hold the profile. No other error is allowed.
+fn fits<T>(result: Result<T, WriteError>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(WriteError::Unfit(reason)) => {
+            assert!(
+                reason.lines().count() == 1 && reason.len() < 1000,
+                "{reason}"
+            );
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Prints what `heapprof pprof` and `heapprof jeprof` print, with every filter, at every
+/// granularity and in every format.
+fn print_all(mut profile: Profile) {
+    // An invalid regular expression drops nothing.
+    let _ = reshape::drop_uninteresting(&mut profile);
+    let Some(last) = profile.sample_type.len().checked_sub(1) else {
+        return;
+    };
+    let units = reshape::label_units(&profile);
+    let r#type = profile.sample_type[last];
+    let options = pprof::Options {
+        column: last,
+        sample_type: profile.text(r#type.r#type).to_string(),
+        sample_unit: profile.text(r#type.unit).to_string(),
+        num_label_units: units.of.clone(),
+        ..pprof::Options::default()
+    };
+    let out = &mut std::io::sink();
+    pprof::raw(&profile, &options.zone, out).expect("a sink takes everything");
+    print(&profile, &options, out);
+    // The sum may exceed 64 bits, so errors are allowed.
+    let _ = jeprof::text(&profile, last, jeprof::Measure::Bytes, true, "", out);
+    let _ = jeprof::collapsed(&profile, last, out);
+
+    let mut filtered = profile.clone();
+    filter(&mut filtered);
+    let mean = pprof::Options {
+        mean_divisor: Some(0),
+        cum_sort: true,
+        call_tree: true,
+        drop_negative: true,
+        ratio: 0.5,
+        node_count: 3,
+        ..options.clone()
+    };
+    print(&filtered, &mean, out);
+    for (function, filename, line, address) in [
+        (true, false, false, false),
+        (false, true, false, false),
+        (true, true, true, true),
+    ] {
+        let mut coarse = profile.clone();
+        let detail = Detail {
+            inlines: address,
+            function,
+            filename,
+            line,
+            column: false,
+            address,
+        };
+        reshape::aggregate(&mut coarse, detail);
+        print(&coarse, &options, out);
+    }
+}
+
+/// Applies all filters at once; `a` is in most names.
+fn filter(profile: &mut Profile) {
+    let regex = |text: &str| go_regex(text).expect("a regular expression");
+    let (common, rare) = (regex("a"), regex("zz"));
+    let show = |number: i64, unit: &str| format!("{number}{unit}");
+    reshape::add_label_frames(profile, &["bytes", "thread"], &["key"], &show);
+    let names = NameFilters {
+        focus: Some(&common),
+        ignore: Some(&rare),
+        hide: Some(&rare),
+        show: Some(&common),
+    };
+    reshape::keep_by_name(profile, names);
+    reshape::show_from(profile, &common);
+    let no_range = |_: &str| -> Result<Option<NumberTest>, String> { Ok(None) };
+    let rare_label = LabelFilter::as_pprof("zz", no_range).expect("a label filter");
+    reshape::keep_by_label(profile, None, Some(&rare_label));
+    reshape::keep_label_keys(profile, Some(&common), Some(&rare));
+    reshape::prune_from(profile, &rare);
+    reshape::drop_empty_labels(profile);
+    reshape::set_label(profile, "pprof::base", "true");
+}
+
+/// Runs every printer that makes a graph.
+fn print(profile: &Profile, options: &pprof::Options, out: &mut dyn Write) {
+    let total = graph::total(profile, options.column, options.mean_divisor);
+    let options = &pprof::Options {
+        total,
+        ..options.clone()
+    };
+    let io = "a sink takes everything";
+    pprof::traces(profile, options, out).expect(io);
+    pprof::tags(profile, options, out).expect(io);
+    pprof::comments(profile, out).expect(io);
+    pprof::proto(profile.clone(), options, out).expect(io);
+    let printed = [
+        pprof::top(profile, options, &mut *out),
+        pprof::tree(profile, options, &mut *out),
+        pprof::dot(profile, options, &mut *out),
+        pprof::callgrind(profile, options, &mut *out),
+        pprof::topproto(profile, options, &mut *out),
+    ];
+    for result in printed {
+        result.expect("what has a total has a graph");
+    }
+}

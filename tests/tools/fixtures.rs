@@ -1,0 +1,44 @@
+//! Small profiles from folded text, in memory and in files, and reports of them.
+
+use std::path::Path;
+
+use heapprof_profile::{Profile, ProfileBuilder, encode};
+
+use crate::harness::run;
+
+/// A profile of these sample types; each stack is folded, root first.
+pub fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
+    let mut builder = ProfileBuilder::new(types);
+    for (stack, values) in stacks {
+        builder.folded(stack, values);
+    }
+    builder.finish()
+}
+
+/// Writes a profile into a folder.
+pub fn write(folder: &Path, name: &str, profile: &Profile) {
+    encode(profile, std::fs::File::create(folder.join(name)).unwrap()).unwrap();
+}
+
+/// Writes a profile of what is in use.
+pub fn in_use(folder: &Path, name: &str, stacks: &[(&str, &[i64])]) {
+    let types = [("inuse_space", "bytes")];
+    write(folder, name, &profile(&types, stacks));
+}
+
+/// What a command prints as JSON.
+pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let run = run(folder, args);
+    assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    serde_json::from_str(&run.out).unwrap()
+}
+
+/// A profile of bytes in use from lines `stack value`.
+pub fn bytes_in_use(stacks: &str) -> Profile {
+    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    for line in stacks.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        let (stack, value) = line.rsplit_once(' ').unwrap();
+        builder.folded(stack, &[value.parse().unwrap()]);
+    }
+    builder.finish()
+}

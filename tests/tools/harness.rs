@@ -1,0 +1,189 @@
+//! Runs the `heapprof` binary in folders of its own, and compares with expected files.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Every command, each with its help, its man page and its page in the docs.
+pub const COMMANDS: [&str; 24] = [
+    "record",
+    "preload-path",
+    "top",
+    "tree",
+    "peek",
+    "list",
+    "traces",
+    "tags",
+    "info",
+    "leaks",
+    "diff",
+    "flame",
+    "load",
+    "ls",
+    "rm",
+    "sql",
+    "schema",
+    "merge",
+    "convert",
+    "symbolize",
+    "pprof",
+    "jeprof",
+    "completions",
+    "man",
+];
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is in the root")
+}
+
+/// The folder of the sample profiles.
+pub fn sample_profiles() -> PathBuf {
+    root().join("sample-profiles")
+}
+
+/// All valid sample profiles, in order of their names.
+pub fn valid() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(sample_profiles().join("valid"))
+        .expect("sample-profiles/valid")
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(files.len() > 10, "the samples are missing");
+    files
+}
+
+/// The file's name without its folder.
+pub fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// Whether expected files are to be written.
+pub fn bless() -> bool {
+    std::env::var_os("HEAPPROF_BLESS").is_some()
+}
+
+/// The path of the binary. It is built once here, because `cargo test` builds no binaries of other
+/// packages.
+pub fn heapprof() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "-q", "-p", "heapprof-cli", "--bin", "heapprof"])
+            .current_dir(root())
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "heapprof does not build");
+        let tests = std::env::current_exe().unwrap();
+        let binary = tests
+            .parent()
+            .and_then(Path::parent)
+            .unwrap()
+            .join("heapprof");
+        assert!(binary.is_file(), "{}", binary.display());
+        binary
+    })
+}
+
+/// A command of heapprof in `folder`, without any settings of this machine.
+pub fn command(folder: &Path) -> Command {
+    let mut command = Command::new(heapprof());
+    command.current_dir(folder);
+    for name in ["HEAPPROF_DB", "HEAPPROF_PAGER", "PAGER", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").env("COLUMNS", "100");
+    command
+}
+
+/// What a run of heapprof left.
+pub struct Run {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Runs heapprof in a folder.
+pub fn run(folder: &Path, args: &[&str]) -> Run {
+    command(folder)
+        .args(args)
+        .output()
+        .expect("heapprof runs")
+        .into()
+}
+
+/// Runs heapprof in the folder of the samples. The run must succeed.
+pub fn ok(args: &[&str]) -> String {
+    let run = run(&sample_profiles(), args);
+    assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    run.out
+}
+
+/// A program with the library preloaded.
+pub fn preloaded(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", ok(&["preload-path"]).trim());
+    command
+}
+
+/// Compares with an expected file, or writes that file when blessing.
+pub fn expect_file(path: &Path, found: &str) {
+    if bless() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, found).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    if expected != found {
+        let line = expected
+            .lines()
+            .zip(found.lines())
+            .position(|(a, b)| a != b);
+        let line = line.unwrap_or(expected.lines().count().min(found.lines().count()));
+        panic!(
+            "{} differs in line {} (HEAPPROF_BLESS=1 writes it anew)\nexpected {:?}\nfound    {:?}",
+            path.display(),
+            line + 1,
+            expected.lines().nth(line),
+            found.lines().nth(line)
+        );
+    }
+}
+
+/// The Rust files of the repository.
+pub fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![
+        root().join("crates"),
+        root().join("tests"),
+        root().join("fuzz"),
+    ];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                None if path.is_dir() && !path.ends_with("target") => folders.push(path),
+                Some(end) if end == "rs" => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}

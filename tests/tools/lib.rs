@@ -1,0 +1,16 @@
+//! The tools of the tests: running heapprof, building programs, making profiles.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+#![allow(clippy::print_stderr)]
+#![allow(missing_docs, reason = "only tests read this")]
+
+pub mod built;
+pub mod exercise;
+pub mod expectations;
+pub mod fixtures;
+pub mod harness;
+pub mod samples;
+pub mod watched;
+pub mod wire;

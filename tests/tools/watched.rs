@@ -1,0 +1,108 @@
+//! Runs of programs that may hang, each with a time limit and with what its threads were doing when
+//! the limit was reached.
+
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::harness::Run;
+
+/// The command with the signals that it would have from a terminal. A program that a shell starts
+/// in the background ignores SIGINT and SIGQUIT, one that nohup starts ignores SIGHUP, and the
+/// recorded program would inherit that.
+pub fn with_default_signals(command: &Command) -> Command {
+    let mut whole = Command::new("env");
+    whole.arg("--default-signal=INT,QUIT,HUP");
+    whole.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => whole.env(name, value),
+            None => whole.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        whole.current_dir(folder);
+    }
+    whole
+}
+
+/// What each thread of a process group does. This tells a thread that waits for a lock (S, futex)
+/// from one that gets no processor (R).
+fn states(group: u32) -> String {
+    let mut told = String::new();
+    let folders = |path: &Path| {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|e| e.path()).collect::<Vec<_>>()
+    };
+    for process in folders(Path::new("/proc")) {
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let stat = read(process.join("stat"));
+        // pid (name) state ppid pgrp
+        let of_group = stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(2));
+        if of_group != Some(&group.to_string()) {
+            continue;
+        }
+        for task in folders(&process.join("task")) {
+            let stat = read(task.join("stat"));
+            let state = stat.rsplit(") ").next().and_then(|s| s.split(' ').next());
+            told += &format!(
+                "\n{} {} in {}, system call {}",
+                task.display(),
+                state.unwrap_or("?"),
+                read(task.join("wchan")),
+                read(task.join("syscall")).trim()
+            );
+        }
+    }
+    told
+}
+
+/// Runs a command in a process group of its own, and kills the whole group if it takes too long.
+pub fn run(command: Command, folder: &Path, patience: Duration) -> Result<Run, String> {
+    let mut command = with_default_signals(&command);
+    // These are files and not pipes, so a process that is left behind does not hold the test up.
+    let path = |name: &str| folder.join(name);
+    let file = |name: &str| File::create(path(name)).unwrap();
+    let mut child = command
+        .env("HEAPPROF_TEST_EXPECT", path("expect"))
+        .stdin(File::open("/dev/null").unwrap())
+        .stdout(file("stdout"))
+        .stderr(file("stderr"))
+        .process_group(0)
+        .spawn()
+        .map_err(|e| format!("{command:?}: {e}"))?;
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if start.elapsed() > patience {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut hanging = String::new();
+    if status.is_none() {
+        hanging = states(child.id());
+        let group = format!("-{}", child.id());
+        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    let read =
+        |name: &str| String::from_utf8_lossy(&std::fs::read(path(name)).unwrap()).into_owned();
+    let Some(status) = status else {
+        return Err(format!(
+            "hangs: nothing after {patience:?}; stderr: {}{hanging}",
+            read("stderr")
+        ));
+    };
+    let signal = || 128 + status.signal().unwrap_or_default();
+    Ok(Run {
+        code: status.code().unwrap_or_else(signal),
+        out: read("stdout"),
+        err: read("stderr"),
+    })
+}
