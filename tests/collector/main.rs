@@ -48,3 +48,5 @@ mod peak;
 mod dumps;
 // What a program maps itself.
 mod mmap;
+// What a recorded program must not notice.
+mod unnoticed;

@@ -37,7 +37,6 @@ mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
 // Command lines that can't be read.
-mod unnoticed;
 mod usage;
 // Names that control a terminal, in every report and format.
 mod escapes;

@@ -4,7 +4,7 @@
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below
 //! anew.
 
-use heapprof_formats::{Options, read};
+use heapprof_formats::{Format, Options, formats, read};
 
 use heapprof_tests::harness::{bless, expect_file, root, run};
 use heapprof_tests::wire;
@@ -503,6 +503,13 @@ fn each_damage_is_refused_in_one_line() {
          what was expected, what was found. The exit code is 2.\n`tests/desk/refused.rs` has the files \
          and checks this page.\n",
     );
+    for format in formats().filter(|format| *format != Format::Pprof) {
+        let name = format.name();
+        assert!(
+            CASES.iter().any(|case| case.0 == name),
+            "{name}: a format without damages"
+        );
+    }
     for (format, whole, changes) in CASES {
         let reading =
             read(whole.as_bytes(), &Options::default()).unwrap_or_else(|e| panic!("{format}: {e}"));

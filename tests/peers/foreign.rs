@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_analysis::{Query, Question, Session, Source, Types, top};
-use heapprof_formats::{Format, Options, Part, read};
+use heapprof_formats::{Format, Options, Part, formats, read};
 use heapprof_profile::Profile;
 
 use crate::formats::{reading, samples};
@@ -344,23 +344,22 @@ fn tools_agree_about_a_program() {
 #[test]
 fn each_sample_is_recognized() {
     let mut seen = 0;
-    for format in [
-        Format::Massif,
-        Format::Dhat,
-        Format::Heaptrack,
-        Format::LeakSanitizer,
-        Format::Memleak,
-        Format::Bpftrace,
-        Format::Dtrace,
-        Format::PerfScript,
-        Format::Mprof,
-        Format::Speedscope,
-        Format::Folded,
-    ] {
-        for file in samples(format.name()) {
-            assert_eq!(reading(&file).format, format, "{}", file.display());
-            seen += 1;
-        }
+    for format in formats().filter(|format| *format != Format::Pprof) {
+        let files = samples(format.name());
+        assert!(
+            !files.is_empty(),
+            "{}: a format without a sample",
+            format.name()
+        );
+        // Old forms of jemalloc and Go are gperftools' and pprof's; `formats.rs` has these.
+        let mixed = matches!(format, Format::Jemalloc | Format::GoText);
+        let is_it = |file: &std::path::PathBuf| reading(file).format == format;
+        let (known, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_it);
+        assert!(
+            !known.is_empty() && (mixed || others.is_empty()),
+            "{others:?}"
+        );
+        seen += known.len();
         let page = root().join(format!("docs/formats/{}.md", format.name()));
         assert!(page.is_file(), "{}", page.display());
     }

@@ -5,6 +5,38 @@
 //! stacks). Every report is a statement over these tables and returns plain rows. [`Store`] keeps
 //! profiles in a database that has the same tables as real ones. Nothing here prints, formats units
 //! or opens other files.
+//!
+//! # The path of one question
+//!
+//! `heapprof top --focus parse p.pb.gz`:
+//!
+//! 1. The cli finds that the argument is a file. heapprof-formats looks at its first 64 KiB. What
+//!    is no foreign format goes on to heapprof-profile, which streams it: it inflates into one
+//!    buffer, walks the wire and puts samples into columns. Ids and numbers of texts stay raw until
+//!    the end, because the string table comes last. Then every reference is checked.
+//! 2. [`Question::new`] adds up each sample type. This total bounds every later sum, so the kernels
+//!    of heapprof-totals add without checks; a total beyond 64 bits ends here. `filter.rs` tries
+//!    the regular expression once a function and leaves bits. `entity.rs` says which row each frame
+//!    belongs to at this granularity.
+//! 3. [`Session`] opens an in-memory SQLite connection whose eponymous virtual tables (`relation/`)
+//!    show the question. Nothing is copied into SQLite.
+//! 4. `top.rs` runs its statement. The first row that SQLite reads of `function_total` makes the
+//!    kernel run: `view.rs` works out each sample's frames into one buffer, and `totals.rs` adds,
+//!    each entity once a sample.
+//! 5. The rows go to heapprof-report, which makes a table of them, and the cli writes it.
+//!
+//! A stored profile (`heapprof top monday`) skips 1, 2 and the kernel of 4: the same statement
+//! reads the database's `function_total`. With filters, the profile is decoded from the bytes that
+//! lie beside its rows (`profile_part`). If there are none, or their totals or times are not those
+//! of the rows, it is put together from `stack` and `sample`. It then goes the way above, in a
+//! connection of its own, because a real table would hide a virtual one of the same name.
+//!
+//! Nobody holds rows that are as many as a profile's samples. `Session::each`, `Tree::each` and
+//! `Peek::neighbours` give them one by one, and the report asks for them twice if columns have
+//! widths. A row names a place by its number ([`PlaceId`]).
+//!
+//! The database is written in one transaction for each profile, with the rollback journal, so a
+//! process that is killed leaves it as it was. Migrations are append-only.
 
 mod builds;
 mod comment;

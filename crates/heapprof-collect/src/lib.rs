@@ -1,16 +1,121 @@
-//! The engine inside the profiled process: chooses allocations, gets their stacks, keeps the books,
-//! writes the profile.
+//! The engine inside the profiled process: it chooses allocations, gets their stacks, keeps the
+//! books and writes the profile.
 //!
-//! It knows nothing of which functions were hooked, nor of symbols. Whoever hooks
+//! It does not know which functions were hooked, and it knows no symbols. Whoever hooks
 //! (heapprof-preload, heapprof-alloc) calls [`charge`] for each allocation and [`allocate`] for
-//! those that it chooses, and [`release`] before each free that [`may_hold`] lets through. Nothing
-//! here touches errno. Memory comes from the kernel or from the global allocator, and in
-//! libheapprof.so that is [`arena`], not the program's. In a dynamic executable with glibc 2.35 or
-//! later, nothing takes the loader's lock on the way of an allocation.
+//! those that it chooses, and [`release`] before each free that [`may_hold`] lets through. On the
+//! way of an allocation nothing touches errno, and nothing allocates. In `libheapprof.so` nothing
+//! calls the program's allocator. In a dynamic executable with glibc 2.35 or later nothing takes
+//! the loader's lock.
 //!
-//! The books are the counters of each stack and the table of blocks in use. A thread is apart while
-//! it does the collector's own work, which is not recorded. A thread is held up if something keeps
-//! it in the middle of an event, such as a signal handler that waits.
+//! # The path of one allocation
+//!
+//! A recorded program calls `malloc(100)`.
+//!
+//! 1. **The hook** (`fast_path.rs` of heapprof-preload) takes five instructions. It finds the
+//!    thread's slot in initial-exec storage, subtracts 101 from the countdown, and jumps to the
+//!    real malloc unless that borrowed. It pushes nothing, so the real malloc returns to the
+//!    program. In exact mode the countdown is 0 and always borrows. A thread's first allocation
+//!    borrows too, because its slot begins as zeros. `free` looks up one byte by the address
+//!    (`filter.rs`), and jumps to the real free if it is 0: seven instructions. The byte counts the
+//!    sampled blocks of its place; in exact mode all bytes are 255.
+//! 2. **The countdown** (`event.rs`, `sampler.rs`). [`allocate`] gets the place of the call
+//!    ([`CallSite`]: where the return address lies, and rbp). A thread's first event gives it a
+//!    state, a dead thread's if there is one. The event marks the thread busy and puts the
+//!    countdown out of reach. When sampling, it draws the next distance at the end.
+//! 3. **The stack** (`capture.rs`). The thread's last stack is kept with the place of each return
+//!    address. When unwinding reaches a place that it knows, it compares the older frames with
+//!    memory instead of unwinding them. Of a deep stack (1,288 frames) both ends are kept, and
+//!    marks between them (`capture/deep.rs`). `recent_stacks.rs` keeps a few more stacks whole, for
+//!    loops that allocate on two or three in turn. One step is in `walk.rs`: the return address
+//!    finds its rule in a table. The first time, `modules.rs` finds the object and `cfi.rs` reads
+//!    its `.eh_frame_hdr`.
+//! 4. **Its number** (`stacks.rs`). A hash leads to the number, without a lock if the stack was
+//!    seen before. A new stack is added under a lock, as an earlier stack and the frames above it,
+//!    with the generation of the mappings (`mappings.rs`). The generation goes up when code lies
+//!    where other code was.
+//! 5. **The real malloc** is called, so its block is new to the tables. In exact mode this comes
+//!    before step 4, and what step 4 needs comes into the cache meanwhile.
+//! 6. **The live table** (`live.rs`) leads from the address to stack and size, in 128 parts. A part
+//!    belongs to the first thread that touches it, without a lock, until another thread comes.
+//! 7. **The counters** (`counters.rs`): the thread's own counters of that stack, written without a
+//!    locked instruction, and the process's sum in use. The peak of each stack costs constant time
+//!    an event: its counters are copied aside at their first change after the heap fell from a new
+//!    maximum. Well below the peak, threads count what is in use in budgets. Near it they count one
+//!    by one, and each event holds a lock for the process's sum and for its stack's counters.
+//! 8. **The end of the event.** A dump that became due meanwhile (`trigger.rs`: growth, a peak, a
+//!    signal) is made here.
+//!
+//! A free goes the other way before the real free, because afterwards another thread may get the
+//! address: the live table, the counters, the real free. A realloc takes the old block out, calls
+//! the real one, and puts the old block back if that failed.
+//!
+//! A dump (`recording.rs`) takes the dump lock, blocks signals and changes to a stack of its own,
+//! because the program's stack may be a signal's. It adds up the counters of all threads while
+//! nobody opens the books (`access::at_rest`): threads wait in their next event, for about a
+//! millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and renames
+//! that. The program's other threads go on meanwhile.
+//!
+//! # What every part keeps to
+//!
+//! * **Busy.** A thread inside the engine has `busy` set. What allocates meanwhile (a signal
+//!   handler, libc for us) goes to the real function; it is counted as dropped and never recorded.
+//!   So no thread enters the engine twice, and nobody waits for a lock that they hold. `apart.rs`
+//!   does the same for the engine's own work.
+//! * **What may allocate.** Steps 1 to 8 never allocate: tables grow by mmap, in chunks that do not
+//!   move. Dumps, the start, dlclose, options and counted mappings do, and before glibc 2.35 the
+//!   list of loaded objects does. They allocate from `arena.rs`, the library's global allocator
+//!   over private mappings. Only what a C function hands out (`GetHeapProfile`) comes from the
+//!   program's malloc, because the program frees it. libc might look up the text of an errno with
+//!   that malloc (gettext), so errors go to the desk as numbers.
+//! * **Locks** are futexes (`lock.rs`). The order, outermost first: dumping, options, naming,
+//!   starting, triggers, rules, regions, budgets and owners, thread slots, default options,
+//!   mappings known, closed, modules, stacks by hash, stack memory, arena, parts of the live table,
+//!   the sums. Fork takes all of them in this order (`recording/fork.rs`), and libc malloc's own
+//!   after them. So a signal handler, whose thread may be inside malloc, waits for none of them
+//!   while a thread forks, and lets that thread dump. A lock that fork does not get in time is held
+//!   by a thread that a signal handler holds up. The child has no such thread. It treats all locks
+//!   as free and records nothing, which the parent counts. Whoever adds a lock adds it to that
+//!   list.
+//! * **Layers.** Modules use no module that uses them. What is recorded (`mode.rs`), what a thread
+//!   has (`thread.rs`), the sums (`counters.rs`) and the tables know nothing of events.
+//!   `trigger.rs`, which every event looks at, is told at the start who dumps.
+//! * **Owners** (`access.rs`). What a thread owns it uses with plain loads and stores while it has
+//!   the books open, and it looks each time whether it still owns it. Whoever takes it away says so
+//!   first, has the kernel run a barrier on every core, and waits until the owner has closed the
+//!   books. The taker's own books are closed meanwhile, because otherwise two takers would wait for
+//!   each other.
+//! * **Publication.** A value is written before the key, number or pointer that leads to it. That
+//!   one is stored with release and read with acquire. Keys and stacks never change. Rules and hash
+//!   tables are replaced by larger ones, and the old ones stay mapped for whoever still reads them.
+//! * **errno.** System calls are made directly (`sys.rs`) and return their error.
+//! * **No `__tls_get_addr`**, because it may allocate. Our slot is initial-exec storage, and std's
+//!   thread-locals come to heapprof-preload's `thread_local.rs`.
+//! * **Turns** (`recording/turn.rs`). One thread dumps at a time. A dump that nobody asked for is
+//!   put off. A dump that the program asks for waits, and signals are let through meanwhile. A
+//!   signal handler leaves a note, and whoever dumps makes one more dump. Nothing follows the last
+//!   dump or an exec's dump.
+//! * **Signals.** A handler dumps, or asks for a dump if it interrupted the engine
+//!   (`trigger::ask`). Signals are blocked in a dump. A handler of ours is installed only if the
+//!   program left the default, and it calls nothing that is not async-signal-safe.
+//! * **fork** keeps the tables. Its handlers are registered first, so that other libraries'
+//!   handlers take their locks before ours are taken, and they stay on libc's list when it takes
+//!   off those of libraries at the end, because a thread may be between the first and the second
+//!   handler. A child that is whole starts its sums anew from what is in use. Children of **vfork**
+//!   and posix_spawn share memory and do not dump: the process id tells them apart. Before an
+//!   **exec** there is a dump; if the exec fails, the next dump takes that file away.
+//! * **Our own thread** (`recording/clock.rs`) exists only if there is an interval. It makes each
+//!   dump in a thread without the program's open files. It is gone before the program changes its
+//!   identity or its namespaces, because libc does that to all threads, and the kernel denies some
+//!   of it to two.
+//! * **Files used up.** If the program has no number left for a file, a dump is made in a child
+//!   that shares its memory and has a copy of its table of files, and closes some of them
+//!   (`stack_switch.rs`). The program's thread sleeps meanwhile. This is not done behind a filter
+//!   of system calls.
+//! * **Sandboxes.** Before a seccomp filter is installed, a child installs it and makes every kind
+//!   of system call that events and dumps make (`trial.rs`; a new kind belongs there). If the child
+//!   dies, the last profile is written first, and from then on nothing of ours calls the kernel.
+//! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
 mod access;
 mod apart;

@@ -162,11 +162,15 @@ pub(crate) fn among_output(lines: &mut Lines<'_>) -> Result<Option<&'static Read
     Ok(None)
 }
 
+/// All formats that can be read, in the order in which they are tried.
+pub fn formats() -> impl Iterator<Item = Format> {
+    let others = READERS.iter().map(|reader| reader.format);
+    std::iter::once(Format::Pprof).chain(others)
+}
+
 /// The names of all formats that are tried.
 pub(crate) fn names() -> Vec<&'static str> {
-    let pprof = std::iter::once(Format::Pprof);
-    let formats = pprof.chain(READERS.iter().map(|reader| reader.format));
-    formats.map(Format::name).collect()
+    formats().map(Format::name).collect()
 }
 
 /// Whether these bytes can be text, in any encoding that includes ASCII.

@@ -124,7 +124,8 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
     found.or_else(by_version).or_else(|| next(name))
 }
 
-/// The next definition of a function after ours.
+/// The next definition of a function after ours. If there is none, the loader keeps an error in
+/// memory of the program's: whoever looks for what may be missing calls `dlerror` to clear it.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -183,7 +184,8 @@ impl Behind {
     /// The function, null when there is none.
     pub fn get(&self) -> *const c_void {
         match self.found.load(Ordering::Acquire).cast_const() {
-            // The library has not started yet.
+            // The library has not started yet, or nobody has the function: then it is looked for
+            // again at each call, so this is for functions that libc has.
             found if found.is_null() => heapprof_collect::apart(|| self.find()),
             found => found,
         }
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn go_on_to(behind: &Behind) -> *const c_void {
     behind.or_missing()
 }
 
-/// Stands for a function that libc does not have.
+/// Stands for a function that libc does not have, and that returns an int.
 unsafe extern "C" fn missing() -> c_int {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
