@@ -113,7 +113,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "capture/verify",
             "cfi",
             "chunks",
-            "engine",
+            "entry",
             "event",
             "filter",
             "floating_point",

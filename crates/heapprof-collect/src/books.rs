@@ -3,7 +3,7 @@
 use crate::apart::guarded;
 use crate::call_site::CallSite;
 use crate::counters::{Counted, PROCESS, Weight};
-use crate::engine::{self, state_of};
+use crate::entry::{self, Tables, state_of};
 use crate::event::stack;
 use crate::mode::{self, is_exact};
 use crate::thread::{Own, ThreadState};
@@ -29,7 +29,7 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
     let block = tls::current();
     guarded(|| {
         // SAFETY: the block is this thread's own, and busy.
-        if let Some(state) = unsafe { state_of(block).as_ref() } {
+        if let Some(state) = unsafe { state_of(block, Tables::Kept).as_ref() } {
             // SAFETY: this is the thread's one event.
             let own = unsafe { state.own() };
             work(&mut Books { state, own });
@@ -37,7 +37,7 @@ pub(crate) fn with_books(work: impl FnOnce(&mut Books<'_>)) {
         // SAFETY: as above.
         unsafe {
             if (*block).lent != 0 {
-                engine::release_late(block);
+                entry::release_late(block);
             }
         }
     });

@@ -5,7 +5,8 @@ use crate::call_site::CallSite;
 use crate::capture::{self, Captured};
 use crate::counters::{Access, Counted, PROCESS, Weight};
 use crate::dropped::{DROPPED, count};
-use crate::engine::{LIVE, STACKS, begins, charge, enter, leave, state_of, state_to_free};
+use crate::engine::{LIVE, STACKS};
+use crate::entry::{Event, Tables, charge};
 use crate::filter;
 use crate::live::{Block, Full};
 use crate::mappings;
@@ -23,10 +24,10 @@ use crate::trigger;
 /// `frame` is where the program called.
 #[inline]
 pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
-    let block = tls::current();
-    // SAFETY: the block, and through `busy` its state, are this thread's own.
+    let slot = tls::current();
+    // SAFETY: the slot, and through `busy` its state, are this thread's own.
     unsafe {
-        if (*block).busy != 0 {
+        if (*slot).busy != 0 {
             if mode::now() != Mode::Off {
                 count(&DROPPED.nested);
             }
@@ -35,15 +36,11 @@ pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) ->
         let recording = mode::recording();
         match mode::now() {
             Mode::Exact => {
-                enter(block);
-                let Some(state) = state_of(block).as_ref() else {
-                    count(&DROPPED.no_memory);
-                    leave(block, 0);
+                let Some(mut event) = Event::enter(slot, Tables::Kept, recording, 0) else {
                     return real();
                 };
-                state.recording.set(recording);
+                let (state, own) = event.tables();
                 // The real allocation runs while the stack's place in the tables is fetched.
-                let own = state.own();
                 let captured = own.remembered.capture(frame);
                 foresee(state, own, captured);
                 let address = real();
@@ -54,65 +51,50 @@ pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) ->
                 if !address.is_null() {
                     record::<true>(state, own, address, stack, size);
                 }
-                leave(block, 0);
                 address
             }
-            Mode::Sampled => allocate_sampled(block, size, frame, recording, real),
+            Mode::Sampled => allocate_sampled(slot, size, frame, recording, real),
             Mode::Off => {
-                (*block).countdown = 0;
+                (*slot).countdown = 0;
                 real()
             }
         }
     }
 }
 
+/// # Safety
+/// The slot is this thread's own, and not busy.
 #[cold]
 unsafe fn allocate_sampled(
-    block: *mut ThreadSlot,
+    slot: *mut ThreadSlot,
     size: usize,
     frame: CallSite,
     recording: u64,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    // SAFETY: as in `allocate`.
-    unsafe {
-        enter(block);
-        let begins = begins(block);
-        let Some(state) = state_of(block).as_ref() else {
-            count(&DROPPED.no_memory);
-            leave(block, period());
-            return real();
-        };
-        state.recording.set(recording);
-        let own = state.own();
-        if begins {
-            // Every thread's first allocation comes here, because its countdown starts at zero.
-            let interval = own.random.interval(period());
-            if interval > size as u64 {
-                leave_recording(state, block, interval - (size as u64 + 1));
-                return real();
-            }
-        }
-        let stack = stack(own, frame);
-        let address = real();
-        if !address.is_null() {
-            record::<false>(state, own, address, stack, size);
-        }
-        let next = own.random.interval(period());
-        leave_recording(state, block, next);
-        address
-    }
-}
-
-/// Ends an event. A recording that began meanwhile begins for this thread too.
-///
-/// # Safety
-/// The same as for [`leave`]: the block is this thread's own.
-#[inline(always)]
-unsafe fn leave_recording(state: &ThreadState, block: *mut ThreadSlot, countdown: u64) {
-    let same = state.recording.get() == mode::recording();
     // SAFETY: the caller's contract.
-    unsafe { leave(block, if same { countdown } else { 0 }) };
+    let event = unsafe { Event::enter(slot, Tables::Kept, recording, period()) };
+    let Some(mut event) = event else {
+        return real();
+    };
+    let begins = event.begins();
+    let (state, own) = event.tables();
+    if begins {
+        // Every thread's first allocation comes here, because its countdown starts at zero.
+        let interval = own.random.interval(period());
+        if interval > size as u64 {
+            event.finish(interval - (size as u64 + 1));
+            return real();
+        }
+    }
+    let stack = stack(own, frame);
+    let address = real();
+    if !address.is_null() {
+        record::<false>(state, own, address, stack, size);
+    }
+    let next = own.random.interval(period());
+    event.finish(next);
+    address
 }
 
 /// The number of the stack at `frame`.
@@ -372,7 +354,7 @@ fn take(state: &ThreadState, address: *mut u8) -> Option<Block> {
 /// thread may get the address.
 #[inline]
 pub fn release(address: *mut u8) {
-    let block = tls::current();
+    let slot = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
         let recording = mode::recording();
@@ -380,19 +362,16 @@ pub fn release(address: *mut u8) {
         if mode == Mode::Off {
             return;
         }
-        if (*block).busy != 0 {
+        if (*slot).busy != 0 {
             count(&DROPPED.nested);
             return;
         }
-        let countdown = (*block).countdown;
-        enter(block);
-        let Some(state) = state_to_free(block).as_ref() else {
-            count(&DROPPED.no_memory);
-            leave(block, countdown);
+        let countdown = (*slot).countdown;
+        let event = Event::enter(slot, Tables::Borrowed, recording, countdown);
+        let Some(mut event) = event else {
             return;
         };
-        state.recording.set(recording);
-        let own = state.own();
+        let (state, own) = event.tables();
         // The real free reads the block's header, so its cache miss and ours overlap.
         hint(address.wrapping_sub(16));
         if mode == Mode::Exact {
@@ -400,7 +379,7 @@ pub fn release(address: *mut u8) {
         } else {
             forget::<false>(state, own, address);
         }
-        leave_recording(state, block, countdown);
+        event.finish(countdown);
     }
 }
 
@@ -458,24 +437,25 @@ fn reallocate_chosen<const EXACT: bool>(
     (mut chosen, recording): (bool, u64),
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    let block = tls::current();
+    let slot = tls::current();
     // SAFETY: as in `allocate`.
     unsafe {
-        if (*block).busy != 0 {
+        if (*slot).busy != 0 {
             count(&DROPPED.nested);
             return real();
         }
-        let countdown = (*block).countdown;
-        enter(block);
-        let begins = !EXACT && chosen && begins(block);
-        let Some(state) = state_of(block).as_ref() else {
-            count(&DROPPED.no_memory);
-            let next = if EXACT { 0 } else { period() };
-            leave(block, if chosen { next } else { countdown });
+        let countdown = (*slot).countdown;
+        let otherwise = match (chosen, EXACT) {
+            (false, _) => countdown,
+            (true, true) => 0,
+            (true, false) => period(),
+        };
+        let event = Event::enter(slot, Tables::Kept, recording, otherwise);
+        let Some(mut event) = event else {
             return real();
         };
-        state.recording.set(recording);
-        let own = state.own();
+        let begins = !EXACT && chosen && event.begins();
+        let (state, own) = event.tables();
         let mut next = if EXACT { 0 } else { countdown };
         if chosen && !EXACT {
             next = own.random.interval(period());
@@ -488,7 +468,7 @@ fn reallocate_chosen<const EXACT: bool>(
         let address = real();
         if recording != mode::recording() {
             // Another recording began meanwhile, which knows nothing of the old block.
-            leave(block, 0);
+            event.finish(0);
             return address;
         }
         match freed {
@@ -511,7 +491,7 @@ fn reallocate_chosen<const EXACT: bool>(
         if chosen && !address.is_null() {
             record::<EXACT>(state, own, address, stack, size);
         }
-        leave_recording(state, block, next);
+        event.finish(next);
         address
     }
 }

@@ -129,6 +129,7 @@ mod chunks;
 mod counters;
 mod dropped;
 mod engine;
+mod entry;
 mod event;
 mod filter;
 mod floating_point;
@@ -171,7 +172,7 @@ pub use crate::output::working_folder;
 pub use crate::{
     apart::{apart, guarded, is_apart},
     call_site::CallSite,
-    engine::charge,
+    entry::charge,
     event::{allocate, reallocate, release},
     filter::may_hold,
     mode::{Mode, now as mode},

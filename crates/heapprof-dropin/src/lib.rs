@@ -1,9 +1,9 @@
 //! pprof's and jeprof's command lines: their flags, their numbers and their bytes.
 //!
-//! [`pprof`] and [`jeprof`] do what a command line says. They read profiles, write reports and say
-//! things through a [`Host`], so that nothing here knows a database, a terminal or an exit code.
-//! What they print wrong is printed so here too; docs/commands/pprof.md says where heapprof's own
-//! commands differ.
+//! [`pprof()`] and [`jeprof()`] do what a command line says. They read profiles, write reports and
+//! say things through a [`Host`], so that nothing here knows a database, a terminal or an exit
+//! code. What they print wrong is printed so here too; docs/commands/pprof.md says where heapprof's
+//! own commands differ.
 #![forbid(unsafe_code)]
 
 mod callgrind;

@@ -37,7 +37,7 @@ impl Profile {
     ///
     /// # For whom
     /// This is for tools that add profiles up by the rules of pprof, which takes the short and long
-    /// names for different types. Other callers need not call it, because [`merge`](crate::merge)
+    /// names for different types. Other callers need not call it, because [`merge`](crate::merge())
     /// takes both for one type.
     pub fn name_in_use(&mut self) {
         let shown = self.default_sample_type_index();

@@ -10,7 +10,7 @@ use crate::lock::{self, Lock};
 use crate::output::Naming;
 use crate::weak::{self, Streams, single_threaded};
 use crate::{access, arena, mappings, modules, snapshot, sys, thread, trigger, walk};
-use crate::{apart, begin, engine, mode};
+use crate::{apart, begin, engine, entry, mode};
 
 fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     let ours = [
@@ -89,7 +89,7 @@ pub fn before_fork() {
     }
     // A handler that ended the process would dump, with locks that this thread holds.
     let mask = sys::block_signals();
-    engine::hold_apart();
+    entry::hold_apart();
     let mut whole = acquire_for_fork();
     FORK_MASK.store(mask, Ordering::Relaxed);
     FORK_STREAMS.store(streams, Ordering::Relaxed);
@@ -132,11 +132,11 @@ fn let_go() -> (u64, bool) {
 
 /// Called after fork, in the parent. Gives back what [`before_fork`] took.
 pub fn after_fork_in_parent() {
-    if !engine::is_held() {
+    if !entry::is_held() {
         return;
     }
     let (mask, streams) = let_go();
-    engine::end_apart();
+    entry::end_apart();
     sys::restore_signals(mask);
     if streams {
         weak::streams(Streams::Unlock);
@@ -153,7 +153,7 @@ pub fn after_fork_in_child() {
     EXEC.store(i64::MIN, Ordering::Relaxed);
     go_on();
     mode::resume();
-    if !engine::is_held() {
+    if !entry::is_held() {
         // What the handler interrupted may be half written, and threads that are no longer there
         // may hold locks.
         thread::forget_other_threads();
@@ -174,7 +174,7 @@ pub fn after_fork_in_child() {
     access::prepare();
     PROCESS_ID.store(sys::process_id(), Ordering::Relaxed);
     if !torn {
-        engine::draw_anew();
+        entry::draw_anew();
         begin::rebase();
         snapshot::begin();
     }
@@ -186,7 +186,7 @@ pub fn after_fork_in_child() {
         mode::stop();
     }
     clock::forked(triggers);
-    engine::end_apart();
+    entry::end_apart();
     sys::restore_signals(mask);
     if streams {
         weak::streams(Streams::Reset);

@@ -1,6 +1,6 @@
 //! How a profile is packed when it is written.
 
-/// Says how to write a profile. The default is what [`encode`](crate::encode) does.
+/// Says how to write a profile. The default is what [`encode`](crate::encode()) does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncodeOptions {
