@@ -1,7 +1,8 @@
 //! The collector's own work in the program's threads: what it allocates is not recorded.
 
-use crate::tls::{self, QUIET};
-use crate::{mode, sys, trigger};
+use crate::platform::sys;
+use crate::platform::tls::{self, QUIET};
+use crate::{mode, trigger};
 
 /// Runs `work` as the collector's own. The thread is apart from the program meanwhile: what it
 /// allocates is not recorded.

@@ -56,6 +56,23 @@
 //! millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and renames
 //! that. The program's other threads go on meanwhile.
 //!
+//! # Folders
+//!
+//! From the bottom up; none uses one that stands after it.
+//!
+//! * `platform/`: system calls, locks, memory of our own, stacks to switch to, thread-local
+//!   storage.
+//! * `tables/`: growing arrays, hash tables, the numbers of stacks, counters, samples.
+//! * `code/`: which files are mapped, and how to unwind from an address.
+//! * `stack/`: the stack of an allocation.
+//! * `thread/`: what a thread has, and its way into the engine and out of it.
+//! * `books/`: which blocks are in use, what was counted, and what an event does to them.
+//! * `dump/`: a recording from start to stop, its dumps and their files.
+//!
+//! The files beside them say what is recorded (`mode.rs`), what was asked for (`options.rs`,
+//! `setting.rs`), when to dump (`reason.rs`, `trigger.rs`), how the engine works for itself in a
+//! thread of the program's (`apart.rs`), and what happens when code is unmapped (`unload.rs`).
+//!
 //! # What every part keeps to
 //!
 //! * **Busy.** A thread inside the engine has `busy` set. What allocates meanwhile (a signal
@@ -117,77 +134,40 @@
 //!   dies, the last profile is written first, and from then on nothing of ours calls the kernel.
 //! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
-mod access;
 mod apart;
-pub mod arena;
-mod begin;
 mod books;
-mod call_site;
-mod capture;
-mod cfi;
-mod chunks;
-mod counters;
-mod dropped;
-mod engine;
-mod entry;
-mod event;
-mod filter;
-mod floating_point;
-mod image;
-mod live;
-mod lock;
-mod mappings;
-mod maps;
+mod code;
+mod dump;
 mod mode;
-mod modules;
 mod options;
-mod output;
-mod own_stack;
-mod own_tables;
-mod probe_table;
-mod program;
+mod platform;
 mod reason;
-mod recent_stacks;
-mod recording;
-mod regions;
-mod rule;
-mod sampler;
 pub mod setting;
-mod snapshot;
-mod spread;
-mod stack_switch;
-mod stacks;
-mod status;
-pub mod sys;
-mod text;
+mod stack;
+mod tables;
 mod thread;
-mod tls;
-mod trial;
 mod trigger;
 mod unload;
-mod walk;
-mod weak;
 
-pub use crate::output::working_folder;
-pub use crate::{
-    apart::{apart, guarded, is_apart},
-    call_site::CallSite,
-    entry::charge,
-    event::{allocate, reallocate, release},
-    filter::may_hold,
-    mode::{Mode, now as mode},
-    modules::object_at,
-    options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers},
-    reason::Reason,
-    recording::{
-        Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options,
-        dump_at_end, dump_from_signal, end_clock, end_from_signal, go_on, hold_clock,
-        is_own_process, is_running, let_clock_go, on_dump, profile, raise_default, request,
-        set_default, start, stop, text_profile, was_started,
-    },
-    regions::{map, unmap},
-    thread::prepare,
-    tls::rewind,
-    trial::survives,
-    unload::around_unload,
+pub use crate::apart::{apart, guarded, is_apart};
+pub use crate::books::event::{allocate, reallocate, release};
+pub use crate::books::regions::{map, unmap};
+pub use crate::code::modules::object_at;
+pub use crate::dump::output::working_folder;
+pub use crate::dump::recording::{
+    Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options, dump_at_end,
+    dump_from_signal, end_clock, end_from_signal, go_on, hold_clock, is_own_process, is_running,
+    let_clock_go, on_dump, profile, raise_default, request, set_default, start, stop, text_profile,
+    was_started,
 };
+pub use crate::mode::{Mode, now as mode};
+pub use crate::options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers};
+pub use crate::platform::tls::rewind;
+pub use crate::platform::trial::survives;
+pub use crate::platform::{arena, sys};
+pub use crate::reason::Reason;
+pub use crate::stack::call_site::CallSite;
+pub use crate::tables::filter::may_hold;
+pub use crate::thread::entry::charge;
+pub use crate::thread::state::prepare;
+pub use crate::unload::around_unload;

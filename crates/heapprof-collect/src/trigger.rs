@@ -3,11 +3,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use crate::counters::PROCESS;
-use crate::lock::Locked;
 use crate::options::Triggers;
+use crate::platform::lock::Locked;
+use crate::platform::sys;
 use crate::reason::Reason;
-use crate::{sampler, sys};
+use crate::tables::counters::PROCESS;
+use crate::tables::sampler;
 
 /// Threads report what they allocated and freed each time it is this much. The amount is small if a
 /// small amount makes a dump.
@@ -36,7 +37,7 @@ static DEADLINE: AtomicI64 = AtomicI64::new(i64::MAX);
 static LAST_PEAK: AtomicI64 = AtomicI64::new(0);
 
 /// The lock that fork must hold.
-pub(crate) fn lock() -> &'static crate::lock::Lock {
+pub(crate) fn lock() -> &'static crate::platform::lock::Lock {
     &TRIGGERS.lock
 }
 

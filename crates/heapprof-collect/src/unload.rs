@@ -1,7 +1,9 @@
 //! dlclose: remembers what lay where code goes away, and forgets its rules.
 
 use crate::apart::guarded;
-use crate::{arena, mappings, modules, walk};
+use crate::code::{mappings, modules};
+use crate::platform::arena;
+use crate::stack::walk;
 
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {

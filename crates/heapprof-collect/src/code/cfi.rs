@@ -1,0 +1,406 @@
+//! Reads .eh_frame of the running program: the rule at an address, and full evaluation where a rule
+//! is not enough.
+//!
+//! gimli parses. Which row of a call frame table applies, and its few registers of interest, are
+//! worked out here, because gimli's own context is kilobytes and would have to live on the profiled
+//! program's stack.
+
+use gimli::{
+    BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
+    Register, UnwindSection,
+};
+
+use crate::code::modules::Module;
+use crate::code::rule::{Kind, Rule};
+
+type Slice = EndianSlice<'static, LittleEndian>;
+type Expression = gimli::UnwindExpression<usize>;
+
+const RBP: Register = Register(6);
+const RSP: Register = Register(7);
+const RA: Register = Register(16);
+
+#[derive(Clone, Copy)]
+enum Cfa {
+    Register(Register, i64),
+    Expression(Expression),
+}
+
+#[derive(Clone, Copy)]
+enum Saved {
+    Same,
+    Undefined,
+    /// At CFA + offset.
+    At(i64),
+    /// At the address the expression gives.
+    AtExpression(Expression),
+    /// Something else.
+    Other,
+}
+
+/// The row of a call frame table, as far as it concerns us.
+#[derive(Clone, Copy)]
+struct Row {
+    cfa: Cfa,
+    rbp: Saved,
+    ra: Saved,
+    rsp: Saved,
+}
+
+struct Found {
+    eh_frame: EhFrame<Slice>,
+    encoding: gimli::Encoding,
+    is_signal_frame: bool,
+    row: Row,
+}
+
+/// Registers of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    /// Where the frame goes on, as a return address. For an interrupted frame it is one more than
+    /// its pc.
+    pub(crate) pc: usize,
+    pub(crate) sp: usize,
+    pub(crate) bp: usize,
+}
+
+/// The rule at `pc` in `module`.
+pub(crate) fn rule(module: &Module, pc: usize) -> Rule {
+    match find(module, pc) {
+        Some(found) => compact(&found),
+        // No call returns to where a function begins, so makecontext put the address there, at a
+        // stack's end. rbp is then still that of whoever made the context.
+        None if begins(module, pc + 1) => Rule::END,
+        None => Rule::FRAME_POINTER,
+    }
+}
+
+/// Whether a function begins at `pc`.
+fn begins(module: &Module, pc: usize) -> bool {
+    let fde = fde_offset(module, pc).and_then(|(eh_frame, bases, offset)| {
+        let fde = eh_frame.fde_from_offset(&bases, offset, EhFrame::cie_from_offset);
+        fde.ok()
+    });
+    fde.is_some_and(|fde| fde.initial_address() == pc as u64)
+}
+
+fn compact(found: &Found) -> Rule {
+    let row = found.row;
+    match row.ra {
+        Saved::Undefined => return Rule::END,
+        Saved::At(-8) => {}
+        _ => return Rule::COMPLEX,
+    }
+    if !matches!(row.rsp, Saved::Same) {
+        return Rule::COMPLEX;
+    }
+    match (row.cfa, row.rbp) {
+        (Cfa::Register(RSP, offset), Saved::Same | Saved::Undefined) => {
+            Rule::new(Kind::Rsp, offset, None)
+        }
+        (Cfa::Register(RSP, offset), Saved::At(rbp)) => Rule::new(Kind::Rsp, offset, Some(rbp)),
+        (Cfa::Register(RBP, offset), Saved::Same | Saved::Undefined) => {
+            Rule::new(Kind::Rbp, offset, None)
+        }
+        (Cfa::Register(RBP, offset), Saved::At(rbp)) => Rule::new(Kind::Rbp, offset, Some(rbp)),
+        (Cfa::Expression(cfa), Saved::AtExpression(rbp)) => {
+            match (rbp_offset(found, cfa, true), rbp_offset(found, rbp, false)) {
+                (Some(cfa), Some(rbp)) => Rule::new(Kind::DerefRbp, cfa, Some(rbp)),
+                _ => Rule::COMPLEX,
+            }
+        }
+        _ => Rule::COMPLEX,
+    }
+}
+
+/// The n of an expression that is `rbp + n`, or `*(rbp + n)` with `deref`.
+fn rbp_offset(found: &Found, expression: Expression, deref: bool) -> Option<i64> {
+    let expression = expression.get(&found.eh_frame).ok()?;
+    let mut operations = expression.operations(found.encoding);
+    let Operation::RegisterOffset {
+        register: RBP,
+        offset,
+        ..
+    } = operations.next().ok()??
+    else {
+        return None;
+    };
+    if deref {
+        let Operation::Deref { .. } = operations.next().ok()?? else {
+            return None;
+        };
+    }
+    operations.next().ok()?.is_none().then_some(offset)
+}
+
+/// The caller's registers by full evaluation. `read` reads memory that may not be there.
+pub(crate) fn step(
+    module: &Module,
+    registers: Registers,
+    read: &mut dyn FnMut(usize) -> Option<usize>,
+) -> Option<Registers> {
+    let lookup = registers.pc.checked_sub(1)?;
+    let found = find(module, lookup)?;
+    let row = found.row;
+    let cfa = match row.cfa {
+        Cfa::Register(RSP, offset) => registers.sp.wrapping_add(offset as usize),
+        Cfa::Register(RBP, offset) => registers.bp.wrapping_add(offset as usize),
+        Cfa::Register(..) => return None,
+        Cfa::Expression(expression) => evaluate(&found, expression, registers, 0, read)?,
+    };
+    let mut saved = |saved: Saved, same: usize| match saved {
+        Saved::Same => Some(same),
+        Saved::At(offset) => read(cfa.wrapping_add(offset as usize)),
+        Saved::AtExpression(expression) => {
+            let at = evaluate(&found, expression, registers, cfa, read)?;
+            read(at)
+        }
+        Saved::Undefined | Saved::Other => None,
+    };
+    let pc = saved(row.ra, 0).filter(|&pc| pc != 0)?;
+    Some(Registers {
+        pc: pc + usize::from(found.is_signal_frame),
+        sp: saved(row.rsp, cfa)?,
+        bp: saved(row.rbp, registers.bp).unwrap_or(0),
+    })
+}
+
+/// Evaluates an expression with the operations that signal trampolines, PLTs and stack realignment
+/// use.
+fn evaluate(
+    found: &Found,
+    expression: Expression,
+    registers: Registers,
+    cfa: usize,
+    read: &mut dyn FnMut(usize) -> Option<usize>,
+) -> Option<usize> {
+    let expression = expression.get(&found.eh_frame).ok()?;
+    let mut operations = expression.operations(found.encoding);
+    let (mut stack, mut depth) = ([0usize; 16], 1);
+    stack[0] = cfa;
+    while let Some(operation) = operations.next().ok()? {
+        let push = match operation {
+            Operation::RegisterOffset {
+                register, offset, ..
+            } => {
+                let value = match register {
+                    RBP => registers.bp,
+                    RSP => registers.sp,
+                    RA => registers.pc - 1,
+                    _ => return None,
+                };
+                value.wrapping_add(offset as usize)
+            }
+            Operation::UnsignedConstant { value } => value as usize,
+            Operation::SignedConstant { value } => value as usize,
+            _ => {
+                depth -= 1;
+                let top = *stack.get(depth)?;
+                match operation {
+                    Operation::Deref { .. } => read(top)?,
+                    Operation::PlusConstant { value } => top.wrapping_add(value as usize),
+                    _ => {
+                        depth = depth.checked_sub(1)?;
+                        let below = stack[depth];
+                        match operation {
+                            Operation::Plus => below.wrapping_add(top),
+                            Operation::Minus => below.wrapping_sub(top),
+                            Operation::And => below & top,
+                            Operation::Shl => below.checked_shl(top as u32).unwrap_or(0),
+                            Operation::Ge => usize::from(below as isize >= top as isize),
+                            _ => return None,
+                        }
+                    }
+                }
+            }
+        };
+        *stack.get_mut(depth)? = push;
+        depth += 1;
+    }
+    depth.checked_sub(1).map(|top| stack[top])
+}
+
+fn fde_offset(
+    module: &Module,
+    pc: usize,
+) -> Option<(EhFrame<Slice>, BaseAddresses, gimli::EhFrameOffset)> {
+    let hdr_at = module.eh_frame_hdr;
+    if hdr_at == 0 || hdr_at >= module.end {
+        return None;
+    }
+    // SAFETY: the loader mapped the module from here to its end; gimli reads only what the header
+    // refers to.
+    let hdr_bytes = unsafe { slice(hdr_at, module.end) };
+    let bases = BaseAddresses::default().set_eh_frame_hdr(hdr_at as u64);
+    let hdr = EhFrameHdr::new(hdr_bytes, LittleEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    let gimli::Pointer::Direct(at) = hdr.eh_frame_ptr() else {
+        return None;
+    };
+    let at = at as usize;
+    if at < module.start || at >= module.end {
+        return None;
+    }
+    let bases = bases.set_eh_frame(at as u64);
+    // SAFETY: as above.
+    let eh_frame = EhFrame::new(unsafe { slice(at, module.end) }, LittleEndian);
+    let table = hdr.table()?;
+    let pointer = table.lookup(pc as u64, &bases).ok()?;
+    let offset = table.pointer_to_offset(pointer).ok()?;
+    Some((eh_frame, bases, offset))
+}
+
+/// Memory of a loaded module.
+///
+/// # Safety
+/// What is read of the range is mapped and stays so.
+unsafe fn slice(start: usize, end: usize) -> &'static [u8] {
+    // SAFETY: as the caller vouches.
+    unsafe { std::slice::from_raw_parts(start as *const u8, end - start) }
+}
+
+fn find(module: &Module, pc: usize) -> Option<Found> {
+    let (eh_frame, bases, offset) = fde_offset(module, pc)?;
+    let fde = eh_frame
+        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
+        .ok()?;
+    if !fde.contains(pc as u64) {
+        return None;
+    }
+    let cie = fde.cie();
+    let factors = (cie.code_alignment_factor(), cie.data_alignment_factor());
+    let mut row = Row {
+        cfa: Cfa::Register(RSP, 0),
+        rbp: Saved::Same,
+        ra: Saved::Same,
+        rsp: Saved::Same,
+    };
+    let mut first = row;
+    let mut program = Program {
+        factors,
+        at: fde.initial_address(),
+        pc: pc as u64,
+        saved: [row; 8],
+        depth: 0,
+    };
+    let mut instructions = cie.instructions(&eh_frame, &bases);
+    while let Some(instruction) = instructions.next().ok()? {
+        program.apply(&instruction, &mut row, &first)?;
+    }
+    first = row;
+    program.at = fde.initial_address();
+    let mut instructions = fde.instructions(&eh_frame, &bases);
+    while let Some(instruction) = instructions.next().ok()? {
+        if !program.apply(&instruction, &mut row, &first)? {
+            break;
+        }
+    }
+    let encoding = cie.encoding();
+    let is_signal_frame = cie.is_signal_trampoline();
+    Some(Found {
+        eh_frame,
+        encoding,
+        is_signal_frame,
+        row,
+    })
+}
+
+/// A call frame program on its way to the row of `pc`.
+struct Program {
+    factors: (u64, i64),
+    at: u64,
+    pc: u64,
+    saved: [Row; 8],
+    depth: usize,
+}
+
+impl Program {
+    /// Applies one instruction. Returns `Some(false)` when the row is past `pc`.
+    fn apply(
+        &mut self,
+        instruction: &CallFrameInstruction<usize>,
+        row: &mut Row,
+        first: &Row,
+    ) -> Option<bool> {
+        use CallFrameInstruction as I;
+        let (code, data) = self.factors;
+        let unfactored = |offset: i64| offset.wrapping_mul(data);
+        match *instruction {
+            I::SetLoc { address } => {
+                self.at = address;
+                return Some(address <= self.pc);
+            }
+            I::AdvanceLoc { delta } => {
+                self.at = self.at.wrapping_add(u64::from(delta).wrapping_mul(code));
+                return Some(self.at <= self.pc);
+            }
+            I::DefCfa { register, offset } => row.cfa = Cfa::Register(register, offset as i64),
+            I::DefCfaSf {
+                register,
+                factored_offset,
+            } => row.cfa = Cfa::Register(register, unfactored(factored_offset)),
+            I::DefCfaRegister { register } => match &mut row.cfa {
+                Cfa::Register(old, _) => *old = register,
+                Cfa::Expression(_) => return None,
+            },
+            I::DefCfaOffset { offset } => match &mut row.cfa {
+                Cfa::Register(_, old) => *old = offset as i64,
+                Cfa::Expression(_) => return None,
+            },
+            I::DefCfaOffsetSf { factored_offset } => match &mut row.cfa {
+                Cfa::Register(_, old) => *old = unfactored(factored_offset),
+                Cfa::Expression(_) => return None,
+            },
+            I::DefCfaExpression { expression } => row.cfa = Cfa::Expression(expression),
+            I::Undefined { register } => row.set(register, Saved::Undefined),
+            I::SameValue { register } => row.set(register, Saved::Same),
+            I::Offset {
+                register,
+                factored_offset,
+            } => row.set(register, Saved::At(unfactored(factored_offset as i64))),
+            I::OffsetExtendedSf {
+                register,
+                factored_offset,
+            } => row.set(register, Saved::At(unfactored(factored_offset))),
+            I::Expression {
+                register,
+                expression,
+            } => row.set(register, Saved::AtExpression(expression)),
+            I::ValOffset { register, .. }
+            | I::ValOffsetSf { register, .. }
+            | I::ValExpression { register, .. } => row.set(register, Saved::Other),
+            I::Register { dest_register, .. } => row.set(dest_register, Saved::Other),
+            I::Restore { register } => row.set(register, first.get(register)),
+            I::RememberState => {
+                *self.saved.get_mut(self.depth)? = *row;
+                self.depth += 1;
+            }
+            I::RestoreState => {
+                self.depth = self.depth.checked_sub(1)?;
+                *row = self.saved[self.depth];
+            }
+            _ => {}
+        }
+        Some(true)
+    }
+}
+
+impl Row {
+    fn set(&mut self, register: Register, saved: Saved) {
+        match register {
+            RBP => self.rbp = saved,
+            RSP => self.rsp = saved,
+            RA => self.ra = saved,
+            _ => {}
+        }
+    }
+
+    fn get(&self, register: Register) -> Saved {
+        match register {
+            RBP => self.rbp,
+            RSP => self.rsp,
+            _ => self.ra,
+        }
+    }
+}

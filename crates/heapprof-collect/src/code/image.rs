@@ -1,0 +1,152 @@
+//! The ELF image that a mapping is of: where it begins, and its build id, read without trusting
+//! that anything is there.
+
+use crate::platform::sys::{self, PAGE};
+
+/// The longest build id that is kept, in bytes.
+const LONGEST: usize = 64;
+
+/// What is known of an image: enough to tell whether another one is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    start: usize,
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Image {
+    /// An image of which nothing could be read.
+    pub(crate) const UNKNOWN: Self = Self {
+        start: 0,
+        bytes: [0; LONGEST],
+        len: 0,
+    };
+
+    /// The image that has file offset `offset` at `start`.
+    pub(crate) fn of(start: usize, offset: u64) -> Self {
+        Self::find(start, offset).unwrap_or(Self::UNKNOWN)
+    }
+
+    /// Its build id; empty if it has none.
+    pub(crate) fn build_id(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(crate) fn has_build_id(&self) -> bool {
+        self.len != 0
+    }
+
+    fn find(start: usize, offset: u64) -> Option<Self> {
+        let direct = start.checked_sub(offset as usize)?;
+        // If the image was mapped in one piece, its first page lies as far in front of the code as
+        // it does in the file. Linkers may leave gaps of pages between file and memory, so this
+        // looks a little further.
+        let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE));
+        let headers =
+            starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
+        let mut notes = headers.all().filter(|header| header.kind == libc::PT_NOTE);
+        notes.find_map(|notes| {
+            let mut image = Self {
+                start: headers.start,
+                ..Self::UNKNOWN
+            };
+            let notes_at = headers.bias.wrapping_add(notes.address);
+            image.len = build_id(notes_at, notes.len, &mut image.bytes)?;
+            Some(image)
+        })
+    }
+}
+
+/// Reads a word of memory that may not be there.
+fn word(at: usize) -> Option<u64> {
+    let mut bytes = [0; 8];
+    (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+}
+
+/// The program headers of an ELF file in memory.
+struct Headers {
+    start: usize,
+    at: usize,
+    size: usize,
+    count: usize,
+    /// What is added to the file's addresses.
+    bias: usize,
+}
+
+/// A program header: a piece of the file, and its place in memory.
+struct Header {
+    kind: u32,
+    offset: usize,
+    address: usize,
+    len: usize,
+}
+
+impl Headers {
+    /// The headers of the image that begins at `start`, if one does.
+    fn at(start: usize) -> Option<Self> {
+        let mut magic = [0; 5];
+        if sys::read_memory(start, &mut magic) != 5 || magic != *b"\x7fELF\x02" {
+            return None;
+        }
+        let counts = word(start.checked_add(54)?)?;
+        let mut headers = Self {
+            start,
+            at: start.wrapping_add(word(start.checked_add(32)?)? as usize),
+            size: (counts & 0xffff) as usize,
+            count: (counts >> 16 & 0xffff) as usize,
+            bias: start,
+        };
+        let first = headers.all().find(|h| h.kind == libc::PT_LOAD)?;
+        headers.bias = start.wrapping_sub(first.address & !4095);
+        Some(headers)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Header> + '_ {
+        (0..self.count).map_while(|i| {
+            let mut words = [0; 40];
+            let at = self.at.wrapping_add(i * self.size);
+            if sys::read_memory(at, &mut words) != words.len() {
+                return None;
+            }
+            let (words, _) = words.as_chunks();
+            let [kind, offset, address, _, len] =
+                std::array::from_fn(|i| u64::from_le_bytes(words[i]));
+            Some(Header {
+                kind: kind as u32,
+                offset: offset as usize,
+                address: address as usize,
+                len: len as usize,
+            })
+        })
+    }
+
+    /// Whether one of the pieces has the file's `offset` at `start`. Another library's header may
+    /// lie below a mapping of something else.
+    fn place(&self, start: usize, offset: u64) -> bool {
+        let offset = offset as usize;
+        self.all().any(|piece| {
+            let place = self.bias.wrapping_add(piece.address);
+            piece.kind == libc::PT_LOAD
+                && place.wrapping_sub(piece.offset) == start.wrapping_sub(offset)
+                && (piece.offset & !4095..piece.offset.saturating_add(piece.len)).contains(&offset)
+        })
+    }
+}
+
+/// Reads the build id among the notes at `at` into `id`. Returns its length.
+fn build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
+    let end = at.checked_add(len)?;
+    while at.checked_add(12)? <= end {
+        let sizes = word(at)?;
+        let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);
+        let kind = word(at + 8)? as u32;
+        let is_gnu =
+            name == 4 && word(at.checked_add(12)?)? as u32 == u32::from_le_bytes(*b"GNU\0");
+        let desc_at = at.checked_add(12 + name.next_multiple_of(4))?;
+        if kind == 3 && is_gnu && desc <= id.len() {
+            return (sys::read_memory(desc_at, &mut id[..desc]) == desc).then_some(desc);
+        }
+        at = desc_at.checked_add(desc.next_multiple_of(4))?;
+    }
+    None
+}

@@ -1,0 +1,263 @@
+//! What code is mapped where: the files of the process and their images, also of code that was
+//! closed.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::code::image::Image;
+use crate::code::maps;
+use crate::code::modules::{self, Module};
+use crate::platform::lock::Locked;
+use crate::platform::sys;
+
+/// Code that is or was mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) offset: u64,
+    pub(crate) path: Box<[u8]>,
+    /// Whether the file there is another one by now, or none.
+    pub(crate) deleted: bool,
+    pub(crate) image: Image,
+    /// The last generation in which it was there.
+    pub(crate) last: u32,
+    closed: bool,
+}
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
+/// Code that was unloaded, while nothing else has come to its place.
+static CLOSED: Locked<Vec<Closed>> = Locked::new(Vec::new());
+
+/// Where such code lay, and which image it was of.
+#[derive(PartialEq, Eq)]
+struct Closed {
+    start: usize,
+    end: usize,
+    image: Image,
+}
+
+/// The generation of mappings. It counts up when an address comes to mean something else.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// Called when unwinding meets a module at an address without rules: it may lie where a closed one
+/// lay.
+pub(crate) fn touched(module: &Module) {
+    if modules::unload_epoch() == 0 {
+        return;
+    }
+    // Signals are blocked because a handler that ends the process dumps, and that takes this lock,
+    // too.
+    let mask = sys::block_signals();
+    CLOSED.with(|closed| {
+        let here = |c: &Closed| c.end > module.start && c.start < module.end;
+        if !closed.iter().any(here) {
+            return;
+        }
+        // A plugin that comes and goes mostly comes back to its place: its stacks are the same
+        // then.
+        let now = Image::of(module.start, 0);
+        let is_back = |c: &Closed| now.has_build_id() && c.image == now;
+        let other = closed.iter().any(|c| here(c) && !is_back(c));
+        closed.retain(|c| !here(c));
+        if other {
+            GENERATION.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+    sys::restore_signals(mask);
+}
+
+/// Marks what is no longer mapped as closed. Returns where each such mapping lay.
+pub(crate) fn note_gone() -> Vec<Range<usize>> {
+    let now = code();
+    let mut gone = Vec::new();
+    if now.is_empty() {
+        // The kernel did not tell, perhaps for lack of a descriptor: at least this code is mapped.
+        return Vec::new();
+    }
+    KNOWN.with(|known| {
+        for mapping in known.iter_mut().filter(|m| !m.closed) {
+            if !now
+                .iter()
+                .any(|m| m.start == mapping.start && m.path == mapping.path)
+            {
+                mapping.closed = true;
+                gone.push(Closed {
+                    start: mapping.start,
+                    end: mapping.end,
+                    image: mapping.image,
+                });
+            }
+        }
+    });
+    let ranges = gone.iter().map(|c| c.start..c.end).collect();
+    CLOSED.with(|closed| {
+        for one in gone {
+            // It is there already if it came and went without a stack in it.
+            if !closed.contains(&one) {
+                closed.push(one);
+            }
+        }
+    });
+    ranges
+}
+
+/// Adds what is mapped now to what is known. Returns whether the kernel told.
+pub(crate) fn remember() -> bool {
+    let now = code();
+    let told = !now.is_empty();
+    let generation = generation();
+    KNOWN.with(|known| {
+        for mut mapping in now {
+            let same = |m: &Mapping| {
+                m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
+            };
+            if let Some(old) = known.iter_mut().find(|m| !m.closed && same(m)) {
+                old.last = generation;
+                old.deleted = mapping.deleted;
+                continue;
+            }
+            let image = Image::of(mapping.start, mapping.offset);
+            // The mapping was closed, and is back before anything else came to its place.
+            let is_back = |m: &&mut Mapping| {
+                m.closed
+                    && m.last == generation
+                    && same(m)
+                    && image.has_build_id()
+                    && m.image == image
+            };
+            if let Some(old) = known.iter_mut().find(is_back) {
+                old.closed = false;
+                continue;
+            }
+            mapping.image = image;
+            mapping.last = generation;
+            known.push(mapping);
+        }
+    });
+    told
+}
+
+/// All code that is or was mapped, the program's own first, as far as [`remember`] saw it.
+pub(crate) fn known() -> Vec<Mapping> {
+    KNOWN.with(|known| known.clone())
+}
+
+/// The locks that fork must hold.
+pub(crate) fn locks() -> [&'static crate::platform::lock::Lock; 2] {
+    [&KNOWN.lock, &CLOSED.lock]
+}
+
+/// Bytes that [`known`] may take: three times those of the mappings that are known, those of the
+/// mappings that the kernel tells of now, and some more.
+pub(crate) fn memory_needed() -> usize {
+    let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
+    let known = KNOWN.with(|known| known.iter().map(of_each).sum::<usize>());
+    let closed = CLOSED.with(|closed| closed.len() * 3 * size_of::<Closed>());
+    // What is new: each line is parsed, kept and copied, in lists that double.
+    let mut lines = 0;
+    maps::lines::<8192>(|line| {
+        if line.contains(&b'x') {
+            lines += 6 * size_of::<Mapping>() + 3 * line.len();
+        }
+    });
+    known + closed + lines + (256 << 10)
+}
+
+/// The executable mappings of files.
+fn code() -> Vec<Mapping> {
+    let mut all = Vec::new();
+    maps::lines::<8192>(|line| add_code(&mut all, line));
+    all
+}
+
+/// Adds the executable mapping of a file, if a line of /proc/thread-self/maps tells of one.
+fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
+    let Some((start, end, rest)) = maps::range(line) else {
+        return;
+    };
+    // perms offset dev inode path
+    let mut fields = rest.splitn(5, |&b| b == b' ').skip_while(|f| f.is_empty());
+    let (Some(perms), Some(offset)) = (fields.next(), fields.next()) else {
+        return;
+    };
+    let path = fields.nth(2).unwrap_or_default().trim_ascii();
+    let path = behind_number(path);
+    let code = perms.get(2) == Some(&b'x');
+    if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
+        return;
+    }
+    let intact = path.strip_suffix(b" (deleted)");
+    let (path, deleted) = (intact.unwrap_or(path), intact.is_some());
+    let (offset, _) = maps::hex(offset);
+    // Neighbours that continue each other in the file are one mapping.
+    if let Some(last) = all.last_mut()
+        && last.end == start
+        && *last.path == *path
+        && last.offset + (last.end - last.start) as u64 == offset as u64
+    {
+        last.end = end;
+        return;
+    }
+    all.push(Mapping {
+        start,
+        end,
+        offset: offset as u64,
+        path: path.into(),
+        deleted,
+        image: Image::UNKNOWN,
+        last: 0,
+        closed: false,
+    });
+}
+
+/// What follows a number (the inode's).
+fn behind_number(text: &[u8]) -> &[u8] {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    text[digits..].trim_ascii_start()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_text() {
+        let maps = b"55d0-55e0 r--p 00000000 08:01 77    /bin/a b\n\
+            55e0-55f0 r-xp 00000010 08:01 77    /bin/a b\n\
+            55f0-5600 r-xp 00000020 08:01 77    /bin/a b\n\
+            7f00-7f10 r-xp 00001000 08:01 78 /lib/x.so (deleted)\n\
+            7f20-7f30 rw-p 00000000 00:00 0\n\
+            7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
+        let mut found = Vec::new();
+        let lines = maps.split(|&b| b == b'\n');
+        lines.for_each(|line| add_code(&mut found, line));
+        let brief: Vec<_> = found
+            .iter()
+            .map(|m| (m.start, m.end, m.offset, &*m.path))
+            .collect();
+        let expected: [(usize, usize, u64, &[u8]); 3] = [
+            (0x55e0, 0x5600, 0x10, b"/bin/a b"),
+            (0x7f00, 0x7f10, 0x1000, b"/lib/x.so"),
+            (0x7fff, 0x8fff, 0, b"[vdso]"),
+        ];
+        assert_eq!(brief, expected);
+    }
+
+    #[test]
+    fn finds_this_program() {
+        let code = finds_this_program as fn() as usize;
+        assert!(remember());
+        let all = known();
+        let own = all
+            .iter()
+            .find(|m| m.start <= code && code < m.end)
+            .unwrap();
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
+    }
+}

@@ -1,0 +1,52 @@
+//! The kernel's text of what is mapped where, /proc/thread-self/maps: its lines and what begins
+//! them.
+
+use crate::platform::sys::File;
+
+/// Gives each line to `each`, with a buffer of `N` bytes on the stack and without allocating. There
+/// may be a hundred thousand lines. A line that is longer than the buffer comes in parts.
+pub(crate) fn lines<const N: usize>(mut each: impl FnMut(&[u8])) {
+    let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
+        return;
+    };
+    let (mut buffer, mut filled) = ([0; N], 0);
+    loop {
+        let n = file.read(&mut buffer[filled..]);
+        filled += n;
+        let mut done = 0;
+        while let Some(len) = buffer[done..filled].iter().position(|&b| b == b'\n') {
+            each(&buffer[done..done + len]);
+            done += len + 1;
+        }
+        let is_end = n == 0;
+        if (is_end || done == 0 && filled == buffer.len()) && done < filled {
+            each(&buffer[done..filled]);
+            done = filled;
+        }
+        if is_end {
+            return;
+        }
+        buffer.copy_within(done..filled, 0);
+        filled -= done;
+    }
+}
+
+/// What a line begins with, `start-end `, and the rest of it.
+pub(crate) fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
+    let (start, n) = hex(line);
+    let rest = line.get(n..)?.strip_prefix(b"-")?;
+    let (end, n) = hex(rest);
+    Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
+}
+
+/// The hexadecimal number at the beginning, and how many digits it has.
+pub(crate) fn hex(text: &[u8]) -> (usize, usize) {
+    let mut value = 0usize;
+    for (i, byte) in text.iter().enumerate() {
+        match (*byte as char).to_digit(16) {
+            Some(digit) => value = value << 4 | digit as usize,
+            None => return (value, i),
+        }
+    }
+    (value, text.len())
+}

@@ -1,0 +1,384 @@
+//! Names of dumps, and writing them so that a reader never sees half a file.
+
+mod place;
+
+use std::ffi::{CStr, CString};
+use std::io::{BufWriter, Write};
+
+use crate::options::{Format, Options, Output};
+use crate::platform::program;
+use crate::platform::sys::{self, File, Patience};
+use crate::reason::Reason;
+pub(crate) use place::Identity;
+use place::Place;
+
+impl Output {
+    /// Turns a pattern that is a folder into one for files of default names in it.
+    pub(crate) fn look_into_folder(&mut self) {
+        if self.numbered_prefix || self.pattern.is_empty() {
+            return;
+        }
+        let is_folder =
+            |path: &CString| File::open(path, libc::O_PATH | libc::O_DIRECTORY, 0).is_ok();
+        if CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p)) {
+            let folder = std::mem::take(&mut self.pattern);
+            for byte in folder {
+                // This is the folder's real name, so its percent signs stand for themselves.
+                self.pattern.extend((byte == b'%').then_some(b'%'));
+                self.pattern.push(byte);
+            }
+        } else if !self.pattern.ends_with(b"/") {
+            return;
+        }
+        self.pattern.extend_from_slice(b"/heapprof.%e.%p.pb.gz");
+    }
+}
+
+/// What a process knows about the names of its dumps.
+pub(crate) struct Naming {
+    /// Whether this is the process that the recording was started for.
+    is_main: bool,
+    program: Vec<u8>,
+    folder: Vec<u8>,
+    /// Dumps so far.
+    count: u32,
+    /// A dump made for an exec. If another dump follows, the exec failed, and this file must go.
+    exec: Option<(CString, Option<Identity>)>,
+}
+
+impl Naming {
+    pub(crate) const fn new() -> Self {
+        Self {
+            is_main: false,
+            program: Vec::new(),
+            folder: Vec::new(),
+            count: 0,
+            exec: None,
+        }
+    }
+
+    /// Notes who and where we are, at the start, before the program changes it.
+    pub(crate) fn prepare(&mut self, output: &Output, format: Format) {
+        self.is_main = output
+            .parent
+            .is_some_and(|parent| parent == sys::parent_id());
+        self.program = program::name().to_vec();
+        self.folder = output.folder.clone().unwrap_or_else(working_folder);
+        // gperftools goes on counting when a program starts again.
+        if !output.numbered_prefix {
+            self.count = 0;
+        }
+        // What this run itself has written stays.
+        if output.removes_earlier && self.is_main && self.count == 0 {
+            self.remove_earlier(output, format);
+        }
+    }
+
+    /// Removes the numbered files that an earlier run left, as far as their numbers go on.
+    fn remove_earlier(&self, output: &Output, format: Format) {
+        for number in 1.. {
+            let place = Place::of(&self.numbered(output, format, number), false);
+            if !place.is_ok_and(|place| place.remove()) {
+                break;
+            }
+        }
+    }
+
+    /// Where a relative name begins.
+    fn start(&self, pattern: &[u8]) -> Vec<u8> {
+        if pattern.starts_with(b"/") {
+            Vec::new()
+        } else {
+            [&self.folder, &b"/"[..]].concat()
+        }
+    }
+
+    /// gperftools' name of a dump.
+    fn numbered(&self, output: &Output, format: Format, number: u32) -> Vec<u8> {
+        let mut path = self.start(&output.pattern);
+        path.extend_from_slice(&output.pattern);
+        if output.always_id || !self.is_main {
+            path.extend_from_slice(format!("_{}", sys::process_id()).as_bytes());
+        }
+        path.extend_from_slice(format!(".{number:04}").as_bytes());
+        path.extend_from_slice(if format == Format::Text {
+            b".heap"
+        } else {
+            b".pb.gz"
+        });
+        path
+    }
+
+    /// Begins anew in a forked child, which is not the main process.
+    pub(crate) fn forked(&mut self) {
+        (self.is_main, self.count, self.exec) = (false, 0, None);
+    }
+
+    /// The path of the next dump; `None` when there is nowhere to write.
+    pub(crate) fn next(
+        &mut self,
+        output: &Output,
+        format: Format,
+        reason: Reason,
+    ) -> Option<CString> {
+        if let Some((failed, file)) = self.exec.take() {
+            if let (Some(file), Ok(place)) = (file, Place::of(failed.to_bytes(), false)) {
+                place.remove_only(file);
+            }
+            self.count = self.count.saturating_sub(1);
+        }
+        if output.pattern.is_empty() {
+            return None;
+        }
+        self.count += 1;
+        let mut path;
+        if output.numbered_prefix {
+            path = self.numbered(output, format, self.count);
+        } else {
+            let is_child = !self.is_main && !output.children.is_empty();
+            let pattern = match is_child {
+                true => &output.children,
+                false => &output.pattern,
+            };
+            path = self.start(pattern);
+            let (patterned, numbered) = self.expand(pattern, &mut path);
+            let plain_name = self.is_main && reason != Reason::Exec;
+            if !patterned && !plain_name {
+                insert(&mut path, &sys::process_id().to_string());
+            }
+            if !numbered && !reason.is_last() {
+                insert(&mut path, &format!("{:04}", self.count));
+            } else if !numbered && reason == Reason::Exec
+                || ((!self.is_main || patterned) && exists(&path))
+            {
+                // An earlier image of this process may have had the name.
+                let plain = path.clone();
+                for n in 1.. {
+                    path.clone_from(&plain);
+                    insert(&mut path, &n.to_string());
+                    if !exists(&path) {
+                        break;
+                    }
+                }
+            }
+        }
+        let path = CString::new(path).ok()?;
+        if reason == Reason::Exec {
+            self.exec = Some((path.clone(), None));
+        }
+        Some(path)
+    }
+
+    /// Notes what was written for an exec. This file is removed again if the exec fails.
+    pub(crate) fn written_for_exec(&mut self, file: Option<Identity>) {
+        if let Some(exec) = &mut self.exec {
+            exec.1 = file;
+        }
+    }
+
+    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced. Returns whether it had one of
+    /// the first three, and whether it had a number. A percent sign in front of anything else
+    /// stands for itself.
+    fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> (bool, bool) {
+        let (mut patterned, mut numbered, mut bytes) = (false, false, pattern.iter());
+        while let Some(&byte) = bytes.next() {
+            if byte != b'%' {
+                path.push(byte);
+                continue;
+            }
+            let letter = bytes.next();
+            patterned |= matches!(letter, Some(b'p' | b'e' | b'n'));
+            match letter {
+                Some(b'p') => path.extend_from_slice(sys::process_id().to_string().as_bytes()),
+                Some(b'e') => path.extend_from_slice(&self.program),
+                Some(b'n') => {
+                    numbered = true;
+                    path.extend_from_slice(format!("{:04}", self.count).as_bytes());
+                }
+                Some(b'%') | None => path.push(b'%'),
+                Some(&other) => path.extend_from_slice(&[b'%', other]),
+            }
+        }
+        (patterned, numbered)
+    }
+}
+
+/// Puts `.part` in front of the file's extension.
+fn insert(path: &mut Vec<u8>, part: &str) {
+    let end = [&b".pb.gz"[..], b".heap"]
+        .into_iter()
+        .find(|e| path.ends_with(e))
+        .map_or(0, <[u8]>::len);
+    let at = path.len() - end;
+    path.splice(at..at, [b".", part.as_bytes()].concat());
+}
+
+fn exists(path: &[u8]) -> bool {
+    CString::new(path).is_ok_and(|path| File::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
+}
+
+/// The folder that the process is in.
+pub fn working_folder() -> Vec<u8> {
+    let mut buf = [0u8; 4096];
+    match sys::read_link(c"/proc/thread-self/cwd", &mut buf) {
+        // There is no /proc.
+        [] => sys::working_folder(&mut buf).to_vec(),
+        path => path.to_vec(),
+    }
+}
+
+/// Writes a file beside its place, and moves it there when it is whole. Returns which file it is,
+/// if it is a plain one. The error is an errno.
+pub(crate) fn write(
+    path: &CStr,
+    options: &Options,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<Option<Identity>, i32> {
+    let is_of_child = options.output.is_of_child(path.to_bytes());
+    let place = Place::of(path.to_bytes(), is_of_child)?;
+    if let Some(file) = place.open_special()? {
+        return fill_up(file, fill).map(|()| None);
+    }
+    let mut draft = place.draft(options.file_mode)?;
+    if let Some(file) = draft.file.take() {
+        fill_up(file, fill)?;
+    }
+    draft.finish()
+}
+
+impl Output {
+    /// Whether a path is in the folder of the children.
+    fn is_of_child(&self, path: &[u8]) -> bool {
+        let folder = |path: &[u8]| path.iter().rposition(|&b| b == b'/');
+        let Some(end) = folder(&self.children) else {
+            return false;
+        };
+        let mut children = Vec::new();
+        // Only percent signs stand for something there.
+        Naming::new().expand(&self.children[..end], &mut children);
+        folder(path).is_some_and(|end| path[..end] == children)
+    }
+}
+
+/// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors
+/// do try again when they are dropped. A reader that takes a little now and then holds the program
+/// up no longer than one that takes nothing.
+struct Target {
+    file: File,
+    patience: Patience,
+    failed: Option<i32>,
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.failed.is_none() {
+            self.failed = self.file.write_patiently(bytes, &mut self.patience).err();
+        }
+        let failed = self.failed.map(std::io::Error::from_raw_os_error);
+        failed.map_or(Ok(bytes.len()), Err)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lets `fill` write to a file, and closes the file.
+fn fill_up(
+    file: File,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), i32> {
+    let target = Target {
+        file,
+        patience: Patience::new(),
+        failed: None,
+    };
+    let mut file = BufWriter::with_capacity(64 << 10, target);
+    let filled = fill(&mut file).and_then(|()| file.flush());
+    // What is left in a failed writer's buffer must not be tried again.
+    let (file, _) = file.into_parts();
+    drop(file);
+    filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Adds an entry to the list of dumps, if there is one. The entry ends with a NUL, because paths
+/// may hold anything else. The list is a folder with a file for each user, so that nobody's entries
+/// are taken for another's.
+pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
+    if list.is_empty() {
+        return;
+    }
+    if let Ok(list) = CString::new(list)
+        && let Some(file) = place::open_own(&list)
+    {
+        let _ = file.write_all(entry.to_bytes_with_nul());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_pattern() {
+        let pid = sys::process_id();
+        let next = |naming: &mut Naming, pattern: &str, reason| {
+            let output = Output {
+                pattern: pattern.into(),
+                ..Output::default()
+            };
+            naming
+                .next(&output, Format::Pprof, reason)
+                .unwrap()
+                .into_string()
+                .unwrap()
+        };
+        let mut naming = Naming {
+            is_main: true,
+            program: b"app".to_vec(),
+            ..Naming::new()
+        };
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Interval),
+            "/no/a.0001.pb.gz"
+        );
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Exit),
+            "/no/a.pb.gz"
+        );
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Exec),
+            format!("/no/a.{pid}.1.pb.gz")
+        );
+        assert_eq!(
+            next(&mut naming, "/no/%e.%p.%n.pb.gz", Reason::Exit),
+            format!("/no/app.{pid}.0003.pb.gz")
+        );
+        naming.forked();
+        let children = Output {
+            pattern: b"/no/a.pb.gz".into(),
+            children: b"/no/50%%/a.children/%e.%p.pb.gz".into(),
+            ..Output::default()
+        };
+        let of_child = naming.next(&children, Format::Pprof, Reason::Growth);
+        let expected = format!("/no/50%/a.children/app.{pid}.0001.pb.gz");
+        assert_eq!(of_child.unwrap().to_str().unwrap(), expected);
+        assert!(children.is_of_child(expected.as_bytes()));
+        assert!(!children.is_of_child(b"/no/50%/app.1.pb.gz"));
+        naming.forked();
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Growth),
+            format!("/no/a.{pid}.0001.pb.gz")
+        );
+        assert_eq!(
+            next(&mut naming, "/no/a.pb.gz", Reason::Exit),
+            format!("/no/a.{pid}.pb.gz")
+        );
+        assert_eq!(next(&mut naming, "/no/%e%%", Reason::Exit), "/no/app%");
+        // A percent sign alone makes no pattern: the process and the number are put in.
+        assert_eq!(
+            next(&mut naming, "/no/50%%/a%x.pb.gz", Reason::Interval),
+            format!("/no/50%/a%x.{pid}.0004.pb.gz")
+        );
+    }
+}

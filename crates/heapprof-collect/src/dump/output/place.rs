@@ -1,0 +1,200 @@
+//! Where a dump is written: its folder, opened once, and its name there. So the file comes to that
+//! folder even if somebody renames folders or plants links meanwhile. The program may be root's,
+//! and the folder another user's.
+
+use std::ffi::{CStr, CString};
+
+use crate::platform::sys::{self, File};
+
+/// Bytes that a file's name may have.
+const LONGEST_NAME: usize = 255;
+
+/// A name in a folder.
+pub(super) struct Place {
+    folder: File,
+    name: CString,
+}
+
+/// Which file it is, so that no other file is removed instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    number: u64,
+}
+
+impl Identity {
+    fn of(found: &libc::stat) -> Self {
+        Self {
+            device: found.st_dev,
+            number: found.st_ino,
+        }
+    }
+}
+
+impl Place {
+    /// The place of a path. With `make`, its folder is made if it is missing.
+    pub(super) fn of(path: &[u8], make: bool) -> Result<Self, i32> {
+        let (folder, name) = parted(path);
+        if name.is_empty() {
+            return Err(libc::EISDIR);
+        }
+        const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
+        let folder = if make {
+            // Nobody typed the folder's name, so a link that another user put there is not
+            // followed.
+            let above = Self::of(folder, false)?;
+            let open = || File::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
+            open().or_else(|errno| {
+                if errno == libc::ENOENT {
+                    sys::make_folder_in(&above.folder, &above.name);
+                }
+                open()
+            })?
+        } else {
+            File::open(&text(folder)?, FOLDER, 0)?
+        };
+        let name = text(name)?;
+        Ok(Self { folder, name })
+    }
+
+    /// Opens what is there instead of a plain file, if that is a device or a pipe. These can't be
+    /// replaced, only written to. A pipe that nobody reads from is an error.
+    pub(super) fn open_special(&self) -> Result<Option<File>, i32> {
+        let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
+            return Ok(None);
+        };
+        let is_link = kind(&found) == libc::S_IFLNK;
+        let led = match is_link {
+            true => sys::stat_in(&self.folder, &self.name, true),
+            false => Some(found),
+        };
+        if !led.is_some_and(|led| is_special(&led)) {
+            return Ok(None);
+        }
+        if self.is_planted(&found) {
+            // A link is replaced. Anything else there is not ours to write to.
+            return if is_link { Ok(None) } else { Err(libc::EACCES) };
+        }
+        let follow = if is_link { 0 } else { libc::O_NOFOLLOW };
+        let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY | follow;
+        let file = File::open_in(&self.folder, &self.name, flags, 0)?;
+        // A plain file that took its name meanwhile is not written into.
+        Ok(Some(file).filter(|file| file.stat().is_some_and(|found| is_special(&found))))
+    }
+
+    /// Whether somebody else put it into a folder where everybody may put files.
+    fn is_planted(&self, found: &libc::stat) -> bool {
+        const STICKY_AND_OPEN: u32 = 0o1002;
+        self.folder.stat().is_none_or(|folder| {
+            folder.st_mode & STICKY_AND_OPEN == STICKY_AND_OPEN
+                && found.st_uid != folder.st_uid
+                && found.st_uid != sys::effective_user()
+        })
+    }
+
+    /// Makes a new file beside the place, with exactly these rights.
+    pub(super) fn draft(&self, mode: u32) -> Result<Draft<'_>, i32> {
+        let mut name = self.name.to_bytes().to_vec();
+        // The new name is at most 24 bytes longer than this.
+        name.truncate(LONGEST_NAME - 40);
+        // Processes of several namespaces may have the same number.
+        let now = sys::nanoseconds(libc::CLOCK_REALTIME) as u32;
+        name.extend_from_slice(format!(".{}-{now:08x}.tmp", sys::process_id()).as_bytes());
+        let name = text(&name)?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let file = File::open_in(&self.folder, &name, flags, mode)?;
+        // The program's umask is meant for the program's own files.
+        file.set_mode(mode);
+        let identity = file.stat().map(|found| Identity::of(&found));
+        Ok(Draft {
+            place: self,
+            name,
+            file: Some(file),
+            identity,
+        })
+    }
+
+    /// Removes what is there. Returns whether there was something.
+    pub(super) fn remove(&self) -> bool {
+        sys::unlink_in(&self.folder, &self.name)
+    }
+
+    /// Removes this file, if it is there.
+    pub(super) fn remove_only(&self, file: Identity) {
+        let found = sys::stat_in(&self.folder, &self.name, false);
+        if found.is_some_and(|found| Identity::of(&found) == file) {
+            self.remove();
+        }
+    }
+}
+
+/// A file that is not whole yet. It is removed if nobody finishes it.
+pub(super) struct Draft<'a> {
+    place: &'a Place,
+    name: CString,
+    pub(super) file: Option<File>,
+    identity: Option<Identity>,
+}
+
+impl Draft<'_> {
+    /// Moves the file to its place. Returns which file it is.
+    pub(super) fn finish(mut self) -> Result<Option<Identity>, i32> {
+        sys::rename_in(&self.place.folder, &self.name, &self.place.name)?;
+        self.name = CString::default();
+        Ok(self.identity)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            sys::unlink_in(&self.place.folder, &self.name);
+        }
+    }
+}
+
+/// A path's folder and its last name.
+fn parted(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&b| b == b'/') {
+        Some(0) => (b"/", &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b".", path),
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<CString, i32> {
+    CString::new(bytes).map_err(|_| libc::EINVAL)
+}
+
+fn kind(found: &libc::stat) -> u32 {
+    found.st_mode & libc::S_IFMT
+}
+
+/// Whether it is neither a file nor a folder: a device, a pipe, a socket.
+fn is_special(found: &libc::stat) -> bool {
+    !matches!(kind(found), libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
+}
+
+/// A file of this user's own to add to, in a folder where other users have theirs.
+pub(super) fn open_own(folder: &CStr) -> Option<File> {
+    let user = sys::effective_user();
+    let own = [
+        format!("{user}"),
+        // Somebody else may have taken the name.
+        format!("{user}.{}", sys::process_id()),
+    ];
+    own.iter().find_map(|name| {
+        let path = [folder.to_bytes(), b"/", name.as_bytes()].concat();
+        // Otherwise this would wait for a pipe that somebody put there.
+        let plain = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | plain;
+        let file = File::open(&text(&path).ok()?, flags, 0o600).ok()?;
+        let found = file.stat()?;
+        if found.st_uid != user || kind(&found) != libc::S_IFREG || found.st_nlink != 1 {
+            return None;
+        }
+        // Whatever the umask is: the next process opens it, too.
+        file.set_mode(0o600);
+        Some(file)
+    })
+}

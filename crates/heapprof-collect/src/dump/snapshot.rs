@@ -1,0 +1,378 @@
+//! The profile of this moment, made from the tables while the program goes on.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use heapprof_profile::{
+    ALLOCATORS, FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
+    QuickSample, encode_samples_quickly,
+};
+
+use crate::books::engine::{LIVE, STACKS};
+use crate::books::{access, own_tables};
+use crate::code::mappings::{self, Mapping};
+use crate::mode;
+use crate::platform::floating_point::undisturbed;
+use crate::platform::{program, status, sys};
+use crate::reason::Reason;
+use crate::stack::capture::CUT;
+use crate::stack::walk;
+use crate::tables::counters::PROCESS;
+use crate::tables::dropped::DROPPED;
+use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
+use crate::tables::spread::{self, Known};
+use crate::thread::state;
+
+const TYPES: [(&str, &str); 8] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+    ("peak_objects", "count"),
+    ("peak_space", "bytes"),
+    ("temporary_objects", "count"),
+    ("temporary_space", "bytes"),
+];
+
+/// When the recording began, and what the clock that nobody sets showed then.
+static STARTED: AtomicI64 = AtomicI64::new(0);
+static SINCE: AtomicI64 = AtomicI64::new(0);
+
+/// Remembers when the recording began.
+pub(crate) fn begin() {
+    STARTED.store(sys::nanoseconds(libc::CLOCK_REALTIME), Ordering::Relaxed);
+    SINCE.store(sys::nanoseconds(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
+}
+
+/// How long the recording has taken, in nanoseconds.
+fn duration() -> i64 {
+    sys::nanoseconds(libc::CLOCK_MONOTONIC) - SINCE.load(Ordering::Relaxed)
+}
+
+/// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
+pub(crate) fn memory_needed() -> usize {
+    // A location is an address in a generation of mappings, and every address has its rule.
+    let generations = mappings::generation() as usize + 1;
+    let locations = walk::rules()
+        .saturating_mul(generations)
+        .min(STACKS.frames());
+    let stacks = STACKS.len() as usize * (96 + 2 * size_of::<spread::Sum>());
+    (3 << 19) + mappings::memory_needed() + stacks + locations.saturating_mul(288)
+}
+
+/// One stack's sums over all threads.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sums {
+    pub(crate) allocated: [i64; 2],
+    pub(crate) freed: [i64; 2],
+    pub(crate) peak: [i64; 2],
+    pub(crate) temporary: [i64; 2],
+    /// How sure the sums of what was allocated and of what is in use are. It is left empty for
+    /// exact sums.
+    pub(crate) spread: [Known; 2],
+}
+
+/// The sums of every stack, in objects and bytes.
+pub(crate) fn sums() -> Vec<Sums> {
+    let mut sums = vec![Sums::default(); STACKS.len() as usize];
+    let add = |to: &mut [i64; 2], what: [i64; 2]| {
+        *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
+    };
+    let mut spreads = Vec::new();
+    // All sums must be of one moment, or what was allocated meanwhile would count as in use.
+    access::at_rest(|| {
+        sums.resize(STACKS.len() as usize, Sums::default());
+        if !mode::is_exact() {
+            undisturbed(&mut || spreads = add_spreads(sums.len()));
+        }
+        for state in state::all() {
+            for (stack, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: counters are mapped for good and made of atomics.
+                if let Some(cell) = unsafe { state.counters.get(stack).as_ref() } {
+                    add(&mut sum.allocated, cell.allocated.get());
+                    add(&mut sum.freed, cell.freed.get());
+                    add(&mut sum.peak, cell.peak(&PROCESS));
+                }
+                // SAFETY: as above.
+                if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
+                    add(&mut sum.temporary, temporary.0.get());
+                }
+            }
+        }
+    });
+    undisturbed(&mut || {
+        for (sum, spread) in sums.iter_mut().zip(&spreads) {
+            sum.spread = spread.parts();
+        }
+    });
+    if !mode::is_exact() {
+        let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
+        let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
+        for sum in &mut sums {
+            // In use is rounded as allocated minus freed, so that nothing in use is exactly zero.
+            let in_use = [
+                sum.allocated[0] - sum.freed[0],
+                sum.allocated[1] - sum.freed[1],
+            ];
+            let mut parts = [sum.allocated, in_use, sum.peak, sum.temporary];
+            parts.iter_mut().for_each(scale);
+            sum.allocated = parts[0];
+            sum.freed = [parts[0][0] - parts[1][0], parts[0][1] - parts[1][1]];
+            (sum.peak, sum.temporary) = (parts[2], parts[3]);
+        }
+    }
+    sums
+}
+
+/// What is known of the sums of the first `stacks` stacks.
+fn add_spreads(stacks: usize) -> Vec<spread::Sum> {
+    let mut sums = vec![spread::Sum::default(); stacks];
+    for state in state::all() {
+        for (stack, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: they are mapped for good and made of atomics.
+            if let Some(spread) = unsafe { state.spread.get(stack).as_ref() } {
+                sum.add(spread);
+            }
+        }
+    }
+    sums
+}
+
+impl Sums {
+    pub(crate) fn in_use(&self) -> [i64; 2] {
+        [
+            self.allocated[0] - self.freed[0],
+            self.allocated[1] - self.freed[1],
+        ]
+    }
+}
+
+/// Hashes addresses: they are spread well enough by one multiplication.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+}
+
+type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
+
+/// How many of the oldest frames two stacks (leaf first) have in common.
+fn shared(a: &[u64], b: &[u64]) -> usize {
+    let pairs = a.iter().rev().zip(b.iter().rev());
+    pairs.take_while(|(a, b)| a == b).count()
+}
+
+/// What a profile that was written says, all stacks together, in bytes.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) in_use: i64,
+    pub(crate) peak: i64,
+    /// Stacks that have a value.
+    pub(crate) stacks: usize,
+}
+
+/// Writes the gzipped profile; `wrappers` as in [`Options`](crate::Options).
+pub(crate) fn write_profile(
+    reason: Reason,
+    wrappers: &str,
+    writer: &mut dyn Write,
+) -> io::Result<Totals> {
+    let exact = mode::is_exact();
+    let width = if exact { 8 } else { 6 };
+    let mut builder = ProfileBuilder::new(&TYPES[..width]);
+    let known = mappings::known();
+    let indices: Vec<MappingIndex> = known
+        .iter()
+        .map(|mapping| add_mapping(&mut builder, mapping))
+        .collect();
+    let mut locations = ByAddress::default();
+    let mut cut = None;
+    let (sums, duration) = (sums(), duration());
+    describe(&mut builder, reason, duration, &sums);
+    builder.profile.drop_frames = match wrappers {
+        "" => builder.text(ALLOCATORS),
+        more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
+    };
+    let mut left = sums.iter().enumerate();
+    let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
+    let mut totals = Totals::default();
+    // Gives the next stack that has a value.
+    let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
+        for (id, sum) in left.by_ref() {
+            let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
+            sample
+                .values
+                .copy_from_slice(&types.as_flattened()[..width]);
+            if sample.values.iter().all(|&v| v == 0) {
+                continue;
+            }
+            // Nothing is known of how sure the peak is.
+            for (i, known) in sum.spread.iter().enumerate() {
+                sample.sampled[2 * i..][..2].fill(known.samples);
+                sample.variance[2 * i..][..2].copy_from_slice(&known.variance);
+            }
+            totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
+            totals.peak = totals.peak.saturating_add(sum.peak[1]);
+            totals.stacks += 1;
+            let generation = STACKS.read(id as u32, &mut frames);
+            // The next stack mostly has the oldest frames of the last one.
+            let same = match last {
+                (of, ref last) if of == generation => shared(&frames, last),
+                _ => 0,
+            };
+            sample
+                .newer
+                .extend(frames[..frames.len() - same].iter().map(|&pc| {
+                    if pc == CUT {
+                        return *cut.get_or_insert_with(|| {
+                            builder.frame(&[FrameText {
+                                name: "[truncated]",
+                                ..FrameText::default()
+                            }])
+                        });
+                    }
+                    // This is an address in the call, not the one after it.
+                    let address = pc - 1;
+                    *locations.entry((generation, address)).or_insert_with(|| {
+                        let mapping = find(&known, address as usize, generation);
+                        builder.location(mapping.map(|i| indices[i]), address, false, &[])
+                    })
+                }));
+            last.0 = generation;
+            std::mem::swap(&mut last.1, &mut frames);
+            return Some(same);
+        }
+        None
+    };
+    match encode_samples_quickly(builder, next, writer) {
+        Ok(()) => Ok(totals),
+        Err(heapprof_profile::Error::Write(error)) => Err(error),
+        Err(other) => Err(io::Error::other(other.to_string())),
+    }
+}
+
+fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
+    let mut filename = String::from_utf8_lossy(&mapping.path).into_owned();
+    if mapping.deleted && !mapping.image.has_build_id() {
+        // The kernel says it in this way. Nothing else tells that what is there now is another
+        // file.
+        filename.push_str(" (deleted)");
+    }
+    let filename = builder.text(&filename);
+    let hex: String = mapping
+        .image
+        .build_id()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let build_id = builder.text(&hex);
+    builder.mapping(ProfileMapping {
+        memory_start: mapping.start as u64,
+        memory_limit: mapping.end as u64,
+        file_offset: mapping.offset,
+        filename,
+        build_id,
+        ..ProfileMapping::default()
+    })
+}
+
+/// The mapping that held `address` in `generation`: of those that ever held it, the first one that
+/// was still there then. What came to its place later came in a later generation.
+fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
+    let holds = |m: &Mapping| m.start <= address && address < m.end;
+    let then = known.iter().position(|m| holds(m) && generation <= m.last);
+    then.or_else(|| known.iter().rposition(holds))
+}
+
+/// Says what the values are, and how long the recording had taken when they were taken.
+fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &[Sums]) {
+    let exact = mode::is_exact();
+    let mut comments = vec![
+        format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
+        format!("program: {}", String::from_utf8_lossy(program::name())),
+        format!("pid: {}", sys::process_id()),
+        if exact {
+            "mode: exact".to_string()
+        } else {
+            format!(
+                "mode: sampled, one in {} bytes; values are estimates",
+                mode::period()
+            )
+        },
+        format!("dump: {}", reason.text()),
+    ];
+    let (resident, peak_resident) = status::resident();
+    if resident != 0 {
+        comments.push(format!("rss: {resident} bytes"));
+        comments.push(format!("peak rss: {peak_resident} bytes"));
+        comments.push(format!("own tables: {} bytes", own_tables::resident()));
+    }
+    if !exact {
+        comments.push(format!("sampled blocks in use: {}", LIVE.len()));
+    }
+    for (counter, what) in [
+        (
+            &DROPPED.no_memory,
+            "events for lack of memory for the tables",
+        ),
+        (
+            &DROPPED.nested,
+            "events inside the collector or the allocator (signal handlers, fork handlers)",
+        ),
+        (
+            &DROPPED.held_up,
+            "events while another one was held up by a signal handler",
+        ),
+        (
+            &DROPPED.unknown,
+            "frees of blocks allocated before the recording",
+        ),
+        (
+            &DROPPED.unseen,
+            "frees that were not seen before the address came again",
+        ),
+        (
+            &DROPPED.torn,
+            "children, forked while an event was held up by a signal handler: they record nothing",
+        ),
+    ] {
+        let n = counter.load(Ordering::Relaxed);
+        if n != 0 {
+            comments.push(format!("dropped: {n} {what}"));
+        }
+    }
+    if sums.is_empty() {
+        comments.push("empty: nothing was allocated, or nothing was sampled".to_string());
+    }
+    for comment in comments {
+        let text = builder.text(&comment);
+        builder.profile.comment.push(text);
+    }
+    let (space, started) = (
+        builder.value_type("space", "bytes"),
+        STARTED.load(Ordering::Relaxed),
+    );
+    let default = builder.text("inuse_space");
+    let profile = &mut builder.profile;
+    profile.period_type = Some(space);
+    profile.period = mode::period() as i64;
+    profile.default_sample_type = default;
+    profile.duration_nanos = duration.max(1);
+    // All dumps of a recording have the same beginning, whatever became of the clock meanwhile.
+    profile.time_nanos = started + profile.duration_nanos;
+}

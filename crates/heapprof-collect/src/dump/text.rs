@@ -1,0 +1,82 @@
+//! gperftools' text form of a heap profile: one line a stack, then the mappings.
+//!
+//! A line `# …` says what the form has no place for: that values are estimates, that a stack was
+//! cut.
+//!
+//! Format from gperftools, heap-profile-table.cc:
+//! `objects: bytes [allocated objects: bytes] @ addresses`, leaf first, return addresses as they
+//! are.
+
+use std::io::{self, Write};
+
+use crate::books::engine::STACKS;
+use crate::code::maps;
+use crate::dump::snapshot::{self, Sums, Totals};
+use crate::mode;
+use crate::stack::capture::CUT;
+
+/// Writes the profile as text.
+pub(crate) fn write(writer: &mut dyn Write) -> io::Result<Totals> {
+    let sums = snapshot::sums();
+    let mut order: Vec<usize> = (0..sums.len())
+        .filter(|&i| sums[i].allocated != [0, 0])
+        .collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(sums[i].in_use()[1]));
+    let total = sums.iter().fold(Sums::default(), |mut total, sum| {
+        for i in 0..2 {
+            total.allocated[i] += sum.allocated[i];
+            total.freed[i] += sum.freed[i];
+            total.peak[i] += sum.peak[i];
+        }
+        total
+    });
+    let totals = Totals {
+        in_use: total.in_use()[1],
+        peak: total.peak[1],
+        stacks: order.len(),
+    };
+    write!(writer, "heap profile: ")?;
+    line(writer, &total)?;
+    // Estimates are unsampled already, so a reader must not do it again.
+    writeln!(writer, " @ heapprofile")?;
+    let mut frames = Vec::new();
+    for id in order {
+        line(writer, &sums[id])?;
+        write!(writer, " @")?;
+        STACKS.read(id as u32, &mut frames);
+        for &pc in frames.iter().filter(|&&pc| pc != CUT) {
+            write!(writer, " {pc:#018x}")?;
+        }
+        writeln!(writer)?;
+        // Readers pass over such a line, whereas they would take an address for a frame.
+        if frames.contains(&CUT) {
+            writeln!(writer, "# the stack above was cut in the middle")?;
+        }
+    }
+    if !mode::is_exact() {
+        writeln!(
+            writer,
+            "# sampled, one in {} bytes; values are estimates",
+            mode::period()
+        )?;
+    }
+    write!(writer, "\nMAPPED_LIBRARIES:\n")?;
+    let mut result = Ok(());
+    maps::lines::<8192>(|line| {
+        if result.is_ok() {
+            result = writer
+                .write_all(line)
+                .and_then(|()| writer.write_all(b"\n"));
+        }
+    });
+    result.map(|()| totals)
+}
+
+fn line(writer: &mut dyn Write, sums: &Sums) -> io::Result<()> {
+    let (in_use, allocated) = (sums.in_use(), sums.allocated);
+    write!(
+        writer,
+        "{:6}: {:8} [{:6}: {:8}]",
+        in_use[0], in_use[1], allocated[0], allocated[1]
+    )
+}

@@ -1,0 +1,487 @@
+//! A global allocator on private mappings, for what the collector's cold parts allocate inside the
+//! program.
+//!
+//! libheapprof.so uses it instead of malloc, which is the program's. Sizes are rounded up to powers
+//! of two, with a free list for each. A block of more than 32 KiB is a mapping of its own, and goes
+//! back to the kernel when it is freed.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::platform::lock::Locked;
+use crate::platform::sys::{self, PAGE};
+
+/// The allocator.
+pub struct Arena;
+
+struct Lists {
+    free: [*mut u8; CLASSES],
+    at: *mut u8,
+    left: usize,
+    /// Memory for when the kernel gives no more: its start, how much of it is left (from the start
+    /// on), and its length.
+    reserve: *mut u8,
+    reserve_left: usize,
+    reserve_len: usize,
+    /// How many spare blocks are in use.
+    spare_blocks: usize,
+    /// Start and length of the free ranges that spare blocks are cut from.
+    spare: [(usize, usize); 64],
+    /// Start and length of earlier reserves that still hold spare blocks.
+    earlier: [(usize, usize); 16],
+    /// Bytes of all chunks that small blocks are cut from.
+    chunks: usize,
+    /// Start and length of blocks that are mappings of their own.
+    mapped: [(usize, usize); 64],
+    /// Bytes of such blocks that the list has no room for.
+    unlisted: usize,
+}
+
+// SAFETY: the lists are reached only under their lock.
+unsafe impl Send for Lists {}
+
+const SMALLEST: u32 = 4;
+const LARGEST: usize = 32 << 10;
+const CLASSES: usize = (LARGEST.ilog2() - SMALLEST + 1) as usize;
+const CHUNK: usize = 128 << 10;
+
+static LISTS: Locked<Lists> = Locked::new(Lists {
+    free: [std::ptr::null_mut(); CLASSES],
+    at: std::ptr::null_mut(),
+    left: 0,
+    reserve: std::ptr::null_mut(),
+    reserve_left: 0,
+    reserve_len: 0,
+    spare_blocks: 0,
+    spare: [(0, 0); 64],
+    earlier: [(0, 0); 16],
+    chunks: 0,
+    mapped: [(0, 0); 64],
+    unlisted: 0,
+});
+
+/// Whether any spare block is in use.
+static SPARE: AtomicBool = AtomicBool::new(false);
+
+impl Lists {
+    /// Pages from the kernel, else from the reserve.
+    fn pages(&mut self, len: usize) -> *mut u8 {
+        let mapped = sys::map_dense(len);
+        if !mapped.is_null() || self.reserve_left < len {
+            return mapped;
+        }
+        self.reserve_left -= len;
+        // SAFETY: what is left of the reserve is at its start.
+        unsafe { self.reserve.add(self.reserve_left) }
+    }
+
+    /// Updates the list of mappings: `old` is gone and `new` has come. Each is a start and a
+    /// length, or zeros for nothing.
+    fn remap(&mut self, old: (usize, usize), new: (usize, usize)) {
+        for (wanted, becomes) in [(old, (0, 0)), ((0, 0), new)] {
+            let bytes = wanted.1 + becomes.1;
+            if bytes == 0 {
+                continue;
+            }
+            match self.mapped.iter_mut().find(|mapping| **mapping == wanted) {
+                Some(mapping) => *mapping = becomes,
+                None if wanted.1 == 0 => self.unlisted += bytes,
+                // A block of a reserve that was given up since is in no list.
+                None => self.unlisted = self.unlisted.saturating_sub(bytes),
+            }
+        }
+    }
+
+    /// Takes a piece of the reserve: from the first range that is large enough.
+    fn spare(&mut self, layout: Layout) -> *mut u8 {
+        let size = spare_size(layout);
+        for i in 0..self.spare.len() {
+            let (start, len) = self.spare[i];
+            let skip = start.next_multiple_of(layout.align()) - start;
+            if len < skip + size {
+                continue;
+            }
+            self.spare[i] = (start + skip + size, len - skip - size);
+            self.add_spare(start, skip);
+            self.spare_blocks += 1;
+            return std::ptr::with_exposed_provenance_mut(start + skip);
+        }
+        std::ptr::null_mut()
+    }
+
+    /// Adds a range to those that spare blocks are cut from, if there is room to note it.
+    fn add_spare(&mut self, mut start: usize, mut len: usize) {
+        if len == 0 {
+            return;
+        }
+        for range in &mut self.spare {
+            if range.1 > 0 && (range.0 + range.1 == start || start + len == range.0) {
+                (start, len) = (start.min(range.0), len + range.1);
+                *range = (0, 0);
+            }
+        }
+        if let Some(free) = self.spare.iter_mut().find(|(_, len)| *len == 0) {
+            *free = (start, len);
+        }
+    }
+
+    /// Takes a spare block back.
+    fn take_back(&mut self, block: *mut u8, layout: Layout) {
+        self.spare_blocks -= 1;
+        if self.spare_blocks > 0 {
+            return self.add_spare(block.addr(), spare_size(layout));
+        }
+        for (start, len) in std::mem::take(&mut self.earlier) {
+            if len > 0 {
+                // SAFETY: it is an earlier reserve, and nothing of it is in use.
+                unsafe { sys::unmap(std::ptr::with_exposed_provenance_mut(start), len) };
+            }
+        }
+        self.spare.fill((0, 0));
+        self.add_spare(self.reserve.addr(), self.reserve_len);
+    }
+
+    fn is_reserve(&self, block: *mut u8) -> bool {
+        let holds = |(start, len): (usize, usize)| block.addr().wrapping_sub(start) < len;
+        holds((self.reserve.addr(), self.reserve_len)) || self.earlier.into_iter().any(holds)
+    }
+}
+
+/// Sets memory aside, so that what follows can't fail for lack of it. Returns false if there is not
+/// so much.
+///
+/// std aborts the process when an allocation fails, and the process is the program's.
+pub(crate) fn reserve(len: usize) -> bool {
+    let len = pages(len);
+    LISTS.with(|lists| {
+        let spare = lists.spare.iter().map(|(_, len)| *len).max();
+        if lists.reserve_left >= len && spare >= Some(len) {
+            return true;
+        }
+        let new = sys::map(len);
+        if new.is_null() {
+            return false;
+        }
+        if lists.spare_blocks > 0 {
+            let is_full = lists.spare.iter().all(|(_, len)| *len > 0);
+            let mut earlier = lists.earlier.iter_mut();
+            let Some(free) = earlier.find(|(_, len)| *len == 0 && !is_full) else {
+                // SAFETY: nobody knows of the new one yet.
+                unsafe { sys::unmap(new, len) };
+                return false;
+            };
+            *free = (lists.reserve.addr(), lists.reserve_len);
+        } else {
+            if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
+                // SAFETY: nothing of the old one is in use.
+                unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
+            }
+            lists.spare.fill((0, 0));
+        }
+        lists.add_spare(new.expose_provenance(), len);
+        (lists.reserve, lists.reserve_left, lists.reserve_len) = (new, len, len);
+        true
+    })
+}
+
+/// How many bytes of the arena are in memory.
+pub(crate) fn resident() -> usize {
+    let (cut, reserve, earlier, mapped) = LISTS.with(|lists| {
+        let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
+        let reserve = (lists.reserve.addr(), lists.reserve_len);
+        (cut, reserve, lists.earlier, lists.mapped)
+    });
+    let all = mapped.into_iter().chain(earlier).chain([reserve]);
+    let all = all.filter(|(_, len)| *len > 0);
+    cut + all
+        .map(|(at, len)| sys::resident(std::ptr::without_provenance(at), len))
+        .sum::<usize>()
+}
+
+/// A piece of what was set aside, for an allocation of the collector's own that another allocator
+/// has no memory for. Null when that is used up.
+#[cold]
+pub fn spare(layout: Layout) -> *mut u8 {
+    if layout.align() > PAGE {
+        return std::ptr::null_mut();
+    }
+    LISTS.with(|lists| {
+        let block = lists.spare(layout);
+        SPARE.store(lists.spare_blocks > 0, Ordering::Relaxed);
+        block
+    })
+}
+
+/// Whether a block is one that [`spare`] gave.
+#[inline(always)]
+pub fn is_spare(block: *mut u8) -> bool {
+    SPARE.load(Ordering::Relaxed) && LISTS.with(|lists| lists.is_reserve(block))
+}
+
+/// Takes a spare block back.
+///
+/// # Safety
+/// [`spare`] gave it, for this layout, and nobody uses it any more.
+#[cold]
+pub unsafe fn free_spare(block: *mut u8, layout: Layout) {
+    LISTS.with(|lists| {
+        lists.take_back(block, layout);
+        SPARE.store(lists.spare_blocks > 0, Ordering::Relaxed);
+    });
+}
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static crate::platform::lock::Lock {
+    &LISTS.lock
+}
+
+fn class(layout: Layout) -> Option<usize> {
+    let size = layout
+        .size()
+        .max(layout.align())
+        .max(1 << SMALLEST)
+        .next_power_of_two();
+    (size <= LARGEST).then(|| (size.ilog2() - SMALLEST) as usize)
+}
+
+/// How much of the reserve a spare block takes.
+fn spare_size(layout: Layout) -> usize {
+    layout.size().next_multiple_of(64)
+}
+
+fn pages(size: usize) -> usize {
+    size.next_multiple_of(PAGE)
+}
+
+// SAFETY: blocks are disjoint pieces of private mappings. Each is as large as its power of two, or
+// whole pages. It is aligned to its size, or to a page if it is larger. More is refused.
+unsafe impl GlobalAlloc for Arena {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > PAGE {
+            return std::ptr::null_mut();
+        }
+        let Some(class) = class(layout) else {
+            return LISTS.with(|lists| {
+                let len = pages(layout.size());
+                let block = lists.pages(len);
+                if !block.is_null() && !lists.is_reserve(block) {
+                    lists.remap((0, 0), (block.addr(), len));
+                }
+                block
+            });
+        };
+        LISTS.with(|lists| {
+            let head = lists.free[class];
+            if !head.is_null() {
+                // SAFETY: a free block's first word is the next one.
+                lists.free[class] = unsafe { head.cast::<*mut u8>().read() };
+                return head;
+            }
+            let size = 1usize << (class as u32 + SMALLEST);
+            // The chunk is page-aligned. A power of two that is cut at a multiple of itself is
+            // aligned to itself, and one of more than a page to the page.
+            let skip = lists.at.addr().next_multiple_of(size.min(PAGE)) - lists.at.addr();
+            if lists.left < size + skip {
+                let chunk = lists.pages(CHUNK);
+                if chunk.is_null() {
+                    return chunk;
+                }
+                (lists.at, lists.left) = (chunk, CHUNK);
+                // The reserve is counted as a whole.
+                lists.chunks += if lists.is_reserve(chunk) { 0 } else { CHUNK };
+            } else {
+                // SAFETY: `skip` is left.
+                lists.at = unsafe { lists.at.add(skip) };
+                lists.left -= skip;
+            }
+            let block = lists.at;
+            // SAFETY: `size` is left.
+            lists.at = unsafe { block.add(size) };
+            lists.left -= size;
+            block
+        })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        match class(layout) {
+            Some(class) => LISTS.with(|lists| {
+                // SAFETY: the block is free and at least a word.
+                unsafe { block.cast::<*mut u8>().write(lists.free[class]) };
+                lists.free[class] = block;
+            }),
+            None => {
+                let len = pages(layout.size());
+                let is_mapped = LISTS.with(|lists| {
+                    let is_mapped = !lists.is_reserve(block);
+                    if is_mapped {
+                        lists.remap((block.addr(), len), (0, 0));
+                    }
+                    is_mapped
+                });
+                if is_mapped {
+                    // SAFETY: it was mapped by `alloc` with this size.
+                    unsafe { sys::unmap(block, len) };
+                }
+            }
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to GlobalAlloc's contract.
+        let block = unsafe { self.alloc(layout) };
+        // A fresh mapping is zeros, and takes no memory where nobody writes.
+        let is_fresh = class(layout).is_none() && !LISTS.with(|lists| lists.is_reserve(block));
+        if !block.is_null() && !is_fresh {
+            // SAFETY: a block of this size was given just now.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller keeps to GlobalAlloc's contract.
+        unsafe {
+            let new_layout = Layout::from_size_align_unchecked(size, layout.align());
+            match (class(layout), class(new_layout)) {
+                (Some(old), Some(new)) if old == new => return block,
+                (None, None) if !LISTS.with(|lists| lists.is_reserve(block)) => {
+                    let (len, new_len) = (pages(layout.size()), pages(size));
+                    let moved = sys::remap(block, len, new_len);
+                    if !moved.is_null() {
+                        let (old, new) = ((block.addr(), len), (moved.addr(), new_len));
+                        LISTS.with(|lists| lists.remap(old, new));
+                        return moved;
+                    }
+                }
+                _ => {}
+            }
+            let new = self.alloc(new_layout);
+            if !new.is_null() {
+                std::ptr::copy_nonoverlapping(block, new, size.min(layout.size()));
+                self.dealloc(block, layout);
+            }
+            new
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is one arena in a process, so these tests take turns.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    #[test]
+    fn spare_blocks_are_of_the_reserve_and_come_back() {
+        let _alone = ALONE.lock().unwrap();
+        let layout = |size: usize, align| Layout::from_size_align(size, align).unwrap();
+        let len = 1 << 20;
+        assert!(reserve(len));
+        for round in 0..3 {
+            let mut all = Vec::new();
+            let mut total = 0;
+            for i in 0.. {
+                let layout = layout(1 + i * 1237 % 50_000, 1 << (i % 10));
+                let block = spare(layout);
+                if block.is_null() {
+                    break;
+                }
+                assert!(is_spare(block) && block.addr().is_multiple_of(layout.align()));
+                // SAFETY: the block is as large as was asked for.
+                unsafe { block.write_bytes(i as u8, layout.size()) };
+                total += layout.size();
+                all.push((block, layout));
+                if i % 5 == 0 {
+                    let (block, layout) = all.swap_remove(i * 7 % all.len());
+                    // SAFETY: the block was given above, and is not used any more.
+                    unsafe { free_spare(block, layout) };
+                }
+            }
+            assert!(total > len / 2, "{round}: {total}");
+            all.sort_unstable_by_key(|(block, _)| block.addr());
+            for pair in all.windows(2) {
+                assert!(pair[0].0.addr() + pair[0].1.size() <= pair[1].0.addr());
+            }
+            for (block, layout) in all {
+                // SAFETY: as above.
+                unsafe { free_spare(block, layout) };
+                assert!(is_spare(block) == SPARE.load(Ordering::Relaxed));
+            }
+        }
+        assert!(!is_spare(std::ptr::null_mut()) && spare(layout(1, 2 * PAGE)).is_null());
+    }
+
+    #[test]
+    fn what_is_in_memory_is_counted_once() {
+        let layout = Layout::from_size_align(300 * PAGE, 8).unwrap();
+        let larger = Layout::from_size_align(700 * PAGE, 8).unwrap();
+        let count = |blocks: usize| {
+            // SAFETY: the layout is valid and not empty; blocks are as large as asked for, and
+            // freed once.
+            unsafe {
+                let all: Vec<*mut u8> = (0..blocks).map(|_| Arena.alloc_zeroed(layout)).collect();
+                let untouched = resident();
+                for block in &all {
+                    block.write_bytes(1, layout.size() / 2);
+                }
+                let half = resident();
+                let grown = Arena.realloc(all[0], layout, larger.size());
+                assert!(resident() >= half);
+                grown.write_bytes(1, larger.size());
+                let more = resident();
+                Arena.dealloc(grown, larger);
+                all[1..]
+                    .iter()
+                    .for_each(|&block| Arena.dealloc(block, layout));
+                (half - untouched, more - half, resident())
+            }
+        };
+        let _alone = ALONE.lock().unwrap();
+        let (half, grown, after) = count(40);
+        // A kernel that gives large pages unasked gives more than was written.
+        assert!(
+            half >= 40 * 150 * PAGE && grown >= 550 * PAGE,
+            "{half} {grown}"
+        );
+        // Blocks that the list has no room for are counted whole, and nothing of them stays.
+        count(100);
+        assert_eq!(resident(), after);
+    }
+
+    #[test]
+    fn blocks_are_aligned_disjoint_and_reused() {
+        let _alone = ALONE.lock().unwrap();
+        let mut all: Vec<(*mut u8, Layout)> = Vec::new();
+        for i in 0..4_000usize {
+            let layout = Layout::from_size_align(1 + i * 37 % 70_000, 1 << (i % 10)).unwrap();
+            // SAFETY: the layout is valid and not empty; the block is as large as asked for.
+            unsafe {
+                let block = Arena.alloc(layout);
+                assert_eq!(block as usize % layout.align(), 0);
+                block.write_bytes(i as u8, layout.size());
+                all.push((block, layout));
+            }
+        }
+        for (i, &(block, layout)) in all.iter().enumerate() {
+            // SAFETY: still allocated; each byte was written.
+            unsafe {
+                assert!(
+                    (0..layout.size()).all(|at| *block.add(at) == i as u8),
+                    "block {i}"
+                );
+                let grown = Arena.realloc(block, layout, layout.size() * 2);
+                assert!(
+                    (0..layout.size()).all(|at| *grown.add(at) == i as u8),
+                    "block {i}"
+                );
+                let layout = Layout::from_size_align(layout.size() * 2, layout.align()).unwrap();
+                Arena.dealloc(grown, layout);
+                if class(layout).is_some() {
+                    assert_eq!(Arena.alloc(layout), grown);
+                    Arena.dealloc(grown, layout);
+                }
+            }
+        }
+    }
+}

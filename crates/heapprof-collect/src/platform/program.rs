@@ -1,0 +1,53 @@
+//! What the running program is called, in names of files and in comments of profiles.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use crate::platform::sys;
+
+static NAME: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// The name, as it was when somebody first asked. That is at the start, before the program changes
+/// its folder.
+pub(crate) fn name() -> &'static [u8] {
+    NAME.get_or_init(look)
+}
+
+/// The name of the running program: the one that it was started by, if that leads to the file that
+/// runs (a script's does not). One file may be many programs, and `vim` may be a link to
+/// `vim.basic`.
+fn look() -> Vec<u8> {
+    const RUNNING: &CStr = c"/proc/thread-self/exe";
+    let mut buf = [0u8; 4096];
+    let path = sys::read_link(RUNNING, &mut buf);
+    let running = last_part(path.strip_suffix(b" (deleted)").unwrap_or(path));
+    let name = match started_by() {
+        // Mostly both names are the same, and nothing has to be asked.
+        Some(path)
+            if last_part(path.to_bytes()) != running
+                && (running.is_empty() || sys::is_same_file(path, RUNNING)) =>
+        {
+            last_part(path.to_bytes())
+        }
+        _ => running,
+    };
+    if name.is_empty() {
+        b"unknown".to_vec()
+    } else {
+        name.to_vec()
+    }
+}
+
+fn last_part(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or_default()
+}
+
+/// The path that was executed. A program that executes its own file anew, or an open one, tells no
+/// name by that.
+fn started_by() -> Option<&'static CStr> {
+    sys::executed().filter(|path| {
+        let path = path.to_bytes();
+        let is_own = path.starts_with(b"/proc/") || path.ends_with(b"self/exe");
+        !is_own && !path.starts_with(b"/dev/fd/")
+    })
+}

@@ -1,0 +1,48 @@
+//! What the kernel says about this process: resident memory now and at most.
+
+use crate::platform::sys;
+
+/// Resident bytes now, and at the highest moment.
+pub(crate) fn resident() -> (u64, u64) {
+    let text = sys::read_file(c"/proc/thread-self/status");
+    let field = |name: &[u8]| {
+        let line = text
+            .split(|&b| b == b'\n')
+            .find_map(|l| l.strip_prefix(name));
+        let digits = line
+            .unwrap_or_default()
+            .iter()
+            .filter(|b| b.is_ascii_digit());
+        digits.fold(0u64, |n, b| n * 10 + u64::from(b - b'0')) * 1024
+    };
+    (field(b"VmRSS:"), field(b"VmHWM:"))
+}
+
+/// Whether there is a filter of system calls already, which a launcher installed.
+pub(crate) fn is_filtered() -> bool {
+    let text = sys::read_file(c"/proc/thread-self/status");
+    let mut lines = text.split(|&b| b == b'\n');
+    let mode = lines.find_map(|line| line.strip_prefix(b"Seccomp:"));
+    mode.is_some_and(|mode| mode.trim_ascii() != b"0")
+}
+
+/// Whether the main thread has ended and this one is the last.
+pub(crate) fn is_deserted() -> bool {
+    let text = sys::read_file(c"/proc/self/status");
+    let line = |name: &[u8]| {
+        text.split(|&b| b == b'\n')
+            .find_map(|l| l.strip_prefix(name))
+    };
+    let ended = line(b"State:").is_some_and(|state| state.trim_ascii().starts_with(b"Z"));
+    // The ended main thread is counted until the process ends.
+    ended && line(b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n.trim_ascii()))
+}
+
+/// The exit code of the main thread, which has ended: 0 if libc ended it.
+pub(crate) fn code_of_main_thread() -> u8 {
+    let text = sys::read_file(c"/proc/self/stat");
+    // The last field is a wait status; the program's name, in front, may hold anything.
+    let last = text.trim_ascii().rsplit(|&b| b == b' ').next();
+    let status = last.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u32>().ok());
+    (status.unwrap_or(0) >> 8) as u8
+}

@@ -1,0 +1,162 @@
+//! Tries in a child whether a filter of system calls that the program is about to install would
+//! kill it for a dump.
+
+use std::sync::atomic::AtomicU32;
+
+use crate::platform::sys::{self, File, call};
+
+/// How long the child may take, in naps of a millisecond.
+const PATIENCE: u32 = 2_000;
+
+/// Installs a filter in a child of this process by the system call `n` with `args`, and tries what
+/// dumps and events call. Returns true if the child lived, or if the filter can't be installed at
+/// all.
+///
+/// The child is a copy, runs nothing of the program's, and sends it no signal.
+pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
+    if makes_first_process() {
+        return false;
+    }
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: a new anonymous mapping.
+    let page = unsafe { call(libc::SYS_mmap, [0, 4096, prot, shared, usize::MAX, 0]) };
+    if page < 0 {
+        return false;
+    }
+    let lived = page as *mut u32;
+    // SAFETY: without flags, this makes a copy of this process with this thread alone. It ends
+    // without a signal to its parent.
+    let child = unsafe { call(libc::SYS_clone, [0; 6]) };
+    if child == 0 {
+        // SAFETY: the child has its own copy of everything. The page is shared with the parent,
+        // which waits.
+        unsafe {
+            // It dies without a core: it is no crash of the program's.
+            call(
+                libc::SYS_prctl,
+                [libc::PR_SET_DUMPABLE as usize, 0, 0, 0, 0, 0],
+            );
+            if call(n, args) >= 0 {
+                try_all();
+            }
+            lived.write_volatile(1);
+            loop {
+                call(libc::SYS_exit_group, [0; 6]);
+                call(libc::SYS_exit, [0; 6]);
+            }
+        }
+    }
+    let ended = child > 0 && wait(child as usize);
+    // SAFETY: the page is mapped, and the child gone or killed.
+    unsafe {
+        let lived = lived.read_volatile() == 1;
+        call(libc::SYS_munmap, [page as usize, 4096, 0, 0, 0, 0]);
+        ended && lived
+    }
+}
+
+/// Whether the next child is the first process of a namespace of its own, which ends with that
+/// process.
+pub(crate) fn makes_first_process() -> bool {
+    let (mut own, mut children) = ([0; 64], [0; 64]);
+    sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
+        != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
+}
+
+/// Makes the system calls of dumps and events, by the functions that make them there, but so that
+/// they do nothing. What is opened, mapped and blocked is the child's, which ends next.
+fn try_all() {
+    let none = c"/nonexistent/heapprof";
+    let mut buffer = [0; 64];
+    let place = buffer.as_mut_ptr() as usize;
+    let own = sys::process_id() as usize;
+    sys::parent_id();
+    sys::thread_id();
+    sys::restore_signals(sys::block_signals());
+    sys::take_back(libc::EPIPE);
+    if let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) {
+        file.read(&mut buffer);
+    }
+    let to_write = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
+    if let Ok(file) = File::open(c"/dev/null", to_write, 0o666) {
+        let _ = file.write_all(b"x");
+        file.has_room(&mut sys::Patience::new());
+        file.stat();
+    }
+    sys::read_link(none, &mut buffer);
+    sys::working_folder(&mut buffer);
+    sys::effective_user();
+    if let Ok(folder) = File::open(c"/", libc::O_PATH | libc::O_DIRECTORY, 0) {
+        let none = c"nonexistent/heapprof";
+        sys::stat_in(&folder, none, false);
+        let _ = sys::rename_in(&folder, none, none);
+        sys::unlink_in(&folder, none);
+        sys::make_folder_in(&folder, none);
+        sys::set_mode_in(&folder, none, 0);
+    }
+    let mapped = sys::map(8192);
+    if !mapped.is_null() {
+        sys::resident(mapped, 8192);
+        // SAFETY: the mapping is nobody else's.
+        unsafe {
+            sys::discard(mapped, 4096);
+            let smaller = sys::remap(mapped, 8192, 4096);
+            sys::unmap(smaller, 4096);
+        }
+    }
+    sys::read_memory(place, &mut [0; 8]);
+    let word = AtomicU32::new(0);
+    sys::futex_wait(&word, 1);
+    sys::futex_wake(&word);
+    sys::barrier();
+    sys::yield_now();
+    sys::nap();
+    // SAFETY: valid arguments; the limit, the action and the time are only read. libc may ask the
+    // clock without the kernel.
+    unsafe {
+        const RLIMIT_STACK: usize = libc::RLIMIT_STACK as usize;
+        call(libc::SYS_prlimit64, [0, RLIMIT_STACK, 0, place, 0, 0]);
+        let action = [libc::SIGTERM as usize, 0, place, 8, 0, 0];
+        call(libc::SYS_rt_sigaction, action);
+        call(libc::SYS_tgkill, [own, own, 0, 0, 0, 0]);
+        // This one is for no file.
+        call(libc::SYS_fchmod, [usize::MAX, 0o600, 0, 0, 0, 0]);
+        const REALTIME: usize = libc::CLOCK_REALTIME as usize;
+        call(libc::SYS_clock_gettime, [REALTIME, place, 0, 0, 0, 0]);
+    }
+}
+
+/// Waits for the child to end; kills it when that takes too long (a filter may hand calls to
+/// somebody who does not answer).
+fn wait(child: usize) -> bool {
+    for _ in 0..PATIENCE {
+        // The child has ended, or the program's own wait has seen its end.
+        if sys::has_ended(child) {
+            return true;
+        }
+        sys::sleep(1_000_000);
+    }
+    // SAFETY: a child of our own that nobody else waits for.
+    unsafe { call(libc::SYS_kill, [child, libc::SIGKILL as usize, 0, 0, 0, 0]) };
+    sys::reap(child);
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Strict mode allows nothing except read, write and exit. A call that fails changes nothing.
+    #[test]
+    fn strict_mode_is_not_survived() {
+        const STRICT: usize = 1;
+        let set = |mode| {
+            let args = [libc::PR_SET_SECCOMP as usize, mode, 0, 0, 0, 0];
+            survives(libc::SYS_prctl, args)
+        };
+        assert!(!set(STRICT));
+        assert!(set(77));
+        assert!(survives(libc::SYS_getpid, [0; 6]));
+    }
+}

@@ -1,0 +1,7 @@
+//! The stack of an allocation: found by unwinding, or known from the last ones.
+
+pub(crate) mod call_site;
+pub(crate) mod capture;
+pub(crate) mod own_stack;
+pub(crate) mod recent_stacks;
+pub(crate) mod walk;

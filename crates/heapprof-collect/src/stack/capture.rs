@@ -1,0 +1,468 @@
+//! The stack of an allocation, and how to get it again for less.
+//!
+//! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
+//! kept, with the address of each return address. When unwinding reaches a frame that lies where
+//! one lay before, the older frames are compared with memory instead of being unwound. If every
+//! return address on the way is what it was (and every saved rbp that a frame address depends on),
+//! unwinding would read the same and end the same. A return address that differs, but whose rule is
+//! the same, is patched in place.
+//!
+//! A stack's identity is a sum of one term for each frame: its return address, mixed with its
+//! distance from the root. So a change costs as many terms as frames changed.
+//!
+//! Only both ends of a deep stack are kept, so only they need to be proved. Between them the record
+//! holds marks (`deep`).
+
+mod deep;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod whole;
+
+use crate::code::rule::{Kind, Rule};
+use crate::code::{mappings, modules};
+use crate::stack::call_site::CallSite;
+use crate::stack::own_stack;
+use crate::stack::recent_stacks::{Age, RecentStacks, Walked, Word};
+use crate::stack::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
+use deep::Thinned;
+use whole::Mixed;
+
+/// Frames that are kept of a stack: this many at each end, `CUT` between them.
+pub(crate) const KEPT: usize = 256;
+/// Stands for the frames that were left out.
+pub(crate) const CUT: u64 = 1;
+/// How many frames of the last stack are remembered for reuse. Memory is touched only as far as a
+/// thread's stacks are deep. This is not a power of two, because the arrays below would then begin
+/// in the same sets of the caches.
+const REMEMBERED: usize = 1280 + 8;
+/// Frames after which unwinding gives up, in case a stack loops.
+const ENDLESS: usize = 1 << 20;
+/// Broken reuses in one capture after which it is quicker to unwind.
+const PATIENCE: u32 = 2;
+
+/// The last stack, root first.
+pub(crate) struct LastStack {
+    pub(crate) bounds: Bounds,
+    epoch: u32,
+    len: usize,
+    /// Where the newest frames begin that are each other's callers; 0 if all are. In a deep stack
+    /// there are marks below that frame, and then the oldest frames.
+    dense: usize,
+    /// Number of entries of `check`.
+    checks: usize,
+    hash: u64,
+    /// Whether the last capture found the stack of the one before.
+    steady: bool,
+    /// Whether the last comparison with memory found no change except in the newest frame.
+    tidy: bool,
+    /// The recorded stack's number, if it has one.
+    stack: Option<u32>,
+    /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was
+    /// told of.
+    shared: usize,
+    /// Return addresses, by frame.
+    pc: [u64; REMEMBERED],
+    /// Where the return addresses lie.
+    slot: [usize; REMEMBERED],
+    rule: [Rule; REMEMBERED],
+    bp: [usize; REMEMBERED],
+    term: [u64; REMEMBERED],
+    /// The return address that the last patch replaced, with its term: loops alternate between two.
+    other_pc: [u64; REMEMBERED],
+    other_term: [u64; REMEMBERED],
+    /// Whether the frame's rbp decides where it or an older frame lies.
+    needs_bp: [bool; REMEMBERED],
+    /// How many `check`s belong to this frame and the older ones.
+    check_end: [u32; REMEMBERED],
+    /// Words besides return addresses that decided the walk.
+    check: [Check; 2 * REMEMBERED],
+    /// What [`walk`](Self::walk) found.
+    kept: [u64; 2 * KEPT + 1],
+    foreign: Foreign,
+    /// Frames found anew, leaf first.
+    fresh: [(Cursor, Rule); REMEMBERED],
+    thinned: Thinned,
+    recent: RecentStacks,
+}
+
+#[derive(Clone, Copy)]
+struct Check {
+    word: Word,
+    frame: u32,
+}
+
+/// What a capture found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Captured {
+    /// The stack that the record holds.
+    Same,
+    /// Another one, which has this number; the record is as it was.
+    Recent(u32),
+    /// Another one, which is in the record.
+    Recorded,
+    /// A stack that can't be remembered (foreign, through a signal): ask [`LastStack::walk`].
+    Unrecorded,
+}
+
+/// Why a walk found nothing that the record could hold.
+enum Unfinished {
+    /// Ask [`LastStack::walk`].
+    Unrecorded,
+    /// There are more frames than are remembered.
+    Deep,
+}
+
+fn term(pc: u64, index: usize) -> u64 {
+    let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 32;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    // This comes last, because a multiplication would distribute over the sum. Two stacks that swap
+    // frames could then have the same hash.
+    x ^ x >> 29
+}
+
+impl LastStack {
+    /// Forgets the last stack, and whose stack it was.
+    pub(crate) fn reset(&mut self) {
+        self.forget();
+        self.recent.reset();
+        self.bounds = Bounds::default();
+    }
+
+    /// Gets the stack of the caller at `frame`.
+    #[inline(always)]
+    pub(crate) fn capture(&mut self, frame: CallSite) -> Captured {
+        if self.steady && self.is_unchanged(frame) {
+            return Captured::Same;
+        }
+        // Known stacks lie on the thread's own stack only.
+        let own = self.bounds.start <= frame.slot && frame.slot < self.bounds.end;
+        if own && frame.slot & 7 == 0 && self.recent.begin() {
+            return self.find_recent(frame);
+        }
+        self.find_changes(frame)
+    }
+
+    fn find_recent(&mut self, frame: CallSite) -> Captured {
+        let age = Age {
+            generation: mappings::generation(),
+            epoch: modules::unload_epoch(),
+        };
+        match self.recent.find(frame, age) {
+            // It is the record's own stack. From now on the record is looked at first.
+            found @ Some(_) if found == self.stack => {
+                self.steady = true;
+                Captured::Same
+            }
+            Some(stack) => {
+                self.steady = false;
+                Captured::Recent(stack)
+            }
+            None => self.find_changes(frame),
+        }
+    }
+
+    fn find_changes(&mut self, frame: CallSite) -> Captured {
+        let before = self.hash;
+        let found = match self.dense {
+            0 => self.walk_to_what_holds::<false>(frame, before),
+            _ => self.walk_deep(frame, before),
+        };
+        let found = match found {
+            Err(Unfinished::Deep) => self.walk_deep(frame, before),
+            found => found,
+        };
+        found.unwrap_or_else(|_| {
+            // Otherwise whoever asks next would take the record for the stack that is walked now.
+            self.forget();
+            Captured::Unrecorded
+        })
+    }
+
+    /// Walks a stack that is deeper than the record, or was. It is a function of its own, so that
+    /// the loop for other stacks stays short.
+    #[cold]
+    #[inline(never)]
+    fn walk_deep(&mut self, frame: CallSite, before: u64) -> Result<Captured, Unfinished> {
+        self.walk_to_what_holds::<true>(frame, before)
+    }
+
+    /// Whether `frame` is where the record may be used: on the thread's own stack.
+    #[inline(always)]
+    fn is_own(&mut self, frame: CallSite) -> bool {
+        if self.epoch != modules::unload_epoch() {
+            self.epoch = modules::unload_epoch();
+            self.forget();
+        }
+        let is_outside = |bounds: Bounds| frame.slot < bounds.start || frame.slot >= bounds.end;
+        if is_outside(self.bounds) {
+            if self.bounds.end == 0 {
+                let local = crate::platform::tls::current() as usize;
+                self.bounds = own_stack::find(frame.slot, local);
+            }
+            return !is_outside(self.bounds);
+        }
+        true
+    }
+
+    /// Unwinds until it meets a recorded frame that still holds, with all older ones. Gives
+    /// `Unrecorded` if the stack is not the thread's own, if it leads through a frame without a
+    /// simple rule, or if a frame that is carried over has no caller in the thread's own stack.
+    /// Unless `DEEP`, the record has no marks, and a walk that would need some gives `Deep`.
+    /// `before` is the hash of the last stack.
+    #[inline(always)]
+    fn walk_to_what_holds<const DEEP: bool>(
+        &mut self,
+        frame: CallSite,
+        before: u64,
+    ) -> Result<Captured, Unfinished> {
+        use Unfinished::{Deep, Unrecorded};
+        if !self.is_own(frame) {
+            return Err(Unrecorded);
+        }
+        let mut memory = Direct(Bounds {
+            start: frame.slot,
+            end: self.bounds.end,
+        });
+        let mut cursor = Cursor {
+            slot: frame.slot,
+            bp: frame.bp,
+            pc: memory.read(frame.slot).ok_or(Unrecorded)?,
+        };
+        let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
+        // Where the walk found a zero, if that ended it.
+        let mut end = None;
+        loop {
+            while keep > 0 && self.slot[keep - 1] < cursor.slot {
+                keep -= 1;
+            }
+            if keep > 0
+                && self.slot[keep - 1] == cursor.slot
+                && patience > 0
+                && self.fits(keep - 1, cursor)
+                && (!DEEP || self.dense == 0 || self.is_enough(keep, fresh))
+            {
+                let Some(broken) = self.verify(keep) else {
+                    break;
+                };
+                patience -= 1;
+                if DEEP && broken < self.dense {
+                    let carried = self.carry_over_dense(keep, cursor, fresh, memory);
+                    (cursor, fresh) = carried.ok_or(Unrecorded)?;
+                } else {
+                    let newer = broken + 1..keep;
+                    if !DEEP && fresh + newer.len() > REMEMBERED {
+                        return Err(Deep);
+                    }
+                    let carried =
+                        self.carry_over::<DEEP>(newer, cursor.bp, &mut fresh, &mut memory);
+                    cursor = carried.ok_or(Unrecorded)?;
+                }
+                keep = broken;
+                if cursor.pc == 0 {
+                    (keep, end) = (0, Some(cursor.slot));
+                    break;
+                }
+            }
+            let rule = walk::rule(cursor.pc);
+            if rule.kind() == Kind::Complex {
+                return Err(Unrecorded);
+            }
+            if !DEEP && fresh == REMEMBERED {
+                return Err(Deep);
+            }
+            self.add::<DEEP>(&mut fresh, cursor, rule);
+            match walk::step(&mut memory, cursor, rule) {
+                Some(caller) => cursor = caller,
+                None => {
+                    (keep, end) = (0, walk::end_word(&mut memory, cursor, rule));
+                    break;
+                }
+            }
+        }
+        self.steady = keep == self.len && fresh == 0 && self.hash == before && self.len > 0;
+        if self.steady {
+            return Ok(Captured::Same);
+        }
+        self.stack = None;
+        if keep + fresh > REMEMBERED || DEEP && self.thinned.is_any() {
+            self.replace_all(keep, fresh, end);
+        } else {
+            if DEEP && self.dense >= keep {
+                // Marks are kept, and the newest of them is the caller of the oldest fresh frame.
+                // Or only the oldest frames are kept.
+                self.dense = if keep > KEPT { keep - 1 } else { 0 };
+            }
+            self.replace::<false>(keep, fresh, end);
+        }
+        Ok(Captured::Recorded)
+    }
+
+    /// Takes over the recorded frames that are newer than a broken one, because they hold. Returns
+    /// the broken one as it is now. `bp` is the newest one's.
+    #[inline(always)]
+    fn carry_over<const DEEP: bool>(
+        &mut self,
+        frames: std::ops::Range<usize>,
+        mut bp: usize,
+        fresh: &mut usize,
+        memory: &mut Direct,
+    ) -> Option<Cursor> {
+        let broken = frames.start - 1;
+        for i in frames.rev() {
+            let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
+            let held = Cursor { slot, bp, pc };
+            self.add::<DEEP>(fresh, held, rule);
+            bp = walk::step(memory, held, rule)?.bp;
+        }
+        let slot = self.slot[broken];
+        let pc = memory.read(slot)?;
+        Some(Cursor { slot, bp, pc })
+    }
+
+    /// Adds a frame that the record will have. Unless `DEEP`, there is room for it.
+    #[inline(always)]
+    fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
+        if DEEP && *fresh == REMEMBERED {
+            *fresh = self.thin(*fresh, KEPT);
+        }
+        self.fresh[*fresh] = (cursor, rule);
+        *fresh += 1;
+    }
+
+    fn forget(&mut self) {
+        (self.len, self.dense, self.checks, self.hash) = (0, 0, 0, 0);
+        self.thinned = Thinned::default();
+        (self.steady, self.shared, self.stack) = (false, 0, None);
+    }
+
+    #[inline]
+    fn fits(&self, i: usize, cursor: Cursor) -> bool {
+        !self.needs_bp[i] || self.bp[i] == cursor.bp
+    }
+
+    /// Makes the record its oldest `keep` frames and the `fresh` ones. If none are kept, `end` is
+    /// the word that must stay zero. Unless `MARKED`, each of the fresh ones is the caller of the
+    /// one before it.
+    #[inline(always)]
+    fn replace<const MARKED: bool>(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
+        for i in keep..self.len {
+            self.hash = self.hash.wrapping_sub(self.term[i]);
+        }
+        self.len = keep + fresh;
+        self.shared = self.shared.min(keep);
+        self.checks = if keep == 0 {
+            0
+        } else {
+            self.check_end[keep - 1] as usize
+        };
+        if let (0, Some(at)) = (keep, end) {
+            self.check(at, 0, 0);
+        }
+        for i in keep..self.len {
+            let (cursor, rule) = self.fresh[self.len - 1 - i];
+            self.pc[i] = cursor.pc as u64;
+            self.slot[i] = cursor.slot;
+            self.rule[i] = rule;
+            self.bp[i] = cursor.bp;
+            self.term[i] = term(cursor.pc as u64, i);
+            self.other_pc[i] = 0;
+            self.hash = self.hash.wrapping_add(self.term[i]);
+            let has_caller = i > 0 && !(MARKED && self.is_mark(i));
+            let older_needs = has_caller && self.needs_bp[i - 1];
+            self.needs_bp[i] = rule.uses_rbp() || (rule.saved_rbp().is_none() && older_needs);
+            if has_caller {
+                let cfa = self.slot[i - 1] + 8;
+                let deref = rule.kind() == Kind::DerefRbp;
+                if deref {
+                    self.check(cursor.bp.wrapping_add(rule.cfa()), cfa, i);
+                }
+                if let (Some(offset), true) = (rule.saved_rbp(), older_needs) {
+                    let base = if deref { cursor.bp } else { cfa };
+                    self.check(base.wrapping_add(offset), self.bp[i - 1], i);
+                }
+            }
+            self.check_end[i] = self.checks as u32;
+        }
+    }
+
+    fn check(&mut self, at: usize, expected: usize, frame: usize) {
+        self.check[self.checks] = Check {
+            word: Word { at, expected },
+            frame: frame as u32,
+        };
+        self.checks += 1;
+    }
+
+    /// The recorded stack's hash.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Notes the number that the recorded stack has in a generation of mappings, or that it has
+    /// none that holds for it.
+    pub(crate) fn numbered(&mut self, stack: Option<u32>, generation: u32) {
+        self.stack = stack;
+        self.shared = if stack.is_some() { self.len } else { 0 };
+        if let Some(stack) = stack
+            && self.recent.is_on()
+        {
+            self.keep(stack, generation);
+        }
+    }
+
+    /// Keeps the recorded stack beside others.
+    fn keep(&mut self, stack: u32, generation: u32) {
+        let Some(newest) = self.len.checked_sub(1) else {
+            return;
+        };
+        let age = Age {
+            generation,
+            epoch: self.epoch,
+        };
+        let walked = Walked {
+            slots: &self.slot[..self.len],
+            pcs: &self.pc[..self.len],
+            bp: self.needs_bp[newest].then_some(self.bp[newest]),
+        };
+        let checks = self.check[..self.check_end[newest] as usize].iter().rev();
+        self.recent
+            .keep(stack, age, &walked, checks.map(|check| check.word));
+    }
+
+    /// How many of the oldest frames the stack has in common with the last one that was numbered.
+    pub(crate) fn shared(&self) -> usize {
+        self.shared
+    }
+
+    /// The recorded return addresses, root first.
+    pub(crate) fn frames(&self) -> &[u64] {
+        &self.pc[..self.len]
+    }
+
+    /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
+    #[cold]
+    pub(crate) fn walk(&mut self, frame: CallSite) -> &[u64] {
+        let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
+        let (kept, foreign) = (&mut self.kept, &mut self.foreign);
+        let len = if own {
+            let bounds = Bounds {
+                start: frame.slot,
+                end: self.bounds.end,
+            };
+            let elsewhere = foreign.begin_elsewhere();
+            whole::walk(&mut Mixed(Direct(bounds), elsewhere), frame, kept)
+        } else {
+            whole::walk(foreign.begin(frame.slot), frame, kept)
+        };
+        &self.kept[..len]
+    }
+}
+
+/// The hash of a stack that was walked (leaf first).
+pub(crate) fn hash(kept: &[u64]) -> u64 {
+    let terms = kept.iter().rev().enumerate().map(|(i, &pc)| term(pc, i));
+    terms.fold(0, u64::wrapping_add)
+}

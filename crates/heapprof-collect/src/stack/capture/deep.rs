@@ -1,0 +1,173 @@
+//! Stacks that are deeper than the record: both ends frame by frame, and marks between them.
+//!
+//! Recursion can go 100,000 calls deep. If each return address were compared, an allocation down
+//! there would cost more the deeper the stack is. Only the 256 newest and the 256 oldest frames of
+//! such a stack are kept ([`KEPT`]). So the record holds these, some more of the newest, and only
+//! some of the frames between, as marks: where they lie, and what they held. That the newest frames
+//! are what they were is proved as ever, each by the one above it. That the oldest are still the
+//! same is concluded from this: their return addresses and all marks stand where they stood. A
+//! program that returned from all of them and called as deep again has something else in at least
+//! one of these places. The exception is a program that left all of them unwritten in one huge
+//! frame, and came to the same newest 256 at the same address.
+//!
+//! A stack that returns goes back along the marks. It is unwound until the newest frames are whole
+//! again, and then down to the newest mark that still holds.
+
+use super::{CUT, KEPT, LastStack, REMEMBERED, term};
+use crate::stack::walk::{self, Cursor, Direct};
+
+/// How many of the newest frames stay when a stack becomes too deep.
+const NEWEST: usize = 2 * KEPT;
+/// One frame in so many becomes a mark.
+const SPACING: usize = 64;
+/// The most marks there may be. When there are more, every second one goes.
+const MARKS: usize = 128;
+
+/// What was left out of the fresh frames, while there is more to come. If both numbers are zero,
+/// nothing was.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Thinned {
+    /// How many of the newest are each other's callers.
+    newest: usize,
+    /// Where the marks end.
+    end: usize,
+}
+
+impl Thinned {
+    #[inline(always)]
+    pub(super) fn is_any(self) -> bool {
+        self.end != 0
+    }
+}
+
+impl LastStack {
+    /// Whether the recorded stack has more frames than are kept.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.len > 2 * KEPT || self.dense != 0
+    }
+
+    /// The hash of what is kept of a deep stack.
+    pub(crate) fn hash_of_ends(&self) -> u64 {
+        let oldest = self.term[..KEPT].iter().copied();
+        let newest = &self.pc[self.len - KEPT..self.len];
+        let newer = newest.iter().zip(KEPT + 1..).map(|(&pc, i)| term(pc, i));
+        oldest.chain(newer).fold(term(CUT, KEPT), u64::wrapping_add)
+    }
+
+    /// What is kept of a deep stack, leaf first, as [`walk`](Self::walk) would give it.
+    pub(crate) fn ends(&mut self) -> &[u64] {
+        let (oldest, newest) = (&self.pc[..KEPT], &self.pc[self.len - KEPT..self.len]);
+        let newest_first = newest.iter().rev().chain([&CUT]).chain(oldest.iter().rev());
+        for (kept, &pc) in self.kept.iter_mut().zip(newest_first) {
+            *kept = pc;
+        }
+        &self.kept
+    }
+
+    /// Whether frame `i` has a caller that the record left out.
+    pub(super) fn is_mark(&self, i: usize) -> bool {
+        self.dense != 0 && (KEPT..=self.dense).contains(&i)
+    }
+
+    /// Whether the newest frames are enough to tell stacks apart, if the record becomes its oldest
+    /// `keep` and `fresh` ones. If they are not, some more are unwound than are needed now.
+    /// Otherwise that many would be unwound for each frame that the stack returns from.
+    #[cold]
+    pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
+        if keep > self.dense && keep + fresh >= self.dense + KEPT {
+            return true;
+        }
+        // Otherwise the fresh frames alone must be enough, unless only the oldest frames are kept.
+        keep <= KEPT || fresh >= NEWEST
+    }
+
+    /// Takes over the newest of the recorded frames, down to the first mark, because they hold.
+    /// Their callers are unwound again. The arguments are passed by value: what a call may write to
+    /// can't stay in a register of the loop that calls.
+    #[cold]
+    pub(super) fn carry_over_dense(
+        &mut self,
+        keep: usize,
+        mut cursor: Cursor,
+        mut fresh: usize,
+        mut memory: Direct,
+    ) -> Option<(Cursor, usize)> {
+        for i in (self.dense..keep).rev() {
+            let rule = self.rule[i];
+            self.add::<true>(&mut fresh, cursor, rule);
+            cursor = walk::step(&mut memory, cursor, rule)?;
+        }
+        Some((cursor, fresh))
+    }
+
+    /// Makes room among the fresh frames: those behind the marks are thinned out to marks, all but
+    /// the last `whole`. Returns how many frames there are then.
+    #[cold]
+    pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
+        let thinned = &mut self.thinned;
+        if thinned.newest == 0 {
+            thinned.newest = NEWEST;
+        }
+        let begin = thinned.newest;
+        let mut to = thinned.end.max(begin);
+        let last = fresh - whole;
+        for from in (to..last).step_by(SPACING) {
+            self.fresh[to] = self.fresh[from];
+            to += 1;
+        }
+        if to - begin > MARKS {
+            let marks = (begin..to).step_by(2);
+            to = begin + marks.len();
+            for (i, from) in marks.enumerate() {
+                self.fresh[begin + i] = self.fresh[from];
+            }
+        }
+        thinned.end = to;
+        self.fresh.copy_within(last..fresh, to);
+        to + whole
+    }
+
+    /// Makes the record its oldest `keep` frames and the fresh ones, if these are too many or have
+    /// marks among them.
+    #[cold]
+    pub(super) fn replace_all(&mut self, keep: usize, mut fresh: usize, end: Option<usize>) {
+        // The end of the stack is the first check, and the oldest frame's.
+        let has_end = keep > 0 && self.check_end[0] > 0;
+        let end = if has_end {
+            Some(self.check[0].word.at)
+        } else {
+            end
+        };
+        let marks = KEPT..self.dense.max(KEPT);
+        let mut has_marks = false;
+        for i in (0..keep).rev() {
+            if marks.contains(&i) && !has_marks {
+                has_marks = true;
+                if fresh > NEWEST || self.thinned.is_any() {
+                    fresh = self.thin(fresh, 0);
+                } else {
+                    (self.thinned.newest, self.thinned.end) = (fresh, fresh);
+                }
+            }
+            let cursor = Cursor {
+                slot: self.slot[i],
+                bp: self.bp[i],
+                pc: self.pc[i] as usize,
+            };
+            let rule = self.rule[i];
+            self.add::<true>(&mut fresh, cursor, rule);
+            if marks.contains(&i) {
+                self.thinned.end = fresh;
+            }
+        }
+        // Marks, too, may be too many by now.
+        fresh = self.thin(fresh, KEPT);
+        self.len = 0;
+        (self.hash, self.shared) = (0, 0);
+        self.dense = fresh - self.thinned.newest;
+        self.thinned = Thinned::default();
+        self.replace::<true>(0, fresh, end);
+    }
+}
+
+const _: () = assert!(REMEMBERED >= NEWEST + MARKS + 2 * KEPT);

@@ -1,0 +1,151 @@
+//! Whether a recorded stack is still what memory holds, and what of it may be patched.
+
+use super::{LastStack, REMEMBERED, term};
+use crate::code::modules;
+use crate::code::rule::Kind;
+use crate::stack::call_site::CallSite;
+use crate::stack::recent_stacks::Word;
+use crate::stack::walk;
+
+impl LastStack {
+    /// Compares the oldest `keep` frames with memory, and patches those that may be patched.
+    /// Returns the newest frame that is no longer what it was, if there is one.
+    #[inline]
+    pub(super) fn verify(&mut self, keep: usize) -> Option<usize> {
+        let check = self.broken_check(keep);
+        let mut newest = keep - 1;
+        if check == Some(newest) {
+            return check;
+        }
+        // Mostly the newest frame calls from another place now, and older ones call from where they
+        // did.
+        if self.now(newest) != self.pc[newest] && !self.patch(newest) {
+            return Some(newest);
+        }
+        let tidy = std::mem::replace(&mut self.tidy, false);
+        if tidy && check.is_none() && !self.any_changed(newest) {
+            self.tidy = true;
+            return None;
+        }
+        let mut all = 0u64;
+        // Frames that are older than one broken in another way are of no interest, and may not be
+        // there.
+        let last = check.map_or(0, |broken| broken + 1);
+        while newest > last {
+            let oldest = newest.saturating_sub(64).max(last);
+            // The comparison has no branches, because it can't be predicted where differences are.
+            // The newest frame's bit is the lowest.
+            let mut differing = 0u64;
+            let (slots, pcs) = (&self.slot[oldest..newest], &self.pc[oldest..newest]);
+            let mut compare = |slot: usize, pc: u64| {
+                // SAFETY: recorded slots lie between a newer frame and the end of this thread's
+                // stack.
+                let now = unsafe { (slot as *const u64).read() };
+                differing = differing << 1 | u64::from(now != pc);
+            };
+            let (slots_by_4, slots_left) = slots.as_chunks::<4>();
+            let (pcs_by_4, pcs_left) = pcs.as_chunks::<4>();
+            for (slot, pc) in slots_by_4.iter().zip(pcs_by_4) {
+                (0..4).for_each(|i| compare(slot[i], pc[i]));
+            }
+            for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
+                compare(slot, pc);
+            }
+            all |= differing;
+            while differing != 0 {
+                let i = newest - 1 - differing.trailing_zeros() as usize;
+                if !self.patch(i) {
+                    return Some(i);
+                }
+                differing &= differing - 1;
+            }
+            newest = oldest;
+        }
+        self.tidy = all == 0;
+        check
+    }
+
+    /// Whether any of the oldest `keep` return addresses is not what it was. This is the shortest
+    /// way to tell that, and tells no more.
+    #[inline(always)]
+    pub(super) fn any_changed(&self, keep: usize) -> bool {
+        let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
+        let (pcs_by_8, pcs_left) = self.pc[..keep].as_chunks::<8>();
+        let changed = |slot: usize, pc: u64| {
+            // SAFETY: recorded slots lie between a newer frame, which is where it was, and the end
+            // of this thread's stack.
+            unsafe { (slot as *const u64).read() ^ pc }
+        };
+        let mut any = 0;
+        for (slots, pcs) in slots_by_8.iter().zip(pcs_by_8) {
+            let changed = (0..8).fold(0, |any, i| any | changed(slots[i], pcs[i]));
+            // This is kept from becoming a branch for each.
+            any |= std::hint::black_box(changed);
+        }
+        for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
+            any |= changed(slot, pc);
+        }
+        any != 0
+    }
+
+    /// Whether the stack at `frame` is the recorded one.
+    #[inline(always)]
+    pub(super) fn is_unchanged(&self, frame: CallSite) -> bool {
+        let len = self.len;
+        if len == 0 || len > REMEMBERED {
+            return false;
+        }
+        let newest = len - 1;
+        let fits = !self.needs_bp[newest] || self.bp[newest] == frame.bp;
+        if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
+            return false;
+        }
+        // The order matters: if a saved rbp tells that the callers lie elsewhere, their old place
+        // may be gone.
+        self.broken_check(len).is_none() && !self.any_changed(len)
+    }
+
+    /// The return address of frame `i` as it is in memory now.
+    #[inline(always)]
+    pub(super) fn now(&self, i: usize) -> u64 {
+        // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
+        unsafe { (self.slot[i] as *const u64).read() }
+    }
+
+    /// The newest frame of which a word besides the return address changed.
+    #[inline(always)]
+    pub(super) fn broken_check(&self, keep: usize) -> Option<usize> {
+        let end = self.check_end[keep - 1] as usize;
+        let broken = self.check[..end].iter().rev().find(|check| {
+            let Word { at, expected } = check.word;
+            // SAFETY: checked words lie in this thread's stack above the current frame, as slots
+            // do.
+            at < self.bounds.end && unsafe { (at as *const usize).read() } != expected
+        });
+        broken.map(|check| check.frame as usize)
+    }
+
+    /// Takes over frame `i`'s new return address if it leads to the same place.
+    #[inline(always)]
+    pub(super) fn patch(&mut self, i: usize) -> bool {
+        let pc = self.now(i);
+        if pc == 0 {
+            // A zero ends the stack. It is no place in a caller.
+            return false;
+        }
+        let new = if pc == self.other_pc[i] {
+            self.other_term[i]
+        } else {
+            let rule = walk::rule(pc as usize);
+            if rule != self.rule[i] || rule.kind() == Kind::Complex {
+                return false;
+            }
+            term(pc, i)
+        };
+        (self.other_pc[i], self.other_term[i]) = (self.pc[i], self.term[i]);
+        self.hash = self.hash.wrapping_sub(self.term[i]).wrapping_add(new);
+        (self.pc[i], self.term[i]) = (pc, new);
+        self.shared = self.shared.min(i);
+        true
+    }
+}

@@ -1,0 +1,53 @@
+//! Walks a stack from end to end, without regard to the last one, and leaves out the middle of a
+//! deep one.
+
+use super::{CUT, ENDLESS, KEPT};
+use crate::stack::call_site::CallSite;
+use crate::stack::walk::{self, Cursor, Direct, Foreign, Memory};
+
+/// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
+/// leads elsewhere.
+pub(super) struct Mixed<'a>(pub(super) Direct, pub(super) &'a mut Foreign);
+
+impl Memory for Mixed<'_> {
+    fn read(&mut self, at: usize) -> Option<usize> {
+        self.0.read(at).or_else(|| self.1.read(at))
+    }
+}
+
+/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. Returns how much of
+/// it was filled.
+pub(super) fn walk(
+    memory: &mut impl Memory,
+    frame: CallSite,
+    kept: &mut [u64; 2 * KEPT + 1],
+) -> usize {
+    let mut total = 0;
+    let pc = memory.read(frame.slot).filter(|&pc| pc != 0);
+    let mut next = pc.map(|pc| Cursor {
+        slot: frame.slot,
+        bp: frame.bp,
+        pc,
+    });
+    while let Some(cursor) = next {
+        // The leaf's end stays, the root's goes round in a ring behind it.
+        let at = if total < KEPT {
+            total
+        } else {
+            KEPT + 1 + (total - KEPT) % KEPT
+        };
+        kept[at] = cursor.pc as u64;
+        total += 1;
+        if total == ENDLESS {
+            break;
+        }
+        next = walk::step(memory, cursor, walk::rule(cursor.pc));
+    }
+    if total <= 2 * KEPT {
+        kept.copy_within(KEPT + 1.., KEPT);
+        return total;
+    }
+    kept[KEPT] = CUT;
+    kept[KEPT + 1..].rotate_left((total - KEPT) % KEPT);
+    2 * KEPT + 1
+}

@@ -1,0 +1,138 @@
+//! Where a thread's own stack lies, as libc's descriptor of the thread says, or else the kernel.
+
+use crate::code::maps;
+use crate::platform::sys;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+use crate::platform::sys::PAGE;
+use crate::stack::walk::Bounds;
+
+/// This thread's own stack, empty when it can't be found. Allocates nothing.
+///
+/// What else the thread may be running on (a coroutine's stack, a signal's) can be unmapped at any
+/// time, and must not be read as if it were there. `slot` is where the thread is now. `local` is in
+/// its static thread-local storage, which libc puts above the stack of every thread except the main
+/// one.
+pub(crate) fn find(slot: usize, local: usize) -> Bounds {
+    described(local).unwrap_or_else(|| mapped(slot, local))
+}
+
+/// The stack that libc made for this thread, or was given for it, below `local`.
+///
+/// Reading the mappings takes time for each of them, so threads that start together would pay for
+/// each other. glibc keeps the beginning, the length and the guard of a thread's stack side by side
+/// in its `struct pthread`, which lies at the end of that stack. The layout of that structure is
+/// not public, so this looks for three words in it that fit. The main thread has none.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn described(local: usize) -> Option<Bounds> {
+    /// How many words are looked at. Every `struct pthread` has more: 2304 bytes since glibc 2.17.
+    /// Its first word is its own address.
+    const WORDS: usize = 2048 / 8;
+    /// How far the structure's beginning is from the end of the stack at most.
+    const ABOVE: usize = 16 << 10;
+    /// What a stack's length can be; an address is larger.
+    const LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
+    // SAFETY: always succeeds.
+    let this = unsafe { libc::pthread_self() } as usize;
+    let header = this as *const usize;
+    // SAFETY: the thread pointer leads to the header that the ABI of thread-local storage asks for;
+    // glibc's says twice where it is.
+    if unsafe { [header.read(), header.add(2).read()] } != [this; 2] {
+        return None;
+    }
+    // Other threads write to some of its words, but not to these three.
+    // SAFETY: the structure is glibc's, and at least that large.
+    let word = |i: usize| unsafe { header.add(i).read_volatile() };
+    (0..WORDS - 2).find_map(|i| {
+        let [start, len, guard] = [word(i), word(i + 1), word(i + 2)];
+        let end = start.checked_add(len)?;
+        let holds = start < local && local < this && this < end && end - this <= ABOVE;
+        let is_stack = holds && LENGTHS.contains(&len) && guard < len && guard % PAGE == 0;
+        is_stack.then_some(Bounds { start, end: local })
+    })
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+fn described(_local: usize) -> Option<Bounds> {
+    None
+}
+
+/// The stack as the kernel's mappings show it.
+fn mapped(slot: usize, local: usize) -> Bounds {
+    let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
+    // The buffer is small, because this is on the way of a thread's first allocation, on whatever
+    // stack that comes.
+    maps::lines::<512>(|line| {
+        let Some((start, end, _)) = maps::range(line) else {
+            return;
+        };
+        if line.ends_with(b"[stack]") {
+            // It may grow at any time.
+            main = Bounds {
+                start: grown(end),
+                end,
+            };
+        } else if start <= local && local < end {
+            below_local = Bounds { start, end: local };
+        }
+    });
+    let holds = |bounds: &Bounds| bounds.start <= slot && slot < bounds.end;
+    match (holds(&below_local), holds(&main)) {
+        (true, _) => below_local,
+        (_, true) => main,
+        _ if sys::is_main_thread() => main,
+        _ => below_local,
+    }
+}
+
+/// How far down the main thread's stack may grow.
+fn grown(end: usize) -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid to write.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+    let limit = if known && limit.rlim_cur < 1 << 30 {
+        limit.rlim_cur as usize
+    } else {
+        8 << 20
+    };
+    end.saturating_sub(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_this_stack() {
+        let local = 0u8;
+        let address = &raw const local as usize;
+        let holds = |bounds: Bounds| bounds.start <= address && address < bounds.end;
+        let block = || crate::platform::tls::current() as usize;
+        assert!(holds(find(address, block())));
+        // Wherever it is running, a thread's stack is its own.
+        let elsewhere = std::thread::spawn(move || find(address, block()));
+        let other = elsewhere.join().unwrap();
+        assert!(!holds(other) && other.end != 0);
+        let heap = Box::new(0u8);
+        assert!(holds(find(&raw const *heap as usize, block())));
+    }
+
+    /// What libc says and what the kernel says is the same stack, except for the guard below it.
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    #[test]
+    fn libc_and_the_kernel_agree() {
+        for size in [32 << 10, 64 << 10, 1 << 20, 8 << 20] {
+            let threads = std::thread::Builder::new().stack_size(size);
+            let both = || {
+                let local = crate::platform::tls::current() as usize;
+                (described(local), mapped(&raw const local as usize, local))
+            };
+            let (said, seen) = threads.spawn(both).unwrap().join().unwrap();
+            let said = said.expect("glibc's descriptor");
+            assert_eq!(said.end, seen.end);
+            assert!(said.start <= seen.start, "{said:x?} {seen:x?}");
+        }
+    }
+}

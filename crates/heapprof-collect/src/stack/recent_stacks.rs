@@ -1,0 +1,305 @@
+//! A thread's last few stacks, whole and with their numbers: a loop that allocates here and there
+//! comes back to them.
+//!
+//! Sorting a table allocates on two stacks in turn, and
+//! [`LastStack`](crate::stack::capture::LastStack) holds one. Comparing a stack of known frames
+//! with memory takes no unwinding, no hash and no search in the table of stacks.
+
+use crate::stack::call_site::CallSite;
+
+/// How many stacks are kept, one for each place that allocates.
+const WAYS: usize = 8;
+/// Frames of the longest stack that is kept.
+const FRAMES: usize = 64;
+/// Words besides return addresses that a kept stack may depend on.
+const CHECKS: usize = 16;
+/// How many stacks may be kept for each that is found: keeping one takes a quarter of the time that
+/// finding one saves.
+const EARNED: u32 = 4;
+const MOST_CREDIT: u32 = 256;
+/// When all credit is spent, so many stacks are not looked for. Then a few are tried, so that a
+/// loop does not go unnoticed.
+const PAUSE: u32 = 992;
+const TRIAL: u32 = 32;
+
+/// The stacks. If all is zero, there are none.
+pub(crate) struct RecentStacks {
+    /// The place where each stack allocates, all in one cache line. It is zero for a stack that is
+    /// not there.
+    place: [u64; WAYS],
+    way: [Way; WAYS],
+    /// Which way the next stack from a new place takes.
+    next: u32,
+    /// How many more stacks may be kept before the next pause; a program that comes back to none
+    /// does not pay for them.
+    credit: u32,
+    /// How many more stacks are not looked for.
+    pause: u32,
+}
+
+/// A word that a walk read.
+#[derive(Clone, Copy)]
+pub(crate) struct Word {
+    pub(crate) at: usize,
+    pub(crate) expected: usize,
+}
+
+struct Way {
+    stack: u32,
+    age: Age,
+    len: u32,
+    checks: u32,
+    /// rbp at the call, if the stack depends on it.
+    bp: Option<usize>,
+    /// Return addresses and where they lie, newest first.
+    frame: [Word; FRAMES],
+    check: [Word; CHECKS],
+}
+
+/// When a number was given: the generation of mappings, and the epoch of unloaded code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Age {
+    pub(crate) generation: u32,
+    pub(crate) epoch: u32,
+}
+
+/// A stack that was walked and numbered, oldest frame first.
+pub(crate) struct Walked<'a> {
+    pub(crate) slots: &'a [usize],
+    pub(crate) pcs: &'a [u64],
+    pub(crate) bp: Option<usize>,
+}
+
+/// Whether any of these words is not what it was.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn differ(words: &[Word]) -> bool {
+    let changed = |word: &Word| {
+        // SAFETY: the caller's promise.
+        unsafe { (word.at as *const usize).read() ^ word.expected }
+    };
+    let (by_4, rest) = words.as_chunks::<4>();
+    // If any words differ, those of new frames do.
+    by_4.iter()
+        .any(|words| words.iter().fold(0, |any, word| any | changed(word)) != 0)
+        || rest.iter().fold(0, |any, word| any | changed(word)) != 0
+}
+
+/// A return address and where it lies, in a word that is not zero. Two places may have the same
+/// word.
+#[inline(always)]
+fn place(slot: usize, pc: usize) -> u64 {
+    (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
+}
+
+impl Way {
+    /// Whether the stack at `frame` is this one.
+    #[inline(always)]
+    fn is(&self, frame: CallSite, pc: usize, age: Age) -> bool {
+        let newest = self.frame[0];
+        newest.at == frame.slot
+            && newest.expected == pc
+            && self.bp.is_none_or(|bp| bp == frame.bp)
+            && self.age == age
+            // SAFETY: they lie between the frame, which is where it was, and the end of this
+            // thread's stack.
+            && !unsafe {
+                differ(&self.check[..self.checks as usize])
+                    || differ(&self.frame[1..self.len as usize])
+            }
+    }
+}
+
+impl RecentStacks {
+    /// Forgets all, for another thread.
+    pub(crate) fn reset(&mut self) {
+        self.place = [0; WAYS];
+        (self.credit, self.pause) = (MOST_CREDIT, 0);
+    }
+
+    /// Whether to look for the next stack here.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) -> bool {
+        if self.pause == 0 {
+            return true;
+        }
+        self.pause -= 1;
+        false
+    }
+
+    /// Whether to keep stacks.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.pause == 0
+    }
+
+    /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's
+    /// own stack.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, frame: CallSite, age: Age) -> Option<u32> {
+        // SAFETY: a hook's own return address.
+        let pc = unsafe { (frame.slot as *const usize).read() };
+        let place = place(frame.slot, pc);
+        let i = self.place.iter().position(|&p| p == place)?;
+        let way = &self.way[i];
+        if !way.is(frame, pc, age) {
+            return None;
+        }
+        self.credit = (self.credit + EARNED).min(MOST_CREDIT);
+        Some(way.stack)
+    }
+
+    /// Keeps a stack that got a number, with the words that its walk depended on, newest first.
+    #[inline]
+    pub(crate) fn keep(
+        &mut self,
+        stack: u32,
+        age: Age,
+        walked: &Walked<'_>,
+        checks: impl ExactSizeIterator<Item = Word>,
+    ) {
+        let (len, checks_len) = (walked.slots.len(), checks.len());
+        let (Some(&slot), Some(&pc)) = (walked.slots.last(), walked.pcs.last()) else {
+            return;
+        };
+        if len > FRAMES || checks_len > CHECKS {
+            return;
+        }
+        self.credit -= 1;
+        if self.credit == 0 {
+            (self.credit, self.pause) = (TRIAL, PAUSE);
+        }
+        let place = place(slot, pc as usize);
+        let same = self.place.iter().position(|&p| p == place);
+        let i = same.unwrap_or_else(|| {
+            self.next = self.next.wrapping_add(1);
+            self.next as usize % WAYS
+        });
+        self.place[i] = place;
+        let way = &mut self.way[i];
+        (way.stack, way.age, way.bp) = (stack, age, walked.bp);
+        (way.len, way.checks) = (len as u32, checks_len as u32);
+        let newest_first = walked.slots.iter().zip(walked.pcs).rev();
+        for (to, (&at, &pc)) in way.frame.iter_mut().zip(newest_first) {
+            let expected = pc as usize;
+            *to = Word { at, expected };
+        }
+        way.check
+            .iter_mut()
+            .zip(checks)
+            .for_each(|(to, word)| *to = word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Age = Age {
+        generation: 3,
+        epoch: 1,
+    };
+
+    fn known() -> Box<RecentStacks> {
+        // SAFETY: all zero is valid.
+        let mut known = unsafe { Box::<RecentStacks>::new_zeroed().assume_init() };
+        known.reset();
+        known
+    }
+
+    /// Keeps the stack in `memory`, newest frame first. The last word is no frame, but one that the
+    /// walk depended on.
+    fn keep(known: &mut RecentStacks, memory: &[usize], bp: Option<usize>) {
+        let (check, frames) = memory.split_last().unwrap();
+        let slots: Vec<usize> = frames
+            .iter()
+            .rev()
+            .map(|f| &raw const *f as usize)
+            .collect();
+        let pcs: Vec<u64> = frames.iter().rev().map(|&pc| pc as u64).collect();
+        let word = Word {
+            at: &raw const *check as usize,
+            expected: *check,
+        };
+        let walked = Walked {
+            slots: &slots,
+            pcs: &pcs,
+            bp,
+        };
+        known.keep(7, AGE, &walked, std::iter::once(word));
+    }
+
+    fn frame(memory: &[usize], bp: usize) -> CallSite {
+        CallSite {
+            slot: memory.as_ptr() as usize,
+            bp,
+        }
+    }
+
+    #[test]
+    fn a_stack_is_found_while_every_word_is_what_it_was() {
+        for frames in [1, 2, 5, 6, 9, FRAMES] {
+            let mut known = known();
+            let mut memory: Vec<usize> = (1000..1001 + frames).collect();
+            keep(&mut known, &memory, None);
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            for i in 0..memory.len() {
+                memory[i] ^= 1 << 40;
+                assert_eq!(known.find(frame(&memory, 5), AGE), None, "{i} of {frames}");
+                memory[i] ^= 1 << 40;
+            }
+            assert_eq!(known.find(frame(&memory[1..], 5), AGE), None);
+            for age in [
+                Age { epoch: 2, ..AGE },
+                Age {
+                    generation: 4,
+                    ..AGE
+                },
+            ] {
+                assert_eq!(known.find(frame(&memory, 5), age), None);
+            }
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            known.reset();
+            assert_eq!(known.find(frame(&memory, 5), AGE), None);
+            // This stack depends on rbp.
+            keep(&mut known, &memory, Some(5));
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            assert_eq!(known.find(frame(&memory, 6), AGE), None);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_kept() {
+        let mut known = known();
+        let memory = vec![1; FRAMES + 2];
+        keep(&mut known, &memory, None);
+        assert_eq!(known.find(frame(&memory, 0), AGE), None);
+    }
+
+    #[test]
+    fn a_program_that_never_comes_back_is_asked_less_often() {
+        let mut known = known();
+        let memory = [1, 2, 3];
+        let mut looked = 0;
+        for _ in 0..10_000 {
+            if known.begin() {
+                looked += 1;
+            }
+            if known.is_on() {
+                keep(&mut known, &memory, None);
+            }
+        }
+        assert!((300..700).contains(&looked), "{looked}");
+        // Finding pays for more.
+        while !known.begin() {}
+        for _ in 0..100 {
+            assert!(known.find(frame(&memory, 0), AGE).is_some());
+        }
+        for _ in 0..MOST_CREDIT - 1 {
+            assert!(known.begin());
+            keep(&mut known, &memory, None);
+        }
+    }
+}

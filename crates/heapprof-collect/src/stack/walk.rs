@@ -1,0 +1,305 @@
+//! From a frame to its caller, one step at a time: rules from the cache, memory that is known to be
+//! readable.
+
+use crate::code::cfi::{self, Registers};
+use crate::code::modules;
+use crate::code::rule::{Kind, Rule};
+use crate::platform::sys::{self, PAGE};
+use crate::tables::probe_table::ProbeTable;
+
+/// Rules by return address (an interrupted pc stands in as pc + 1).
+static RULES: ProbeTable = ProbeTable::new();
+
+/// How many return addresses were met.
+pub(crate) fn rules() -> usize {
+    RULES.len()
+}
+
+/// How many bytes of the rules are in memory.
+pub(crate) fn resident() -> usize {
+    RULES.resident()
+}
+
+/// The lock that fork must hold.
+pub(crate) fn lock() -> &'static crate::platform::lock::Lock {
+    &RULES.lock
+}
+
+/// Forgets the rules of unloaded code.
+pub(crate) fn forget(range: std::ops::Range<usize>) {
+    RULES.remove_range(range.start as u64..range.end as u64);
+}
+
+/// The rule of the frame that `return_address` returns into.
+#[inline]
+pub(crate) fn rule(return_address: usize) -> Rule {
+    match RULES.find(return_address as u64) {
+        Some(rule) => Rule(rule),
+        None => find_rule(return_address),
+    }
+}
+
+#[cold]
+fn find_rule(return_address: usize) -> Rule {
+    if return_address < 4096 {
+        return Rule::END;
+    }
+    let Some(module) = modules::find(return_address - 1) else {
+        // This is not kept, because code without a module may be replaced by any other.
+        return Rule::FRAME_POINTER;
+    };
+    crate::code::mappings::touched(&module);
+    let decoded = cfi::rule(&module, return_address - 1);
+    let kept = RULES.find_or_insert(return_address as u64, || Some(decoded.0));
+    kept.map_or(decoded, Rule)
+}
+
+/// The stack memory that may be read directly.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bounds {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// A frame being unwound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    /// Where its return address lies: just below its stack pointer after the return.
+    pub(crate) slot: usize,
+    /// rbp as it was in the frame.
+    pub(crate) bp: usize,
+    /// The return address into it; for an interrupted frame the interrupted pc + 1, which is not in
+    /// `slot`.
+    pub(crate) pc: usize,
+}
+
+/// What memory a walk may look at.
+pub(crate) trait Memory {
+    /// The word at `at`, if there is one.
+    fn read(&mut self, at: usize) -> Option<usize>;
+}
+
+/// The thread's own stack, from the hook's frame up.
+#[derive(Clone, Copy)]
+pub(crate) struct Direct(pub(crate) Bounds);
+
+impl Memory for Direct {
+    #[inline(always)]
+    fn read(&mut self, at: usize) -> Option<usize> {
+        if at < self.0.start || at.checked_add(8).is_none_or(|end| end > self.0.end) || at & 7 != 0
+        {
+            return None;
+        }
+        // SAFETY: the bounds are those of a live stack.
+        Some(unsafe { (at as *const usize).read() })
+    }
+}
+
+/// A stack of unknown extent (a coroutine's, a signal's). The page that it is on is there. The
+/// kernel copies the others, and checks that they are there. All zero is a new one.
+///
+/// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk
+/// looked at.
+pub(crate) struct Foreign {
+    page: Direct,
+    at: usize,
+    len: usize,
+    /// The oldest word that this walk looked at.
+    furthest: usize,
+    /// How far the last walk looked.
+    reach: usize,
+    copy: [u8; ROOM],
+}
+
+const ROOM: usize = 16 << 10;
+/// At least so much is copied.
+const LEAST: usize = 1 << 10;
+/// Saved registers lie below a return address, and mostly this close.
+const BELOW: usize = 64;
+
+impl Foreign {
+    /// Begins a walk from the frame at `slot`, which is live, or from none if `slot` is in the
+    /// first page.
+    pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
+        if slot < PAGE {
+            return self.begin_elsewhere();
+        }
+        self.reach = self.furthest.saturating_sub(self.page.0.start);
+        let start = slot & !(PAGE - 1);
+        self.page = Direct(Bounds {
+            start,
+            end: start.wrapping_add(PAGE),
+        });
+        // What was copied before may have changed.
+        (self.len, self.furthest) = (0, 0);
+        self
+    }
+
+    /// Begins a walk that looks here only where it must.
+    pub(crate) fn begin_elsewhere(&mut self) -> &mut Self {
+        self.page = Direct(Bounds::default());
+        (self.len, self.furthest, self.reach) = (0, 0, 0);
+        self
+    }
+
+    fn fill(&mut self, at: usize) {
+        let end = self
+            .page
+            .0
+            .start
+            .saturating_add(self.reach.saturating_add(BELOW));
+        let len = end.saturating_sub(at).clamp(LEAST, ROOM);
+        self.at = at;
+        self.len = sys::read_memory(at, &mut self.copy[..len]);
+    }
+
+    #[inline]
+    fn copied(&self, at: usize) -> Option<usize> {
+        let from = at.checked_sub(self.at)?;
+        let bytes = self.copy[..self.len].get(from..from.checked_add(8)?)?;
+        Some(usize::from_ne_bytes(bytes.try_into().ok()?))
+    }
+}
+
+impl Memory for Foreign {
+    #[inline]
+    fn read(&mut self, at: usize) -> Option<usize> {
+        if let Some(word) = self.page.read(at) {
+            return Some(word);
+        }
+        self.furthest = self.furthest.max(at);
+        self.copied(at).or_else(|| {
+            self.fill(at.saturating_sub(BELOW));
+            if self.len < BELOW + 8 {
+                self.fill(at);
+            }
+            self.copied(at)
+        })
+    }
+}
+
+/// Reads word by word, each checked by the kernel.
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Checked;
+
+#[cfg(target_arch = "x86_64")]
+impl Memory for Checked {
+    fn read(&mut self, at: usize) -> Option<usize> {
+        let mut word = [0; 8];
+        (sys::read_memory(at, &mut word) == word.len()).then(|| usize::from_ne_bytes(word))
+    }
+}
+
+/// The canonical frame address of the frame at `cursor`, whose rule is a simple one.
+#[inline(always)]
+fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
+    let cfa = match rule.kind() {
+        Kind::Rsp => (cursor.slot + 8).wrapping_add(rule.cfa()),
+        Kind::Rbp | Kind::FramePointer => cursor.bp.wrapping_add(rule.cfa()),
+        Kind::DerefRbp => memory.read(cursor.bp.wrapping_add(rule.cfa()))?,
+        Kind::End | Kind::Complex => return None,
+    };
+    (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
+}
+
+/// Where a zero lies instead of the return address of a frame without a caller. A stack that was
+/// made by hand ends like that.
+#[cold]
+pub(crate) fn end_word(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
+    let slot = cfa(memory, cursor, rule)?.wrapping_sub(8);
+    (memory.read(slot)? == 0).then_some(slot)
+}
+
+/// The caller of the frame at `cursor`.
+#[inline(always)]
+pub(crate) fn step(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<Cursor> {
+    if rule.kind() == Kind::Complex {
+        return step_complex(memory, cursor);
+    }
+    let cfa = cfa(memory, cursor, rule)?;
+    let slot = cfa.wrapping_sub(8);
+    let pc = memory.read(slot)?;
+    if pc == 0 {
+        return None;
+    }
+    let bp = match rule.saved_rbp() {
+        None => cursor.bp,
+        Some(offset) if rule.kind() == Kind::DerefRbp => {
+            memory.read(cursor.bp.wrapping_add(offset))?
+        }
+        Some(offset) => memory.read(cfa.wrapping_add(offset))?,
+    };
+    Some(Cursor { slot, bp, pc })
+}
+
+/// A step through a frame without a simple rule. A signal frame's caller may lie on another stack.
+#[cold]
+fn step_complex(memory: &mut impl Memory, cursor: Cursor) -> Option<Cursor> {
+    let module = modules::find(cursor.pc - 1)?;
+    let registers = Registers {
+        pc: cursor.pc,
+        sp: cursor.slot + 8,
+        bp: cursor.bp,
+    };
+    let caller = cfi::step(&module, registers, &mut |at| memory.read(at))?;
+    Some(Cursor {
+        slot: caller.sp.wrapping_sub(8),
+        bp: caller.bp,
+        pc: caller.pc,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of words that hold their own offset, with a page behind them that can't be read.
+    fn guarded(pages: usize) -> usize {
+        let len = pages * PAGE;
+        let start = sys::map(len + PAGE);
+        assert!(!start.is_null());
+        // SAFETY: a new mapping, of which nothing uses the last page.
+        unsafe {
+            assert_eq!(
+                libc::mprotect(start.add(len).cast(), PAGE, libc::PROT_NONE),
+                0
+            );
+            for at in (0..len).step_by(8) {
+                start.add(at).cast::<usize>().write(at);
+            }
+        }
+        start as usize
+    }
+
+    #[test]
+    fn a_foreign_stack_is_read_to_its_end() {
+        // SAFETY: all zero is a new one.
+        let mut foreign = unsafe { Box::<Foreign>::new_zeroed().assume_init() };
+        let pages = 7;
+        let start = guarded(pages);
+        let end = pages * PAGE;
+        for first in [0, 8, 4000, PAGE, end - 8] {
+            for step in [8, 24, 1000, 4096, 20_000] {
+                let memory = foreign.begin(start + first);
+                for at in (first..end).step_by(step) {
+                    assert_eq!(memory.read(start + at), Some(at), "{first} {step}");
+                    let saved = at.saturating_sub(16);
+                    assert_eq!(memory.read(start + saved), Some(saved), "{first} {step}");
+                }
+                for at in [end - 7, end, end + 8] {
+                    assert_eq!(memory.read(start + at), None, "{first} {step}: {at}");
+                }
+                for at in [0, 8, usize::MAX - 7, usize::MAX] {
+                    assert_eq!(memory.read(at), None);
+                }
+            }
+        }
+        // Another walk sees what has changed since.
+        let last = (start + end - 8) as *mut usize;
+        // SAFETY: the mapping above.
+        unsafe { last.write(1) };
+        assert_eq!(foreign.begin(start).read(last as usize), Some(1));
+        assert_eq!(foreign.begin_elsewhere().read(last as usize), Some(1));
+        assert_eq!(foreign.begin(0).read(0), None);
+    }
+}

@@ -1,0 +1,10 @@
+//! Tables without owners: growing arrays, hash tables, the numbers of stacks, counters, samples.
+
+pub(crate) mod chunks;
+pub(crate) mod counters;
+pub(crate) mod dropped;
+pub(crate) mod filter;
+pub(crate) mod probe_table;
+pub(crate) mod sampler;
+pub(crate) mod spread;
+pub(crate) mod stacks;

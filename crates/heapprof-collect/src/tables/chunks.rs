@@ -1,0 +1,130 @@
+//! An array that grows without moving: chunks of doubling size, mapped when first touched.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::platform::sys;
+
+const FIRST: usize = 4096;
+
+/// Zero-initialized `T`s by index. `T` must be fine as all zero bytes.
+pub(crate) struct Chunks<T> {
+    chunk: [AtomicPtr<T>; 24],
+}
+
+impl<T> Chunks<T> {
+    /// An array with nothing mapped yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; 24],
+        }
+    }
+
+    #[inline]
+    fn place(index: usize) -> (usize, usize) {
+        let k = (index / FIRST + 1).ilog2() as usize;
+        (k, index - FIRST * ((1 << k) - 1))
+    }
+
+    /// The element, null when its chunk was never touched.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> *mut T {
+        // Most programs have fewer stacks than the first chunk has room for.
+        let first = self.chunk[0].load(Ordering::Acquire);
+        if index < FIRST && !first.is_null() {
+            // SAFETY: the first chunk has `FIRST` elements.
+            return unsafe { first.add(index) };
+        }
+        self.find(index)
+    }
+
+    fn find(&self, index: usize) -> *mut T {
+        let (k, offset) = Self::place(index);
+        match self.chunk.get(k).map(|c| c.load(Ordering::Acquire)) {
+            // SAFETY: chunk `k` has `FIRST << k` elements and `offset` is below that.
+            Some(chunk) if !chunk.is_null() => unsafe { chunk.add(offset) },
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// The element, whose chunk is mapped if it was not. Null when there is no memory.
+    #[inline]
+    pub(crate) fn touch(&self, index: usize) -> *mut T {
+        let found = self.get(index);
+        if found.is_null() {
+            self.map(index)
+        } else {
+            found
+        }
+    }
+
+    #[cold]
+    fn map(&self, index: usize) -> *mut T {
+        let (k, _) = Self::place(index);
+        let Some(slot) = self.chunk.get(k) else {
+            return std::ptr::null_mut();
+        };
+        let bytes = (FIRST << k) * size_of::<T>();
+        let new = if self.is_dense(k) {
+            sys::map_dense(bytes)
+        } else {
+            sys::map(bytes)
+        };
+        let new = new.cast::<T>();
+        if new.is_null() {
+            return new;
+        }
+        let none = std::ptr::null_mut();
+        if slot
+            .compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            // SAFETY: nobody saw this mapping: another thread was first.
+            unsafe { sys::unmap(new.cast(), bytes) };
+        }
+        self.get(index)
+    }
+
+    /// How many bytes of the array are in memory.
+    pub(crate) fn resident(&self) -> usize {
+        let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
+            let at = chunk.load(Ordering::Acquire);
+            let bytes = if at.is_null() {
+                0
+            } else {
+                (FIRST << k) * size_of::<T>()
+            };
+            sys::resident(at.cast_const().cast(), bytes)
+        });
+        each.sum()
+    }
+
+    /// Whether chunk `k` is likely to be filled: at least half of the chunk before it is in memory.
+    /// Some threads never touch more than a few elements.
+    fn is_dense(&self, k: usize) -> bool {
+        let bytes = (FIRST << k) * size_of::<T>();
+        k > 0 && bytes >= sys::LARGE && {
+            let before = self.chunk[k - 1].load(Ordering::Acquire);
+            !before.is_null() && {
+                let len = bytes / 2;
+                sys::resident(before.cast_const().cast(), len) * 2 >= len
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_a_place_of_its_own() {
+        let chunks = Chunks::<u64>::new();
+        assert!(chunks.get(0).is_null());
+        for index in 0..50_000 {
+            // SAFETY: touched elements are mapped.
+            unsafe { *chunks.touch(index) = index as u64 };
+        }
+        // SAFETY: as above.
+        assert!((0..50_000).all(|i| unsafe { *chunks.get(i) } == i as u64));
+    }
+}

@@ -1,0 +1,416 @@
+//! The sums: per thread and stack, and of the whole process, with the exact peak in constant time
+//! per event.
+//!
+//! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when
+//! it is touched for the first time after the heap began to fall from a new maximum, and only then.
+
+use std::cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use crate::platform::lock::Spin;
+use crate::tables::dropped::{DROPPED, count};
+
+/// Counters of one stack in one thread. That thread writes them, and whoever dumps reads them.
+#[repr(C, align(64))]
+pub(crate) struct StackCounters {
+    pub(crate) allocated: Sum,
+    pub(crate) freed: Sum,
+    /// In use at the process's last peak, if the heap has fallen from it and `fall` is the
+    /// process's count of falls. If `fall` is older, nothing has changed here since that peak.
+    pub(crate) at_peak: Sum,
+    pub(crate) fall: AtomicU64,
+}
+
+/// How a thread has the books open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The thread has them for itself.
+    Alone,
+    /// Others have them open, too, and the heap is well below its peak: what is in use is counted
+    /// in budgets.
+    Relaxed,
+    /// Others have them open, too, and the heap is near its peak: what is in use is counted event
+    /// by event.
+    Strict,
+    /// The thread does not have them open any more. Another recording began while they were closed
+    /// in the middle of the event, which then belongs to neither.
+    Overtaken,
+}
+
+/// What became of an allocation that was to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// It is counted.
+    Quietly,
+    /// It is counted, and the alarm rings.
+    Alarm,
+    /// It is not counted yet: everybody must count event by event first.
+    NotYet,
+    /// It is dropped, because whoever is counting is held up.
+    HeldUp,
+    /// It is not counted: its recording is over.
+    Overtaken,
+}
+
+/// Objects and bytes.
+#[derive(Default)]
+pub(crate) struct Sum {
+    pub(crate) objects: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// Temporary allocations of one stack in one thread.
+#[derive(Default)]
+pub(crate) struct Temporary(pub(crate) Sum);
+
+/// What an event adds: objects and bytes, scaled by the period's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Sum {
+    /// Adds without a locked instruction: only the owner writes.
+    #[inline]
+    pub(crate) fn add(&self, weight: Weight) {
+        let add = |to: &AtomicU64, n: u64| {
+            to.store(
+                to.load(Ordering::Relaxed).wrapping_add(n),
+                Ordering::Relaxed,
+            )
+        };
+        add(&self.objects, weight.objects);
+        add(&self.bytes, weight.bytes);
+    }
+
+    pub(crate) fn get(&self) -> [i64; 2] {
+        [
+            self.objects.load(Ordering::Relaxed) as i64,
+            self.bytes.load(Ordering::Relaxed) as i64,
+        ]
+    }
+
+    pub(crate) fn set(&self, [objects, bytes]: [i64; 2]) {
+        self.objects.store(objects as u64, Ordering::Relaxed);
+        self.bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Counted {
+    /// Whether the allocation is in the books.
+    #[inline(always)]
+    pub(crate) fn is_counted(self) -> bool {
+        matches!(self, Self::Quietly | Self::Alarm)
+    }
+}
+
+impl StackCounters {
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.allocated.get() == [0, 0] && self.freed.get() == [0, 0]
+    }
+
+    pub(crate) fn in_use(&self) -> [i64; 2] {
+        let (allocated, freed) = (self.allocated.get(), self.freed.get());
+        [
+            allocated[0].wrapping_sub(freed[0]),
+            allocated[1].wrapping_sub(freed[1]),
+        ]
+    }
+
+    /// Called before a change. Keeps the value of the last peak, if the heap has fallen from it
+    /// since the last change.
+    #[inline(always)]
+    fn settle(&self, fall: u64) {
+        if self.fall.load(Ordering::Relaxed) != fall {
+            self.at_peak.set(self.in_use());
+            self.fall.store(fall, Ordering::Relaxed);
+        }
+    }
+
+    /// What was in use at the peak of `process`.
+    pub(crate) fn peak(&self, process: &Process) -> [i64; 2] {
+        let epoch = process.epoch.load(Ordering::Relaxed);
+        if epoch & 1 == 1 || self.fall.load(Ordering::Relaxed) != epoch >> 1 {
+            self.in_use()
+        } else {
+            self.at_peak.get()
+        }
+    }
+}
+
+/// Sums of the whole process, in one cache line.
+#[repr(C, align(64))]
+pub(crate) struct Process {
+    pub(crate) in_use: AtomicI64,
+    pub(crate) peak: AtomicI64,
+    /// Odd while the heap rises to new maxima; half of it counts the falls from them.
+    epoch: AtomicU64,
+    /// The size in use above which the engine is to be told.
+    pub(crate) alarm: AtomicI64,
+    /// Whether events are counted one by one from now on, and nobody takes a budget.
+    strict: AtomicBool,
+    /// Whether `in_use` is exact, with no budget given out. While it is not, there is no new peak.
+    is_exact: AtomicBool,
+    /// Held by each event that is counted by itself, because a peak is that of all stacks at one
+    /// moment.
+    counting: Spin,
+}
+
+pub(crate) static PROCESS: Process = Process::new();
+
+/// What a thread has left of the bytes that it took in advance.
+pub(crate) type Budget = cell::Cell<i64>;
+
+/// Bytes that a thread takes in advance.
+const BUDGET: i64 = 16 << 10;
+
+impl Process {
+    pub(crate) const fn new() -> Self {
+        Self {
+            in_use: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            epoch: AtomicU64::new(0),
+            alarm: AtomicI64::new(i64::MAX),
+            strict: AtomicBool::new(true),
+            is_exact: AtomicBool::new(true),
+            counting: Spin::new(),
+        }
+    }
+
+    /// Gives out no more budgets. Returns whether none is out.
+    pub(crate) fn be_strict(&self) -> bool {
+        self.strict.store(true, Ordering::SeqCst);
+        self.is_exact.load(Ordering::SeqCst)
+    }
+
+    /// Says that no budget is out any more.
+    pub(crate) fn budgets_are_in(&self) {
+        self.is_exact.store(true, Ordering::SeqCst);
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn lock(&self) -> &Spin {
+        &self.counting
+    }
+
+    /// How the books are open to a thread that shares them.
+    #[inline(always)]
+    pub(crate) fn shared_access(&self) -> Access {
+        if self.strict.load(Ordering::Relaxed) {
+            Access::Strict
+        } else {
+            Access::Relaxed
+        }
+    }
+
+    /// Lets threads count in budgets, when the heap is far enough below its peak.
+    pub(crate) fn relax_if_low(&self) {
+        let in_use = self.in_use.load(Ordering::Relaxed);
+        let rising = self.epoch.load(Ordering::Relaxed) & 1 == 1;
+        let limit = self
+            .peak
+            .load(Ordering::Relaxed)
+            .min(self.alarm.load(Ordering::Relaxed));
+        if !rising && in_use + 4 * BUDGET < limit && self.counting.acquire_in_time() {
+            self.is_exact.store(false, Ordering::SeqCst);
+            self.strict.store(false, Ordering::SeqCst);
+            self.counting.release();
+        }
+    }
+
+    /// Takes a thread's budget back.
+    pub(crate) fn give_back(&self, bytes: i64) {
+        if bytes != 0 {
+            self.in_use.fetch_sub(bytes, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes `bytes` from the thread's budget, and gives it a new one if it must. Returns false if
+    /// that might be a new peak.
+    #[inline]
+    fn spend(&self, kept: &Budget, bytes: i64) -> bool {
+        let budget = kept.get();
+        if budget >= bytes {
+            kept.set(budget - bytes);
+            return true;
+        }
+        let wanted = bytes - budget + BUDGET;
+        let now = self.in_use.fetch_add(wanted, Ordering::AcqRel) + wanted;
+        let limit = self
+            .peak
+            .load(Ordering::Relaxed)
+            .min(self.alarm.load(Ordering::Relaxed));
+        if now <= limit {
+            kept.set(BUDGET);
+            return true;
+        }
+        self.in_use.fetch_sub(wanted, Ordering::AcqRel);
+        false
+    }
+
+    /// Counts an allocation, unless it may be a new peak while others have budgets.
+    #[inline(always)]
+    pub(crate) fn allocated(
+        &self,
+        kept: &Budget,
+        cell: &StackCounters,
+        weight: Weight,
+        access: Access,
+    ) -> Counted {
+        let bytes = weight.bytes as i64;
+        match access {
+            Access::Alone => {
+                let now = self.in_use.load(Ordering::Relaxed) + bytes;
+                self.in_use.store(now, Ordering::Relaxed);
+                self.rise(now, cell, weight)
+            }
+            Access::Relaxed => {
+                if !self.spend(kept, bytes) {
+                    return Counted::NotYet;
+                }
+                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.allocated.add(weight);
+                Counted::Quietly
+            }
+            Access::Strict => self.allocated_strictly(cell, weight),
+            Access::Overtaken => Counted::Overtaken,
+        }
+    }
+
+    #[inline(never)]
+    fn allocated_strictly(&self, cell: &StackCounters, weight: Weight) -> Counted {
+        if !self.counting.acquire_in_time() {
+            count(&DROPPED.held_up);
+            return Counted::HeldUp;
+        }
+        // Budgets that are out would make a false peak.
+        let counted = if self.is_exact.load(Ordering::Acquire) {
+            // A thread that is held up may still give a budget back.
+            let bytes = weight.bytes as i64;
+            let now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
+            self.rise(now, cell, weight)
+        } else {
+            Counted::NotYet
+        };
+        self.counting.release();
+        counted
+    }
+
+    /// Counts an allocation after which `now` bytes are in use.
+    #[inline(always)]
+    fn rise(&self, now: i64, cell: &StackCounters, weight: Weight) -> Counted {
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        if now > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(now, Ordering::Relaxed);
+            epoch |= 1;
+            self.epoch.store(epoch, Ordering::Relaxed);
+        }
+        cell.settle(epoch >> 1);
+        cell.allocated.add(weight);
+        if now > self.alarm.load(Ordering::Relaxed) {
+            Counted::Alarm
+        } else {
+            Counted::Quietly
+        }
+    }
+
+    /// Counts a free.
+    #[inline(always)]
+    pub(crate) fn freed(
+        &self,
+        kept: &Budget,
+        cell: &StackCounters,
+        weight: Weight,
+        access: Access,
+    ) {
+        let bytes = weight.bytes as i64;
+        match access {
+            Access::Alone => {
+                let now = self.in_use.load(Ordering::Relaxed) - bytes;
+                self.in_use.store(now, Ordering::Relaxed);
+                self.fall(cell, weight);
+            }
+            // There is no new peak while there are budgets.
+            Access::Relaxed => {
+                let budget = kept.get() + bytes;
+                if budget > 2 * BUDGET {
+                    self.in_use.fetch_sub(budget - BUDGET, Ordering::AcqRel);
+                    kept.set(BUDGET);
+                } else {
+                    kept.set(budget);
+                }
+                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.freed.add(weight);
+            }
+            Access::Strict => self.freed_strictly(cell, weight),
+            // Whoever was overtaken counts nothing any more.
+            Access::Overtaken => {}
+        }
+    }
+
+    #[inline(never)]
+    fn freed_strictly(&self, cell: &StackCounters, weight: Weight) {
+        if !self.counting.acquire_in_time() {
+            count(&DROPPED.held_up);
+            return;
+        }
+        // Others may still give budgets back.
+        self.in_use.fetch_sub(weight.bytes as i64, Ordering::AcqRel);
+        self.fall(cell, weight);
+        self.counting.release();
+    }
+
+    #[inline(always)]
+    fn fall(&self, cell: &StackCounters, weight: Weight) {
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        if epoch & 1 == 1 {
+            epoch += 1;
+            self.epoch.store(epoch, Ordering::Relaxed);
+        }
+        cell.settle(epoch >> 1);
+        cell.freed.add(weight);
+    }
+
+    /// Starts the peak anew from what is in use now. The stacks' counters were started anew before.
+    pub(crate) fn restart(&self, in_use: i64) {
+        self.in_use.store(in_use, Ordering::Relaxed);
+        self.peak.store(in_use, Ordering::Relaxed);
+        self.epoch.store(1, Ordering::Release);
+    }
+}
+
+/// How many events an allocation may live and still be temporary.
+pub(crate) const TEMPORARY: usize = 8;
+
+/// The thread's last few allocations.
+#[derive(Default)]
+pub(crate) struct Recent {
+    address: [usize; TEMPORARY],
+    /// The lower half of each address / 16. All are compared at once.
+    brief: [u32; TEMPORARY],
+    next: usize,
+}
+
+impl Recent {
+    /// Notes an event: an allocation's address, or 0.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, address: usize) {
+        self.address[self.next % TEMPORARY] = address;
+        self.brief[self.next % TEMPORARY] = (address >> 4) as u32;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Notes a free. Returns whether what is freed was among the last few events.
+    #[inline(always)]
+    pub(crate) fn freed(&mut self, address: usize) -> bool {
+        let brief = (address >> 4) as u32;
+        let found = self
+            .brief
+            .iter()
+            .fold(false, |found, &b| found | (b == brief));
+        let found = found && self.address.contains(&address);
+        self.note(0);
+        found
+    }
+}

@@ -1,0 +1,218 @@
+//! A growing map from u64 to u64 that is read without locks: unwind rules by address, stacks by
+//! hash.
+//!
+//! It uses open addressing, with 16 bytes an entry. It begins at 32 KiB, because large sparse
+//! tables cost a TLB miss a lookup. A table that is more than half full is copied into one twice
+//! its size. The old one stays mapped for readers that are still in it.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::platform::lock::Lock;
+use crate::platform::sys::{self, hint};
+use crate::tables::dropped::{DROPPED, count};
+
+const EMPTY: u64 = 0;
+const REMOVED: u64 = 1;
+const FIRST_BITS: u32 = 11;
+
+#[repr(C)]
+struct Header {
+    shift: u32,
+    used: AtomicUsize,
+    entry: [Entry; 0],
+}
+
+#[repr(C)]
+struct Entry {
+    key: AtomicU64,
+    value: AtomicU64,
+}
+
+/// The map. Keys 0 and 1 are reserved.
+pub(crate) struct ProbeTable {
+    current: AtomicPtr<Header>,
+    /// Held by writers.
+    pub(crate) lock: Lock,
+}
+
+impl Header {
+    fn len(&self) -> usize {
+        1 << (64 - self.shift)
+    }
+
+    fn entry(&self, i: usize) -> &Entry {
+        // SAFETY: tables are mapped with `len()` entries behind the header, and `i` is masked to
+        // them.
+        unsafe { &*self.entry.as_ptr().add(i & (self.len() - 1)) }
+    }
+
+    /// Where the search for a key begins.
+    #[inline(always)]
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    #[inline]
+    fn find(&self, key: u64) -> Result<u64, usize> {
+        let mut i = self.home(key);
+        loop {
+            let entry = self.entry(i);
+            match entry.key.load(Ordering::Acquire) {
+                found if found == key => return Ok(entry.value.load(Ordering::Relaxed)),
+                EMPTY => return Err(i),
+                _ => i += 1,
+            }
+        }
+    }
+
+    fn place(&self, key: u64, value: u64) {
+        if let Err(i) = self.find(key) {
+            let entry = self.entry(i);
+            entry.value.store(value, Ordering::Relaxed);
+            entry.key.store(key, Ordering::Release);
+            self.used.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl ProbeTable {
+    /// An empty table, not mapped yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            lock: Lock::new(),
+        }
+    }
+
+    fn current(&self) -> Option<&Header> {
+        // SAFETY: published tables are never unmapped.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The value of `key`.
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Option<u64> {
+        self.current()?.find(key).ok()
+    }
+
+    /// Brings the place of `key` into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, key: u64) {
+        if let Some(table) = self.current() {
+            hint(std::ptr::from_ref(table.entry(table.home(key))).cast());
+        }
+    }
+
+    /// The value of `key`. If there is none, `make` makes it under the lock. `None` without memory,
+    /// or if another thread is held up in here.
+    #[cold]
+    pub(crate) fn find_or_insert(
+        &self,
+        key: u64,
+        make: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        let Some(_guard) = self.lock.lock_in_time() else {
+            count(&DROPPED.held_up);
+            return None;
+        };
+        if let Some(found) = self.find(key) {
+            return Some(found);
+        }
+        let mut table = self.current();
+        if table.is_none_or(|t| t.used.load(Ordering::Relaxed) * 2 > t.len()) {
+            table = self.grow();
+        }
+        // The value is made only when there is a place for it, because a number that is given out
+        // is used up.
+        let table = table?;
+        let value = make()?;
+        table.place(key, value);
+        Some(value)
+    }
+
+    fn grow(&self) -> Option<&Header> {
+        let old = self.current();
+        let bits = old.map_or(FIRST_BITS, |t| 65 - t.shift);
+        let bytes = size_of::<Header>() + (size_of::<Entry>() << bits);
+        let new = sys::map_dense(bytes).cast::<Header>();
+        if new.is_null() {
+            // The old one serves until it is all but full.
+            return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);
+        }
+        // SAFETY: fresh zeroed memory of the right size, seen by nobody else yet.
+        let table = unsafe {
+            (*new).shift = 64 - bits;
+            &*new
+        };
+        for entry in old
+            .into_iter()
+            .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
+        {
+            let key = entry.key.load(Ordering::Relaxed);
+            if key > REMOVED {
+                table.place(key, entry.value.load(Ordering::Relaxed));
+            }
+        }
+        self.current.store(new, Ordering::Release);
+        Some(table)
+    }
+
+    /// How many bytes of the map are in memory, with the smaller tables that it used before.
+    pub(crate) fn resident(&self) -> usize {
+        self.current().map_or(0, |table| {
+            let bytes = |len| size_of::<Header>() + len * size_of::<Entry>();
+            let earlier = (FIRST_BITS..64 - table.shift).map(|bits| bytes(1 << bits));
+            let now = sys::resident(std::ptr::from_ref(table).cast(), bytes(table.len()));
+            now + earlier.sum::<usize>()
+        })
+    }
+
+    /// How many keys there are, removed ones that still take a place included.
+    pub(crate) fn len(&self) -> usize {
+        self.current().map_or(0, |t| t.used.load(Ordering::Relaxed))
+    }
+
+    /// Forgets the keys in a range.
+    pub(crate) fn remove_range(&self, range: std::ops::Range<u64>) {
+        // If the lock is not to be had, a signal holds its holder up. The keys must go all the
+        // same.
+        let _guard = self.lock.lock_in_time();
+        loop {
+            let table = self.current();
+            for entry in table
+                .into_iter()
+                .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
+            {
+                if range.contains(&entry.key.load(Ordering::Relaxed)) {
+                    entry.key.store(REMOVED, Ordering::Release);
+                }
+            }
+            // Another thread may have copied them into a larger one.
+            if self.current().map(std::ptr::from_ref) == table.map(std::ptr::from_ref) {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_inserted_through_growth_and_removal() {
+        let table = ProbeTable::new();
+        assert_eq!(table.find(7), None);
+        for key in 2..20_000u64 {
+            assert_eq!(table.find_or_insert(key, || Some(key * 3)), Some(key * 3));
+        }
+        assert_eq!(table.find_or_insert(77, || unreachable!()), Some(231));
+        table.remove_range(100..200);
+        for key in 2..20_000u64 {
+            let expected = (!(100..200).contains(&key)).then_some(key * 3);
+            assert_eq!(table.find(key), expected);
+        }
+        assert_eq!(table.find_or_insert(150, || Some(1)), Some(1));
+        assert_eq!(table.find(150), Some(1));
+    }
+}

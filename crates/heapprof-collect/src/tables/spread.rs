@@ -1,0 +1,209 @@
+//! How far the sums of a sampled stack may be from the truth, beside the sums.
+//!
+//! An allocation that is sampled with probability p counts 1/p objects. The variance of such a sum
+//! is estimated by the sum of (1 - p)/p² over the samples, that of their bytes by the sum of
+//! size²·(1 - p)/p²: D. G. Horvitz and D. J. Thompson, "A generalization of sampling without
+//! replacement from a finite universe" (1952). A block that is freed takes its part of what is in
+//! use with it. The peak has no such sum: its moment is chosen by the estimate itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mode;
+use crate::platform::floating_point::undisturbed;
+use crate::tables::sampler;
+
+/// What one stack in one thread knows of its samples. That thread writes it, and whoever dumps
+/// reads it. If all is zero, there are none.
+#[derive(Default)]
+pub(crate) struct Spread {
+    allocated: Part,
+    freed: Part,
+}
+
+#[derive(Default)]
+struct Part {
+    samples: AtomicU64,
+    /// The variances of objects and of bytes, each as the bits of a floating point number.
+    variance: [AtomicU64; 2],
+}
+
+/// What is known of a sum: samples, and the variance of its objects and its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) samples: u64,
+    pub(crate) variance: [f64; 2],
+}
+
+impl Part {
+    fn get(&self) -> Known {
+        Known {
+            samples: self.samples.load(Ordering::Relaxed),
+            variance: self
+                .variance
+                .each_ref()
+                .map(|bits| f64::from_bits(bits.load(Ordering::Relaxed))),
+        }
+    }
+
+    fn set(&self, known: Known) {
+        self.samples.store(known.samples, Ordering::Relaxed);
+        for (to, variance) in self.variance.iter().zip(known.variance) {
+            to.store(variance.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Adds a block of `size` bytes.
+    fn add(&self, size: u64) {
+        let period = mode::period();
+        undisturbed(&mut || self.set(self.get().plus(Known::of(size, period))));
+    }
+}
+
+impl Known {
+    /// What is known from a sampled block of `size` bytes.
+    fn of(size: u64, period: u64) -> Self {
+        let p = sampler::probability(size, period);
+        let objects = (1.0 - p) / (p * p);
+        Self {
+            samples: 1,
+            variance: [objects, objects * size as f64 * size as f64],
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        let [objects, bytes] = self.variance;
+        Self {
+            samples: self.samples.wrapping_add(other.samples),
+            variance: [objects + other.variance[0], bytes + other.variance[1]],
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        let [objects, bytes] = self.variance;
+        Self {
+            samples: self.samples.wrapping_sub(other.samples),
+            variance: [objects - other.variance[0], bytes - other.variance[1]],
+        }
+    }
+
+    /// Leaves out what rounding left behind, if there is nothing left to be known.
+    fn settled(self) -> Self {
+        // The number is below zero if there was no memory for one of the events.
+        if self.samples as i64 <= 0 {
+            return Self::default();
+        }
+        Self {
+            variance: self.variance.map(|variance| variance.max(0.0)),
+            ..self
+        }
+    }
+}
+
+impl Spread {
+    /// Notes a sampled block of `size` bytes that is new.
+    pub(crate) fn allocated(&self, size: u64) {
+        self.allocated.add(size);
+    }
+
+    /// Notes a sampled block of `size` bytes that ends.
+    pub(crate) fn freed(&self, size: u64) {
+        self.freed.add(size);
+    }
+
+    /// Starts anew: from what is in use, or from nothing.
+    pub(crate) fn restart(&self, keeps_in_use: bool) {
+        let mut in_use = Known::default();
+        if keeps_in_use {
+            undisturbed(&mut || in_use = self.allocated.get().minus(self.freed.get()));
+        }
+        self.allocated.set(in_use);
+        self.freed.set(Known::default());
+    }
+}
+
+/// What is known of one stack over all threads: of what was allocated, and of what is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sum {
+    allocated: Known,
+    freed: Known,
+}
+
+impl Sum {
+    /// Adds what one thread knows. It must be called in the environment of [`undisturbed`].
+    pub(crate) fn add(&mut self, spread: &Spread) {
+        self.allocated = self.allocated.plus(spread.allocated.get());
+        self.freed = self.freed.plus(spread.freed.get());
+    }
+
+    /// What is known of what was allocated, and of what is in use. It must be called in the
+    /// environment of [`undisturbed`].
+    pub(crate) fn parts(&self) -> [Known; 2] {
+        let in_use = self.allocated.minus(self.freed);
+        [self.allocated, in_use].map(Known::settled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sums of blocks of these sizes, in a period.
+    fn known(sizes: &[u64], period: u64) -> Known {
+        let each = sizes.iter().map(|&size| Known::of(size, period));
+        each.fold(Known::default(), Known::plus)
+    }
+
+    #[test]
+    fn a_block_s_variance_is_what_its_probability_says() {
+        for (size, period) in [
+            (1, 512 << 10),
+            (100, 4096),
+            (4096, 4096),
+            (1 << 20, 512 << 10),
+        ] {
+            let p = 1.0 - (-(size as f64 + 1.0) / period as f64).exp();
+            let objects = (1.0 - p) / (p * p);
+            let expected = [objects, objects * (size * size) as f64];
+            let known = known(&[size], period);
+            assert_eq!(known.samples, 1);
+            for (known, expected) in known.variance.iter().zip(expected) {
+                assert!(
+                    (known / expected - 1.0).abs() < 1e-6,
+                    "{size} {period}: {known} {expected}"
+                );
+            }
+        }
+        // What is always sampled is no estimate.
+        assert_eq!(known(&[1 << 40], 4096).variance, [0.0; 2]);
+    }
+
+    #[test]
+    fn blocks_that_are_freed_leave_nothing() {
+        let sizes = [7, 100, 4096, 1 << 20, 33];
+        let part = |sizes: &[u64]| {
+            let part = Part::default();
+            part.set(known(sizes, 4096));
+            part
+        };
+        let spread = Spread {
+            allocated: part(&sizes),
+            freed: part(&sizes[1..]),
+        };
+        let sum = |spread: &Spread| {
+            let mut sum = Sum::default();
+            sum.add(spread);
+            sum.parts()
+        };
+        let [allocated, in_use] = sum(&spread);
+        assert_eq!(allocated, known(&sizes, 4096));
+        let left = known(&sizes[..1], 4096);
+        assert_eq!(in_use.samples, 1);
+        assert!((in_use.variance[0] / left.variance[0] - 1.0).abs() < 1e-9);
+        spread.restart(true);
+        assert_eq!(sum(&spread), [in_use, in_use]);
+        spread.freed.set(in_use);
+        assert_eq!(sum(&spread)[1], Known::default());
+        spread.restart(false);
+        assert_eq!(sum(&spread), [Known::default(); 2]);
+    }
+}

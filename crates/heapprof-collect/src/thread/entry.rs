@@ -1,0 +1,246 @@
+//! A thread's way into the collector and out of it.
+
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use crate::mode::{self, Mode};
+use crate::platform::sys;
+use crate::platform::tls::{self, QUIET, ThreadSlot};
+use crate::tables::dropped::{DROPPED, count};
+use crate::thread::state::{self, Own, ThreadState};
+use crate::trigger;
+
+/// Keeps this thread inside the collector (apart) from now on, until [`end_apart`].
+pub(crate) fn hold_apart() {
+    // SAFETY: the slot is this thread's own.
+    unsafe {
+        let slot = tls::current();
+        (*slot).held = (*slot).countdown;
+        (*slot).forking = true;
+        enter(slot);
+    }
+}
+
+/// Seeds the random numbers anew in a forked child, between [`hold_apart`] and [`end_apart`].
+/// Otherwise the child would draw what its parent and its siblings draw, and their errors would add
+/// up.
+pub(crate) fn draw_anew() {
+    // SAFETY: the slot is this thread's own, and in no event.
+    unsafe {
+        let slot = tls::current();
+        if let Some(state) = state::of(slot).as_ref() {
+            let random = &mut state.own().random;
+            random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
+            if mode::now() == Mode::Sampled {
+                // A new interval is as good as what was left of the last one: what is left does not
+                // depend on how much has passed.
+                (*slot).held = random.interval(mode::period());
+            }
+        }
+    }
+}
+
+/// Whether this thread is between [`hold_apart`] and [`end_apart`].
+pub(crate) fn is_held() -> bool {
+    // SAFETY: the slot is this thread's own.
+    unsafe { (*tls::current()).forking }
+}
+
+/// Ends what [`hold_apart`] began.
+pub(crate) fn end_apart() {
+    // SAFETY: the slot is this thread's own.
+    unsafe {
+        let slot = tls::current();
+        (*slot).countdown = (*slot).held;
+        (*slot).forking = false;
+        (*slot).busy = 0;
+    }
+    if trigger::pending() {
+        trigger::run();
+    }
+}
+
+/// Takes `size` bytes and one more off the countdown. Returns whether it ran out, so that
+/// [`allocate`](crate::books::event::allocate) must be told.
+#[inline(always)]
+pub fn charge(size: usize) -> bool {
+    let slot = tls::current();
+    // SAFETY: the slot is this thread's own.
+    unsafe {
+        let (left, ran_out) = (*slot)
+            .countdown
+            .overflowing_sub((size as u64).saturating_add(1));
+        (*slot).countdown = left;
+        ran_out
+    }
+}
+
+/// What an event needs of the thread's tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// Its own, for as long as it lives.
+    Kept,
+    /// Its own, or borrowed for one event. This is for a free: the thread may have no other event,
+    /// and if it has ended, its end is not announced again.
+    Borrowed,
+}
+
+/// This thread's tables; null when there is no memory for them.
+///
+/// # Safety
+/// The slot is this thread's own.
+#[inline(always)]
+pub(crate) unsafe fn state_of(slot: *mut ThreadSlot, tables: Tables) -> *const ThreadState {
+    const MOST_BORROWED: u16 = 1000;
+    // SAFETY: the caller's contract.
+    unsafe {
+        if (*slot).state.is_null() {
+            if tables == Tables::Borrowed && (*slot).frees < MOST_BORROWED {
+                (*slot).frees += 1;
+                (*slot).lent |= tls::BORROWED;
+            }
+            first_event(slot);
+        }
+        state::of(slot)
+    }
+}
+
+#[cold]
+unsafe fn first_event(slot: *mut ThreadSlot) {
+    // SAFETY: the slot is this thread's own. `busy` keeps what libc allocates here out of the
+    // books.
+    unsafe {
+        let busy = std::mem::replace(&mut (*slot).busy, 1);
+        (*slot).state = ThreadState::acquire().cast();
+        // The slot of a thread whose end is not noticed is not kept: it may be gone.
+        if (*slot).lent == 0 && !(*slot).state.is_null() && state::watch_end(slot) {
+            state::know(slot);
+        }
+        (*slot).busy = busy;
+    }
+}
+
+/// Marks the thread as being inside, with its countdown out of reach.
+///
+/// # Safety
+/// The slot is this thread's own.
+#[inline(always)]
+unsafe fn enter(slot: *mut ThreadSlot) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*slot).busy = 1;
+        (*slot).countdown = QUIET;
+    }
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Lets the thread out, with this countdown, and does what became due meanwhile.
+///
+/// # Safety
+/// The slot is this thread's own, and busy.
+#[inline(always)]
+unsafe fn leave(slot: *mut ThreadSlot, countdown: u64) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: the caller's contract.
+    unsafe {
+        // The thread is still busy. A handler that comes in between must not find a state that is
+        // another thread's by then.
+        if (*slot).lent != 0 {
+            release_late(slot);
+        }
+        (*slot).countdown = countdown;
+        (*slot).busy = 0;
+    }
+    if trigger::pending() {
+        trigger::run();
+    }
+}
+
+/// An event of this thread. While it lasts, the thread is busy: what it allocates is not recorded.
+/// It ends when this is dropped, or by [`finish`](Self::finish).
+pub(crate) struct Event {
+    slot: *mut ThreadSlot,
+    state: &'static ThreadState,
+    /// The countdown that the thread goes on with.
+    countdown: u64,
+}
+
+impl Event {
+    /// Enters, for an event of the recording `recording`. `None` without memory for the thread's
+    /// tables: that is counted, and the thread goes on with the countdown `otherwise`, as it does
+    /// after an event that is dropped.
+    ///
+    /// # Safety
+    /// The slot is this thread's own, and not busy.
+    #[inline(always)]
+    pub(crate) unsafe fn enter(
+        slot: *mut ThreadSlot,
+        tables: Tables,
+        recording: u64,
+        otherwise: u64,
+    ) -> Option<Self> {
+        // SAFETY: the caller's contract. States are never freed.
+        unsafe {
+            enter(slot);
+            let Some(state) = state_of(slot, tables).as_ref() else {
+                count(&DROPPED.no_memory);
+                leave(slot, otherwise);
+                return None;
+            };
+            state.recording.set(recording);
+            Some(Self {
+                slot,
+                state,
+                countdown: otherwise,
+            })
+        }
+    }
+
+    /// The thread's tables, and what is the thread's own of them.
+    #[inline(always)]
+    pub(crate) fn tables(&mut self) -> (&'static ThreadState, &mut Own) {
+        // SAFETY: this is the state's thread, in an event, and the reference lives as long as the
+        // event is borrowed.
+        (self.state, unsafe { self.state.own() })
+    }
+
+    /// Whether this is the thread's first countdown in this recording, which this notes. Such a
+    /// countdown runs out without choosing an allocation.
+    pub(crate) fn begins(&mut self) -> bool {
+        let recording = mode::recording();
+        // SAFETY: an event's slot is its thread's own.
+        let noted = unsafe { &mut (*self.slot).recording };
+        std::mem::replace(noted, recording) != recording
+    }
+
+    /// Ends the event with this countdown, or with none if another recording began meanwhile: then
+    /// it begins for this thread too.
+    #[inline(always)]
+    pub(crate) fn finish(mut self, countdown: u64) {
+        let same = self.state.recording.get() == mode::recording();
+        self.countdown = if same { countdown } else { 0 };
+    }
+}
+
+impl Drop for Event {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: `enter` was told this thread's own slot, and made it busy.
+        unsafe { leave(self.slot, self.countdown) };
+    }
+}
+
+/// Ends an event of a thread that has a state only for one event at a time.
+///
+/// # Safety
+/// The block is this thread's own, and busy.
+#[cold]
+pub(crate) unsafe fn release_late(slot: *mut ThreadSlot) {
+    // SAFETY: the slot is this thread's own.
+    unsafe {
+        (*slot).lent &= tls::ENDED;
+        if let Some(state) = state::of(slot).as_ref() {
+            (*slot).state = std::ptr::null();
+            state.release();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The states that no thread has, as a stack without a lock: a thread may be held up or end
+//! anywhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ThreadState;
+use crate::platform::sys::PAGE;
+
+/// The first of the list's states. Each state leads to the next.
+///
+/// The word is the page number of the first state, and above it how often the word changed. Without
+/// that count, a thread that was held up between reading the first state and taking it could find
+/// the same state first again, and would not see that another one is behind it now. The count goes
+/// round after 2^24 changes.
+pub(super) struct Free(AtomicU64);
+
+const PAGE_BITS: u32 = 40;
+
+impl Free {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Forgets all of them. Nobody else pushes or pops meanwhile.
+    pub(super) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds a state that its thread does not use any more.
+    pub(super) fn push(&self, state: &'static ThreadState) {
+        let at = std::ptr::from_ref(state).cast_mut();
+        self.change(|first| {
+            state.next_free.store(first, Ordering::Relaxed);
+            Some(at)
+        });
+    }
+
+    /// Takes a state, if there is one.
+    pub(super) fn pop(&self) -> Option<&'static ThreadState> {
+        let first = self.change(|first| {
+            // SAFETY: states are never freed. If another thread has taken this one, the word has
+            // changed.
+            let state = unsafe { first.as_ref()? };
+            Some(state.next_free.load(Ordering::Relaxed))
+        });
+        // SAFETY: as above, and it was the list's.
+        first.and_then(|first| unsafe { first.as_ref() })
+    }
+
+    /// Puts what `next` makes of the first state in its place. Returns the state that was first, or
+    /// `None` if `next` gave none.
+    fn change(
+        &self,
+        next: impl Fn(*mut ThreadState) -> Option<*mut ThreadState>,
+    ) -> Option<*mut ThreadState> {
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let page = word & ((1 << PAGE_BITS) - 1);
+            let first = std::ptr::with_exposed_provenance_mut(page as usize * PAGE);
+            let changes = (word >> PAGE_BITS).wrapping_add(1) << PAGE_BITS;
+            let changed = changes | (next(first)?.expose_provenance() / PAGE) as u64;
+            match self
+                .0
+                .compare_exchange_weak(word, changed, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(first),
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::platform::sys;
+
+    fn state() -> &'static ThreadState {
+        // SAFETY: zeroed memory is a valid state, and stays mapped.
+        unsafe { &*sys::map(size_of::<ThreadState>()).cast() }
+    }
+
+    #[test]
+    fn what_was_pushed_last_is_popped_first_and_once() {
+        let free = Free::new();
+        assert!(free.pop().is_none());
+        let states = [state(), state(), state()];
+        states.iter().for_each(|state| free.push(state));
+        for state in states.iter().rev() {
+            assert!(std::ptr::eq(free.pop().unwrap(), *state));
+        }
+        assert!(free.pop().is_none());
+        states.iter().for_each(|state| free.push(state));
+        free.clear();
+        assert!(free.pop().is_none());
+    }
+
+    /// Threads that take and give back at once never have one state together, and none is lost.
+    #[test]
+    fn threads_share_no_state() {
+        static FREE: Free = Free::new();
+        static BOTH: AtomicUsize = AtomicUsize::new(0);
+        (0..5).for_each(|_| FREE.push(state()));
+        let work = || {
+            for _ in 0..20_000 {
+                if let Some(state) = FREE.pop() {
+                    if state.inside.swap(true, Ordering::AcqRel) {
+                        BOTH.fetch_add(1, Ordering::Relaxed);
+                    }
+                    state.inside.store(false, Ordering::Release);
+                    FREE.push(state);
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+        assert_eq!(BOTH.load(Ordering::Relaxed), 0);
+        assert_eq!(std::iter::from_fn(|| FREE.pop()).count(), 5);
+    }
+}
