@@ -1,4 +1,4 @@
-//! What a program does with its recording: starts it, asks it for profiles, stops it.
+//! The functions by which a program starts its recording, asks it for profiles and stops it.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,8 +10,8 @@ use heapprof_collect::{self as collect, Error, Mode, Options, Reason};
 use crate::environment;
 use crate::process;
 
-/// Begins to record what the allocator is asked for from now on. What an earlier recording found is
-/// forgotten.
+/// Begins to record the allocations that the program makes from now on. What an earlier recording
+/// found is forgotten.
 ///
 /// Returns false, and begins nothing, if there is no memory for it, if a thread is held up in the
 /// middle of an allocation, if the period is above 1 TiB, or if the mode is off. In a program whose
@@ -58,14 +58,14 @@ pub fn is_running() -> bool {
 /// Writes a profile where the recording's [`Output`](crate::Output) says. Returns its path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread's dump takes more than ten seconds
-/// longer, the file can't be written, or there is no memory. If there is no memory for the path
-/// alone, the file was written nevertheless.
+/// There is no recording, it has no output, another thread's dump is not done within ten seconds,
+/// the file can't be written, or there is no memory. If there is no memory for the path alone, the
+/// file was written nevertheless.
 pub fn dump() -> Result<PathBuf, Error> {
     written(collect::request(None))
 }
 
-/// Writes a profile to `path`. The file appears whole or not at all. Returns the path again.
+/// Writes a profile to `path`, and returns that path. The file appears whole or not at all.
 ///
 /// # Errors
 /// The same as for [`dump`], except that the recording needs no output.
@@ -74,9 +74,9 @@ pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
     written(collect::request(Some(path)))
 }
 
-/// The profile as it is now: gzipped pprof, the bytes that a `/debug/pprof/heap` answers with. It
-/// is empty if nothing was ever recorded, if there is no memory for it, or if another thread's dump
-/// takes more than ten seconds longer.
+/// The profile as it is now, in gzipped pprof. A server can answer `/debug/pprof/heap` with these
+/// bytes. They are empty if nothing was ever recorded, if there is no memory for them, or if
+/// another thread's dump is not done within ten seconds.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !collect::was_started() {
@@ -86,9 +86,9 @@ pub fn profile() -> Vec<u8> {
     handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
-/// Asks for a last dump when the process calls `exit`, which is also how `main` ends. There is none
-/// if it aborts, calls `_exit`, or dies by a signal. It is as if [`dump`] were called then, except
-/// that a plain output name gets no number.
+/// Asks for a last dump when the process calls `exit`, which is also how `main` ends. There is no
+/// such dump if the process aborts, calls `_exit`, or dies by a signal. The dump is made as by
+/// [`dump`], except that a plain output name gets no number.
 pub fn dump_at_exit() {
     collect::apart(process::dump_at_exit);
 }
@@ -109,7 +109,7 @@ fn own_error(error: Error) -> Error {
     own.map_or(Error::NoMemory, |path| Error::Write(path, errno))
 }
 
-/// Copies bytes; `None` if there is no memory.
+/// Copies bytes. Returns `None` if there is no memory.
 fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).ok()?;

@@ -6,7 +6,7 @@ use crate::place::{self, Place, PlaceId, Places};
 use crate::session::Session;
 use heapprof_totals::query::Query;
 
-/// An entity. [`Peek::neighbours`] reads those around it.
+/// An entity. [`Peek::neighbours`] reads the entities around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekRow {
     /// The entity.
@@ -27,8 +27,8 @@ pub struct Neighbours {
     pub callees: Vec<(PlaceId, i64)>,
 }
 
-/// The report. Neighbours are read when they are asked for, because there may be more than memory
-/// should hold.
+/// The report. Neighbours are read when they are asked for, because there may be more of them than
+/// memory should hold.
 pub struct Peek<'s> {
     /// What the report is about.
     pub header: Header,
@@ -42,7 +42,8 @@ pub struct Peek<'s> {
     pub places: Places,
 }
 
-/// Reports the entities of the only profile whose neighbours the session's question wants.
+/// Reports on the session's only profile. The rows are the entities whose neighbours the session's
+/// question wants.
 pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> {
     let (header, r#type) = header(session, 1, query)?;
     let (places, order) = (
@@ -119,8 +120,9 @@ impl Peek<'_> {
         Ok(found)
     }
 
-    /// Gives the neighbours' values in no order, to callers that only want to know how large they
-    /// are. They are read from the tables directly, because there may be millions.
+    /// Gives the neighbours' values in no particular order, to callers that only want to know how
+    /// large the values are. The values are read from the tables directly, because there may be
+    /// millions.
     pub fn values<E: From<Error>>(
         &self,
         row: &PeekRow,

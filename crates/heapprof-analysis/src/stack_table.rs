@@ -1,5 +1,4 @@
-//! Distinct stacks and what samples are worth on each, for the rows of `sample`, `frame` and
-//! `stack_func`.
+//! The distinct stacks of samples, for the rows of `sample`, `frame` and `stack_func`.
 //!
 //! Stacks are numbered in the order of their texts, so that the numbers follow from the content
 //! alone.
@@ -13,7 +12,7 @@ use hashbrown::HashTable;
 
 use heapprof_totals::call_tree::Stacks;
 
-/// Stacks of entities (leaf first), each of them once.
+/// Stacks of entities. Each stack begins with the leaf and is there once.
 #[derive(Default)]
 pub(crate) struct StackTable {
     entity: Vec<u32>,
@@ -40,8 +39,8 @@ impl StackTable {
 
     /// The stack of a frame and the frame's position in it. `frame` is counted over all stacks.
     pub(crate) fn locate(&self, frame: usize) -> (usize, usize) {
-        // Frames are read one after the other, so it is mostly the last stack again, or the next
-        // one.
+        // Frames are read one after the other, so the stack is mostly the last one again, or the
+        // next one.
         let last = self.last.load(Ordering::Relaxed);
         let mut near = [last, last + 1].into_iter().filter(|&s| s < self.len());
         let stack = near
@@ -57,8 +56,8 @@ impl StackTable {
         start..self.end[stack]
     }
 
-    /// The frames (counted over all stacks) that are the first of their entity in their stack, seen
-    /// from the leaf, and the end of each stack among these frames.
+    /// The frames that are the first of their entity in their stack, seen from the leaf. They are
+    /// counted over all stacks. The second list has the end of each stack among these frames.
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());
@@ -67,7 +66,7 @@ impl StackTable {
                 .iter()
                 .max()
                 .map_or(0, |&most| most as usize + 1);
-            // The stack that last held an entity, from 1.
+            // For each entity, the last stack that held it, counted from 1.
             let mut seen = vec![0; entities];
             for stack in 0..self.len() {
                 for at in self.range(stack) {
@@ -88,8 +87,8 @@ impl StackTable {
     pub(crate) fn new(all: &Stacks, rank: &[u32]) -> (Self, Vec<u32>) {
         let hasher = RandomState::default();
         let mut index: HashTable<u32> = HashTable::new();
-        // `first` is the first sample with each distinct stack, and `of` the distinct stack of each
-        // sample.
+        // `first` has the first sample with each distinct stack, and `of` has the distinct stack of
+        // each sample.
         let mut first: Vec<u32> = Vec::new();
         let mut of = Vec::with_capacity(all.len());
         for i in 0..all.len() {

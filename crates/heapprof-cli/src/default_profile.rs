@@ -13,25 +13,26 @@ use crate::name;
 
 /// How many files are looked into at most.
 const FILES: usize = 100;
-/// How far a file is looked into, in bytes when inflated.
+/// How far a file is looked into, in inflated bytes.
 const FAR: u64 = 256 << 20;
-/// How much is looked at in all files together.
+/// How many inflated bytes of all files together are looked at.
 const ALL: u64 = 1 << 30;
 /// How a comment of our collector begins.
 const OURS: &[u8] = b"collector: heapprof ";
 
-/// The first byte of a sample type, and of a text of the string table, whose second byte is its
-/// length.
+/// The first byte of a sample type, and the first byte of a text of the string table. The second
+/// byte of a text is its length.
 const SAMPLE_TYPE: u8 = 1 << 3 | 2;
 const TEXT: u8 = 6 << 3 | 2;
 
-/// Whether these two bytes come before a short text of the string table, as the comment is.
+/// Whether these two bytes come before a short text of the string table. The comment is such a
+/// text.
 fn is_text(before: &[u8]) -> bool {
     before[0] == TEXT && (OURS.len()..128).contains(&usize::from(before[1]))
 }
 
-/// Path of the newest recording here: a file of the user's own, whatever its name is, that our
-/// collector wrote.
+/// The path of the newest recording in this folder. A recording is a file of the user's own that
+/// our collector wrote, whatever its name is.
 pub(crate) fn newest() -> Result<String> {
     let entries = std::fs::read_dir(".").context("the current folder cannot be read")?;
     let user = rustix::process::geteuid().as_raw();
@@ -46,8 +47,8 @@ pub(crate) fn newest() -> Result<String> {
             Some((metadata.modified().ok()?, name::held(&entry.file_name())))
         })
         .collect();
-    // Among equally old files the last name comes first, so that the order does not depend on the
-    // folder's.
+    // Among equally old files the last name comes first, so that the result does not depend on the
+    // order in the folder.
     found.sort_unstable_by(|a, b| b.cmp(a));
     let mut left = ALL;
     let mut looked_into = 0;

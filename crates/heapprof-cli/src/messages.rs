@@ -1,4 +1,5 @@
-//! What heapprof says beside its data: on stderr, in one line each. Nothing else prints there.
+//! The messages that heapprof prints beside its data: one line each, on stderr. Nothing else prints
+//! there.
 #![allow(clippy::print_stderr)]
 
 use std::ffi::OsString;
@@ -15,7 +16,7 @@ pub(crate) fn error(error: &anyhow::Error) {
 }
 
 /// Makes the error of reading a file. If a limit ended the reading, the error also names the option
-/// that raises the limit. The readers do not, because only the program has options.
+/// that raises the limit. The readers do not name it, because only the program has options.
 pub(crate) fn of_reading(error: heapprof_formats::Error) -> anyhow::Error {
     use heapprof_formats::Error;
     let limit = match &error {
@@ -51,7 +52,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         // The advice to pass an option as a value is never what is needed here.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
-        // Whoever types another tool's word does not mean our word that looks like it.
+        // If the user types another tool's word, our word that looks like it is not meant.
         .filter(|line| !known || !line.starts_with("tip: "))
         .map(|line| line.trim_start_matches("error: "));
     let mut words = String::new();
@@ -62,7 +63,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         }
         words += line;
     }
-    // Other arguments of `record` are the program's.
+    // After `record`, an argument with one dash may belong to the program that is recorded.
     let dashed = !ours.contains(&"record") && ours.iter().any(|arg| is_of_pprof(arg));
     if let Some(meant) = wrong_command.and_then(|typed| suggestion::meant(&typed.to_string())) {
         return say(&format!("{words}; {meant}; --help says more"));
@@ -120,7 +121,7 @@ fn say(text: &str) {
     // Names come from files and may hold anything. A message stays one line, so line ends and tabs
     // in it become blanks.
     let line = name::shown(text).replace(['\n', '\t'], " ");
-    // Nobody is left to be told when stderr is closed.
+    // If stderr is closed, there is nobody to tell that printing failed.
     let _ = writeln!(anstream::stderr(), "heapprof: {}", printable(&line));
 }
 

@@ -1,6 +1,6 @@
 //! Names that are not UTF-8. A file may have any name, but a PROFILE can also be a URL or a name in
-//! the database, and several are joined in messages. So arguments are text, in which each byte that
-//! is not text is a character of its own.
+//! the database, and messages join several of them. So arguments are text. In this text, each byte
+//! of the name that is not text is a character of its own.
 //!
 //! A byte `b` is U+10FF00 + `b`, from a private area. A name that has such a character itself is
 //! treated as if the bytes of that character were not text, so that each name has one form.
@@ -65,7 +65,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A file's name as a shell reads it, for a command that somebody is to copy.
+/// A file's name in the form that a shell reads, for commands that people copy.
 pub(crate) fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     if bytes.starts_with(b"-") {

@@ -29,14 +29,14 @@ pub(crate) fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER)
 }
 
-/// Writes `content` to the folder of what this binary carries, unless it is there. Returns its
-/// path.
+/// Writes `content` to the folder for the files that this binary carries, unless it is there
+/// already. Returns the path of the file.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
     let mut failed = None;
     for folder in caches() {
         let folder = folder.join(CARRIED);
-        // LD_PRELOAD has no way to write a space or a colon.
+        // LD_PRELOAD has no way to write these characters.
         let nameable = folder
             .to_str()
             .is_some_and(|p| !p.contains([' ', ':', '\n', '\t', '$']));
@@ -62,8 +62,8 @@ fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
 /// Makes `folder` hold `content` under `name`. Returns false if the loader may not map code from
 /// there.
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
-    // What lies there is loaded into programs. So nobody else may put it there, or put another
-    // folder in its place.
+    // What lies there is loaded into programs. So nobody else may put a file there, or put another
+    // folder in the folder's place.
     let folder = make_folder(folder, Trust::Own)?;
     if rustix::fs::fstatvfs(&folder)?
         .f_flag

@@ -1,4 +1,5 @@
-//! What is recorded now: whether and how, the period, and which recording it is.
+//! What is recorded now: whether and how allocations are recorded, with which period, and in which
+//! recording.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -17,9 +18,9 @@ pub enum Mode {
 static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
 /// Which recording this is, from 1.
 static RECORDING: AtomicU64 = AtomicU64::new(0);
-/// The recording whose books may be opened: [`RECORDING`], or [`PAUSED`].
+/// The recording whose books may be opened: [`RECORDING`], or [`PAUSED`] if none may be opened.
 static GATE: AtomicU64 = AtomicU64::new(0);
-/// The number of no recording: nobody opens the books.
+/// A number that no recording has. While it is in [`GATE`], nobody opens the books.
 const PAUSED: u64 = u64::MAX;
 static PERIOD: AtomicU64 = AtomicU64::new(1);
 /// The mode now.
@@ -37,7 +38,7 @@ pub(crate) fn period() -> u64 {
     PERIOD.load(Ordering::Relaxed)
 }
 
-/// Whether the recording, running or stopped, is of every allocation.
+/// Whether the recording, running or stopped, has every allocation.
 #[inline]
 pub(crate) fn is_exact() -> bool {
     period() == 1
@@ -50,16 +51,15 @@ pub(crate) fn recording() -> u64 {
     RECORDING.load(Ordering::Acquire)
 }
 
-/// Goes on to another recording. Whoever has the books of the last one open finds its number
-/// changed. Nothing is recorded until [`begin`].
+/// Goes on to another recording. Whoever has the books of the last recording open finds that the
+/// number has changed. Nothing is recorded until [`begin`].
 pub(crate) fn next() {
     stop();
     let next = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
     GATE.store(next, Ordering::SeqCst);
 }
 
-/// The recording whose books may be opened, or the number of no recording while they are to stay
-/// closed.
+/// The recording whose books may be opened, or [`PAUSED`] while all books are to stay closed.
 #[inline]
 pub(crate) fn gate() -> u64 {
     GATE.load(Ordering::Acquire)
@@ -80,7 +80,7 @@ pub(crate) fn resume() {
     GATE.store(recording(), Ordering::SeqCst);
 }
 
-/// Records from now on. A period of 1 is every allocation.
+/// Records from now on. A period of 1 means every allocation.
 pub(crate) fn begin(mode: Mode, period: u64) {
     PERIOD.store(period, Ordering::SeqCst);
     MODE.store(mode as u8, Ordering::SeqCst);

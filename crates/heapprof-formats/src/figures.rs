@@ -1,4 +1,4 @@
-//! Numbers in text, read strictly: they have only digits and fit in 64 bits.
+//! Readers of the numbers in a text. They are strict: a number has only digits and fits in 64 bits.
 
 /// A decimal number without a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {

@@ -1,4 +1,5 @@
-//! What a `heap profile:` header says, and the values of the lines below it, unsampled by its rule.
+//! What a `heap profile:` header says, and the values of the lines below it. The values are
+//! unsampled by the rule that follows from the header.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,8 @@ const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED
 pub(crate) struct Kind {
     /// The name of the kind, e.g. `heap_v2`.
     pub(crate) name: String,
-    /// Bytes between two samples: 1 if nothing is sampled, 0 if the header does not say it.
+    /// Bytes between two samples. It is 1 if nothing is sampled, and 0 if the header does not say
+    /// it.
     pub(crate) period: i64,
     is_sampled: bool,
     /// Whether notes in comments are read. pprof does not read them.
@@ -55,7 +57,7 @@ impl Kind {
         if is_go {
             period /= 2;
         }
-        // Go itself cuts fractions in what it writes as protobuf.
+        // Go itself cuts off fractions in the profiles that it writes as protobuf.
         let unsampler = Unsampler::new(period, options.as_pprof || is_go);
         Ok(Self {
             unsamplers: [unsampler.clone(), unsampler],
@@ -79,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// How the values are unsampled, for people.
+    /// How the values are unsampled, in words for people.
     pub(crate) fn rule(&self) -> Cow<'static, str> {
         match (&self.name[..], self.is_sampled, self.period) {
             ("heapprofile", _, 2..) => "none, the values are estimates already".into(),
@@ -112,8 +114,8 @@ impl Kind {
         builder.finish()
     }
 
-    /// Reads the sample on the current line: its values, as many as the profile has types, and its
-    /// addresses.
+    /// Reads the sample on the current line: its addresses, and one value for each of the profile's
+    /// types.
     pub(crate) fn sample<'a>(
         &mut self,
         lines: &'a Lines<'_>,
@@ -135,7 +137,7 @@ impl Kind {
             if count == 0 && bytes != 0 {
                 return Err(lines.wrong_part("0 bytes in 0 objects", format!("{bytes} bytes")));
             }
-            // The mean size in use is taken, if there is one.
+            // The mean size is that of the objects in use, if there are any.
             if count != 0 {
                 mean_size.get_or_insert(bytes.wrapping_div(count));
             }

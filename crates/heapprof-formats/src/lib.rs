@@ -1,10 +1,11 @@
-//! Heap profiles as other tools write them: recognized by content, read into the model.
+//! Heap profiles as other tools write them. This crate recognizes them by their content and reads
+//! them into the model.
 //!
-//! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, everything else
-//! is tried against the table in `readers.rs`. A format is a module with two functions, `sniff` and
-//! `read`, one row in that table and one variant of [`Format`]. The content of a file becomes a
-//! `Profile`. Its values are unsampled once, by the rule of the tool that wrote them; [`Reading`]
-//! names the rule.
+//! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, and everything
+//! else is tried against the table in `readers.rs`. A format has a module with two functions,
+//! `sniff` and `read`. It also has one row in that table and one variant of [`Format`]. The content
+//! of a file becomes a `Profile`. Its values are unsampled once, by the rule of the tool that wrote
+//! them; [`Reading`] names the rule.
 //!
 //! ```
 //! # use heapprof_formats::{Format, Options, read};

@@ -32,7 +32,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Goes to the next line; false at the end of the file.
+    /// Goes to the next line. Returns false at the end of the file.
     pub(crate) fn advance(&mut self) -> Result<bool, Error> {
         if std::mem::take(&mut self.again) {
             return Ok(true);
@@ -74,7 +74,8 @@ impl<'a> Lines<'a> {
         Ok(true)
     }
 
-    /// Makes the next [`advance`](Self::advance) stay on this line, for a function that reads on.
+    /// Makes the next [`advance`](Self::advance) stay on this line, so that the function that reads
+    /// on gets this line again.
     pub(crate) fn stay(&mut self) {
         self.again = !self.at_end;
     }

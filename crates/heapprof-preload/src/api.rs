@@ -1,5 +1,5 @@
-//! The functions that a program may call, ours and gperftools' by their names, as
-//! include/heapprof.h declares them.
+//! The functions that a program may call: our own, and those of gperftools under their usual names.
+//! include/heapprof.h declares all of them.
 
 use std::ffi::{c_char, c_int, c_ulong};
 
@@ -11,9 +11,9 @@ use crate::say::{misunderstood, say, status, text};
 use crate::{end, environment, mapped};
 
 /// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
-/// environment's pattern is used; if there is none, no files are written. A `period` of 0 records
-/// every allocation, any other period one allocation in so many bytes. What was recorded before is
-/// forgotten. Returns 0, or an errno.
+/// environment's pattern is used. If there is no such pattern either, no files are written. A
+/// `period` of 0 records every allocation. Any other period records one allocation in that many
+/// bytes. What was recorded before is forgotten. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) -> c_int {
     let mode = if period == 0 {
@@ -47,8 +47,8 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// The output of a recording that this process starts itself. If `list` is `record`'s, `record` is
-/// told of its dumps, too.
+/// The output of a recording that this process starts itself. If `list` is the list of `record`,
+/// `record` learns of this recording's dumps, too.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> Output {
     Output {
         pattern: pattern.to_vec(),
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     collect::guarded(|| status(result))
 }
 
-/// The profile as gzipped pprof, in memory that the caller frees, with its length in `len`. Null if
-/// there is no memory, or if the program is shut in by a sandbox.
+/// Returns the profile as gzipped pprof, in memory that the caller frees, and puts its length into
+/// `len`. Returns null if there is no memory, or if the program is shut in by a sandbox.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
     give(len, || collect::profile(Reason::Request))
@@ -112,8 +112,8 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     })
 }
 
-/// gperftools: records every allocation, into `PREFIX.NNNN.heap`, with the intervals that
-/// gperftools' variables set.
+/// gperftools: starts a recording of every allocation into `PREFIX.NNNN.heap`. The variables of
+/// gperftools set the intervals of its dumps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     if collect::is_running() || is_shut_in() {
@@ -160,10 +160,10 @@ pub extern "C" fn HeapProfilerStop() {
     end::stop();
 }
 
-/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is for a log, which we do not write.
+/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason would go to a log, but we write none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
-    // tcmalloc, if it is there, calls this once more when the program has ended.
+    // If tcmalloc is there, it calls this function once more when the program has ended.
     if collect::is_running() && !end::has_ended() {
         let result = collect::request(None);
         collect::guarded(|| status(result));

@@ -1,4 +1,4 @@
-//! libc's list of what is called around a fork.
+//! libc's list of the functions that it calls around a fork.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,9 +8,10 @@ static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
 
 type Handler = unsafe extern "C" fn();
 
-/// Registers handlers of ours for good, as belonging to no library. libc removes a library's
-/// handlers when the library is closed, and everybody's at the program's end. A thread that forks
-/// at that moment would not reach the second handler, which gives back what the first one took.
+/// Registers our handlers as belonging to no library, so that they stay for good. libc removes a
+/// library's handlers when the library is closed, and every library's handlers when the program
+/// ends. A thread that forks at that moment would not reach the second handler, which gives back
+/// what the first one took.
 pub fn register(prepare: Handler, parent: Handler, child: Handler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);
     // SAFETY: functions of this library, which is never unloaded.
@@ -30,7 +31,7 @@ pub unsafe fn registered(
 ) -> c_int {
     type RegisterAtfork =
         unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
-    // SAFETY: what has this name in libc has this type; the rest is the caller's contract.
+    // SAFETY: libc's function of this name has this type; the rest is the caller's contract.
     unsafe {
         let real = REGISTER_ATFORK.or_missing();
         std::mem::transmute::<*const c_void, RegisterAtfork>(real)(prepare, parent, child, dso)

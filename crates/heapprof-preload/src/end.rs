@@ -1,5 +1,5 @@
-//! Every way in which a program image ends, each with a last dump: exit, _exit, quick_exit, abort,
-//! exec, signals.
+//! The ways in which a program image ends: exit, _exit, quick_exit, abort, exec and signals. Each
+//! of them makes a last dump.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -13,7 +13,7 @@ use crate::real::{ALIGNED_ALLOC, Behind};
 
 /// How far the last dump is.
 static ENDED: AtomicU8 = AtomicU8::new(NOT);
-/// The thread that makes it.
+/// The thread that makes the last dump.
 static BY: AtomicI32 = AtomicI32::new(0);
 const NOT: u8 = 0;
 const BEGUN: u8 = 1;
@@ -28,9 +28,10 @@ pub fn has_ended() -> bool {
     ENDED.load(Ordering::Acquire) != NOT
 }
 
-/// Makes the last dump by `dump`, which says how far it got. If another thread is making it, waits
-/// until that thread is done, because the process must not end before. Returns whether this call
-/// made it. Signals must be blocked, or a handler on this thread would wait for its own thread.
+/// Makes the last dump by calling `dump`, which returns how far the dump got. If another thread is
+/// making the last dump, waits until that thread is done, because the process must not end before
+/// that. Returns whether this call made the dump. Signals must be blocked, or a handler on this
+/// thread would wait for its own thread.
 fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
@@ -55,8 +56,8 @@ fn go_on() {
     collect::go_on();
 }
 
-/// Waits for another thread's last dump, for half a minute at most: nothing may keep the program
-/// alive.
+/// Waits for the last dump of another thread, but for half a minute at most, because nothing may
+/// keep the program alive.
 fn wait() {
     const NAPS: u32 = 30_000;
     for _ in 0..NAPS {
@@ -67,8 +68,8 @@ fn wait() {
     }
 }
 
-/// Whether `record` waits for a profile at the end, even of a recording that the program stopped
-/// itself.
+/// Whether `record` waits for a profile at the end. It waits even if the program itself stopped the
+/// recording.
 static RECORDED: AtomicBool = AtomicBool::new(false);
 /// Whether the program stopped such a recording.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -123,9 +124,9 @@ pub fn by_signal(signal: c_int) {
     }
     let own = once(|| {
         collect::end_from_signal(signal);
-        // The process is still here. Either this thread is in the middle of an event, after which
-        // it dumps and ends the process. Or the kernel spares this process, as it does the first
-        // one of a container.
+        // The process is still here. This thread may be in the middle of an event; after that event
+        // it dumps and ends the process. Otherwise the kernel spares this process, as it spares the
+        // first process of a container.
         NOT
     });
     if !own {
@@ -156,8 +157,8 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 static ABORTING: AtomicBool = AtomicBool::new(false);
 
 /// Ends the program by an abort of this thread. It may be libc's own abort (a damaged heap, a
-/// smashed stack), which does not call ours. The thread may be in the middle of an event, in the
-/// allocator behind us, where it holds nothing of ours.
+/// smashed stack), which does not call ours. The thread may be in the middle of an event. It is
+/// then in the allocator behind us, where it holds nothing of ours.
 pub fn by_abort(signal: c_int) {
     if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
         once(|| {
@@ -174,9 +175,10 @@ type AssertFail = unsafe extern "C" fn(*const c_char, *const c_char, c_uint, *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn abort() -> ! {
     last_dump();
-    // SAFETY: this is libc's own abort, or does what that comes down to.
+    // SAFETY: this calls libc's own abort, or does what that function does in the end.
     unsafe {
-        // A handler of the program's may jump out and go on. Then another end is to come.
+        // A signal handler of the program may jump out of the abort and go on. Then another end is
+        // to come.
         go_on();
         ABORTING.store(true, Ordering::Release);
         let real = ABORT.get();
@@ -265,7 +267,7 @@ pub fn register() {
 
 unsafe extern "C" fn before_fork() {
     // Once the program is shut in, there are no more profiles to keep right, and the system calls
-    // that this takes may not be made.
+    // that this needs may be forbidden.
     if !is_shut_in() {
         collect::before_fork();
     }
@@ -282,8 +284,8 @@ unsafe extern "C" fn in_child() {
     collect::after_fork_in_child();
 }
 
-/// Writes this image's profile before an exec. If the exec fails, the next dump removes the file
-/// again.
+/// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
+/// file.
 unsafe extern "C" fn before_exec() {
     if is_due() {
         dump(Reason::Exec);
@@ -300,7 +302,8 @@ static EXIT: Behind = Behind::new(c"_exit");
 static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
 static DLCLOSE: Behind = Behind::new(c"dlclose");
 
-/// daemon: libc's function ends this process by an exit of libc's own, and its child goes on.
+/// daemon: libc's function ends this process by libc's own exit, which does not call ours. The
+/// child of the process goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type Daemon = unsafe extern "C" fn(c_int, c_int) -> c_int;

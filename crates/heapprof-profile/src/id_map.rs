@@ -1,5 +1,5 @@
-//! From a file's ids (any 64-bit number except 0) to positions: dense ids, the usual case, cost an
-//! array read.
+//! A map from a file's ids (any 64-bit number except 0) to positions. For dense ids, the usual
+//! case, a look-up costs an array read.
 
 use foldhash::HashMap;
 use foldhash::HashMapExt;
@@ -48,7 +48,7 @@ impl IdMap {
         true
     }
 
-    /// How many ids there are, if they are 1, 2, 3, ... in this order, as with most writers.
+    /// How many ids there are, if they are 1, 2, 3, ... in this order, as most writers number them.
     pub(crate) fn counted(&self) -> Option<u32> {
         (!self.uneven).then_some(self.len)
     }

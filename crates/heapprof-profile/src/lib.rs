@@ -1,8 +1,8 @@
-//! The pprof heap profile: what every other crate of heapprof agrees on.
+//! The pprof heap profile, the model that the other crates of heapprof share.
 //!
 //! A [`Profile`] is a list of samples (a stack, values, labels) and the tables that explain them
-//! (mappings, locations, functions, text). This crate decodes profiles from gzipped or plain
-//! protobuf as a stream, encodes them, merges, negates, scales and converts them. It knows nothing
+//! (mappings, locations, functions, text). This crate decodes profiles as a stream, from gzipped or
+//! plain protobuf. It also encodes, merges, negates, scales and converts them. It knows nothing
 //! about SQLite, symbol files, the environment or the terminal.
 //!
 //! ```
@@ -29,11 +29,11 @@
 //!
 //! # For pprof's results and for collectors
 //!
-//! Most callers do without these functions, each of which says for whom it is:
+//! Most callers do not need these functions. Each function says whom it is for:
 //!
 //! * [`merge_as_pprof`], [`Profile::scale_as_pprof`] and [`Profile::normalize_as_pprof`] compute
-//!   what pprof computes, its losses included. A tool that stands in for pprof needs them.
-//!   [`Profile::name_in_use`] is for tools that add profiles up by pprof's rules.
+//!   what pprof computes, even if pprof loses something. A tool that stands in for pprof needs
+//!   them. [`Profile::name_in_use`] is for tools that add profiles up by pprof's rules.
 //! * [`encode_samples_quickly`] writes samples that are made one by one, from inside the program
 //!   that is profiled.
 #![forbid(unsafe_code)]
@@ -79,7 +79,7 @@ pub use crate::{
     unit::{Family, Unit},
 };
 
-/// The examples of README.md run, too.
+/// The examples of README.md. They run as tests, too.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -38,8 +38,8 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 
 /// Adds profiles up as they arrive. Only the sum and one more profile are in memory at a time.
 ///
-/// Only sample types that all profiles have are kept (a [`Warning`] names the others); values come
-/// in the finest unit of all profiles. Samples whose values are all 0 are left out, unless they are
+/// Only sample types that all profiles have are kept (a [`Warning`] names the others). Values get
+/// the finest unit of all profiles. Samples whose values are all 0 are left out, unless they are
 /// estimates.
 ///
 /// ```
@@ -88,8 +88,8 @@ pub fn merge_all<E: From<Error>>(
     Ok(merger.finish())
 }
 
-/// The size rounded up to pages, the offset, and the build id or file name. They tell that two runs
-/// mapped the same file.
+/// The size rounded up to pages, the offset, and the build id or file name. If these are equal, two
+/// runs mapped the same file.
 type MappingKey = (u64, u64, StringId);
 
 fn mapping_key(m: &Mapping) -> MappingKey {
@@ -187,8 +187,8 @@ impl Merger {
             Rules::Pprof => as_pprof::header(&mut self.builder.profile, profile, !self.begun),
         }
         self.begun = true;
-        // Everything is moved when a sample first needs it, so merging leaves unused entries
-        // behind. The main binary is always moved.
+        // Each entry is moved when a sample first needs it, so unused entries are not in the sum.
+        // The main binary is always moved.
         let mut moved = Moved::new(profile);
         if self.builder.profile.mapping.is_empty() && !profile.mapping.is_empty() {
             self.move_mapping(&mut moved, MappingIndex(0));

@@ -12,8 +12,8 @@ use crate::measure::percent;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
-/// Where source comes from: returns the lines of a file that a profile names, or why there are
-/// none.
+/// Where source comes from. The function gets the name of a file from a profile, and returns the
+/// file's lines, or why there are none.
 pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Rc<[String]>, String>;
 
 /// How many lines to show around those that have values.
@@ -107,7 +107,8 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
 /// A line's number, its flat and cum if it has any, and its text.
 type Annotated = (i64, Option<(i64, i64)>, String);
 
-/// Lines with values and some around them. Without source there are only the lines with values.
+/// Lines with values, and some lines around them. Without source there are only the lines with
+/// values.
 fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
     let mut shown: Vec<Annotated> = Vec::new();
     let known = |line: i64| {

@@ -1,4 +1,5 @@
-//! `peek`: callers above, callees below; each side adds up to cum.
+//! `peek`: the callers of each function above it and its callees below it. Each side adds up to
+//! cum.
 
 use std::io::Write;
 
@@ -15,7 +16,7 @@ use crate::names::{Names, short_labels};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
-/// The columns that the names of neighbours may take beside the numbers.
+/// How many columns the names of neighbours may take beside the numbers.
 const NAME: usize = 56;
 const ROOT: &str = "(root)";
 const ITSELF: &str = "(itself)";

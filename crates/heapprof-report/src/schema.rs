@@ -1,4 +1,4 @@
-//! `schema`: the tables that `sql -p` can read, with what their columns mean.
+//! `schema`: the tables that `sql -p` can read, and what their columns mean.
 
 use serde_json::json;
 

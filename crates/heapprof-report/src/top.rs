@@ -1,4 +1,4 @@
-//! `top`: one row for each entity and the rest in `(other)`, so that the rows add up to the total.
+//! `top`: one row for each entity. `(other)` holds the rest, so that the rows add up to the total.
 
 use heapprof_analysis::{Estimate, Place, SampleType, Sort, Top, TopRow};
 use serde_json::{Map, Value, json};
@@ -65,7 +65,7 @@ fn named(name: &str) -> Place {
     }
 }
 
-/// Rows that stand for several others: what the limit and what the filters left out.
+/// The rows that stand for what the limit left out and for what the filters left out.
 fn remainders(top: &Top) -> Vec<(Place, i64)> {
     let mut rows = Vec::new();
     if top.other.rows > 0 {
@@ -146,11 +146,11 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     table
 }
 
-/// The fewest columns that names are cut to.
+/// How many columns names keep at least when they are cut.
 const NAMES: usize = 30;
 
-/// Leaves sample types out of a wide table until it fits, then cuts names. The sample type that was
-/// asked for always stays. Returns a line that says what was left out.
+/// Leaves sample types out of a wide table until the table fits, and then cuts names. The sample
+/// type that was asked for always stays. Returns a line that says what was left out.
 fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<String> {
     let widths = table.widths();
     let columns = |(_, count): &(SampleType, Option<usize>)| 2 + usize::from(count.is_some());
@@ -168,7 +168,8 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
     let mut left = width.saturating_sub(names.min(NAMES));
     let asked = |i: &usize| top.types[*i].0 == top.header.sample_type;
     let mut order: Vec<usize> = (0..groups.len()).collect();
-    // The count or the bytes of the same kind come first, then the others in their order.
+    // The type that was asked for comes first. The count or the bytes of the same kind come next,
+    // and then the others in their order.
     let family = |name: &str| name.split('_').next().map(str::to_string);
     let like =
         |i: &usize| family(&top.types[*i].0.r#type) == family(&top.header.sample_type.r#type);

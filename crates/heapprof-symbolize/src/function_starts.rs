@@ -1,5 +1,5 @@
-//! Where functions begin in code without symbols, read from the tables that unwinding needs, which
-//! are there even then.
+//! Where functions begin in code without symbols. The tables that unwinding needs say it, and such
+//! code has them, too.
 
 use std::collections::HashMap;
 

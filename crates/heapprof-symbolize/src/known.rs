@@ -1,5 +1,5 @@
-//! What files said about their addresses, kept from profile to profile, because the processes of
-//! one recording map the same libraries and mostly have the same places in them.
+//! What files said about their addresses. It is kept from profile to profile, because the processes
+//! of one recording map the same libraries and mostly have the same places in them.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use crate::resolve::Question;
 use crate::summary::Source;
 
 /// The position of an address in a file, wherever the file was mapped: the distance from the
-/// mapping's start, the offset of that start in the file, and whether the start is 0. If it is 0,
-/// the profile says nothing about the mapping; addresses are then the file's own and mean something
-/// else.
+/// mapping's start, the offset of that start in the file, and whether the start is 0. If the start
+/// is 0, the profile says nothing about the mapping. The addresses are then the file's own, so they
+/// mean something else.
 type Position = (u64, u64, bool);
 
 fn position(question: &Question) -> Position {
@@ -21,7 +21,8 @@ fn position(question: &Question) -> Position {
     (address, place.file_offset, place.memory_start == 0)
 }
 
-/// The answers of a file. `None` means that the file has no answer, so that it is not asked again.
+/// The answers of a file. `None` means that the file has no answer. It is kept so that the file is
+/// not asked again.
 #[derive(Default)]
 pub(crate) struct KnownFile {
     lines: HashMap<Position, Option<Box<[RawLine]>>>,
@@ -36,8 +37,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Answers what is already known about the file with this name and build id. Returns the
-    /// questions that are left.
+    /// Answers those questions about the file with this name and build id whose answers are already
+    /// known. Returns the questions that are left.
     pub(crate) fn recall(
         &self,
         file: &(String, String),
@@ -62,7 +63,7 @@ impl Known {
         left
     }
 
-    /// The best source of what is known about a file.
+    /// The best of the sources that the answers about a file came from.
     pub(crate) fn source(&self, file: &(String, String)) -> Option<Source> {
         self.files.get(file)?.source
     }

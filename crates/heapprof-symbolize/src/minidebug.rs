@@ -1,5 +1,5 @@
-//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, which is an ELF
-//! file compressed with xz.
+//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs. It is an ELF
+//! file, compressed with xz.
 
 use std::io::Read;
 

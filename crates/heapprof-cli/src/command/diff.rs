@@ -1,4 +1,4 @@
-//! `heapprof diff BEFORE AFTER`: what changed; with `--fail-if` also whether that is too much.
+//! `heapprof diff BEFORE AFTER`: what changed, and with `--fail-if`, whether that is too much.
 
 use std::process::ExitCode;
 
@@ -17,8 +17,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
              here"
         );
     }
-    // Rules come first, because a rule that can't be read must not cost the reading of two
-    // profiles.
+    // Rules are read first, so that nobody waits for two profiles if a rule can't be read.
     let mut gate = Gate::new(&args.gate)?;
     let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
     if let Some((_, rule)) = of_total
@@ -100,7 +99,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     gate.end(written, heapprof_report::broken_line)
 }
 
-/// The profiles of each side: two arguments, or what --before and --after say besides them.
+/// The profiles of each side. They come from the arguments and from --before and --after.
 fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {

@@ -1,4 +1,4 @@
-//! A file that is not whole yet: it lies beside its place under a name of its own, and is removed
+//! A file that is not whole yet. It lies beside its place under a name of its own, and is removed
 //! if nobody finishes it.
 
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 /// Who may use a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// The rights of any new file, from which the umask takes away what it should.
+    /// The rights of any new file, minus those that the umask takes away.
     Umask,
     /// These rights, whatever the umask is.
     Exactly(u32),
@@ -95,9 +95,10 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// A name for a file beside another one, new in this process and most likely anywhere.
+/// A name for a file beside another one. The name is new in this process, and most likely new
+/// everywhere.
 fn beside(place: &OsStr) -> OsString {
-    // The most bytes that a name may have, less those that are added.
+    // The most bytes that a name may have, minus those that are added below.
     const LONGEST: usize = 255 - 40;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

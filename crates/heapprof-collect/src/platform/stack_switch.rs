@@ -1,7 +1,7 @@
-//! Runs dumps on a stack of their own, and with files of their own if the program has used up all
-//! numbers for them.
+//! Runs dumps on a stack of their own. If the program has used up all file descriptors, also runs
+//! them with a table of files of their own.
 //!
-//! The program's stack may be small, or a signal's.
+//! The program's stack may be small, or it may be that of a signal handler.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{in_child, on_own_stack};
@@ -14,8 +14,8 @@ mod x86_64 {
 
     const SIZE: usize = 1 << 20;
 
-    /// The end of the dump stack; 0 without memory. It has one user at a time, because whoever
-    /// dumps holds the lock of dumps.
+    /// The end of the dump stack, or 0 if there is no memory for it. The stack has one user at a
+    /// time, because a thread that dumps holds the lock of dumps.
     fn end() -> usize {
         static STACK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
         let mut stack = STACK.load(Ordering::Relaxed);
@@ -60,21 +60,23 @@ mod x86_64 {
     }
 
     /// Runs `work` on the dump stack in a child that shares this process's memory and has a copy of
-    /// its files, while this thread waits. Returns whether there could be such a child.
+    /// its files, while this thread waits. Returns whether such a child could be made.
     pub(crate) fn in_child(mut work: &mut dyn FnMut()) -> bool {
         unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
             // SAFETY: the pointer is to the argument above, whose owner sleeps.
             unsafe { (*work)() }
         }
-        // The child is as vfork's, but on a stack of its own. Its end sends no signal.
+        // The child is like a child of vfork, but it runs on a stack of its own. Its end sends no
+        // signal.
         const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK;
         let end = end();
         if end == 0 {
             return false;
         }
         let child: isize;
-        // SAFETY: the child runs on a stack that nobody else uses, with the storage of this thread,
-        // which sleeps until it ends. It returns to nothing: it ends in the second system call.
+        // SAFETY: the child runs on a stack that nobody else uses. It uses the thread-local storage
+        // of this thread, which sleeps until the child ends. The child never returns, because it
+        // ends in the second system call.
         unsafe {
             std::arch::asm!(
                 "syscall",
@@ -110,7 +112,7 @@ mod x86_64 {
     }
 }
 
-/// On other processors the thread's own stack has to do.
+/// On other processors, `work` runs on the thread's own stack.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
     work();

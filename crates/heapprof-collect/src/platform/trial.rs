@@ -1,5 +1,5 @@
-//! Tries in a child whether a filter of system calls that the program is about to install would
-//! kill it for a dump.
+//! Finds out, in a child process, whether a filter of system calls would kill the program when it
+//! dumps. The program is about to install that filter.
 
 use std::sync::atomic::AtomicU32;
 
@@ -8,11 +8,12 @@ use crate::platform::sys::{self, File, call};
 /// How long the child may take, in naps of a millisecond.
 const PATIENCE: u32 = 2_000;
 
-/// Installs a filter in a child of this process by the system call `n` with `args`, and tries what
-/// dumps and events call. Returns true if the child lived, or if the filter can't be installed at
-/// all.
+/// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
+/// then makes the system calls that dumps and events make. Returns true if the child lived, or if
+/// the filter can't be installed at all.
 ///
-/// The child is a copy, runs nothing of the program's, and sends it no signal.
+/// The child is a copy of this process. It runs none of the program's code, and sends the program
+/// no signal.
 pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     if makes_first_process() {
         return false;
@@ -32,7 +33,7 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
         // SAFETY: the child has its own copy of everything. The page is shared with the parent,
         // which waits.
         unsafe {
-            // It dies without a core: it is no crash of the program's.
+            // The child dies without a core, because its death is no crash of the program.
             call(
                 libc::SYS_prctl,
                 [libc::PR_SET_DUMPABLE as usize, 0, 0, 0, 0, 0],
@@ -48,7 +49,7 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
         }
     }
     let ended = child > 0 && wait(child as usize);
-    // SAFETY: the page is mapped, and the child gone or killed.
+    // SAFETY: the page is mapped, and the child has ended or was killed.
     unsafe {
         let lived = lived.read_volatile() == 1;
         call(libc::SYS_munmap, [page as usize, 4096, 0, 0, 0, 0]);
@@ -56,16 +57,17 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     }
 }
 
-/// Whether the next child is the first process of a namespace of its own, which ends with that
-/// process.
+/// Whether the next child is the first process of a namespace of its own. Such a namespace ends
+/// with its first process.
 pub(crate) fn makes_first_process() -> bool {
     let (mut own, mut children) = ([0; 64], [0; 64]);
     sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
 }
 
-/// Makes the system calls of dumps and events, by the functions that make them there, but so that
-/// they do nothing. What is opened, mapped and blocked is the child's, which ends next.
+/// Makes the system calls of dumps and events, by the same functions, but with arguments that let
+/// them change nothing outside this process. What is opened, mapped and blocked belongs to the
+/// child, which ends next.
 fn try_all() {
     let none = c"/nonexistent/heapprof";
     let mut buffer = [0; 64];
@@ -120,15 +122,15 @@ fn try_all() {
         let action = [libc::SIGTERM as usize, 0, place, 8, 0, 0];
         call(libc::SYS_rt_sigaction, action);
         call(libc::SYS_tgkill, [own, own, 0, 0, 0, 0]);
-        // This one is for no file.
+        // This file descriptor does not exist.
         call(libc::SYS_fchmod, [usize::MAX, 0o600, 0, 0, 0, 0]);
         const REALTIME: usize = libc::CLOCK_REALTIME as usize;
         call(libc::SYS_clock_gettime, [REALTIME, place, 0, 0, 0, 0]);
     }
 }
 
-/// Waits for the child to end; kills it when that takes too long (a filter may hand calls to
-/// somebody who does not answer).
+/// Waits for the child to end. Kills it if that takes too long, because a filter may hand calls to
+/// a process that does not answer. Returns whether the child ended in time.
 fn wait(child: usize) -> bool {
     for _ in 0..PATIENCE {
         // The child has ended, or the program's own wait has seen its end.

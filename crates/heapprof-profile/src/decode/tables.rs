@@ -1,5 +1,5 @@
-//! The tables of a file (mappings, locations, functions, text), with references as they are in the
-//! file.
+//! The tables of a file (mappings, locations, functions, text). Their references are still those of
+//! the file.
 
 use super::stand_in::StandIns;
 use crate::error::{Error, Object};
@@ -70,7 +70,7 @@ impl Default for RawTables {
     }
 }
 
-/// Checks that an id is there and unique.
+/// Checks that an id is not 0, and that no earlier object has it.
 fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(), Error> {
     let defect = match id {
         0 => "has id 0, which is reserved for unknown".to_string(),
@@ -86,8 +86,8 @@ fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(
 }
 
 impl RawTables {
-    /// About how many bytes all of it takes, including what it becomes after references are
-    /// resolved.
+    /// About how many bytes the tables take, including those that they take after their references
+    /// are resolved.
     pub(super) fn memory(&self) -> u64 {
         let tables = self.mapping.len() * (size_of::<RawMapping>() + size_of::<Mapping>())
             + self.function.len() * (size_of::<RawFunction>() + size_of::<Function>())

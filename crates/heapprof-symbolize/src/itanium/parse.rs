@@ -1,4 +1,5 @@
-//! The grammar, from left to right: whole names are here, their parts are in the modules beneath.
+//! The grammar, which is read from left to right. Whole names are here; their parts are in the
+//! modules beneath.
 
 mod expression;
 mod name;
@@ -10,8 +11,8 @@ use super::{Id, Node, Qualifiers};
 const DEEPEST: u32 = 200;
 /// The most nodes that are made. No real name has more parts.
 const MOST: usize = 1 << 16;
-/// The most steps that are taken. No real name needs so many, and without a limit, parts that are
-/// tried twice inside of parts that are tried twice would take too long.
+/// The most steps that are taken. No real name needs so many. Without a limit, parts that are tried
+/// twice within parts that are tried twice would take too long.
 const MOST_STEPS: usize = 1 << 18;
 
 /// What a name says about the function that it names.
@@ -36,8 +37,8 @@ pub(super) struct Parser<'a> {
     substitutions: Vec<(Id, Option<u64>)>,
     /// The arguments that `T_` and so on stand for.
     parameters: Vec<Id>,
-    /// Whether the parser is within a function's name, and not within a type. Template arguments
-    /// there are those that `T_` and so on stand for.
+    /// Whether the parser is within a function's name, and not within a type. The template
+    /// arguments in such a name are those that `T_` and so on stand for.
     is_naming: bool,
     /// Template parameters that were used before their arguments came.
     forward: Vec<Id>,

@@ -1,4 +1,4 @@
-//! What fork does to a recording: the locks it holds meanwhile, and how parent and child go on.
+//! What fork does to a recording: which locks are held meanwhile, and how parent and child go on.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -34,7 +34,7 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
     ];
     let [known, closed] = mappings::locks();
     let [by_hash, arena] = engine::STACKS.locks();
-    // Outer locks come before those that are taken while holding them.
+    // Outer locks come before the locks that are taken while the outer ones are held.
     ours.into_iter().chain(regions).chain([
         known,
         closed,
@@ -47,8 +47,8 @@ fn fork_locks() -> impl Iterator<Item = &'static Lock> {
 
 /// Whether the tables were not at rest when this thread forked.
 static TORN: AtomicBool = AtomicBool::new(false);
-/// Which of [`fork_locks`] the forking thread holds, a bit for each. The others are held by threads
-/// that are held up in an event.
+/// Which of [`fork_locks`] the forking thread holds, with one bit for each. The others are held by
+/// threads that are held up in an event.
 static FORK_HELD: AtomicU32 = AtomicU32::new(0);
 
 /// Takes the locks for fork. Returns whether it got all.
@@ -86,13 +86,13 @@ pub fn before_fork() {
         // A signal handler forks in the middle of an event, so this thread itself may hold locks.
         return;
     }
-    // libc takes this lock after its handlers ran. Whoever holds it may wait for a stream, and the
-    // stream's owner may wait for our locks. So it comes before ours.
+    // libc takes the lock of its streams after fork's handlers ran. Whoever holds it may wait for a
+    // stream, and the stream's owner may wait for our locks. So it comes before ours.
     let streams = !single_threaded();
     if streams {
         weak::streams(Streams::Lock);
     }
-    // A handler that ended the process would dump, with locks that this thread holds.
+    // If a signal handler ended the process now, it would dump while this thread holds the locks.
     let mask = sys::block_signals();
     entry::hold_apart();
     let mut whole = acquire_for_fork();
@@ -100,8 +100,8 @@ pub fn before_fork() {
     FORK_STREAMS.store(streams, Ordering::Relaxed);
     if whole {
         access::collect_budgets();
-        // A thread that is held up in the middle of an event keeps its parts, which are then half
-        // written in the child.
+        // A thread that is held up in the middle of an event keeps its parts of the table. In the
+        // child, these parts are half written.
         whole = single_threaded() || access::share(engine::LIVE.owners());
         whole = engine::LIVE.acquire_all() && whole;
         let counting = PROCESS.lock().acquire_for_fork();
@@ -169,7 +169,7 @@ pub fn after_fork_in_child() {
     lock::is_no_orphan();
     let torn = TORN.load(Ordering::Relaxed);
     if torn {
-        // Some locks are held for good by threads that are not here.
+        // Threads that the child does not have hold some locks for good.
         mode::stop();
         lock::abandon();
     }

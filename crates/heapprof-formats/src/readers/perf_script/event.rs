@@ -8,7 +8,7 @@ use crate::figures::{decimal, hex};
 pub(super) struct Event<'a> {
     pub(super) command: &'a [u8],
     pub(super) name: &'a [u8],
-    /// What the probe recorded, `(7f119e65f930) bytes=0x10`.
+    /// What the probe recorded, such as `(7f119e65f930) bytes=0x10`.
     pub(super) arguments: &'a [u8],
 }
 
@@ -17,7 +17,8 @@ pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
 }
 
 pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
-    // The first word that is a time is looked for, because commands may contain blanks.
+    // The time is the first word that looks like one. Words can't be counted, because commands may
+    // contain blanks.
     let mut words = spans(line);
     let time = words.find(|word| is_time(&line[word.clone()]))?;
     let mut before: Vec<Range<usize>> = spans(&line[..time.start]).collect();
@@ -51,7 +52,8 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
 }
 
 /// Reads `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. As
-/// in `stackcollapse-perf.pl`, the first number after which this fits is the process.
+/// in `stackcollapse-perf.pl`, the process is the first number after which the rest of the line
+/// fits.
 pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
     let mut words = spans(line).peekable();
     // A command comes first.
@@ -91,8 +93,8 @@ pub(super) fn bare(line: &[u8]) -> Option<Event<'_>> {
     })
 }
 
-/// Whether a line begins as perf prints frames: a tab and an address of 16 digits, with blanks
-/// instead of leading zeros.
+/// Whether a line begins as a frame that perf prints: with a tab and an address of 16 digits, with
+/// blanks instead of leading zeros.
 pub(super) fn is_column(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"\t");
     let address = rest.and_then(|rest| spans(rest).next().map(|word| (rest, word)));
