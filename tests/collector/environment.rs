@@ -71,10 +71,28 @@ fn names_stand_in_the_table_only() {
         }
         let text = std::fs::read_to_string(&file).unwrap();
         // Tests of the forms write what a user would.
-        let text = text.split("#[cfg(test)]").next().unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         let found = name.captures_iter(text).find(|c| is_in_table(&c[1]));
         assert!(found.is_none(), "{}: {found:?}", place.display());
     }
+    // Each variable is read by a collector.
+    let table = root().join("crates/heapprof-environment/src/lib.rs");
+    let table = std::fs::read_to_string(table).unwrap();
+    let row = regex::Regex::new(r#"(?m)^    ([A-Z_]+) "HEAP[A-Z_]+","#).unwrap();
+    let mut rows = 0;
+    let code: String = ["collect/src/setting.rs", "preload/src/environment.rs"]
+        .map(|file| root().join("crates").join(format!("heapprof-{file}")))
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .concat();
+    for found in row.captures_iter(&table) {
+        let uses = [
+            format!("variable::{}.", &found[1]),
+            format!("setting!({},", &found[1]),
+        ];
+        assert!(uses.iter().any(|used| code.contains(used)), "{}", &found[1]);
+        rows += 1;
+    }
+    assert_eq!(rows, ALL.len());
     let names: BTreeSet<&str> = ALL.iter().map(|v| v.name).collect();
     assert_eq!(names.len(), ALL.len(), "a variable stands twice");
 }

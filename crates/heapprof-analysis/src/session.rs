@@ -191,8 +191,13 @@ pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<S
 
 /// A value, and in the two columns behind it what is known of it.
 pub(crate) fn read_known(row: &Row<'_>, at: usize) -> rusqlite::Result<Known> {
+    let samples: Option<i64> = row.get(at + 1)?;
+    let variance: Option<f64> = row.get(at + 2)?;
     Ok(Known {
         value: row.get(at)?,
-        spread: read_spread(row, at + 1)?,
+        spread: samples.zip(variance).map(|(samples, variance)| Spread {
+            samples: samples.unsigned_abs(),
+            variance,
+        }),
     })
 }

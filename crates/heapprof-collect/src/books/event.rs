@@ -14,6 +14,7 @@ use crate::tables::dropped::{DROPPED, count};
 use crate::tables::spread::Spread;
 use crate::tables::stacks::Stack;
 use crate::tables::{filter, sampler};
+use crate::thread::entry::Countdown::{GoesOn, RanOut};
 use crate::thread::entry::{Event, Tables, charge};
 use crate::thread::state::{Own, ThreadState};
 use crate::trigger;
@@ -35,7 +36,7 @@ pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) ->
         let recording = mode::recording();
         match mode::now() {
             Mode::Exact => {
-                let Some(mut event) = Event::enter(slot, Tables::Kept, recording, 0) else {
+                let Some(mut event) = Event::enter(slot, Tables::Kept, GoesOn, recording, 0) else {
                     return real();
                 };
                 let (state, own) = event.tables();
@@ -72,7 +73,7 @@ unsafe fn allocate_sampled(
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     // SAFETY: the caller's contract.
-    let event = unsafe { Event::enter(slot, Tables::Kept, recording, period()) };
+    let event = unsafe { Event::enter(slot, Tables::Kept, RanOut, recording, period()) };
     let Some(mut event) = event else {
         return real();
     };
@@ -366,7 +367,7 @@ pub fn release(address: *mut u8) {
             return;
         }
         let countdown = (*slot).countdown;
-        let event = Event::enter(slot, Tables::Borrowed, recording, countdown);
+        let event = Event::enter(slot, Tables::Borrowed, GoesOn, recording, countdown);
         let Some(mut event) = event else {
             return;
         };
@@ -449,11 +450,12 @@ fn reallocate_chosen<const EXACT: bool>(
             (true, true) => 0,
             (true, false) => period(),
         };
-        let event = Event::enter(slot, Tables::Kept, recording, otherwise);
+        let ends = if chosen && !EXACT { RanOut } else { GoesOn };
+        let event = Event::enter(slot, Tables::Kept, ends, recording, otherwise);
         let Some(mut event) = event else {
             return real();
         };
-        let begins = !EXACT && chosen && event.begins();
+        let begins = event.begins();
         let (state, own) = event.tables();
         let mut next = if EXACT { 0 } else { countdown };
         if chosen && !EXACT {

@@ -155,11 +155,32 @@ unsafe fn leave(slot: *mut ThreadSlot, countdown: u64) {
     }
 }
 
+/// Notes that the thread has had a countdown in this recording. Returns whether this is its first.
+///
+/// # Safety
+/// The slot is this thread's own.
+unsafe fn begins(slot: *mut ThreadSlot) -> bool {
+    let recording = mode::recording();
+    // SAFETY: the caller's contract.
+    unsafe { std::mem::replace(&mut (*slot).recording, recording) != recording }
+}
+
+/// Whether the countdown of a sampled recording leads to an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Countdown {
+    /// It ran out.
+    RanOut,
+    /// It goes on, or the recording has none.
+    GoesOn,
+}
+
 /// An event of this thread. While it lasts, the thread is busy: what it allocates is not recorded.
 /// It ends when this is dropped, or by [`finish`](Self::finish).
 pub(crate) struct Event {
     slot: *mut ThreadSlot,
     state: &'static ThreadState,
+    /// Whether it is the end of the thread's first countdown in this recording.
+    begins: bool,
     /// The countdown that the thread goes on with.
     countdown: u64,
 }
@@ -175,12 +196,15 @@ impl Event {
     pub(crate) unsafe fn enter(
         slot: *mut ThreadSlot,
         tables: Tables,
+        countdown: Countdown,
         recording: u64,
         otherwise: u64,
     ) -> Option<Self> {
         // SAFETY: the caller's contract. States are never freed.
         unsafe {
             enter(slot);
+            // This is noted even if there is no memory: the next countdown is not the first one.
+            let begins = countdown == Countdown::RanOut && begins(slot);
             let Some(state) = state_of(slot, tables).as_ref() else {
                 count(&DROPPED.no_memory);
                 leave(slot, otherwise);
@@ -190,6 +214,7 @@ impl Event {
             Some(Self {
                 slot,
                 state,
+                begins,
                 countdown: otherwise,
             })
         }
@@ -203,13 +228,10 @@ impl Event {
         (self.state, unsafe { self.state.own() })
     }
 
-    /// Whether this is the thread's first countdown in this recording, which this notes. Such a
-    /// countdown runs out without choosing an allocation.
-    pub(crate) fn begins(&mut self) -> bool {
-        let recording = mode::recording();
-        // SAFETY: an event's slot is its thread's own.
-        let noted = unsafe { &mut (*self.slot).recording };
-        std::mem::replace(noted, recording) != recording
+    /// Whether this is the end of the thread's first countdown in this recording. Such a countdown
+    /// runs out without choosing an allocation.
+    pub(crate) fn begins(&self) -> bool {
+        self.begins
     }
 
     /// Ends the event with this countdown, or with none if another recording began meanwhile: then

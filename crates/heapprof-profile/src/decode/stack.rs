@@ -104,7 +104,8 @@ mod tests {
             (seed >> 33) as usize % most
         };
         let mut together = 0;
-        for _ in 0..20_000 {
+        // Miri takes thousands of times as long.
+        for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
             // Nearly all numbers are short.
             let kinds = if random(8) == 0 { numbers.len() } else { 9 };
             let numbers: Vec<u64> = (0..random(100)).map(|_| numbers[random(kinds)]).collect();
@@ -124,6 +125,6 @@ mod tests {
             assert!(read == short.count() || packed.len() < 4, "{numbers:?}");
             together += read;
         }
-        assert!(together > 200_000, "{together}");
+        assert!(cfg!(miri) || together > 200_000, "{together}");
     }
 }
