@@ -203,6 +203,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "packs megabytes")]
     fn what_does_not_pack_is_tried_again_after_a_while() {
         let random = random(BLOCK);
         let text = vec![b'x'; BLOCK];
