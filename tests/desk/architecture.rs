@@ -3,10 +3,10 @@
 mod circles;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use heapprof_tests::harness::{bless, root, sources};
+use heapprof_tests::harness::{bless, files, root, sources};
 
 /// Which of our crates each crate may use. An arrow that is not here is an error.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -281,7 +281,7 @@ fn lines_fit_100_columns() {
             .filter(|line| !is_text(line) && (!is_test || line.trim_start().starts_with("//")));
         found.extend(wrong.map(|line| format!("{}: {line}", relative(file))));
     }
-    for page in pages() {
+    for page in files(&[root()], "md") {
         let text = std::fs::read_to_string(&page).unwrap();
         let mut in_fence = false;
         for line in text.lines() {
@@ -297,27 +297,6 @@ fn lines_fit_100_columns() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
-}
-
-/// The Markdown pages of the repository.
-fn pages() -> Vec<PathBuf> {
-    let mut pages = Vec::new();
-    let mut folders = vec![root().to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            match path.extension() {
-                None if path.is_dir() && name != "target" && !name.starts_with('.') => {
-                    folders.push(path)
-                }
-                Some(end) if end == "md" => pages.push(path),
-                _ => {}
-            }
-        }
-    }
-    pages.sort();
-    pages
 }
 
 #[test]

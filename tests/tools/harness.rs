@@ -165,21 +165,24 @@ pub fn expect_file(path: &Path, found: &str) {
 
 /// The Rust files of the repository.
 pub fn sources() -> Vec<PathBuf> {
+    let folders = ["crates", "tests", "fuzz"].map(|folder| root().join(folder));
+    files(&folders.each_ref().map(PathBuf::as_path), "rs")
+}
+
+/// The files below some folders whose names end in `.END`, except in hidden folders and in what
+/// cargo builds.
+pub fn files(folders: &[&Path], end: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders = vec![
-        root().join("crates"),
-        root().join("tests"),
-        root().join("fuzz"),
-    ];
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| folder.to_path_buf()).collect();
     while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(folder) else {
-            continue;
-        };
-        for entry in entries {
+        for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             match path.extension() {
-                None if path.is_dir() && !path.ends_with("target") => folders.push(path),
-                Some(end) if end == "rs" => files.push(path),
+                None if path.is_dir() && name != "target" && !name.starts_with('.') => {
+                    folders.push(path);
+                }
+                Some(found) if found == end => files.push(path),
                 _ => {}
             }
         }

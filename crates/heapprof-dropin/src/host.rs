@@ -13,7 +13,7 @@ use heapprof_profile::Profile;
 pub type Seen = fn(Reading) -> Profile;
 
 /// Writes a report.
-pub type Body<'a> = &'a mut dyn FnMut(&mut dyn Write) -> Result<()>;
+pub type Body<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;
 
 /// How a tool reads a file.
 #[derive(Clone, Copy)]

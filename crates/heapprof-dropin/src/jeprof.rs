@@ -38,12 +38,14 @@ pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
         .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;
     if typed.on("help") {
         let help = host.help();
-        return host.write(None, &mut |out| Ok(out.write_all(help.as_bytes())?));
+        return host.write(
+            None,
+            Box::new(move |out| Ok(out.write_all(help.as_bytes())?)),
+        );
     }
     if typed.on("version") {
-        return host.write(None, &mut |out| {
-            Ok(writeln!(out, "heapprof {}", env!("CARGO_PKG_VERSION"))?)
-        });
+        let version = concat!("heapprof ", env!("CARGO_PKG_VERSION"));
+        return host.write(None, Box::new(move |out| Ok(writeln!(out, "{version}")?)));
     }
     let format = format(host, &typed)?;
     if typed.words.is_empty() {
@@ -199,7 +201,7 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
         };
         report::text(profile, loaded.column, measure, typed.on("cum"), &head, out)
     };
-    host.write(None, &mut |out| {
+    let body = |out: &mut dyn Write| {
         escaping(out, Stead::Replacement, |out| {
             let parts = Parts::new(&profile, threads.len());
             for ((thread, &total), part) in threads.iter().zip(&totals).zip(parts.iter()) {
@@ -207,7 +209,8 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
             }
             Ok(())
         })
-    })
+    };
+    host.write(None, Box::new(body))
 }
 
 /// How values are shown, by what they are.

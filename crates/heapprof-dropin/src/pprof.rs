@@ -43,7 +43,10 @@ pub(crate) fn run_with(host: &dyn Host, args: &[String], threads_as_counted: boo
         Ok(typed) => typed,
         Err(Wrong::Help) => {
             let help = host.help();
-            return host.write(None, &mut |out| Ok(out.write_all(help.as_bytes())?));
+            return host.write(
+                None,
+                Box::new(move |out| Ok(out.write_all(help.as_bytes())?)),
+            );
         }
         Err(Wrong::Because(why)) => bail!("pprof: {why}; heapprof pprof -h lists the flags"),
     };

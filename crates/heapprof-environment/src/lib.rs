@@ -5,7 +5,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// Who sets a variable.
+/// The one who sets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setter {
     /// The user. `record` takes it away, so that it does not mix with its own options.
@@ -25,7 +25,7 @@ pub struct Variable {
     pub name: &'static str,
     /// What it may be set to, in Markdown.
     pub form: &'static str,
-    /// Who sets it.
+    /// The one who sets it.
     pub setter: Setter,
     /// What holds if it is not set, in Markdown.
     pub default: &'static str,

@@ -11,5 +11,5 @@ mod whole;
 pub use crate::{
     escape::{Escaping, Stead, escaping, printable, printable_lines},
     short_name::{alike, cut, shorten, shortened, shown_match},
-    whole::push_whole,
+    whole::{decimal, push_whole},
 };

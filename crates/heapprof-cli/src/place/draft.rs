@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-/// Who may use a new file.
+/// The rights of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The rights of any new file, minus those that the umask takes away.

@@ -33,8 +33,8 @@ pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
     Ok(Trusted::new(&fstat(root)?).with(link))
 }
 
-/// Who may be trusted with a step: this user, root, and the owner of `/`, because everything is
-/// looked for below `/`.
+/// The users who may be trusted with a step: this user, root, and the owner of `/`, because
+/// everything is looked for below `/`.
 struct Trusted([u32; 3]);
 
 impl Trusted {

@@ -10,7 +10,7 @@ use crate::pprof::flag_table::{Group, of};
 
 /// A request that can be met.
 pub(super) struct Config<'h> {
-    /// Who reads, writes and says things.
+    /// The program that reads, writes and says things.
     pub(super) host: &'h dyn Host,
     /// Name of the format's flag.
     pub(super) format: &'static str,

@@ -50,19 +50,14 @@ pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
         let name = path.display().to_string();
         return config
             .host
-            .write_into(&name, file, &mut |out| Ok(out.write_all(&report)?));
+            .write_into(&name, file, Box::new(|out| Ok(out.write_all(&report)?)));
     }
     if !file.is_empty() {
         config.host.note(&format!("Generating report in {file}"));
     }
     let file = (!file.is_empty()).then(|| config.host.path(file));
-    let mut profile = Some(profile);
-    config.host.write(file.as_deref(), &mut |out| {
-        let profile = profile
-            .take()
-            .ok_or_else(|| anyhow!("the report is written once"))?;
-        print(profile, config.format, &options, out)
-    })
+    let body = |out: &mut dyn Write| print(profile, config.format, &options, out);
+    config.host.write(file.as_deref(), Box::new(body))
 }
 
 /// The ending of files of a format that is not for terminals.

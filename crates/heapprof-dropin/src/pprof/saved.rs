@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
 use std::path::PathBuf;
 
 use crate::graph::base;
@@ -30,9 +31,8 @@ fn saved(host: &dyn Host, profile: &Profile) -> Result<PathBuf> {
         name += &format!("{}.", profile.text(r#type.r#type));
     }
     let (path, file) = numbered(&folder(host)?, &name, ".pb.gz")?;
-    host.write_into(&path.display().to_string(), file, &mut |writer| {
-        Ok(encode(profile, writer)?)
-    })?;
+    let body = |writer: &mut dyn Write| Ok(encode(profile, writer)?);
+    host.write_into(&path.display().to_string(), file, Box::new(body))?;
     Ok(path)
 }
 

@@ -1,6 +1,7 @@
 //! Text in bulk: pieces that are written once and copied often, and numbers without formatting
 //! machinery.
 
+use heapprof_text::decimal;
 use std::io::{self, Write};
 
 /// Texts one after the other, found by their number.
@@ -91,31 +92,6 @@ pub(super) fn pad(out: &mut String, mut blanks: usize) {
 pub(super) fn aligned(out: &mut String, text: &str, width: usize) {
     pad(out, width.saturating_sub(text.chars().count()));
     out.push_str(text);
-}
-
-fn decimal(digits: &mut [u8; 40], value: i128) -> &str {
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    // 64-bit division is several times faster, and most numbers fit.
-    while rest > u128::from(u64::MAX) {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    let mut rest = rest as u64;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        at -= 1;
-        digits[at] = b'-';
-    }
-    std::str::from_utf8(&digits[at..]).unwrap_or_default()
 }
 
 #[cfg(test)]
