@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use heapprof_collect::{self as collect, CallSite, Mode};
+use heapprof_collect::{CallSite, ENGINE, Mode, is_apart};
 
 /// A global allocator that records what `A` is asked for.
 ///
@@ -46,12 +46,12 @@ impl<A> HeapProf<A> {
 /// starts. Its length is random, so any point of it is as good a beginning.
 #[inline(always)]
 fn chosen(size: usize) -> bool {
-    match collect::mode() {
+    match ENGINE.events().mode() {
         Mode::Off => false,
-        Mode::Sampled => collect::charge(size),
+        Mode::Sampled => ENGINE.events().charge(size),
         // The countdown does not decide: an earlier sampled recording may have left something on
         // it.
-        Mode::Exact => !collect::is_apart(),
+        Mode::Exact => !is_apart(),
     }
 }
 
@@ -61,7 +61,7 @@ fn chosen(size: usize) -> bool {
 #[cold]
 #[inline(never)]
 fn allocated(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
-    collect::allocate(size, frame, real)
+    ENGINE.events().allocate(size, frame, real)
 }
 
 #[cold]
@@ -72,16 +72,16 @@ fn reallocated(
     frame: CallSite,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    if collect::mode() == Mode::Exact {
-        collect::rewind();
+    if ENGINE.events().mode() == Mode::Exact {
+        ENGINE.events().rewind();
     }
-    collect::reallocate(block, size, frame, real)
+    ENGINE.events().reallocate(block, size, frame, real)
 }
 
 #[cold]
 #[inline(never)]
 fn released(block: *mut u8) {
-    collect::release(block);
+    ENGINE.events().release(block);
 }
 
 /// Gives the collector a spare block when the allocator behind has no memory. Gives the program
@@ -90,8 +90,8 @@ fn released(block: *mut u8) {
 #[cold]
 #[inline(never)]
 fn missing(layout: Layout) -> *mut u8 {
-    if collect::is_apart() {
-        collect::arena::spare(layout)
+    if is_apart() {
+        ENGINE.memory().spare(layout)
     } else {
         std::ptr::null_mut()
     }
@@ -107,7 +107,7 @@ fn given(block: *mut u8, layout: Layout) -> *mut u8 {
     }
 }
 
-// `CallSite::caller` finds the caller of the function that it is called in. So each function that
+// `Events::caller` finds the caller of the function that it is called in. So each function that
 // needs it calls it itself, and none of these functions is inlined: the compiler would put them
 // into the program's functions, which would then be missing from their own stacks.
 // SAFETY: every block comes from the allocator behind, or from the arena's spare memory. It goes
@@ -120,7 +120,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if !chosen(layout.size()) {
             return given(real(), layout);
         }
-        allocated(layout.size(), CallSite::caller(), real)
+        allocated(layout.size(), ENGINE.events().caller(), real)
     }
 
     #[inline(never)]
@@ -139,16 +139,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             }
             return spare;
         }
-        allocated(layout.size(), CallSite::caller(), real)
+        allocated(layout.size(), ENGINE.events().caller(), real)
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if collect::arena::is_spare(block) {
+        if ENGINE.memory().is_spare(block) {
             // SAFETY: it is a spare block of this layout, and the caller is done with it.
-            return unsafe { collect::arena::free_spare(block, layout) };
+            return unsafe { ENGINE.memory().free_spare(block, layout) };
         }
-        if collect::may_hold(block as usize) && !collect::is_apart() {
+        if ENGINE.events().may_hold(block as usize) && !is_apart() {
             released(block);
         }
         // SAFETY: as above.
@@ -161,28 +161,28 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         let real = || unsafe { self.behind.realloc(block, layout, size) };
         // SAFETY: as above; `moved` is called only if the block is still as it was.
         let moved = || unsafe { self.moved(block, layout, size) };
-        if collect::arena::is_spare(block) {
+        if ENGINE.memory().is_spare(block) {
             return moved();
         }
         let quietly = || match real() {
             none if none.is_null() => moved(),
             grown => grown,
         };
-        if collect::mode() == Mode::Off {
+        if ENGINE.events().mode() == Mode::Off {
             return quietly();
         }
-        if !collect::may_hold(block as usize) {
+        if !ENGINE.events().may_hold(block as usize) {
             // The old block is in no table, so only the new one is counted.
             return if chosen(size) {
-                allocated(size, CallSite::caller(), real)
+                allocated(size, ENGINE.events().caller(), real)
             } else {
                 quietly()
             };
         }
-        if collect::is_apart() {
+        if is_apart() {
             return quietly();
         }
-        reallocated(block, size, CallSite::caller(), real)
+        reallocated(block, size, ENGINE.events().caller(), real)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::{self as collect, Reason};
+use heapprof_collect::{ENGINE, Reason};
 
 /// Whether a dump at exit was asked for.
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
@@ -41,10 +41,12 @@ fn register_for_good() -> bool {
     }
     // SAFETY: the call only reads a number.
     let program = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
-    let own = collect::object_at(before_fork as *const () as usize);
+    let own = ENGINE
+        .lifecycle()
+        .object_at(before_fork as *const () as usize);
     // SAFETY: they are functions of the program, which is never unloaded.
     own.is_some()
-        && own == collect::object_at(program)
+        && own == ENGINE.lifecycle().object_at(program)
         && unsafe {
             __register_atfork(
                 Some(before_fork),
@@ -72,20 +74,20 @@ pub(crate) fn dump_at_exit() {
 }
 
 extern "C" fn last_dump() {
-    if collect::is_running() {
+    if ENGINE.lifecycle().is_running() {
         // Nobody is left to be told of an error.
-        collect::dump_at_end(Reason::Exit);
+        ENGINE.dumps().at_end(Reason::Exit);
     }
 }
 
 unsafe extern "C" fn before_fork() {
-    collect::before_fork();
+    ENGINE.forks().before();
 }
 
 unsafe extern "C" fn in_parent() {
-    collect::after_fork_in_parent();
+    ENGINE.forks().in_parent();
 }
 
 unsafe extern "C" fn in_child() {
-    collect::after_fork_in_child();
+    ENGINE.forks().in_child();
 }

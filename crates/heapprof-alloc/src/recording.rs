@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use heapprof_collect::setting::Misunderstood;
-use heapprof_collect::{self as collect, Error, Mode, Options, Reason};
+use heapprof_collect::{ENGINE, Error, Mode, Options, Reason, sys};
 
 use crate::environment;
 use crate::process;
@@ -18,7 +18,7 @@ use crate::process;
 /// global allocator is not a [`HeapProf`](crate::HeapProf), a recording finds nothing.
 pub fn start(mut options: Options) -> bool {
     // A plain output name is this process's own; children insert their process id.
-    let parent = collect::sys::parent_id();
+    let parent = sys::parent_id();
     options.output.parent.get_or_insert(parent);
     begin(options)
 }
@@ -38,21 +38,21 @@ pub fn start_from_environment() -> Result<bool, Misunderstood> {
 }
 
 fn begin(options: Options) -> bool {
-    collect::apart(process::watch_forks);
-    options.mode != Mode::Off && collect::start(options)
+    ENGINE.lifecycle().apart(process::watch_forks);
+    options.mode != Mode::Off && ENGINE.lifecycle().start(options)
 }
 
 /// Ends the recording. Dumps still show what it found until then. Blocks that are freed later still
 /// count as in use. No thread of this crate is left when it returns.
 pub fn stop() {
-    collect::stop();
-    collect::end_clock();
+    ENGINE.lifecycle().stop();
+    ENGINE.lifecycle().end_clock();
 }
 
 /// Whether allocations are being recorded.
 #[must_use]
 pub fn is_running() -> bool {
-    collect::is_running()
+    ENGINE.lifecycle().is_running()
 }
 
 /// Writes a profile where the recording's [`Output`](crate::Output) says. Returns its path.
@@ -62,7 +62,7 @@ pub fn is_running() -> bool {
 /// the file can't be written, or there is no memory. If there is no memory for the path alone, the
 /// file was written nevertheless.
 pub fn dump() -> Result<PathBuf, Error> {
-    written(collect::request(None))
+    written(ENGINE.dumps().request(None))
 }
 
 /// Writes a profile to `path`, and returns that path. The file appears whole or not at all.
@@ -71,7 +71,7 @@ pub fn dump() -> Result<PathBuf, Error> {
 /// The same as for [`dump`], except that the recording needs no output.
 pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
     let path = path.as_ref().as_os_str().as_bytes();
-    written(collect::request(Some(path)))
+    written(ENGINE.dumps().request(Some(path)))
 }
 
 /// The profile as it is now, in gzipped pprof. A server can answer `/debug/pprof/heap` with these
@@ -79,10 +79,10 @@ pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
 /// another thread's dump is not done within ten seconds.
 #[must_use]
 pub fn profile() -> Vec<u8> {
-    if !collect::was_started() {
+    if !ENGINE.lifecycle().was_started() {
         return Vec::new();
     }
-    let bytes = collect::profile(Reason::Request);
+    let bytes = ENGINE.dumps().profile(Reason::Request);
     handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
@@ -90,7 +90,7 @@ pub fn profile() -> Vec<u8> {
 /// such dump if the process aborts, calls `_exit`, or dies by a signal. The dump is made as by
 /// [`dump`], except that a plain output name gets no number.
 pub fn dump_at_exit() {
-    collect::apart(process::dump_at_exit);
+    ENGINE.lifecycle().apart(process::dump_at_exit);
 }
 
 fn written(made: Result<CString, Error>) -> Result<PathBuf, Error> {
@@ -121,6 +121,6 @@ fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
 /// the program, so its free is known, too.
 fn handed_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
     let own = copy(&made);
-    collect::apart(|| drop(made));
+    ENGINE.lifecycle().apart(|| drop(made));
     own
 }

@@ -1,11 +1,159 @@
-//! The books: which blocks are in use and what was counted for each stack; what an event does to
-//! them.
+//! The books: which blocks are in use, and what was counted for each stack.
 
 pub(crate) mod access;
-pub(crate) mod begin;
-pub(crate) mod counted;
-pub(crate) mod engine;
-pub(crate) mod event;
 pub(crate) mod live;
-pub(crate) mod own_tables;
 pub(crate) mod regions;
+
+use crate::mode::Mode;
+use crate::platform::lock::{ForkLock, Lock, Locked, rank};
+use crate::platform::process::Process;
+use crate::platform::weak::single_threaded;
+use crate::tables::filter::{self, Filter};
+use crate::tables::stacks::Stacks;
+use crate::thread::state::Threads;
+use access::Shared;
+use live::LiveTable;
+use regions::Regions;
+
+/// What the engine knows of blocks and of stacks. The sums by stack are in the threads' states.
+pub(crate) struct Books {
+    pub(crate) stacks: Stacks,
+    pub(crate) live: LiveTable,
+    pub(crate) shared: Shared,
+    pub(crate) regions: Locked<{ rank::REGIONS }, Regions>,
+    /// Which frees are to be looked at. The hooks read it, too.
+    pub(crate) filter: &'static Filter,
+    /// Held while a recording begins, because another one must not fill what it clears.
+    pub(crate) starting: Lock<{ rank::STARTING }>,
+}
+
+impl Books {
+    /// Empty books, whose frees are looked at as `filter` says.
+    pub(crate) const fn new(filter: &'static Filter) -> Self {
+        Self {
+            stacks: Stacks::new(),
+            live: LiveTable::new(),
+            shared: Shared::new(),
+            regions: Locked::new(Regions::new()),
+            filter,
+            starting: Lock::new(),
+        }
+    }
+
+    /// Forgets the blocks and sums of an earlier recording, whose books nobody opens any more.
+    /// Returns false if that can't be, because a thread is held up in the middle of an event.
+    pub(crate) fn restart(&self, process: &Process, threads: &Threads, mode: Mode) -> bool {
+        // Stacks keep their numbers, and the hooks keep their filter.
+        let Self {
+            stacks: _,
+            live,
+            shared,
+            regions,
+            filter,
+            starting: _,
+        } = self;
+        regions.with(process, Regions::clear);
+        {
+            let changing = shared.change(process);
+            shared.collect_budgets(threads.all(), &changing);
+            if !access::wait_for_all(threads)
+                || !access::share(threads, live.owners())
+                || !live.clear(process)
+            {
+                return false;
+            }
+        }
+        self.restart_counters(threads, Kept::Nothing);
+        shared.heap.restart(0);
+        filter.fill(if mode == Mode::Exact {
+            filter::STUCK
+        } else {
+            0
+        });
+        true
+    }
+
+    /// Starts every sum anew in a forked child. What is in use was inherited, and counts as
+    /// allocated by the child. The peak starts there.
+    pub(crate) fn rebase(&self, threads: &Threads) {
+        // Blocks, regions and stacks are inherited.
+        let Self {
+            stacks: _,
+            live: _,
+            shared,
+            regions: _,
+            filter: _,
+            starting: _,
+        } = self;
+        self.restart_counters(threads, Kept::InUse);
+        shared.heap.restart(shared.heap.in_use());
+    }
+
+    /// Starts every sum by stack anew. Nobody adds to them meanwhile.
+    fn restart_counters(&self, threads: &Threads, kept: Kept) {
+        for state in threads.all() {
+            for stack in 0..self.stacks.len() as usize {
+                let of_stack = state.of_stack(stack);
+                if let Some(counters) = of_stack.counters {
+                    if counters.is_untouched() {
+                        continue;
+                    }
+                    counters.restart(kept == Kept::InUse);
+                }
+                if let Some(temporary) = of_stack.temporary {
+                    temporary.0.set([0, 0]);
+                }
+                if let Some(spread) = of_stack.spread {
+                    spread.restart(kept == Kept::InUse);
+                }
+            }
+        }
+    }
+
+    /// How many bytes of the tables are in memory, without those of the threads.
+    pub(crate) fn resident(&self, process: &Process) -> usize {
+        let live = self.live.resident(&process.pages);
+        self.stacks.resident(process) + live + self.filter.resident()
+    }
+
+    /// The locks that fork must hold before it takes the parts of the live table and the heap.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 5] {
+        let Self {
+            stacks,
+            live: _,
+            shared,
+            regions,
+            filter: _,
+            starting,
+        } = self;
+        let ([by_hash, frames], [changing]) = (stacks.locks(), shared.locks());
+        [by_hash, frames, changing, &regions.lock, starting]
+    }
+
+    /// Makes the parts of the live table and the heap still, for fork, which holds
+    /// [`locks`](Self::locks). Returns whether they are whole: a thread that is held up in the
+    /// middle of an event keeps what it has, and in the child that is half written. The second
+    /// result says whether the heap's lock is held.
+    pub(crate) fn acquire_for_fork(&self, process: &Process, threads: &Threads) -> (bool, bool) {
+        self.shared.collect_budgets_for_fork(threads.all());
+        let mut whole = single_threaded() || access::share(threads, self.live.owners());
+        whole = self.live.acquire_all(process) && whole;
+        let counting = self.shared.heap.lock().acquire_for_fork(process);
+        (whole && counting, counting)
+    }
+
+    /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    pub(crate) fn release_after_fork(&self, counting: bool) {
+        self.live.release_all();
+        if counting {
+            self.shared.heap.lock().release_after_fork();
+        }
+    }
+}
+
+/// What stays of the sums when they start anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    InUse,
+}

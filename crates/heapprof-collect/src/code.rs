@@ -7,3 +7,60 @@ pub(crate) mod mappings;
 pub(crate) mod maps;
 pub(crate) mod modules;
 pub(crate) mod rule;
+
+use crate::platform::lock::{ForkLock, rank};
+use crate::platform::process::Process;
+use crate::tables::probe_table::ProbeTable;
+use mappings::Mappings;
+use modules::{Module, Modules};
+
+/// What is known of the program's code.
+pub(crate) struct Code {
+    pub(crate) mappings: Mappings,
+    pub(crate) modules: Modules,
+    /// Rules by return address (an interrupted pc stands in as pc + 1).
+    pub(crate) rules: ProbeTable<{ rank::RULES }>,
+}
+
+impl Code {
+    /// Nothing is known yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            mappings: Mappings::new(),
+            modules: Modules::new(),
+            rules: ProbeTable::new(),
+        }
+    }
+
+    /// Called when unwinding meets a module at an address without rules.
+    pub(crate) fn touched(&self, process: &Process, module: &Module) {
+        if self.modules.unloads() != 0 {
+            self.mappings.touched(process, module);
+        }
+    }
+
+    /// Forgets the rules of code that is no longer there.
+    pub(crate) fn forget_gone(&self, process: &Process) {
+        let gone = self.mappings.note_gone(process);
+        if gone.is_empty() {
+            return;
+        }
+        for range in gone {
+            // A return address may be the one behind the last instruction.
+            let addresses = range.start as u64..range.end as u64 + 1;
+            self.rules.remove_range(process, addresses);
+        }
+        self.modules.note_unload(process);
+    }
+
+    /// The locks that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 4] {
+        let Self {
+            mappings,
+            modules,
+            rules,
+        } = self;
+        let ([known, closed], [snapshot]) = (mappings.locks(), modules.locks());
+        [known, closed, snapshot, &rules.lock]
+    }
+}

@@ -1,6 +1,212 @@
-//! A recording from start to stop, its dumps, and where they are written.
+//! What dumps need between one and the next: options, names, turns, triggers, and the program's
+//! end.
 
+pub(crate) mod clock;
+pub(crate) mod due;
 pub(crate) mod output;
-pub(crate) mod recording;
-pub(crate) mod snapshot;
-pub(crate) mod text;
+pub(crate) mod turn;
+
+use std::ffi::CString;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+
+use crate::options::{Options, Triggers};
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
+use crate::platform::stack_switch::OwnStack;
+use crate::platform::sys;
+use clock::Clock;
+use due::Due;
+use output::Naming;
+use turn::Turn;
+
+/// Why a dump was not written.
+#[derive(Debug)]
+pub enum Error {
+    /// Nothing was recorded since the program began.
+    NotStarted,
+    /// No dump can be made now: another thread dumps, forks or becomes another program, the program
+    /// has ended, or this is a child that shares its parent's memory.
+    Busy,
+    /// The recording writes no files.
+    NoOutput,
+    /// There is no memory for it.
+    NoMemory,
+    /// The file could not be written: its path, and the errno.
+    Write(String, i32),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotStarted => write!(f, "nothing is recorded: start first"),
+            Self::Busy => write!(
+                f,
+                "no dump can be made now: another thread makes one, forks or ends the program"
+            ),
+            Self::NoMemory => write!(f, "there is no memory to write a profile with"),
+            Self::NoOutput => write!(f, "the recording has no output path"),
+            Self::Write(path, errno) => {
+                // libc would look its text up in the program's locale, with the program's malloc.
+                write!(f, "{path}: {} (os error {errno})", sys::error_text(*errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The function that is told what became of each dump.
+pub(crate) type Tell = fn(&Result<CString, Error>);
+
+/// What the engine keeps for its dumps.
+pub(crate) struct Dumping {
+    pub(crate) options: Locked<{ rank::OPTIONS }, Option<Options>>,
+    /// Options for a recording that the program is to start itself.
+    pub(crate) default: Locked<{ rank::DEFAULT }, Option<Options>>,
+    pub(crate) naming: Locked<{ rank::NAMING }, Naming>,
+    pub(crate) turn: Turn,
+    pub(crate) due: Due,
+    pub(crate) clock: Clock,
+    pub(crate) stack: OwnStack,
+    pub(crate) tell: OnceLock<Tell>,
+    /// Whether the process's last profile was begun.
+    pub(crate) ended: AtomicBool,
+    exec: Exec,
+    /// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0
+    /// before.
+    pub(crate) raised: AtomicI64,
+    /// The signal to raise again once the pending dump is written.
+    pub(crate) raise: AtomicI32,
+    /// When the recording began, and what the clock that nobody sets showed then.
+    started: AtomicI64,
+    since: AtomicI64,
+}
+
+/// The last exec that a dump was made for: when, in nanoseconds, and by which thread.
+struct Exec {
+    at: AtomicI64,
+    thread: AtomicI32,
+}
+
+/// How long an exec may take. Within this time it is not taken for one that failed.
+const EXEC_TAKES: i64 = 500_000_000;
+
+impl Dumping {
+    /// No recording, and no dumps.
+    pub(crate) const fn new() -> Self {
+        Self {
+            options: Locked::new(None),
+            default: Locked::new(None),
+            naming: Locked::new(Naming::new()),
+            turn: Turn::new(),
+            due: Due::new(),
+            clock: Clock::new(),
+            stack: OwnStack::new(),
+            tell: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            exec: Exec {
+                at: AtomicI64::new(i64::MIN),
+                thread: AtomicI32::new(0),
+            },
+            raised: AtomicI64::new(0),
+            raise: AtomicI32::new(0),
+            started: AtomicI64::new(0),
+            since: AtomicI64::new(0),
+        }
+    }
+
+    /// Remembers when the recording began.
+    pub(crate) fn begin_time(&self) {
+        let now = sys::nanoseconds;
+        self.started
+            .store(now(libc::CLOCK_REALTIME), Ordering::Relaxed);
+        self.since
+            .store(now(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
+    }
+
+    /// When the recording began, and how long it has taken, in nanoseconds.
+    pub(crate) fn times(&self) -> (i64, i64) {
+        let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        (
+            self.started.load(Ordering::Relaxed),
+            now - self.since.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The triggers that the recording dumps on.
+    pub(crate) fn triggers(&self, process: &Process) -> Option<Triggers> {
+        self.options
+            .with(process, |o| o.as_ref().map(|o| o.triggers))
+    }
+
+    /// Notes that this thread has dumped for its exec.
+    pub(crate) fn note_exec(&self) {
+        let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        self.exec.thread.store(sys::thread_id(), Ordering::Relaxed);
+        self.exec.at.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether another thread's exec is under way. If this thread called the last exec and goes on
+    /// here, that exec has failed.
+    pub(crate) fn is_about_to_exec(&self) -> bool {
+        let since = self.exec.at.load(Ordering::Relaxed);
+        since != i64::MIN
+            && sys::nanoseconds(libc::CLOCK_MONOTONIC).saturating_sub(since) < EXEC_TAKES
+            && self.exec.thread.load(Ordering::Relaxed) != sys::thread_id()
+    }
+
+    /// Forgets what was asked of the parent, in a forked child.
+    pub(crate) fn forked(&self) {
+        // The names and the clock go on when the locks are free: `Dumping::begin_child`.
+        let Self {
+            options: _,
+            default: _,
+            naming: _,
+            turn,
+            due,
+            clock: _,
+            stack: _,
+            tell: _,
+            ended,
+            exec,
+            raised,
+            raise,
+            started: _,
+            since: _,
+        } = self;
+        due.forked();
+        turn.forked();
+        raise.store(0, Ordering::Release);
+        raised.store(0, Ordering::Release);
+        exec.at.store(i64::MIN, Ordering::Relaxed);
+        ended.store(false, Ordering::Release);
+    }
+
+    /// Goes on in a forked child that records, or that shows what its parent recorded. Returns
+    /// whether it is to record.
+    pub(crate) fn begin_child(&self, process: &Process) -> bool {
+        self.naming.with(process, Naming::forked);
+        let asked = |o: &mut Option<Options>| o.as_ref().map(|o| (o.triggers, o.follow_children));
+        let (triggers, follow) = self.options.with(process, asked).unzip();
+        // A thread that is made here would surprise the child.
+        if self.clock.forked()
+            && let Some(triggers) = triggers
+        {
+            self.due.count_time_inline(&triggers);
+        }
+        follow != Some(false)
+    }
+
+    /// The locks that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 5] {
+        let ([dumping], [triggers]) = (self.turn.locks(), self.due.locks());
+        [
+            dumping,
+            &self.options.lock,
+            &self.naming.lock,
+            &self.default.lock,
+            triggers,
+        ]
+    }
+}

@@ -2,8 +2,9 @@
 //! books and writes the profile.
 //!
 //! It does not know which functions were hooked, and it knows no symbols. Whoever hooks
-//! (heapprof-preload, heapprof-alloc) calls [`charge`] for each allocation and [`allocate`] for
-//! those that it chooses, and [`release`] before each free that [`may_hold`] lets through. On the
+//! (heapprof-preload, heapprof-alloc) uses the process's one [`Engine`], which is [`ENGINE`]. It
+//! tells the engine's [`Events`] of each allocation ([`Events::charge`]), of those that this
+//! chooses ([`Events::allocate`]), and of each free that [`Events::may_hold`] lets through. On the
 //! way of an allocation nothing touches errno, and nothing allocates. In `libheapprof.so` nothing
 //! calls the program's allocator. In a dynamic executable with glibc 2.35 or later nothing takes
 //! the loader's lock.
@@ -19,7 +20,7 @@
 //!    borrows too, because its slot begins as zeros. `free` looks up one byte by the address
 //!    (`filter.rs`), and jumps to the real free if it is 0: seven instructions. The byte counts the
 //!    sampled blocks of its place; in exact mode all bytes are 255.
-//! 2. **The countdown** (`event.rs`, `sampler.rs`). [`allocate`] gets the place of the call
+//! 2. **The countdown** (`block.rs`, `sampler.rs`). [`Events::allocate`] gets the place of the call
 //!    ([`CallSite`]: where the return address lies, and rbp). A thread's first event gives it a
 //!    state, a dead thread's if there is one. The event marks the thread busy and puts the
 //!    countdown out of reach. When sampling, it draws the next distance at the end.
@@ -43,35 +44,45 @@
 //!    an event: its counters are copied aside at their first change after the heap fell from a new
 //!    maximum. Well below the peak, threads count what is in use in budgets. Near it they count one
 //!    by one, and each event holds a lock for the process's sum and for its stack's counters.
-//! 8. **The end of the event.** A dump that became due meanwhile (`trigger.rs`: growth, a peak, a
+//! 8. **The end of the event.** A dump that became due meanwhile (`due.rs`: growth, a peak, a
 //!    signal) is made here.
 //!
 //! A free goes the other way before the real free, because afterwards another thread may get the
 //! address: the live table, the counters, the real free. A realloc takes the old block out, calls
 //! the real one, and puts the old block back if that failed.
 //!
-//! A dump (`recording.rs`) takes the dump lock, blocks signals and changes to a stack of its own,
+//! A dump (`dumps.rs`) takes the dump lock, blocks signals and changes to a stack of its own,
 //! because the program's stack may be a signal's. It adds up the counters of all threads while
-//! nobody opens the books (`access::at_rest`): threads wait in their next event, for about a
+//! nobody opens the books (`Shared::at_rest`): threads wait in their next event, for about a
 //! millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and renames
 //! that. The program's other threads go on meanwhile.
+//!
+//! # The engine
+//!
+//! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). The only other state
+//! is a thread's own slot (`tls.rs`), which serves one engine at a time. What all parts need is in
+//! the `Process`: what is recorded, what was dropped, who forks, where tables get memory. Its parts
+//! begin, restart, go on in a child and are locked for fork in one function each, which takes the
+//! engine apart without leaving a part out.
 //!
 //! # Folders
 //!
 //! From the bottom up; none uses one that stands after it.
 //!
 //! * `platform/`: system calls, locks, memory of our own, stacks to switch to, thread-local
-//!   storage.
+//!   storage, and what is known of the process.
 //! * `tables/`: growing arrays, hash tables, the numbers of stacks, counters, samples.
 //! * `code/`: which files are mapped, and how to unwind from an address.
 //! * `stack/`: the stack of an allocation.
-//! * `thread/`: what a thread has, and its way into the engine and out of it.
-//! * `books/`: which blocks are in use, what was counted, and what an event does to them.
-//! * `dump/`: a recording from start to stop, its dumps and their files.
+//! * `thread/`: what a thread has.
+//! * `books/`: which blocks are in use, what was counted, and how threads share both.
+//! * `dump/`: what dumps need between one and the next: options, names, turns, triggers.
+//! * `event/`: what happens in the program's threads, their way into the engine and out of it.
+//! * `recording/`: a recording from start to stop, its dumps and files, forks and signals.
 //!
-//! The files beside them say what is recorded (`mode.rs`), what was asked for (`options.rs`,
-//! `setting.rs`), when to dump (`reason.rs`, `trigger.rs`), how the engine works for itself in a
-//! thread of the program's (`apart.rs`), and what happens when code is unmapped (`unload.rs`).
+//! The files beside them hold the engine (`engine.rs`), its own memory (`memory.rs`), what is
+//! recorded (`mode.rs`), what was dropped (`dropped.rs`), what was asked for (`options.rs`,
+//! `setting.rs`), and why dumps are made (`reason.rs`).
 //!
 //! # What every part keeps to
 //!
@@ -85,18 +96,15 @@
 //!   over private mappings. Only what a C function hands out (`GetHeapProfile`) comes from the
 //!   program's malloc, because the program frees it. libc might look up the text of an errno with
 //!   that malloc (gettext), so errors go to the desk as numbers.
-//! * **Locks** are futexes (`lock.rs`). The order, outermost first: dumping, options, naming,
-//!   starting, triggers, rules, regions, budgets and owners, thread slots, default options,
-//!   mappings known, closed, modules, stacks by hash, stack memory, arena, parts of the live table,
-//!   the sums. Fork takes all of them in this order (`recording/fork.rs`), and libc malloc's own
-//!   after them. So a signal handler, whose thread may be inside malloc, waits for none of them
-//!   while a thread forks, and lets that thread dump. A lock that fork does not get in time is held
-//!   by a thread that a signal handler holds up. The child has no such thread. It treats all locks
-//!   as free and records nothing, which the parent counts. Whoever adds a lock adds it to that
-//!   list.
+//! * **Locks** are futexes (`lock.rs`). Each has a rank in its type, and a thread takes them in the
+//!   order of their ranks. A debug build asserts that. Fork takes all of them in this order
+//!   (`fork.rs`), and libc malloc's own after them. So a signal handler, whose thread may be inside
+//!   malloc, waits for none of them while a thread forks, and lets that thread dump. A lock that
+//!   fork does not get in time is held by a thread that a signal handler holds up. The child has no
+//!   such thread. It treats all locks as free and records nothing, which the parent counts.
 //! * **Layers.** Modules use no module that uses them. What is recorded (`mode.rs`), what a thread
-//!   has (`thread.rs`), the sums (`counters.rs`) and the tables know nothing of events.
-//!   `trigger.rs`, which every event looks at, is told at the start who dumps.
+//!   has (`thread/`), the sums (`counters.rs`) and the tables know nothing of events. `due.rs`,
+//!   which every event looks at, is told at the start who dumps.
 //! * **Owners** (`access.rs`). What a thread owns it uses with plain loads and stores while it has
 //!   the books open, and it looks each time whether it still owns it. Whoever takes it away says so
 //!   first, has the kernel run a barrier on every core, and waits until the owner has closed the
@@ -108,12 +116,12 @@
 //! * **errno.** System calls are made directly (`sys.rs`) and return their error.
 //! * **No `__tls_get_addr`**, because it may allocate. Our slot is initial-exec storage, and std's
 //!   thread-locals come to heapprof-preload's `thread_local.rs`.
-//! * **Turns** (`recording/turn.rs`). One thread dumps at a time. A dump that nobody asked for is
+//! * **Turns** (`turn.rs`). One thread dumps at a time. A dump that nobody asked for is
 //!   put off. A dump that the program asks for waits, and signals are let through meanwhile. A
 //!   signal handler leaves a note, and whoever dumps makes one more dump. Nothing follows the last
 //!   dump or an exec's dump.
 //! * **Signals.** A handler dumps, or asks for a dump if it interrupted the engine
-//!   (`trigger::ask`). Signals are blocked in a dump. A handler of ours is installed only if the
+//!   (`Due::ask`). Signals are blocked in a dump. A handler of ours is installed only if the
 //!   program left the default, and it calls nothing that is not async-signal-safe.
 //! * **fork** keeps the tables. Its handlers are registered first, so that other libraries'
 //!   handlers take their locks before ours are taken, and they stay on libc's list when it takes
@@ -134,40 +142,35 @@
 //!   dies, the last profile is written first, and from then on nothing of ours calls the kernel.
 //! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
-mod apart;
 mod books;
 mod code;
+mod dropped;
 mod dump;
+mod engine;
+mod event;
+mod memory;
 mod mode;
 mod options;
 mod platform;
 mod reason;
+mod recording;
 pub mod setting;
 mod stack;
 mod tables;
 mod thread;
-mod trigger;
-mod unload;
 
-pub use crate::apart::{apart, guarded, is_apart};
-pub use crate::books::event::{allocate, reallocate, release};
-pub use crate::books::regions::{map, unmap};
-pub use crate::code::modules::object_at;
+pub use crate::dump::Error;
 pub use crate::dump::output::working_folder;
-pub use crate::dump::recording::{
-    Error, after_fork_in_child, after_fork_in_parent, before_fork, default_options, dump_at_end,
-    dump_from_signal, end_clock, end_from_signal, go_on, hold_clock, is_own_process, is_running,
-    let_clock_go, on_dump, profile, raise_default, request, set_default, start, stop, text_profile,
-    was_started,
-};
-pub use crate::mode::{Mode, now as mode};
+pub use crate::engine::{ENGINE, Engine};
+pub use crate::event::Events;
+pub use crate::event::apart::is_apart;
+pub use crate::memory::Memory;
+pub use crate::mode::Mode;
 pub use crate::options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers};
-pub use crate::platform::tls::rewind;
-pub use crate::platform::trial::survives;
-pub use crate::platform::{arena, sys};
+pub use crate::platform::sys;
 pub use crate::reason::Reason;
+pub use crate::recording::dumps::Dumps;
+pub use crate::recording::fork::Forks;
+pub use crate::recording::lifecycle::Lifecycle;
+pub use crate::recording::signals::raise_default;
 pub use crate::stack::call_site::CallSite;
-pub use crate::tables::filter::may_hold;
-pub use crate::thread::entry::charge;
-pub use crate::thread::state::prepare;
-pub use crate::unload::around_unload;

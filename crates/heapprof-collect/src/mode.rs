@@ -15,78 +15,101 @@ pub enum Mode {
     Exact = 2,
 }
 
-static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
-/// Which recording this is, from 1.
-static RECORDING: AtomicU64 = AtomicU64::new(0);
-/// The recording whose books may be opened: [`RECORDING`], or [`PAUSED`] if none may be opened.
-static GATE: AtomicU64 = AtomicU64::new(0);
-/// A number that no recording has. While it is in [`GATE`], nobody opens the books.
+/// What is recorded now.
+pub(crate) struct Recorded {
+    mode: AtomicU8,
+    /// Which recording this is, from 1.
+    epoch: AtomicU64,
+    /// The epoch whose books may be opened: `epoch`, or [`PAUSED`] if none may be opened.
+    gate: AtomicU64,
+    period: AtomicU64,
+}
+
+/// A number that no epoch has. While it is the gate, nobody opens the books.
 const PAUSED: u64 = u64::MAX;
-static PERIOD: AtomicU64 = AtomicU64::new(1);
-/// The mode now.
-#[inline]
-pub fn now() -> Mode {
-    match MODE.load(Ordering::Acquire) {
-        1 => Mode::Sampled,
-        2 => Mode::Exact,
-        _ => Mode::Off,
+
+impl Recorded {
+    /// Nothing is recorded yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            mode: AtomicU8::new(Mode::Off as u8),
+            epoch: AtomicU64::new(0),
+            gate: AtomicU64::new(0),
+            period: AtomicU64::new(1),
+        }
     }
-}
 
-/// Average bytes between samples; 1 in exact mode.
-pub(crate) fn period() -> u64 {
-    PERIOD.load(Ordering::Relaxed)
-}
+    /// The mode now.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Acquire) {
+            1 => Mode::Sampled,
+            2 => Mode::Exact,
+            _ => Mode::Off,
+        }
+    }
 
-/// Whether the recording, running or stopped, has every allocation.
-#[inline]
-pub(crate) fn is_exact() -> bool {
-    period() == 1
-}
+    /// Whether allocations are being recorded.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.mode() != Mode::Off
+    }
 
-/// Which recording this is. If it is read before the mode, it is the recording of that mode or an
-/// earlier one.
-#[inline]
-pub(crate) fn recording() -> u64 {
-    RECORDING.load(Ordering::Acquire)
-}
+    /// Average bytes between samples; 1 in exact mode.
+    pub(crate) fn period(&self) -> u64 {
+        self.period.load(Ordering::Relaxed)
+    }
 
-/// Goes on to another recording. Whoever has the books of the last recording open finds that the
-/// number has changed. Nothing is recorded until [`begin`].
-pub(crate) fn next() {
-    stop();
-    let next = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
-    GATE.store(next, Ordering::SeqCst);
-}
+    /// Whether the recording, running or stopped, has every allocation.
+    #[inline]
+    pub(crate) fn is_exact(&self) -> bool {
+        self.period() == 1
+    }
 
-/// The recording whose books may be opened, or [`PAUSED`] while all books are to stay closed.
-#[inline]
-pub(crate) fn gate() -> u64 {
-    GATE.load(Ordering::Acquire)
-}
+    /// Which recording this is. If it is read before the mode, it is the recording of that mode or
+    /// an earlier one.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
 
-/// Lets nobody open the books until [`resume`].
-pub(crate) fn pause() {
-    GATE.store(PAUSED, Ordering::SeqCst);
-}
+    /// Goes on to another recording. Whoever has the books of the last recording open finds that
+    /// the epoch has changed. Nothing is recorded until [`begin`](Self::begin).
+    pub(crate) fn next(&self) {
+        self.stop();
+        let next = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        self.gate.store(next, Ordering::SeqCst);
+    }
 
-/// Whether the books are to stay closed for a moment.
-pub(crate) fn is_paused() -> bool {
-    gate() == PAUSED
-}
+    /// The epoch whose books may be opened, or [`PAUSED`] while all books are to stay closed.
+    #[inline]
+    pub(crate) fn gate(&self) -> u64 {
+        self.gate.load(Ordering::Acquire)
+    }
 
-/// Lets the books be opened again.
-pub(crate) fn resume() {
-    GATE.store(recording(), Ordering::SeqCst);
-}
+    /// Lets nobody open the books until [`resume`](Self::resume).
+    pub(crate) fn pause(&self) {
+        self.gate.store(PAUSED, Ordering::SeqCst);
+    }
 
-/// Records from now on. A period of 1 means every allocation.
-pub(crate) fn begin(mode: Mode, period: u64) {
-    PERIOD.store(period, Ordering::SeqCst);
-    MODE.store(mode as u8, Ordering::SeqCst);
-}
+    /// Whether the books are to stay closed for a moment.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.gate() == PAUSED
+    }
 
-/// Ends recording; what was recorded can still be dumped.
-pub(crate) fn stop() {
-    MODE.store(Mode::Off as u8, Ordering::SeqCst);
+    /// Lets the books be opened again.
+    pub(crate) fn resume(&self) {
+        self.gate.store(self.epoch(), Ordering::SeqCst);
+    }
+
+    /// Records from now on. A period of 1 means every allocation.
+    pub(crate) fn begin(&self, mode: Mode, period: u64) {
+        self.period.store(period, Ordering::SeqCst);
+        self.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
+    /// Ends recording; what was recorded can still be dumped.
+    pub(crate) fn stop(&self) {
+        self.mode.store(Mode::Off as u8, Ordering::SeqCst);
+    }
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod chunks;
 pub(crate) mod counters;
-pub(crate) mod dropped;
 pub(crate) mod filter;
 pub(crate) mod probe_table;
 pub(crate) mod sampler;

@@ -1,4 +1,3 @@
-//! What a thread has, and its way into the engine and out of it.
+//! What a thread has while it lives.
 
-pub(crate) mod entry;
 pub(crate) mod state;

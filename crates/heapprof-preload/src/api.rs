@@ -3,8 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_ulong};
 
-use heapprof_collect::sys::is_shut_in;
-use heapprof_collect::{self as collect, Format, LONGEST_PERIOD, Mode, Options, Output, Reason};
+use heapprof_collect::{ENGINE, Format, LONGEST_PERIOD, Mode, Options, Output, Reason, sys};
 
 use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
@@ -24,13 +23,13 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     if period > LONGEST_PERIOD {
         return libc::EINVAL;
     }
-    if is_shut_in() {
+    if ENGINE.lifecycle().is_shut_in() {
         return libc::EPERM;
     }
-    collect::guarded(|| {
+    ENGINE.lifecycle().guarded(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(output) }.unwrap_or_default();
-        let mut options = collect::default_options().unwrap_or_default();
+        let mut options = ENGINE.lifecycle().default_options().unwrap_or_default();
         if !pattern.is_empty() {
             if options.output.numbered_prefix {
                 // gperftools' text form is for gperftools' own names.
@@ -38,7 +37,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
             }
             options.output = own_output(pattern, options.output.list);
         }
-        let started = collect::start(Options {
+        let started = ENGINE.lifecycle().start(Options {
             mode,
             period,
             ..options
@@ -52,7 +51,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
 fn own_output(pattern: &[u8], list: Vec<u8>) -> Output {
     Output {
         pattern: pattern.to_vec(),
-        parent: Some(collect::sys::parent_id()),
+        parent: Some(sys::parent_id()),
         list,
         ..Output::default()
     }
@@ -67,7 +66,7 @@ pub extern "C" fn heapprof_stop() {
 /// Whether allocations are being recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_is_running() -> c_int {
-    c_int::from(collect::is_running())
+    c_int::from(ENGINE.lifecycle().is_running())
 }
 
 /// Writes a profile to `path`, or where the pattern says if `path` is null. Returns 0, or an errno.
@@ -75,26 +74,26 @@ pub extern "C" fn heapprof_is_running() -> c_int {
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
     let path = unsafe { text(path) };
-    if is_shut_in() {
+    if ENGINE.lifecycle().is_shut_in() {
         return libc::EPERM;
     }
-    let result = collect::request(path);
-    collect::guarded(|| status(result))
+    let result = ENGINE.dumps().request(path);
+    ENGINE.lifecycle().guarded(|| status(result))
 }
 
 /// Returns the profile as gzipped pprof, in memory that the caller frees, and puts its length into
 /// `len`. Returns null if there is no memory, or if the program is shut in by a sandbox.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
-    give(len, || collect::profile(Reason::Request))
+    give(len, || ENGINE.dumps().profile(Reason::Request))
 }
 
 fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
-    if is_shut_in() {
+    if ENGINE.lifecycle().is_shut_in() {
         return std::ptr::null_mut();
     }
     let bytes = make();
-    collect::guarded(|| {
+    ENGINE.lifecycle().guarded(|| {
         let bytes = bytes;
         // SAFETY: the block comes from the real malloc, so that the program's free takes it. It has
         // one byte more for a final zero.
@@ -116,10 +115,10 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
 /// gperftools set the intervals of its dumps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
-    if collect::is_running() || is_shut_in() {
+    if ENGINE.lifecycle().is_running() || ENGINE.lifecycle().is_shut_in() {
         return;
     }
-    collect::guarded(|| {
+    ENGINE.lifecycle().guarded(|| {
         // SAFETY: the caller's contract.
         let prefix = unsafe { text(prefix) }.unwrap_or_default();
         let setup = match environment::gperftools() {
@@ -129,13 +128,13 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
         if setup.mmap {
             mapped::enable(true);
         }
-        let recorded = collect::default_options().unwrap_or_default();
+        let recorded = ENGINE.lifecycle().default_options().unwrap_or_default();
         let output = Output {
             numbered_prefix: true,
             ..own_output(prefix, recorded.output.list)
         };
         let (mode, format) = (Mode::Exact, Format::Text);
-        let started = collect::start(Options {
+        let started = ENGINE.lifecycle().start(Options {
             mode,
             format,
             triggers: setup.triggers,
@@ -164,14 +163,14 @@ pub extern "C" fn HeapProfilerStop() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // If tcmalloc is there, it calls this function once more when the program has ended.
-    if collect::is_running() && !end::has_ended() {
-        let result = collect::request(None);
-        collect::guarded(|| status(result));
+    if ENGINE.lifecycle().is_running() && !end::has_ended() {
+        let result = ENGINE.dumps().request(None);
+        ENGINE.lifecycle().guarded(|| status(result));
     }
 }
 
 /// gperftools: the profile as text, in memory that the caller frees.
 #[unsafe(no_mangle)]
 pub extern "C" fn GetHeapProfile() -> *mut u8 {
-    give(std::ptr::null_mut(), collect::text_profile)
+    give(std::ptr::null_mut(), || ENGINE.dumps().text_profile())
 }

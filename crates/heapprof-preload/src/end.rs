@@ -4,8 +4,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
-use heapprof_collect::sys::is_shut_in;
-use heapprof_collect::{self as collect, Reason};
+use heapprof_collect::{ENGINE, Reason, raise_default, sys};
 
 use crate::atfork;
 use crate::hook::announced;
@@ -20,7 +19,7 @@ const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
 fn dump(reason: Reason) {
-    collect::dump_at_end(reason);
+    ENGINE.dumps().at_end(reason);
 }
 
 /// Whether the last dump was made, or is being made.
@@ -36,14 +35,14 @@ fn once(dump: impl FnOnce() -> u8) -> bool {
     let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
         Ok(_) => {
-            BY.store(collect::sys::thread_id(), Ordering::Relaxed);
+            BY.store(sys::thread_id(), Ordering::Relaxed);
             match dump() {
                 NOT => go_on(),
                 state => ENDED.store(state, Ordering::Release),
             }
         }
         // This thread's own dump has led to an abort. Nobody else will make the dump.
-        Err(BEGUN) if BY.load(Ordering::Relaxed) == collect::sys::thread_id() => {}
+        Err(BEGUN) if BY.load(Ordering::Relaxed) == sys::thread_id() => {}
         Err(_) => wait(),
     }
     free.is_ok()
@@ -53,7 +52,7 @@ fn once(dump: impl FnOnce() -> u8) -> bool {
 fn go_on() {
     BY.store(0, Ordering::Relaxed);
     ENDED.store(NOT, Ordering::Release);
-    collect::go_on();
+    ENGINE.lifecycle().go_on();
 }
 
 /// Waits for the last dump of another thread, but for half a minute at most, because nothing may
@@ -64,7 +63,7 @@ fn wait() {
         if ENDED.load(Ordering::Acquire) != BEGUN {
             return;
         }
-        collect::sys::sleep(1_000_000);
+        sys::sleep(1_000_000);
     }
 }
 
@@ -81,56 +80,57 @@ pub fn be_recorded() {
 
 /// Ends the recording because the program asks for it. What it recorded can still be dumped.
 pub fn stop() {
-    if collect::is_running() {
+    if ENGINE.lifecycle().is_running() {
         STOPPED.store(RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    collect::stop();
+    ENGINE.lifecycle().stop();
 }
 
 /// Whether a dump is to be made when this image ends.
 fn is_due() -> bool {
-    let is_there = collect::is_running() || STOPPED.load(Ordering::Relaxed) && !is_shut_in();
-    is_there && collect::is_own_process()
+    let is_there = ENGINE.lifecycle().is_running()
+        || STOPPED.load(Ordering::Relaxed) && !ENGINE.lifecycle().is_shut_in();
+    is_there && ENGINE.lifecycle().is_own_process()
 }
 
 fn last_dump() {
     if is_due() {
-        let mask = collect::sys::block_signals();
+        let mask = ENGINE.lifecycle().block_signals();
         once(|| {
             dump(Reason::Exit);
             DONE
         });
-        collect::sys::restore_signals(mask);
+        ENGINE.lifecycle().restore_signals(mask);
     }
 }
 
 /// Makes the last dump before the program makes dumps impossible, and ends the recording.
 pub fn shut_in() {
-    let mask = collect::sys::block_signals();
+    let mask = ENGINE.lifecycle().block_signals();
     once(|| {
         dump(Reason::Sandbox);
         DONE
     });
-    collect::stop();
-    collect::sys::restore_signals(mask);
-    collect::sys::shut_in();
+    ENGINE.lifecycle().stop();
+    ENGINE.lifecycle().restore_signals(mask);
+    ENGINE.lifecycle().shut_in();
 }
 
 /// Ends the program by a signal. It is called from the signal's handler, with all signals blocked.
 pub fn by_signal(signal: c_int) {
-    if !collect::is_own_process() {
-        collect::raise_default(signal);
+    if !ENGINE.lifecycle().is_own_process() {
+        raise_default(signal);
         return;
     }
     let own = once(|| {
-        collect::end_from_signal(signal);
+        ENGINE.dumps().end_from_signal(signal);
         // The process is still here. This thread may be in the middle of an event; after that event
         // it dumps and ends the process. Otherwise the kernel spares this process, as it spares the
         // first process of a container.
         NOT
     });
     if !own {
-        collect::raise_default(signal);
+        raise_default(signal);
     }
 }
 
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     }
     loop {
         // SAFETY: ends the process, as libc's own does.
-        unsafe { collect::sys::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
     }
 }
 
@@ -166,7 +166,7 @@ pub fn by_abort(signal: c_int) {
             DONE
         });
     }
-    collect::raise_default(signal);
+    raise_default(signal);
 }
 
 type Abort = unsafe extern "C" fn() -> !;
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn abort() -> ! {
         if !real.is_null() {
             std::mem::transmute::<*const c_void, Abort>(real)();
         }
-        collect::raise_default(libc::SIGABRT);
+        raise_default(libc::SIGABRT);
         _exit(127)
     }
 }
@@ -268,20 +268,20 @@ pub fn register() {
 unsafe extern "C" fn before_fork() {
     // Once the program is shut in, there are no more profiles to keep right, and the system calls
     // that this needs may be forbidden.
-    if !is_shut_in() {
-        collect::before_fork();
+    if !ENGINE.lifecycle().is_shut_in() {
+        ENGINE.forks().before();
     }
 }
 
 unsafe extern "C" fn in_parent() {
-    collect::after_fork_in_parent();
+    ENGINE.forks().in_parent();
 }
 
 unsafe extern "C" fn in_child() {
     ENDED.store(NOT, Ordering::Relaxed);
     STOPPED.store(false, Ordering::Relaxed);
     ABORTING.store(false, Ordering::Relaxed);
-    collect::after_fork_in_child();
+    ENGINE.forks().in_child();
 }
 
 /// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
@@ -328,8 +328,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     }
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
-    if !is_shut_in() && collect::was_started() {
-        collect::around_unload(close)
+    if !ENGINE.lifecycle().is_shut_in() && ENGINE.lifecycle().was_started() {
+        ENGINE.lifecycle().around_unload(close)
     } else {
         close()
     }

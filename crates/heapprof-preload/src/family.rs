@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use heapprof_collect::{self as collect, CallSite};
+use heapprof_collect::{CallSite, ENGINE};
 
 use crate::hook::hook;
 use crate::real::{ALIGNED_ALLOC, Real, real};
@@ -19,13 +19,13 @@ pub fn record_allocation(
         // SAFETY: the frame's slot holds the hook's return address.
         start::at_first_allocation(unsafe { (frame.slot as *const *const c_void).read() });
     }
-    collect::allocate(size, frame, || make(real()))
+    ENGINE.events().allocate(size, frame, || make(real()))
 }
 
 /// An allocation by a hook without assembly of its own.
 #[inline(always)]
 fn charged(size: usize, slot: usize, bp: usize, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
-    if collect::charge(size) {
+    if ENGINE.events().charge(size) {
         record_allocation(size, CallSite { slot, bp }, make)
     } else {
         make(real())
@@ -36,7 +36,7 @@ fn charged(size: usize, slot: usize, bp: usize, make: impl FnOnce(&Real) -> *mut
 #[inline(always)]
 pub fn release(address: *mut u8) {
     if !address.is_null() {
-        collect::release(address);
+        ENGINE.events().release(address);
     }
 }
 
@@ -63,9 +63,11 @@ unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: 
         return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
     // SAFETY: as above.
-    collect::reallocate(old, size, CallSite { slot, bp }, || unsafe {
-        (real().realloc)(old, size)
-    })
+    ENGINE
+        .events()
+        .reallocate(old, size, CallSite { slot, bp }, || unsafe {
+            (real().realloc)(old, size)
+        })
 }
 
 hook!(reallocarray(old: *mut u8, n: usize, each: usize) -> *mut u8, "rcx", "r8" => chosen_reallocarray);
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn free_aligned_sized(address: *mut u8, _align: usize, _si
 }
 
 unsafe fn released(address: *mut u8) {
-    if collect::may_hold(address as usize) {
+    if ENGINE.events().may_hold(address as usize) {
         release(address);
     }
     // SAFETY: free's contract, passed on.

@@ -4,13 +4,13 @@
 //! libc gives each thread the new identity, and ends the program if one thread may not have it. The
 //! kernel denies some namespaces to a process with two threads. So our own thread ends before.
 
-use heapprof_collect as collect;
+use heapprof_collect::ENGINE;
 
 use crate::hook::announced;
 
 /// Called before any of these functions.
 unsafe extern "C" fn before() {
-    collect::end_clock();
+    ENGINE.lifecycle().end_clock();
 }
 
 announced! {

@@ -27,4 +27,4 @@ mod thread_local;
 mod unwinder;
 
 #[global_allocator]
-static ARENA: heapprof_collect::arena::Arena = heapprof_collect::arena::Arena;
+static MEMORY: heapprof_collect::Memory = heapprof_collect::ENGINE.memory();

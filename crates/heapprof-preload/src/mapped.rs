@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::{self as collect, CallSite};
+use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::real::Behind;
 
@@ -16,7 +16,7 @@ pub fn enable(enabled: bool) {
 }
 
 fn counted() -> bool {
-    ENABLED.load(Ordering::Relaxed) && collect::is_running() && !collect::is_apart()
+    ENABLED.load(Ordering::Relaxed) && ENGINE.lifecycle().is_running() && !is_apart()
 }
 
 static MMAP: Behind = Behind::new(c"mmap");
@@ -40,7 +40,7 @@ unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
     // the lower half of munmap's result counts.
     unsafe {
         let Some(other) = behind.between() else {
-            return collect::sys::call(n, args);
+            return sys::call(n, args);
         };
         let [a, b, c, d, e, f] = args;
         let result = std::mem::transmute::<*const c_void, AnyCall>(other)(a, b, c, d, e, f);
@@ -80,7 +80,9 @@ macro_rules! mmap {
             // SAFETY: mmap's contract.
             let mapped = answered(unsafe { call(&$behind, libc::SYS_mmap, args) });
             if mapped != libc::MAP_FAILED && counted() {
-                collect::map(mapped as usize, len, CallSite::caller());
+                ENGINE
+                    .events()
+                    .map(mapped as usize, len, ENGINE.events().caller());
             }
             mapped
         }
@@ -103,11 +105,11 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 /// Another library's function may wait for a lock of its own.
 fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
     if behind.between().is_none() {
-        return collect::unmap(at, len, kernel);
+        return ENGINE.events().unmap(at, len, kernel);
     }
     let said = kernel();
     if said >= 0 {
-        collect::unmap(at, len, || 0);
+        ENGINE.events().unmap(at, len, || 0);
     }
     said
 }
@@ -136,7 +138,9 @@ pub unsafe extern "C" fn mremap(
     };
     let moved = answered(counted_by(&MREMAP, at as usize, gone, kernel));
     if moved != libc::MAP_FAILED {
-        collect::map(moved as usize, new, CallSite::caller());
+        ENGINE
+            .events()
+            .map(moved as usize, new, ENGINE.events().caller());
     }
     moved
 }

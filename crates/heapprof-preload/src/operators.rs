@@ -11,7 +11,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_collect::{self as collect, CallSite};
+use heapprof_collect::{CallSite, ENGINE};
 
 use crate::family;
 use crate::hook::name;
@@ -48,7 +48,7 @@ fn find(name: &CStr) -> *mut c_void {
 
 /// Finds all operators. Returns where the one with this index goes.
 extern "C" fn resolve(index: usize) -> *mut c_void {
-    collect::apart(|| {
+    ENGINE.lifecycle().apart(|| {
         let malloc = object(allocator().malloc as *const c_void);
         let foreign = !real::is_libc(allocator().malloc as *const c_void);
         let all = NAMES.map(find);
@@ -104,7 +104,7 @@ unsafe extern "C" fn chosen_new<const I: usize>(
             }
         }
     };
-    if collect::charge(size) {
+    if ENGINE.events().charge(size) {
         family::record_allocation(size, CallSite { slot, bp }, |_| make())
     } else {
         make()
@@ -112,7 +112,7 @@ unsafe extern "C" fn chosen_new<const I: usize>(
 }
 
 unsafe extern "C" fn chosen_delete(address: *mut u8) {
-    if collect::may_hold(address as usize) {
+    if ENGINE.events().may_hold(address as usize) {
         family::release(address);
     }
 }

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use heapprof_collect::ENGINE;
+
 /// Where each hook goes on. It is written before the first allocation is passed on, and read by the
 /// hooks' assembly.
 #[repr(C)]
@@ -186,7 +188,7 @@ impl Behind {
         match self.found.load(Ordering::Acquire).cast_const() {
             // The library has not started yet, or nobody has the function: then it is looked for
             // again at each call, so this is for functions that libc has.
-            found if found.is_null() => heapprof_collect::apart(|| self.find()),
+            found if found.is_null() => ENGINE.lifecycle().apart(|| self.find()),
             found => found,
         }
     }
@@ -207,7 +209,7 @@ unsafe extern "C" fn missing() -> c_int {
 /// Where the object that holds `address` is loaded; 0 if there is none. (dladdr also looks for the
 /// nearest symbol, which takes a hundred times as long.)
 pub fn object(address: *const c_void) -> usize {
-    heapprof_collect::object_at(address as usize).unwrap_or(0)
+    ENGINE.lifecycle().object_at(address as usize).unwrap_or(0)
 }
 
 /// Whether a function is glibc's.

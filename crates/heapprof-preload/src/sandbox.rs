@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use heapprof_collect::{self as collect, sys};
+use heapprof_collect::ENGINE;
 
 use crate::hook::{announce, announced};
 use crate::real::{Behind, go_on_to};
@@ -50,7 +50,7 @@ unsafe extern "C" fn before_syscall(
         }
         // SAFETY: it reads its arguments.
         libc::SYS_prctl => unsafe { before_prctl(first as c_int, second, third) },
-        libc::SYS_unshare | libc::SYS_setns => collect::end_clock(),
+        libc::SYS_unshare | libc::SYS_setns => ENGINE.lifecycle().end_clock(),
         _ => {}
     }
 }
@@ -61,19 +61,16 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
     /// With a listener the program answers calls itself, and nobody would answer them in a trial.
     const NEW_LISTENER: usize = 1 << 3;
     let listens = number == libc::SYS_seccomp && args[1] & NEW_LISTENER != 0;
-    if !(strict || filter) || !collect::is_running() || !collect::is_own_process() {
+    if !(strict || filter)
+        || !ENGINE.lifecycle().is_running()
+        || !ENGINE.lifecycle().is_own_process()
+    {
         return;
     }
     // Our own thread ends first: the filter would see its end, and the threads that it makes, too.
-    collect::end_clock();
-    if filter && !listens {
-        let mask = sys::block_signals();
-        let survives = collect::survives(number, args);
-        sys::restore_signals(mask);
-        if survives {
-            collect::sys::note_filter();
-            return;
-        }
+    ENGINE.lifecycle().end_clock();
+    if filter && !listens && ENGINE.lifecycle().survives(number, args) {
+        return;
     }
     end::shut_in();
     signals::give_back();

@@ -3,8 +3,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use heapprof_collect as collect;
 use heapprof_collect::setting::Misunderstood;
+use heapprof_collect::{Error, sys};
 
 /// Says which variable stands in the way.
 pub fn misunderstood(wrong: &Misunderstood) {
@@ -21,11 +21,11 @@ pub fn misunderstood(wrong: &Misunderstood) {
 pub fn say(parts: &[&[u8]]) {
     let mut line = parts.concat();
     line.push(b'\n');
-    collect::sys::write_to(2, &line);
+    sys::write_to(2, &line);
 }
 
 /// Says what became of a dump.
-pub fn report(result: &Result<CString, collect::Error>) {
+pub fn report(result: &Result<CString, Error>) {
     match result {
         Ok(path) => say(&[b"heapprof: wrote ", path.to_bytes()]),
         Err(error) => say(&[b"heapprof: ", error.to_string().as_bytes()]),
@@ -33,14 +33,14 @@ pub fn report(result: &Result<CString, collect::Error>) {
 }
 
 /// The result by the library's own errno convention: 0, or what went wrong.
-pub fn status(result: Result<CString, collect::Error>) -> c_int {
+pub fn status(result: Result<CString, Error>) -> c_int {
     match result {
         Ok(_) => 0,
-        Err(collect::Error::Write(_, errno)) => errno,
-        Err(collect::Error::Busy) => libc::EBUSY,
-        Err(collect::Error::NotStarted) => libc::EINVAL,
-        Err(collect::Error::NoOutput) => libc::ENOENT,
-        Err(collect::Error::NoMemory) => libc::ENOMEM,
+        Err(Error::Write(_, errno)) => errno,
+        Err(Error::Busy) => libc::EBUSY,
+        Err(Error::NotStarted) => libc::EINVAL,
+        Err(Error::NoOutput) => libc::ENOENT,
+        Err(Error::NoMemory) => libc::ENOMEM,
     }
 }
 

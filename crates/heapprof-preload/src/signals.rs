@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_collect as collect;
+use heapprof_collect::ENGINE;
 
 use crate::end;
 use crate::real::Behind;
@@ -52,7 +52,7 @@ fn bit(signal: c_int) -> u64 {
 }
 
 extern "C" fn dump_signal(_: c_int) {
-    collect::dump_from_signal();
+    ENGINE.dumps().from_signal();
 }
 
 extern "C" fn end_signal(signal: c_int) {
@@ -158,7 +158,7 @@ pub fn give_back() {
 /// Whether the signal is ours whenever the program has it at its default. In a vfork child it is
 /// not: the child has handlers of its own, but shares this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
-    WANTED.load(Ordering::Acquire) & bit(signal) != 0 && collect::is_own_process()
+    WANTED.load(Ordering::Acquire) & bit(signal) != 0 && ENGINE.lifecycle().is_own_process()
 }
 
 /// sigaction, with our handlers looking like the default that they stand for.

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use heapprof_collect as collect;
+use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{end, environment, identity, mapped, real, sandbox, signals};
@@ -24,17 +24,17 @@ pub fn is_done() -> bool {
 /// allocates from.
 #[cold]
 pub fn at_first_allocation(caller: *const c_void) {
-    if collect::is_apart() {
+    if is_apart() {
         return;
     }
     // The allocation may come from a resolver, which chooses a function while the loader binds
     // symbols.
-    collect::hold_clock();
+    ENGINE.lifecycle().hold_clock();
     begin_once(caller);
 }
 
 fn begin_once(caller: *const c_void) {
-    collect::apart(|| {
+    ENGINE.lifecycle().apart(|| {
         // The allocator behind us must be known before anything is passed on to it.
         real::find();
         let ready = environment::is_there();
@@ -61,11 +61,11 @@ extern "C" fn constructor() {
 
 /// Begins at a moment when the program does not allocate.
 pub fn begin_early() {
-    if collect::is_apart() {
+    if is_apart() {
         return;
     }
     begin_once(begin_early as *const c_void);
-    collect::let_clock_go();
+    ENGINE.lifecycle().let_clock_go();
     if !is_secure() {
         end::register();
     }
@@ -84,7 +84,7 @@ fn begin() -> bool {
     }
     // Nothing here panics. If it did, the message must not go into the program's output.
     std::panic::set_hook(Box::new(|_| {}));
-    collect::prepare();
+    ENGINE.lifecycle().prepare();
     end::prepare();
     signals::prepare();
     mapped::prepare();
@@ -105,7 +105,7 @@ fn record() {
         }
     };
     if asked.verbose {
-        collect::on_dump(report);
+        ENGINE.dumps().on_dump(report);
     }
     let other_malloc = real::defined_elsewhere(c"malloc");
     if other_malloc && asked.verbose {
@@ -114,16 +114,14 @@ fn record() {
               heapprof-alloc in it",
         ]);
     }
-    if !asked.options.follow_children
-        && asked.options.output.parent != Some(collect::sys::parent_id())
-    {
+    if !asked.options.follow_children && asked.options.output.parent != Some(sys::parent_id()) {
         return;
     }
     mapped::enable(asked.mmap);
     // heapprof_start takes these options, with its own mode and period, and its own output if it
     // has one.
-    collect::set_default(asked.options.clone());
-    if asked.start && !collect::start(asked.options) {
+    ENGINE.lifecycle().set_default(asked.options.clone());
+    if asked.start && !ENGINE.lifecycle().start(asked.options) {
         say(&[b"heapprof: not recording: there is no memory for it, or the period is too long"]);
     }
     if let Some(signal) = asked.signal

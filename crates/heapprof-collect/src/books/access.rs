@@ -18,158 +18,252 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 
-use crate::mode;
-use crate::platform::lock::{self, Lock};
+use crate::platform::lock::{ForkLock, Guard, Lock, rank};
+use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::platform::weak::single_threaded;
-use crate::tables::counters::{Access, Counted, PROCESS, StackCounters, Weight};
-use crate::thread::state::{self, ThreadState};
+use crate::tables::counters::{Access, Counted, Heap, StackCounters, Weight};
+use crate::thread::state::{ThreadState, Threads};
 
-/// Held while budgets are taken back, and while something is taken from its owner.
-static CHANGING: Lock = Lock::new();
-static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 /// Events of a thread between two looks at whether the heap is low enough for budgets.
 const PATIENCE: u32 = 1024;
 
-/// Asks the kernel whether it can run barriers for us.
-pub(crate) fn prepare() {
-    HAS_BARRIER.store(sys::register_barrier(), Ordering::Release);
+/// What threads share to have the books open: the size in use, and how it is taken back.
+pub(crate) struct Shared {
+    pub(crate) heap: Heap,
+    /// Held while budgets are taken back, and while something is taken from its owner.
+    changing: Lock<{ rank::CHANGING }>,
+    has_barrier: AtomicBool,
 }
 
-/// The lock that fork must hold.
-pub(crate) fn lock() -> &'static Lock {
-    &CHANGING
-}
+/// The lock under which budgets and owners change.
+pub(crate) type Changing<'a> = Guard<'a, { rank::CHANGING }>;
 
-/// Opens the books for one event of the thread's recording. `None` if another recording has begun
-/// since.
+/// The books, open for one event of a thread. They close when this is dropped.
 ///
-/// Between this and [`close`] the thread calls nothing of the program's, and waits for short locks
-/// only.
-#[inline(always)]
-pub(crate) fn open(state: &ThreadState) -> Option<Access> {
-    loop {
-        state.inside.store(true, Ordering::Relaxed);
-        // The kernel's barrier makes this order hold on the processor too.
-        compiler_fence(Ordering::SeqCst);
-        // No recording begins from here to `close`: it would wait for this thread.
-        if state.recording.get() == mode::gate() {
-            break;
-        }
-        close(state);
-        if !waited_for_gate(state) {
-            return None;
-        }
-    }
-    if single_threaded() {
-        return Some(Access::Alone);
-    }
-    let events = state.shared_events.get() + 1;
-    state.shared_events.set(events);
-    if events >= PATIENCE {
-        state.shared_events.set(0);
-        // No budgets are given out while somebody counts on the size being exact.
-        if HAS_BARRIER.load(Ordering::Relaxed)
-            && let Some(_changing) = CHANGING.try_lock()
-        {
-            PROCESS.relax_if_low();
+/// Meanwhile the thread calls nothing of the program's, and waits for short locks only. The books
+/// may be closed and opened again in the middle, in another way: [`Open::is_overtaken`] says if
+/// they are another recording's by then.
+pub(crate) struct Open<'a> {
+    shared: &'a Shared,
+    state: &'a ThreadState,
+    access: Access,
+}
+
+impl Shared {
+    /// Nothing is in use, and no thread has the books open.
+    pub(crate) const fn new() -> Self {
+        Self {
+            heap: Heap::new(),
+            changing: Lock::new(),
+            has_barrier: AtomicBool::new(false),
         }
     }
-    Some(PROCESS.shared_access())
+
+    /// Asks the kernel whether it can run barriers for us.
+    pub(crate) fn prepare(&self) {
+        let has_barrier = sys::register_barrier();
+        self.has_barrier.store(has_barrier, Ordering::Release);
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+        [&self.changing]
+    }
+
+    /// Waits until nobody else changes budgets and owners.
+    pub(crate) fn change(&self, process: &Process) -> Changing<'_> {
+        self.changing.lock(process)
+    }
+
+    /// Opens the books for one event of the thread's recording. `None` if another recording has
+    /// begun since.
+    #[inline(always)]
+    pub(crate) fn open<'a>(
+        &'a self,
+        process: &Process,
+        state: &'a ThreadState,
+    ) -> Option<Open<'a>> {
+        let access = self.access(process, state)?;
+        Some(Open {
+            shared: self,
+            state,
+            access,
+        })
+    }
+
+    /// Opens the books, and says in which way.
+    #[inline(always)]
+    fn access(&self, process: &Process, state: &ThreadState) -> Option<Access> {
+        loop {
+            state.inside.store(true, Ordering::Relaxed);
+            // The kernel's barrier makes this order hold on the processor too.
+            compiler_fence(Ordering::SeqCst);
+            // No recording begins from here to `close`: it would wait for this thread.
+            if state.epoch.get() == process.recorded.gate() {
+                break;
+            }
+            close(state);
+            if !waited_for_gate(process, state) {
+                return None;
+            }
+        }
+        if single_threaded() {
+            return Some(Access::Alone);
+        }
+        let events = state.shared_events.get() + 1;
+        state.shared_events.set(events);
+        if events >= PATIENCE {
+            state.shared_events.set(0);
+            // No budgets are given out while somebody counts on the size being exact.
+            if self.has_barrier.load(Ordering::Relaxed)
+                && let Some(_changing) = self.changing.try_lock()
+            {
+                self.heap.relax_if_low(process);
+            }
+        }
+        Some(self.heap.shared_access())
+    }
+
+    /// Runs `work` while no thread has the books open, except threads that are held up with them
+    /// open.
+    pub(crate) fn at_rest(&self, process: &Process, threads: &Threads, work: impl FnOnce()) {
+        if single_threaded() {
+            return work();
+        }
+        process.recorded.pause();
+        wait_for_all(threads);
+        work();
+        process.recorded.resume();
+    }
+
+    /// Takes all budgets back: for fork, for a new recording, and near the peak.
+    pub(crate) fn collect_budgets(
+        &self,
+        threads: impl Iterator<Item = &'static ThreadState>,
+        _changing: &Changing<'_>,
+    ) {
+        self.collect_budgets_for_fork(threads);
+    }
+
+    /// As [`collect_budgets`](Self::collect_budgets), for fork, which holds all locks.
+    pub(crate) fn collect_budgets_for_fork(
+        &self,
+        threads: impl Iterator<Item = &'static ThreadState>,
+    ) {
+        if self.heap.be_strict() {
+            // No budget was given out since all were taken back.
+            return;
+        }
+        barrier();
+        for state in threads {
+            // A thread that is held up in its event keeps its budget.
+            if wait_for(state) {
+                self.heap.give_back(state.budget.replace(0));
+            }
+        }
+        self.heap.budgets_are_in();
+    }
 }
 
 /// Waits while the books are to stay closed. Returns false if they are another recording's by then.
 #[cold]
-fn waited_for_gate(state: &ThreadState) -> bool {
+fn waited_for_gate(process: &Process, state: &ThreadState) -> bool {
+    let recorded = &process.recorded;
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
-    while state.recording.get() == mode::recording() {
-        if !mode::is_paused() {
+    while state.epoch.get() == recorded.epoch() {
+        if !recorded.is_paused() {
             return true;
         }
-        if sys::nanoseconds(libc::CLOCK_MONOTONIC) - since > lock::patience()
-            || lock::is_abandoned()
-        {
+        let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
+        if waited > process.patience() || process.is_abandoned() {
             // Whoever paused them is held up, or in another process.
-            mode::resume();
+            recorded.resume();
         }
         sys::nap();
     }
     false
 }
 
-/// Runs `work` while no thread has the books open, except threads that are held up with them open.
-pub(crate) fn at_rest(work: impl FnOnce()) {
-    if single_threaded() {
-        return work();
-    }
-    mode::pause();
-    wait_for_all();
-    work();
-    mode::resume();
-}
-
-/// Closes the books.
+/// Says that the thread does not have the books open.
 #[inline(always)]
-pub(crate) fn close(state: &ThreadState) {
+fn close(state: &ThreadState) {
     compiler_fence(Ordering::SeqCst);
     state.inside.store(false, Ordering::Release);
 }
 
-/// Opens the books again in the middle of an event.
-fn reopen(state: &ThreadState) -> Access {
-    open(state).unwrap_or(Access::Overtaken)
-}
-
-/// Makes everybody count what is in use event by event, so that it is known exactly. The caller has
-/// the books open. They are closed meanwhile.
-#[cold]
-fn be_strict(state: &ThreadState) -> Access {
-    close(state);
-    // If the lock's holder is held up, it is about to do the same.
-    if let Some(_changing) = CHANGING.lock_in_time() {
-        collect_budgets();
-    } else {
-        PROCESS.be_strict();
-        PROCESS.budgets_are_in();
-    }
-    reopen(state)
-}
-
-/// Counts an allocation. The books are open. They may have to be opened in another way, and
-/// `access` says so then.
-#[inline(always)]
-pub(crate) fn allocated(
-    state: &ThreadState,
-    cell: &StackCounters,
-    weight: Weight,
-    access: &mut Access,
-) -> Counted {
-    loop {
-        match PROCESS.allocated(&state.budget, cell, weight, *access) {
-            Counted::NotYet => *access = be_strict(state),
-            counted => return counted,
-        }
-        if *access == Access::Overtaken {
-            return Counted::Overtaken;
-        }
+impl Drop for Open<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        close(self.state);
     }
 }
 
-/// Takes all budgets back: for fork, for a new recording, and near the peak. The caller holds
-/// [`lock()`].
-pub(crate) fn collect_budgets() {
-    if PROCESS.be_strict() {
-        // No budget was given out since all were taken back.
-        return;
+impl<'a> Open<'a> {
+    /// Whether another recording began while the books were closed in the middle of the event. The
+    /// event belongs to neither then.
+    #[inline(always)]
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.access == Access::Overtaken
     }
-    barrier();
-    for state in state::all() {
-        // A thread that is held up in its event keeps its budget.
-        if wait_for(state) {
-            PROCESS.give_back(state.budget.replace(0));
+
+    /// The process whose books these are.
+    #[inline(always)]
+    pub(crate) fn process(&self) -> &'static Process {
+        self.state.process()
+    }
+
+    /// Runs `work` with the books closed, and opens them again.
+    fn while_closed<R>(&mut self, work: impl FnOnce(&'a Shared, &'a ThreadState) -> R) -> R {
+        close(self.state);
+        let result = work(self.shared, self.state);
+        let access = self.shared.access(self.process(), self.state);
+        self.access = access.unwrap_or(Access::Overtaken);
+        result
+    }
+
+    /// Makes everybody count what is in use event by event, so that it is known exactly.
+    #[cold]
+    fn be_strict(&mut self) {
+        self.while_closed(|shared, state| {
+            // If the lock's holder is held up, it is about to do the same.
+            if let Some(changing) = shared.changing.lock_in_time(state.process()) {
+                shared.collect_budgets(state.all(), &changing);
+            } else {
+                shared.heap.be_strict();
+                shared.heap.budgets_are_in();
+            }
+        });
+    }
+
+    /// Counts an allocation.
+    #[inline(always)]
+    pub(crate) fn allocated(&mut self, cell: &StackCounters, weight: Weight) -> Counted {
+        loop {
+            let Self { shared, state, .. } = self;
+            let process = state.process();
+            match shared
+                .heap
+                .allocated(process, &state.budget, cell, weight, self.access)
+            {
+                Counted::NotYet => self.be_strict(),
+                counted => return counted,
+            }
+            if self.is_overtaken() {
+                return Counted::Overtaken;
+            }
         }
     }
-    PROCESS.budgets_are_in();
+
+    /// Counts a free.
+    #[inline(always)]
+    pub(crate) fn freed(&self, cell: &StackCounters, weight: Weight) {
+        let Self { shared, state, .. } = self;
+        let process = state.process();
+        shared
+            .heap
+            .freed(process, &state.budget, cell, weight, self.access);
+    }
 }
 
 /// Makes this thread's stores visible to all other threads, and theirs to this one, in program
@@ -188,8 +282,7 @@ pub(crate) struct Owner(AtomicPtr<ThreadState>);
 
 const NOBODY: *mut ThreadState = std::ptr::null_mut();
 const EVERYBODY: *mut ThreadState = std::ptr::without_provenance_mut(1);
-/// Added to the address of the owner's state while the resource is being taken from that thread,
-/// under [`CHANGING`].
+/// Added to the address of the owner's state while the resource is being taken from that thread.
 const MOVING: usize = 2;
 
 /// What became of a claim.
@@ -211,10 +304,10 @@ impl Owner {
         Self(AtomicPtr::new(NOBODY))
     }
 
-    /// Whether the thread may use it as its own until it closes the books, which are open.
+    /// Whether the thread may use it as its own for as long as it has the books open.
     #[inline(always)]
-    pub(crate) fn is(&self, state: &ThreadState) -> bool {
-        std::ptr::eq(self.0.load(Ordering::Relaxed), state)
+    pub(crate) fn is(&self, open: &Open<'_>) -> bool {
+        std::ptr::eq(self.0.load(Ordering::Relaxed), open.state)
     }
 
     /// Whether it is used under its lock.
@@ -223,16 +316,15 @@ impl Owner {
         self.0.load(Ordering::Acquire) == EVERYBODY
     }
 
-    /// Makes it the thread's own if it is nobody's, and otherwise everybody's. The books are open,
-    /// and may be closed meanwhile.
+    /// Makes it the thread's own if it is nobody's, and otherwise everybody's.
     #[cold]
-    pub(crate) fn claim(&self, state: &ThreadState, access: &mut Access) -> Claim {
+    pub(crate) fn claim(&self, open: &mut Open<'_>) -> Claim {
         let now = self.0.load(Ordering::Acquire);
         if now == NOBODY {
             // Without barriers it could not be taken back.
-            let has_barrier = HAS_BARRIER.load(Ordering::Relaxed);
+            let has_barrier = open.shared.has_barrier.load(Ordering::Relaxed);
             let owner = if has_barrier {
-                std::ptr::from_ref(state).cast_mut()
+                std::ptr::from_ref(open.state).cast_mut()
             } else {
                 EVERYBODY
             };
@@ -242,24 +334,24 @@ impl Owner {
             return Claim::Changed;
         }
         let mut left = true;
-        if now != EVERYBODY && !std::ptr::eq(now, state) {
+        if now != EVERYBODY && !self.is(open) {
             // Whoever takes something waits for its owner, so nobody must have to wait for this
             // thread.
-            close(state);
-            match CHANGING.lock_in_time() {
-                None => left = false,
-                Some(_changing) => {
-                    if let Some(owner) = self.begin_to_move() {
-                        barrier();
-                        left = wait_for(owner);
-                        self.end_move(left);
-                    }
-                }
-            }
-            *access = reopen(state);
+            left = open.while_closed(|shared, state| {
+                let Some(_changing) = shared.changing.lock_in_time(state.process()) else {
+                    return false;
+                };
+                let Some(owner) = self.begin_to_move() else {
+                    return true;
+                };
+                barrier();
+                let left = wait_for(owner);
+                self.end_move(left);
+                left
+            });
         }
-        match (self.is(state), left) {
-            _ if *access == Access::Overtaken => Claim::Overtaken,
+        match (self.is(open), left) {
+            _ if open.is_overtaken() => Claim::Overtaken,
             (true, _) => Claim::Own,
             (false, true) => Claim::Changed,
             (false, false) => Claim::Refused,
@@ -273,7 +365,8 @@ impl Owner {
     }
 
     /// Begins to take it from the thread that owns it, if one does. Returns that thread, which may
-    /// still be using it. The caller holds [`CHANGING`], so nobody else takes it meanwhile.
+    /// still be using it. The caller holds the lock of [`Shared`], so nobody else takes
+    /// it meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
         let is_state = now != NOBODY && now != EVERYBODY && now.addr() & MOVING == 0;
@@ -302,8 +395,11 @@ impl Owner {
 }
 
 /// Makes all of these everybody's, whoever owns them. Returns false if an owner keeps what it has.
-/// The caller holds [`lock()`], and does not have the books open.
-pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool {
+/// The caller holds the lock of [`Shared`], and does not have the books open.
+pub(crate) fn share<'a>(
+    threads: &Threads,
+    owners: impl Iterator<Item = &'a Owner> + Clone,
+) -> bool {
     let mut moving = 0;
     for owner in owners.clone() {
         // One that is nobody's may be claimed just now.
@@ -317,7 +413,7 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool
     }
     let mut left = true;
     if moving != 0 {
-        left = wait_for_all();
+        left = wait_for_all(threads);
     }
     owners.for_each(|owner| owner.end_move(left));
     left
@@ -325,19 +421,20 @@ pub(crate) fn share<'a>(owners: impl Iterator<Item = &'a Owner> + Clone) -> bool
 
 /// Waits until every thread that has the books open has closed them. Returns false if one keeps
 /// them open.
-pub(crate) fn wait_for_all() -> bool {
+pub(crate) fn wait_for_all(threads: &Threads) -> bool {
     barrier();
     // This waits for all threads, also after one that keeps them open.
-    state::all().filter(|state| !wait_for(state)).count() == 0
+    threads.all().filter(|state| !wait_for(state)).count() == 0
 }
 
 /// Waits until a thread does not have the books open. Returns false if that takes so long that the
 /// thread must be held up by something else.
 fn wait_for(state: &ThreadState) -> bool {
-    if std::ptr::eq(state, state::own()) {
+    if state.is_own() {
         // This thread is here, not inside: a signal handler jumped out of its event.
         return true;
     }
+    let process = state.process();
     let mut tries = 0u32;
     let mut since = 0;
     while state.inside.load(Ordering::Acquire) {
@@ -348,11 +445,11 @@ fn wait_for(state: &ThreadState) -> bool {
                 let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
                 if since == 0 {
                     since = now;
-                } else if now - since > lock::patience() {
-                    lock::note_waited_in_vain();
+                } else if now - since > process.patience() {
+                    process.note_waited_in_vain();
                     return false;
                 }
-                if lock::is_abandoned() {
+                if process.is_abandoned() {
                     return false;
                 }
                 sys::nap();

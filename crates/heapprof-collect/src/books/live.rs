@@ -12,12 +12,12 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::books::access::{Claim, Owner};
-use crate::platform::lock::Spin;
-use crate::platform::sys::{self, hint};
-use crate::tables::counters::Access;
-use crate::tables::dropped::{DROPPED, count};
-use crate::thread::state::ThreadState;
+use crate::books::access::{Claim, Open, Owner};
+use crate::dropped::count;
+use crate::platform::lock::{Spin, rank};
+use crate::platform::pages::Pages;
+use crate::platform::process::Process;
+use crate::platform::sys::hint;
 
 const PARTS: usize = 128;
 const REGION_BITS: u32 = 16;
@@ -45,7 +45,7 @@ struct Entry(u64, u64);
 #[repr(C, align(64))]
 struct Part {
     owner: Owner,
-    lock: Spin,
+    lock: Spin<{ rank::PARTS }>,
     /// Whether fork holds the lock.
     forking: AtomicBool,
     table: UnsafeCell<Table>,
@@ -98,21 +98,18 @@ impl LiveTable {
         }
     }
 
-    /// Does `work` on the table of an address; `None` if its part is not to be had. The caller has
-    /// the books open in the way that `access` says. The way may be another one afterwards, and
-    /// `access` says so then.
+    /// Does `work` on the table of an address; `None` if its part is not to be had.
     #[inline(always)]
     fn with<R>(
         &self,
         address: usize,
-        state: &ThreadState,
-        access: &mut Access,
+        open: &mut Open<'_>,
         work: impl FnOnce(&mut Table, u64, usize) -> R,
     ) -> Option<R> {
         let key = (address >> 3) as u64;
         let part = self.part(address);
         let start = home(key);
-        let locked = !part.owner.is(state) && part.enter(state, access)?;
+        let locked = !part.owner.is(open) && part.enter(open)?;
         // SAFETY: the part is this thread's own and its books are open, or the lock is held.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
         if locked {
@@ -139,16 +136,15 @@ impl LiveTable {
         &self,
         address: usize,
         block: Block,
-        state: &ThreadState,
-        access: &mut Access,
+        open: &mut Open<'_>,
     ) -> Result<Option<Block>, Full> {
+        let pages = &open.process().pages;
         self.with(
             address,
-            state,
-            access,
+            open,
             #[inline(always)]
             |table, key, start| {
-                if table.is_filled() && !self.grow(table, address) {
+                if table.is_filled() && !self.grow(table, address, pages) {
                     return Err(Full);
                 }
                 table.insert(key, start, block)
@@ -159,15 +155,8 @@ impl LiveTable {
 
     /// Forgets a block.
     #[inline]
-    pub(crate) fn remove(
-        &self,
-        address: usize,
-        state: &ThreadState,
-        access: &mut Access,
-    ) -> Option<Block> {
-        self.with(address, state, access, |table, key, start| {
-            table.remove(key, start)
-        })?
+    pub(crate) fn remove(&self, address: usize, open: &mut Open<'_>) -> Option<Block> {
+        self.with(address, open, |table, key, start| table.remove(key, start))?
     }
 
     /// How many blocks there are.
@@ -183,7 +172,7 @@ impl LiveTable {
     /// Gives a part a table of twice the size. Returns false if there is no memory for that and the
     /// old table is all but full.
     #[cold]
-    fn grow(&self, table: &mut Table, address: usize) -> bool {
+    fn grow(&self, table: &mut Table, address: usize, pages: &Pages) -> bool {
         let old_len = if table.entry.is_null() {
             0
         } else {
@@ -191,7 +180,7 @@ impl LiveTable {
         };
         let len = (old_len * 2).max(1 << FIRST_BITS);
         let bytes = len * size_of::<Entry>();
-        let region = self.region(len.ilog2() as usize, bytes * PARTS);
+        let region = self.region(len.ilog2() as usize, bytes * PARTS, pages);
         if region.is_null() {
             // One slot stays empty, or searches would not end.
             return table.len + 1 < old_len;
@@ -216,13 +205,13 @@ impl LiveTable {
         }
         if old_len != 0 {
             // SAFETY: the old table is whole pages of a region of ours, never used again.
-            unsafe { sys::discard(old.entry.cast(), old_len * size_of::<Entry>()) };
+            unsafe { pages.discard(old.entry.cast(), old_len * size_of::<Entry>()) };
         }
         true
     }
 
     /// The region of tables of size `2^bits`, mapped when first needed.
-    fn region(&self, bits: usize, bytes: usize) -> *mut u8 {
+    fn region(&self, bits: usize, bytes: usize, pages: &Pages) -> *mut u8 {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
         };
@@ -230,7 +219,7 @@ impl LiveTable {
         if !found.is_null() {
             return found;
         }
-        let new = sys::map_dense(bytes);
+        let new = pages.map_dense(bytes);
         if new.is_null() {
             return new;
         }
@@ -239,7 +228,7 @@ impl LiveTable {
             Ok(_) => new,
             Err(other) => {
                 // SAFETY: nobody saw this mapping: another thread was first.
-                unsafe { sys::unmap(new, bytes) };
+                unsafe { pages.unmap(new, bytes) };
                 other
             }
         }
@@ -247,12 +236,12 @@ impl LiveTable {
 
     /// How many bytes of the tables are in memory. This includes what large pages bring along for
     /// tables that no part has yet.
-    pub(crate) fn resident(&self) -> usize {
+    pub(crate) fn resident(&self, pages: &Pages) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
             let at = region.load(Ordering::Acquire);
             match at.is_null() {
                 true => 0,
-                false => sys::resident(at, (size_of::<Entry>() << bits) * PARTS),
+                false => pages.resident(at, (size_of::<Entry>() << bits) * PARTS),
             }
         });
         each.sum()
@@ -265,10 +254,10 @@ impl LiveTable {
 
     /// Forgets all blocks. Returns false if a part is not to be had. No part may be another
     /// thread's own ([`share`](crate::books::access::share)).
-    pub(crate) fn clear(&self) -> bool {
+    pub(crate) fn clear(&self, process: &Process) -> bool {
         let mut all = true;
         for part in &self.part {
-            if !part.lock.acquire_in_time() {
+            if !part.lock.acquire_in_time(process) {
                 all = false;
                 continue;
             }
@@ -315,10 +304,10 @@ impl LiveTable {
 
     /// Locks all parts for fork. Returns false if some are not to be had, because whoever is in the
     /// middle of them is held up.
-    pub(crate) fn acquire_all(&self) -> bool {
+    pub(crate) fn acquire_all(&self, process: &Process) -> bool {
         let mut all = true;
         for part in &self.part {
-            let taken = part.lock.acquire_for_fork();
+            let taken = part.lock.acquire_for_fork(process);
             part.forking.store(taken, Ordering::Relaxed);
             all &= taken;
         }
@@ -329,7 +318,7 @@ impl LiveTable {
     pub(crate) fn release_all(&self) {
         for part in &self.part {
             if part.forking.swap(false, Ordering::Relaxed) {
-                part.lock.release();
+                part.lock.release_after_fork();
             }
         }
     }
@@ -338,11 +327,12 @@ impl LiveTable {
 impl Part {
     /// Lets in a thread that is not known to own the part. Returns whether the thread holds the
     /// lock then, or `None` if the part is not to be had.
-    fn enter(&self, state: &ThreadState, access: &mut Access) -> Option<bool> {
+    fn enter(&self, open: &mut Open<'_>) -> Option<bool> {
+        let process = open.process();
         loop {
             if self.owner.is_everybody() {
-                if !self.lock.acquire_in_time() {
-                    count(&DROPPED.held_up);
+                if !self.lock.acquire_in_time(process) {
+                    count(&process.dropped.held_up);
                     return None;
                 }
                 // It may have been disowned before the lock was ours.
@@ -351,12 +341,12 @@ impl Part {
                 }
                 self.lock.release();
             }
-            match self.owner.claim(state, access) {
+            match self.owner.claim(open) {
                 Claim::Own => return Some(false),
                 Claim::Changed => {}
                 Claim::Overtaken => return None,
                 Claim::Refused => {
-                    count(&DROPPED.held_up);
+                    count(&process.dropped.held_up);
                     return None;
                 }
             }
@@ -475,40 +465,56 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::books::access;
+    use crate::books::access::{self, Shared};
+    use crate::thread::state::{ThreadState, Threads};
     use std::collections::HashMap;
     use std::sync::atomic::AtomicBool;
 
-    fn state() -> &'static ThreadState {
-        // SAFETY: a state of this thread's own, and there is memory for it.
-        unsafe { &*ThreadState::acquire() }
+    /// A table, with what it takes to have the books open.
+    struct Books {
+        process: Process,
+        threads: Threads,
+        shared: Shared,
+        live: LiveTable,
     }
 
-    impl LiveTable {
+    impl Books {
+        fn leaked() -> &'static Self {
+            let books = Self {
+                process: Process::new(Pages::of_kernel()),
+                threads: Threads::new(),
+                shared: Shared::new(),
+                live: LiveTable::new(),
+            };
+            books.shared.prepare();
+            Box::leak(Box::new(books))
+        }
+
+        fn state(&'static self) -> &'static ThreadState {
+            // SAFETY: a state of this thread's own, and there is memory for it.
+            unsafe { &*self.threads.acquire(&self.process) }
+        }
+
         fn put(
             &self,
             state: &ThreadState,
             address: usize,
             block: Block,
         ) -> Result<Option<Block>, Full> {
-            let mut access = access::open(state).unwrap();
-            let result = self.insert(address, block, state, &mut access);
-            access::close(state);
-            result
+            let mut open = self.shared.open(&self.process, state).unwrap();
+            self.live.insert(address, block, &mut open)
         }
 
         fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
-            let mut access = access::open(state).unwrap();
-            let result = self.remove(address, state, &mut access);
-            access::close(state);
-            result
+            let mut open = self.shared.open(&self.process, state).unwrap();
+            self.live.remove(address, &mut open)
         }
     }
 
     /// A random walk over `addresses`, held against a map.
-    fn walk(table: &LiveTable, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
+    fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
         let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
-        let state = state();
+        let state = books.state();
         for step in 0..steps {
             x ^= x << 13;
             x ^= x >> 7;
@@ -520,43 +526,41 @@ mod tests {
             };
             if x >> 40 & 1 == 0 {
                 assert_eq!(
-                    table.put(state, address, block),
+                    books.put(state, address, block),
                     Ok(model.insert(address, block))
                 );
             } else {
-                assert_eq!(table.take(state, address), model.remove(&address));
+                assert_eq!(books.take(state, address), model.remove(&address));
             }
         }
         for (address, block) in model {
-            assert_eq!(table.take(state, address), Some(block));
+            assert_eq!(books.take(state, address), Some(block));
         }
         state.release();
     }
 
     #[test]
     fn behaves_as_a_map_does() {
-        access::prepare();
-        let table = LiveTable::leaked();
+        let books = Books::leaked();
         walk(
-            table,
+            books,
             |x| 0x7f00_0000_0000 + (x % 9_000) as usize * 16,
             0,
             400_000,
         );
-        assert_eq!(table.len(), 0);
+        assert_eq!(books.live.len(), 0);
         let huge = Block {
             stack: 1,
             size: 1 << 60,
         };
-        assert_eq!(table.put(state(), 4096, huge), Err(Full));
+        assert_eq!(books.put(books.state(), 4096, huge), Err(Full));
     }
 
     /// Threads use addresses of their own in parts that they share, and the parts change hands all
     /// the while.
     #[test]
     fn parts_change_hands() {
-        access::prepare();
-        let table = LiveTable::leaked();
+        let books = Books::leaked();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4usize)
@@ -566,31 +570,25 @@ mod tests {
                         let region = if x >> 50 & 15 == 0 { 0 } else { 1 + i };
                         0x7f00_0000_0000 + (region << 16) + (x % 500) as usize * 128 + i * 32
                     };
-                    scope.spawn(move || walk(table, addresses, i as u64, 300_000))
+                    scope.spawn(move || walk(books, addresses, i as u64, 300_000))
                 })
                 .collect();
             let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     {
-                        let _changing = access::lock().lock();
-                        access::share(table.owners());
+                        let _changing = books.shared.change(&books.process);
+                        access::share(&books.threads, books.live.owners());
                     }
-                    table.acquire_all();
-                    table.disown();
-                    table.release_all();
+                    books.live.acquire_all(&books.process);
+                    books.live.disown();
+                    books.live.release_all();
                     std::thread::sleep(std::time::Duration::from_micros(50));
                 }
             });
             workers.into_iter().for_each(|w| w.join().unwrap());
             done.store(true, Ordering::Relaxed);
         });
-        assert_eq!(table.len(), 0);
-    }
-
-    impl LiveTable {
-        fn leaked() -> &'static Self {
-            Box::leak(Box::new(Self::new()))
-        }
+        assert_eq!(books.live.len(), 0);
     }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::code::image::Image;
 use crate::code::maps;
-use crate::code::modules::{self, Module};
-use crate::platform::lock::Locked;
+use crate::code::modules::Module;
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
 use crate::platform::sys;
 
 /// Code that is or was mapped.
@@ -25,10 +26,13 @@ pub(crate) struct Mapping {
     closed: bool,
 }
 
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-static KNOWN: Locked<Vec<Mapping>> = Locked::new(Vec::new());
-/// Code that was unloaded, while nothing else has come to its place.
-static CLOSED: Locked<Vec<Closed>> = Locked::new(Vec::new());
+/// The mappings of the process, now and before.
+pub(crate) struct Mappings {
+    generation: AtomicU32,
+    known: Locked<{ rank::KNOWN }, Vec<Mapping>>,
+    /// Code that was unloaded, while nothing else has come to its place.
+    closed: Locked<{ rank::CLOSED }, Vec<Closed>>,
+}
 
 /// Where such code lay, and which image it was of.
 #[derive(PartialEq, Eq)]
@@ -38,134 +42,148 @@ struct Closed {
     image: Image,
 }
 
-/// The generation of mappings. It counts up when an address comes to mean something else.
-#[inline]
-pub(crate) fn generation() -> u32 {
-    GENERATION.load(Ordering::Acquire)
-}
-
-/// Called when unwinding meets a module at an address without rules: it may lie where a closed one
-/// lay.
-pub(crate) fn touched(module: &Module) {
-    if modules::unload_epoch() == 0 {
-        return;
+impl Mappings {
+    /// Nothing is known yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            generation: AtomicU32::new(0),
+            known: Locked::new(Vec::new()),
+            closed: Locked::new(Vec::new()),
+        }
     }
-    // Signals are blocked because a handler that ends the process dumps, and that takes this lock,
-    // too.
-    let mask = sys::block_signals();
-    CLOSED.with(|closed| {
-        let here = |c: &Closed| c.end > module.start && c.start < module.end;
-        if !closed.iter().any(here) {
-            return;
-        }
-        // A plugin that comes and goes mostly comes back to its place: its stacks are the same
-        // then.
-        let now = Image::of(module.start, 0);
-        let is_back = |c: &Closed| now.has_build_id() && c.image == now;
-        let other = closed.iter().any(|c| here(c) && !is_back(c));
-        closed.retain(|c| !here(c));
-        if other {
-            GENERATION.fetch_add(1, Ordering::AcqRel);
-        }
-    });
-    sys::restore_signals(mask);
-}
 
-/// Marks what is no longer mapped as closed. Returns where each such mapping lay.
-pub(crate) fn note_gone() -> Vec<Range<usize>> {
-    let now = code();
-    let mut gone = Vec::new();
-    if now.is_empty() {
-        // The kernel did not tell, perhaps for lack of a descriptor: at least this code is mapped.
-        return Vec::new();
+    /// The generation of mappings. It counts up when an address comes to mean something else.
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
     }
-    KNOWN.with(|known| {
-        for mapping in known.iter_mut().filter(|m| !m.closed) {
-            if !now
-                .iter()
-                .any(|m| m.start == mapping.start && m.path == mapping.path)
-            {
-                mapping.closed = true;
-                gone.push(Closed {
-                    start: mapping.start,
-                    end: mapping.end,
-                    image: mapping.image,
-                });
-            }
-        }
-    });
-    let ranges = gone.iter().map(|c| c.start..c.end).collect();
-    CLOSED.with(|closed| {
-        for one in gone {
-            // It is there already if it came and went without a stack in it.
-            if !closed.contains(&one) {
-                closed.push(one);
-            }
-        }
-    });
-    ranges
-}
 
-/// Adds what is mapped now to what is known. Returns whether the kernel told.
-pub(crate) fn remember() -> bool {
-    let now = code();
-    let told = !now.is_empty();
-    let generation = generation();
-    KNOWN.with(|known| {
-        for mut mapping in now {
-            let same = |m: &Mapping| {
-                m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
-            };
-            if let Some(old) = known.iter_mut().find(|m| !m.closed && same(m)) {
-                old.last = generation;
-                old.deleted = mapping.deleted;
-                continue;
+    /// Called when unwinding meets a module at an address without rules, and modules were unloaded
+    /// before: it may lie where one of those lay.
+    pub(crate) fn touched(&self, process: &Process, module: &Module) {
+        // Signals are blocked because a handler that ends the process dumps, and that takes this
+        // lock, too.
+        let mask = process.block_signals();
+        self.closed.with(process, |closed| {
+            let here = |c: &Closed| c.end > module.start && c.start < module.end;
+            if !closed.iter().any(here) {
+                return;
             }
-            let image = Image::of(mapping.start, mapping.offset);
-            // The mapping was closed, and is back before anything else came to its place.
-            let is_back = |m: &&mut Mapping| {
-                m.closed
-                    && m.last == generation
-                    && same(m)
-                    && image.has_build_id()
-                    && m.image == image
-            };
-            if let Some(old) = known.iter_mut().find(is_back) {
-                old.closed = false;
-                continue;
+            // A plugin that comes and goes mostly comes back to its place: its stacks are the same
+            // then.
+            let now = Image::of(module.start, 0);
+            let is_back = |c: &Closed| now.has_build_id() && c.image == now;
+            let other = closed.iter().any(|c| here(c) && !is_back(c));
+            closed.retain(|c| !here(c));
+            if other {
+                self.generation.fetch_add(1, Ordering::AcqRel);
             }
-            mapping.image = image;
-            mapping.last = generation;
-            known.push(mapping);
+        });
+        sys::restore_signals(mask);
+    }
+
+    /// Marks what is no longer mapped as closed. Returns where each such mapping lay.
+    pub(crate) fn note_gone(&self, process: &Process) -> Vec<Range<usize>> {
+        let now = code();
+        let mut gone = Vec::new();
+        if now.is_empty() {
+            // The kernel did not tell, perhaps for lack of a descriptor: at least this code is
+            // mapped.
+            return Vec::new();
         }
-    });
-    told
-}
+        self.known.with(process, |known| {
+            for mapping in known.iter_mut().filter(|m| !m.closed) {
+                if !now
+                    .iter()
+                    .any(|m| m.start == mapping.start && m.path == mapping.path)
+                {
+                    mapping.closed = true;
+                    gone.push(Closed {
+                        start: mapping.start,
+                        end: mapping.end,
+                        image: mapping.image,
+                    });
+                }
+            }
+        });
+        let ranges = gone.iter().map(|c| c.start..c.end).collect();
+        self.closed.with(process, |closed| {
+            for one in gone {
+                // It is there already if it came and went without a stack in it.
+                if !closed.contains(&one) {
+                    closed.push(one);
+                }
+            }
+        });
+        ranges
+    }
 
-/// All code that is or was mapped, the program's own first, as far as [`remember`] saw it.
-pub(crate) fn known() -> Vec<Mapping> {
-    KNOWN.with(|known| known.clone())
-}
+    /// Adds what is mapped now to what is known. Returns whether the kernel told.
+    pub(crate) fn remember(&self, process: &Process) -> bool {
+        let now = code();
+        let told = !now.is_empty();
+        let generation = self.generation();
+        self.known.with(process, |known| {
+            for mut mapping in now {
+                let same = |m: &Mapping| {
+                    m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
+                };
+                if let Some(old) = known.iter_mut().find(|m| !m.closed && same(m)) {
+                    old.last = generation;
+                    old.deleted = mapping.deleted;
+                    continue;
+                }
+                let image = Image::of(mapping.start, mapping.offset);
+                // The mapping was closed, and is back before anything else came to its place.
+                let is_back = |m: &&mut Mapping| {
+                    m.closed
+                        && m.last == generation
+                        && same(m)
+                        && image.has_build_id()
+                        && m.image == image
+                };
+                if let Some(old) = known.iter_mut().find(is_back) {
+                    old.closed = false;
+                    continue;
+                }
+                mapping.image = image;
+                mapping.last = generation;
+                known.push(mapping);
+            }
+        });
+        told
+    }
 
-/// The locks that fork must hold.
-pub(crate) fn locks() -> [&'static crate::platform::lock::Lock; 2] {
-    [&KNOWN.lock, &CLOSED.lock]
-}
+    /// All code that is or was mapped, the program's own first, as far as
+    /// [`remember`](Self::remember) saw it.
+    pub(crate) fn known(&self, process: &Process) -> Vec<Mapping> {
+        self.known.with(process, |known| known.clone())
+    }
 
-/// Bytes that [`known`] may take: three times those of the mappings that are known, those of the
-/// mappings that the kernel tells of now, and some more.
-pub(crate) fn memory_needed() -> usize {
-    let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
-    let known = KNOWN.with(|known| known.iter().map(of_each).sum::<usize>());
-    let closed = CLOSED.with(|closed| closed.len() * 3 * size_of::<Closed>());
-    // What is new: each line is parsed, kept and copied, in lists that double.
-    let mut lines = 0;
-    maps::lines::<8192>(|line| {
-        if line.contains(&b'x') {
-            lines += 6 * size_of::<Mapping>() + 3 * line.len();
-        }
-    });
-    known + closed + lines + (256 << 10)
+    /// The locks that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
+        [&self.known.lock, &self.closed.lock]
+    }
+
+    /// Bytes that [`known`](Self::known) may take: three times those of the mappings that are
+    /// known, those of the mappings that the kernel tells of now, and some more.
+    pub(crate) fn memory_needed(&self, process: &Process) -> usize {
+        let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
+        let known = self
+            .known
+            .with(process, |known| known.iter().map(of_each).sum::<usize>());
+        let closed = self
+            .closed
+            .with(process, |closed| closed.len() * 3 * size_of::<Closed>());
+        // What is new: each line is parsed, kept and copied, in lists that double.
+        let mut lines = 0;
+        maps::lines::<8192>(|line| {
+            if line.contains(&b'x') {
+                lines += 6 * size_of::<Mapping>() + 3 * line.len();
+            }
+        });
+        known + closed + lines + (256 << 10)
+    }
 }
 
 /// The executable mappings of files.
@@ -224,6 +242,7 @@ fn behind_number(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::pages::Pages;
 
     #[test]
     fn reads_the_kernels_text() {
@@ -251,8 +270,9 @@ mod tests {
     #[test]
     fn finds_this_program() {
         let code = finds_this_program as fn() as usize;
-        assert!(remember());
-        let all = known();
+        let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
+        assert!(mappings.remember(&process));
+        let all = mappings.known(&process);
         let own = all
             .iter()
             .find(|m| m.start <= code && code < m.end)

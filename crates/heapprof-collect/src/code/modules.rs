@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::platform::lock::Locked;
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
 use crate::platform::weak;
 
 /// A loaded object, as far as unwinding needs it.
@@ -15,88 +16,86 @@ pub(crate) struct Module {
     pub(crate) eh_frame_hdr: usize,
 }
 
-/// The object that holds `pc`.
-pub(crate) fn find(pc: usize) -> Option<Module> {
-    if weak::has_dl_find_object() {
-        let found = weak::dl_find_object(pc)?;
-        let module = Module {
-            start: found.map_start,
-            end: found.map_end,
-            eh_frame_hdr: found.eh_frame,
-        };
-        // For a static executable glibc tells where the code is, and the tables lie outside of
-        // that.
-        let whole = module.start <= module.eh_frame_hdr && module.eh_frame_hdr < module.end;
-        if whole || module.eh_frame_hdr == 0 {
-            return Some(module);
+/// The loaded objects: those that libc does not tell of without a lock, and how often some were
+/// closed.
+pub(crate) struct Modules {
+    /// How often objects were closed since the start.
+    unloads: AtomicU32,
+    /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
+    /// static executables. They are read under the loader's lock, when an address is new.
+    snapshot: Locked<{ rank::MODULES }, Vec<Module>>,
+}
+
+impl Modules {
+    /// Nothing is known yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            unloads: AtomicU32::new(0),
+            snapshot: Locked::new(Vec::new()),
         }
     }
-    let known = || SNAPSHOT.with(|s| s.iter().find(|m| m.start <= pc && pc < m.end).copied());
-    known().or_else(|| {
-        refresh();
-        known()
-    })
-}
 
-/// Where the loaded object that holds an address begins.
-pub fn object_at(address: usize) -> Option<usize> {
-    find(address).map(|module| module.start)
-}
+    /// The object that holds `pc`.
+    pub(crate) fn find(&self, process: &Process, pc: usize) -> Option<Module> {
+        if weak::has_dl_find_object() {
+            let found = weak::dl_find_object(pc)?;
+            let module = Module {
+                start: found.map_start,
+                end: found.map_end,
+                eh_frame_hdr: found.eh_frame,
+            };
+            // For a static executable glibc tells where the code is, and the tables lie outside of
+            // that.
+            let whole = module.start <= module.eh_frame_hdr && module.eh_frame_hdr < module.end;
+            if whole || module.eh_frame_hdr == 0 {
+                return Some(module);
+            }
+        }
+        let holds = |m: &&Module| m.start <= pc && pc < m.end;
+        let known = || {
+            self.snapshot
+                .with(process, |s| s.iter().find(holds).copied())
+        };
+        known().or_else(|| {
+            self.refresh(process);
+            known()
+        })
+    }
 
-/// How often objects were closed since the start.
-pub(crate) fn unload_epoch() -> u32 {
-    UNLOADS.load(Ordering::Acquire)
-}
+    /// How often objects were closed since the start.
+    #[inline(always)]
+    pub(crate) fn unloads(&self) -> u32 {
+        self.unloads.load(Ordering::Acquire)
+    }
 
-/// Says that objects were unloaded: what was remembered about stacks may no longer hold.
-pub(crate) fn note_unload() {
-    UNLOADS.fetch_add(1, Ordering::AcqRel);
-    if !weak::has_dl_find_object() {
-        refresh();
+    /// Says that objects were unloaded: what was remembered about stacks may no longer hold.
+    pub(crate) fn note_unload(&self, process: &Process) {
+        self.unloads.fetch_add(1, Ordering::AcqRel);
+        if !weak::has_dl_find_object() {
+            self.refresh(process);
+        }
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+        [&self.snapshot.lock]
+    }
+
+    fn refresh(&self, process: &Process) {
+        // The objects are collected without our lock, so that nobody waits for the loader's lock
+        // while holding ours.
+        let mut new = Vec::with_capacity(CAPACITY);
+        // SAFETY: the callback gets the vector and lives no longer than the call.
+        unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut new).cast()) };
+        // The earlier list is dropped without the lock.
+        let _earlier = self
+            .snapshot
+            .with(process, |snapshot| std::mem::replace(snapshot, new));
     }
 }
 
-static UNLOADS: AtomicU32 = AtomicU32::new(0);
+/// The most objects that are looked at.
 const CAPACITY: usize = 1024;
-static SNAPSHOT: Locked<Snapshot> = Locked::new(Snapshot {
-    module: [Module {
-        start: 0,
-        end: 0,
-        eh_frame_hdr: 0,
-    }; CAPACITY],
-    len: 0,
-});
-
-/// The lock that fork must hold.
-pub(crate) fn lock() -> &'static crate::platform::lock::Lock {
-    &SNAPSHOT.lock
-}
-
-/// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
-/// static executables. They are read under the loader's lock, when an address is new.
-struct Snapshot {
-    module: [Module; CAPACITY],
-    len: usize,
-}
-
-impl std::ops::Deref for Snapshot {
-    type Target = [Module];
-    fn deref(&self) -> &[Module] {
-        &self.module[..self.len]
-    }
-}
-
-fn refresh() {
-    // The objects are collected without our lock, so that nobody waits for the loader's lock while
-    // holding ours.
-    let mut new = Vec::with_capacity(CAPACITY);
-    // SAFETY: the callback gets the vector and lives no longer than the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut new).cast()) };
-    SNAPSHOT.with(|snapshot| {
-        snapshot.len = new.len();
-        snapshot.module[..new.len()].copy_from_slice(&new);
-    });
-}
 
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> i32 {
     // SAFETY: the loader passes valid headers, and `data` is the vector of `refresh`.

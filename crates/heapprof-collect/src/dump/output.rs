@@ -6,7 +6,6 @@ use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
 use crate::options::{Format, Options, Output};
-use crate::platform::program;
 use crate::platform::sys::{self, File, Patience};
 use crate::reason::Reason;
 pub(crate) use place::Identity;
@@ -58,11 +57,11 @@ impl Naming {
     }
 
     /// Notes who and where we are, at the start, before the program changes it.
-    pub(crate) fn prepare(&mut self, output: &Output, format: Format) {
+    pub(crate) fn prepare(&mut self, output: &Output, format: Format, program: &[u8]) {
         self.is_main = output
             .parent
             .is_some_and(|parent| parent == sys::parent_id());
-        self.program = program::name().to_vec();
+        self.program = program.to_vec();
         self.folder = output.folder.clone().unwrap_or_else(working_folder);
         // gperftools goes on counting when a program starts again.
         if !output.numbered_prefix {

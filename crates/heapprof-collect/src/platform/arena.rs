@@ -8,11 +8,16 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::lock::Locked;
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
 use crate::platform::sys::{self, PAGE};
 
-/// The allocator.
-pub struct Arena;
+/// The allocator's state.
+pub(crate) struct Arena {
+    lists: Locked<{ rank::ARENA }, Lists>,
+    /// Whether any spare block is in use.
+    spare: AtomicBool,
+}
 
 struct Lists {
     free: [*mut u8; CLASSES],
@@ -44,24 +49,6 @@ const SMALLEST: u32 = 4;
 const LARGEST: usize = 32 << 10;
 const CLASSES: usize = (LARGEST.ilog2() - SMALLEST + 1) as usize;
 const CHUNK: usize = 128 << 10;
-
-static LISTS: Locked<Lists> = Locked::new(Lists {
-    free: [std::ptr::null_mut(); CLASSES],
-    at: std::ptr::null_mut(),
-    left: 0,
-    reserve: std::ptr::null_mut(),
-    reserve_left: 0,
-    reserve_len: 0,
-    spare_blocks: 0,
-    spare: [(0, 0); 64],
-    earlier: [(0, 0); 16],
-    chunks: 0,
-    mapped: [(0, 0); 64],
-    unlisted: 0,
-});
-
-/// Whether any spare block is in use.
-static SPARE: AtomicBool = AtomicBool::new(false);
 
 impl Lists {
     /// Pages from the kernel, else from the reserve.
@@ -147,92 +134,116 @@ impl Lists {
     }
 }
 
-/// Sets memory aside, so that what follows can't fail for lack of it. Returns false if there is not
-/// so much.
-///
-/// std aborts the process when an allocation fails, and the process is the program's.
-pub(crate) fn reserve(len: usize) -> bool {
-    let len = pages(len);
-    LISTS.with(|lists| {
-        let spare = lists.spare.iter().map(|(_, len)| *len).max();
-        if lists.reserve_left >= len && spare >= Some(len) {
-            return true;
+impl Arena {
+    /// An arena with nothing mapped yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            lists: Locked::new(Lists {
+                free: [std::ptr::null_mut(); CLASSES],
+                at: std::ptr::null_mut(),
+                left: 0,
+                reserve: std::ptr::null_mut(),
+                reserve_left: 0,
+                reserve_len: 0,
+                spare_blocks: 0,
+                spare: [(0, 0); 64],
+                earlier: [(0, 0); 16],
+                chunks: 0,
+                mapped: [(0, 0); 64],
+                unlisted: 0,
+            }),
+            spare: AtomicBool::new(false),
         }
-        let new = sys::map(len);
-        if new.is_null() {
-            return false;
-        }
-        if lists.spare_blocks > 0 {
-            let is_full = lists.spare.iter().all(|(_, len)| *len > 0);
-            let mut earlier = lists.earlier.iter_mut();
-            let Some(free) = earlier.find(|(_, len)| *len == 0 && !is_full) else {
-                // SAFETY: nobody knows of the new one yet.
-                unsafe { sys::unmap(new, len) };
-                return false;
-            };
-            *free = (lists.reserve.addr(), lists.reserve_len);
-        } else {
-            if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
-                // SAFETY: nothing of the old one is in use.
-                unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
-            }
-            lists.spare.fill((0, 0));
-        }
-        lists.add_spare(new.expose_provenance(), len);
-        (lists.reserve, lists.reserve_left, lists.reserve_len) = (new, len, len);
-        true
-    })
-}
-
-/// How many bytes of the arena are in memory.
-pub(crate) fn resident() -> usize {
-    let (cut, reserve, earlier, mapped) = LISTS.with(|lists| {
-        let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
-        let reserve = (lists.reserve.addr(), lists.reserve_len);
-        (cut, reserve, lists.earlier, lists.mapped)
-    });
-    let all = mapped.into_iter().chain(earlier).chain([reserve]);
-    let all = all.filter(|(_, len)| *len > 0);
-    cut + all
-        .map(|(at, len)| sys::resident(std::ptr::without_provenance(at), len))
-        .sum::<usize>()
-}
-
-/// A piece of what was set aside, for an allocation of the collector's own that another allocator
-/// has no memory for. Null when that is used up.
-#[cold]
-pub fn spare(layout: Layout) -> *mut u8 {
-    if layout.align() > PAGE {
-        return std::ptr::null_mut();
     }
-    LISTS.with(|lists| {
-        let block = lists.spare(layout);
-        SPARE.store(lists.spare_blocks > 0, Ordering::Relaxed);
-        block
-    })
-}
 
-/// Whether a block is one that [`spare`] gave.
-#[inline(always)]
-pub fn is_spare(block: *mut u8) -> bool {
-    SPARE.load(Ordering::Relaxed) && LISTS.with(|lists| lists.is_reserve(block))
-}
+    /// The lock that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+        [&self.lists.lock]
+    }
 
-/// Takes a spare block back.
-///
-/// # Safety
-/// [`spare`] gave it, for this layout, and nobody uses it any more.
-#[cold]
-pub unsafe fn free_spare(block: *mut u8, layout: Layout) {
-    LISTS.with(|lists| {
-        lists.take_back(block, layout);
-        SPARE.store(lists.spare_blocks > 0, Ordering::Relaxed);
-    });
-}
+    /// Sets memory aside, so that what follows can't fail for lack of it. Returns false if there is
+    /// not so much.
+    ///
+    /// std aborts the process when an allocation fails, and the process is the program's.
+    pub(crate) fn reserve(&self, process: &Process, len: usize) -> bool {
+        let len = pages(len);
+        self.lists.with(process, |lists| {
+            let spare = lists.spare.iter().map(|(_, len)| *len).max();
+            if lists.reserve_left >= len && spare >= Some(len) {
+                return true;
+            }
+            let new = sys::map(len);
+            if new.is_null() {
+                return false;
+            }
+            if lists.spare_blocks > 0 {
+                let is_full = lists.spare.iter().all(|(_, len)| *len > 0);
+                let mut earlier = lists.earlier.iter_mut();
+                let Some(free) = earlier.find(|(_, len)| *len == 0 && !is_full) else {
+                    // SAFETY: nobody knows of the new one yet.
+                    unsafe { sys::unmap(new, len) };
+                    return false;
+                };
+                *free = (lists.reserve.addr(), lists.reserve_len);
+            } else {
+                if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
+                    // SAFETY: nothing of the old one is in use.
+                    unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
+                }
+                lists.spare.fill((0, 0));
+            }
+            lists.add_spare(new.expose_provenance(), len);
+            (lists.reserve, lists.reserve_left, lists.reserve_len) = (new, len, len);
+            true
+        })
+    }
 
-/// The lock that fork must hold.
-pub(crate) fn lock() -> &'static crate::platform::lock::Lock {
-    &LISTS.lock
+    /// How many bytes of the arena are in memory.
+    pub(crate) fn resident(&self, process: &Process) -> usize {
+        let (cut, reserve, earlier, mapped) = self.lists.with(process, |lists| {
+            let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
+            let reserve = (lists.reserve.addr(), lists.reserve_len);
+            (cut, reserve, lists.earlier, lists.mapped)
+        });
+        let all = mapped.into_iter().chain(earlier).chain([reserve]);
+        let all = all.filter(|(_, len)| *len > 0);
+        cut + all
+            .map(|(at, len)| sys::resident(std::ptr::without_provenance(at), len))
+            .sum::<usize>()
+    }
+
+    /// A piece of what was set aside, for an allocation of the collector's own that another
+    /// allocator has no memory for. Null when that is used up.
+    #[cold]
+    pub(crate) fn spare(&self, process: &Process, layout: Layout) -> *mut u8 {
+        if layout.align() > PAGE {
+            return std::ptr::null_mut();
+        }
+        self.lists.with(process, |lists| {
+            let block = lists.spare(layout);
+            self.spare.store(lists.spare_blocks > 0, Ordering::Relaxed);
+            block
+        })
+    }
+
+    /// Whether a block is one that [`spare`](Self::spare) gave.
+    #[inline(always)]
+    pub(crate) fn is_spare(&self, process: &Process, block: *mut u8) -> bool {
+        self.spare.load(Ordering::Relaxed)
+            && self.lists.with(process, |lists| lists.is_reserve(block))
+    }
+
+    /// Takes a spare block back.
+    ///
+    /// # Safety
+    /// [`spare`](Self::spare) gave it, for this layout, and nobody uses it any more.
+    #[cold]
+    pub(crate) unsafe fn free_spare(&self, process: &Process, block: *mut u8, layout: Layout) {
+        self.lists.with(process, |lists| {
+            lists.take_back(block, layout);
+            self.spare.store(lists.spare_blocks > 0, Ordering::Relaxed);
+        });
+    }
 }
 
 fn class(layout: Layout) -> Option<usize> {
@@ -253,15 +264,25 @@ fn pages(size: usize) -> usize {
     size.next_multiple_of(PAGE)
 }
 
+/// An arena with the process that it belongs to: an allocator.
+#[derive(Clone, Copy)]
+pub(crate) struct Allocator<'a>(pub(crate) &'a Arena, pub(crate) &'a Process);
+
+impl Allocator<'_> {
+    fn with<R>(&self, use_it: impl FnOnce(&mut Lists) -> R) -> R {
+        self.0.lists.with(self.1, use_it)
+    }
+}
+
 // SAFETY: blocks are disjoint pieces of private mappings. Each is as large as its power of two, or
 // whole pages. It is aligned to its size, or to a page if it is larger. More is refused.
-unsafe impl GlobalAlloc for Arena {
+unsafe impl GlobalAlloc for Allocator<'_> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {
             return std::ptr::null_mut();
         }
         let Some(class) = class(layout) else {
-            return LISTS.with(|lists| {
+            return self.with(|lists| {
                 let len = pages(layout.size());
                 let block = lists.pages(len);
                 if !block.is_null() && !lists.is_reserve(block) {
@@ -270,7 +291,7 @@ unsafe impl GlobalAlloc for Arena {
                 block
             });
         };
-        LISTS.with(|lists| {
+        self.with(|lists| {
             let head = lists.free[class];
             if !head.is_null() {
                 // SAFETY: a free block's first word is the next one.
@@ -304,14 +325,14 @@ unsafe impl GlobalAlloc for Arena {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         match class(layout) {
-            Some(class) => LISTS.with(|lists| {
+            Some(class) => self.with(|lists| {
                 // SAFETY: the block is free and at least a word.
                 unsafe { block.cast::<*mut u8>().write(lists.free[class]) };
                 lists.free[class] = block;
             }),
             None => {
                 let len = pages(layout.size());
-                let is_mapped = LISTS.with(|lists| {
+                let is_mapped = self.with(|lists| {
                     let is_mapped = !lists.is_reserve(block);
                     if is_mapped {
                         lists.remap((block.addr(), len), (0, 0));
@@ -330,7 +351,7 @@ unsafe impl GlobalAlloc for Arena {
         // SAFETY: the caller keeps to GlobalAlloc's contract.
         let block = unsafe { self.alloc(layout) };
         // A fresh mapping is zeros, and takes no memory where nobody writes.
-        let is_fresh = class(layout).is_none() && !LISTS.with(|lists| lists.is_reserve(block));
+        let is_fresh = class(layout).is_none() && !self.with(|lists| lists.is_reserve(block));
         if !block.is_null() && !is_fresh {
             // SAFETY: a block of this size was given just now.
             unsafe { block.write_bytes(0, layout.size()) };
@@ -344,12 +365,12 @@ unsafe impl GlobalAlloc for Arena {
             let new_layout = Layout::from_size_align_unchecked(size, layout.align());
             match (class(layout), class(new_layout)) {
                 (Some(old), Some(new)) if old == new => return block,
-                (None, None) if !LISTS.with(|lists| lists.is_reserve(block)) => {
+                (None, None) if !self.with(|lists| lists.is_reserve(block)) => {
                     let (len, new_len) = (pages(layout.size()), pages(size));
                     let moved = sys::remap(block, len, new_len);
                     if !moved.is_null() {
                         let (old, new) = ((block.addr(), len), (moved.addr(), new_len));
-                        LISTS.with(|lists| lists.remap(old, new));
+                        self.with(|lists| lists.remap(old, new));
                         return moved;
                     }
                 }
@@ -369,25 +390,30 @@ unsafe impl GlobalAlloc for Arena {
 mod tests {
     use super::*;
 
-    /// There is one arena in a process, so these tests take turns.
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    use crate::platform::pages::Pages;
+
+    fn process() -> Process {
+        Process::new(Pages::of_kernel())
+    }
 
     #[test]
     fn spare_blocks_are_of_the_reserve_and_come_back() {
-        let _alone = ALONE.lock().unwrap();
+        let (arena, process) = (Arena::new(), process());
         let layout = |size: usize, align| Layout::from_size_align(size, align).unwrap();
         let len = 1 << 20;
-        assert!(reserve(len));
+        assert!(arena.reserve(&process, len));
         for round in 0..3 {
             let mut all = Vec::new();
             let mut total = 0;
             for i in 0.. {
                 let layout = layout(1 + i * 1237 % 50_000, 1 << (i % 10));
-                let block = spare(layout);
+                let block = arena.spare(&process, layout);
                 if block.is_null() {
                     break;
                 }
-                assert!(is_spare(block) && block.addr().is_multiple_of(layout.align()));
+                assert!(
+                    arena.is_spare(&process, block) && block.addr().is_multiple_of(layout.align())
+                );
                 // SAFETY: the block is as large as was asked for.
                 unsafe { block.write_bytes(i as u8, layout.size()) };
                 total += layout.size();
@@ -395,7 +421,7 @@ mod tests {
                 if i % 5 == 0 {
                     let (block, layout) = all.swap_remove(i * 7 % all.len());
                     // SAFETY: the block was given above, and is not used any more.
-                    unsafe { free_spare(block, layout) };
+                    unsafe { arena.free_spare(&process, block, layout) };
                 }
             }
             assert!(total > len / 2, "{round}: {total}");
@@ -405,39 +431,45 @@ mod tests {
             }
             for (block, layout) in all {
                 // SAFETY: as above.
-                unsafe { free_spare(block, layout) };
-                assert!(is_spare(block) == SPARE.load(Ordering::Relaxed));
+                unsafe { arena.free_spare(&process, block, layout) };
+                assert!(arena.is_spare(&process, block) == arena.spare.load(Ordering::Relaxed));
             }
         }
-        assert!(!is_spare(std::ptr::null_mut()) && spare(layout(1, 2 * PAGE)).is_null());
+        assert!(
+            !arena.is_spare(&process, std::ptr::null_mut())
+                && arena.spare(&process, layout(1, 2 * PAGE)).is_null()
+        );
     }
 
     #[test]
     fn what_is_in_memory_is_counted_once() {
+        let (arena, process) = (Arena::new(), process());
+        let allocator = Allocator(&arena, &process);
         let layout = Layout::from_size_align(300 * PAGE, 8).unwrap();
         let larger = Layout::from_size_align(700 * PAGE, 8).unwrap();
         let count = |blocks: usize| {
             // SAFETY: the layout is valid and not empty; blocks are as large as asked for, and
             // freed once.
             unsafe {
-                let all: Vec<*mut u8> = (0..blocks).map(|_| Arena.alloc_zeroed(layout)).collect();
-                let untouched = resident();
+                let all: Vec<*mut u8> = (0..blocks)
+                    .map(|_| allocator.alloc_zeroed(layout))
+                    .collect();
+                let untouched = arena.resident(&process);
                 for block in &all {
                     block.write_bytes(1, layout.size() / 2);
                 }
-                let half = resident();
-                let grown = Arena.realloc(all[0], layout, larger.size());
-                assert!(resident() >= half);
+                let half = arena.resident(&process);
+                let grown = allocator.realloc(all[0], layout, larger.size());
+                assert!(arena.resident(&process) >= half);
                 grown.write_bytes(1, larger.size());
-                let more = resident();
-                Arena.dealloc(grown, larger);
+                let more = arena.resident(&process);
+                allocator.dealloc(grown, larger);
                 all[1..]
                     .iter()
-                    .for_each(|&block| Arena.dealloc(block, layout));
-                (half - untouched, more - half, resident())
+                    .for_each(|&block| allocator.dealloc(block, layout));
+                (half - untouched, more - half, arena.resident(&process))
             }
         };
-        let _alone = ALONE.lock().unwrap();
         let (half, grown, after) = count(40);
         // A kernel that gives large pages unasked gives more than was written.
         assert!(
@@ -446,18 +478,19 @@ mod tests {
         );
         // Blocks that the list has no room for are counted whole, and nothing of them stays.
         count(100);
-        assert_eq!(resident(), after);
+        assert_eq!(arena.resident(&process), after);
     }
 
     #[test]
     fn blocks_are_aligned_disjoint_and_reused() {
-        let _alone = ALONE.lock().unwrap();
+        let (arena, process) = (Arena::new(), process());
+        let allocator = Allocator(&arena, &process);
         let mut all: Vec<(*mut u8, Layout)> = Vec::new();
         for i in 0..4_000usize {
             let layout = Layout::from_size_align(1 + i * 37 % 70_000, 1 << (i % 10)).unwrap();
             // SAFETY: the layout is valid and not empty; the block is as large as asked for.
             unsafe {
-                let block = Arena.alloc(layout);
+                let block = allocator.alloc(layout);
                 assert_eq!(block as usize % layout.align(), 0);
                 block.write_bytes(i as u8, layout.size());
                 all.push((block, layout));
@@ -470,16 +503,16 @@ mod tests {
                     (0..layout.size()).all(|at| *block.add(at) == i as u8),
                     "block {i}"
                 );
-                let grown = Arena.realloc(block, layout, layout.size() * 2);
+                let grown = allocator.realloc(block, layout, layout.size() * 2);
                 assert!(
                     (0..layout.size()).all(|at| *grown.add(at) == i as u8),
                     "block {i}"
                 );
                 let layout = Layout::from_size_align(layout.size() * 2, layout.align()).unwrap();
-                Arena.dealloc(grown, layout);
+                allocator.dealloc(grown, layout);
                 if class(layout).is_some() {
-                    assert_eq!(Arena.alloc(layout), grown);
-                    Arena.dealloc(grown, layout);
+                    assert_eq!(allocator.alloc(layout), grown);
+                    allocator.dealloc(grown, layout);
                 }
             }
         }

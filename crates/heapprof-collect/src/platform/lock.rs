@@ -3,67 +3,113 @@
 //! An event of the program waits only for a while. A signal handler may have interrupted the holder
 //! of what it needs, and may wait in turn, perhaps for this thread. Once a thread has given up, all
 //! threads wait less.
+//!
+//! Each lock has a rank in its type. A thread takes locks in the order of their ranks, or two
+//! threads could wait for each other. A debug build asserts it. Fork takes all locks in that order.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::mode;
+use crate::platform::process::Process;
 use crate::platform::sys;
 
+/// The ranks of all locks, outermost first.
+pub(crate) mod rank {
+    /// Whose turn it is to dump.
+    pub(crate) const DUMPING: u8 = 0;
+    /// The options of the recording.
+    pub(crate) const OPTIONS: u8 = 1;
+    /// The names of dumps.
+    pub(crate) const NAMING: u8 = 2;
+    /// The beginning of a recording.
+    pub(crate) const STARTING: u8 = 3;
+    /// The triggers of dumps.
+    pub(crate) const TRIGGERS: u8 = 4;
+    /// The rules of unwinding.
+    pub(crate) const RULES: u8 = 5;
+    /// The program's own mappings.
+    pub(crate) const REGIONS: u8 = 6;
+    /// The budgets, and the owners of the live table's parts.
+    pub(crate) const CHANGING: u8 = 7;
+    /// The slots of other threads.
+    pub(crate) const SLOTS: u8 = 8;
+    /// The options of a recording that the program is to start.
+    pub(crate) const DEFAULT: u8 = 9;
+    /// The mappings that are known.
+    pub(crate) const KNOWN: u8 = 10;
+    /// The mappings that are closed.
+    pub(crate) const CLOSED: u8 = 11;
+    /// The loaded objects.
+    pub(crate) const MODULES: u8 = 12;
+    /// The stacks by their hash.
+    pub(crate) const STACKS: u8 = 13;
+    /// The memory of the stacks.
+    pub(crate) const FRAMES: u8 = 14;
+    /// The parts of the live table.
+    pub(crate) const PARTS: u8 = 15;
+    /// The size in use.
+    pub(crate) const HEAP: u8 = 16;
+    /// What the engine itself allocates from.
+    pub(crate) const ARENA: u8 = 17;
+}
+
 /// A lock without data of its own.
-pub(crate) struct Lock(AtomicU32);
+pub(crate) struct Lock<const RANK: u8>(AtomicU32);
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
-/// Whether a thread forks. It holds all locks meanwhile, for as long as the kernel takes to copy
-/// the process.
-static FORKING: AtomicBool = AtomicBool::new(false);
-/// Whether this process was forked while threads that it does not have may have held locks. It does
-/// not record any more.
-static ABANDONED: AtomicBool = AtomicBool::new(false);
-
-/// Says that the locks are held by fork, or no longer.
-pub(crate) fn set_forking(forking: bool) {
-    FORKING.store(forking, Ordering::SeqCst);
+/// A lock as fork sees it: one among others.
+pub(crate) trait ForkLock {
+    /// The lock's rank.
+    fn rank(&self) -> u8;
+    /// Takes the lock, unless it is held for longer than
+    /// [`patience`](Process::patience) says.
+    fn acquire_for_fork(&self, process: &Process) -> bool;
+    /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    fn release_after_fork(&self);
 }
 
-/// Whether a thread that forks holds the locks.
-pub(crate) fn is_forking() -> bool {
-    FORKING.load(Ordering::SeqCst)
-}
-
-/// Called in a child that has one thread. From now on every lock is as good as free.
-pub(crate) fn abandon() {
-    ABANDONED.store(true, Ordering::SeqCst);
-}
-
-/// Whether [`abandon`] was called, or should have been, because this child was made without fork's
-/// handlers. This makes up for it then.
-pub(crate) fn is_abandoned() -> bool {
-    if orphan::is() && !ABANDONED.load(Ordering::Relaxed) {
-        mode::stop();
-        abandon();
+/// Notes that the thread takes a lock, which must have a higher rank than those that it has.
+#[inline(always)]
+fn entered(rank: u8) {
+    if cfg!(debug_assertions) {
+        order::entered(rank);
     }
-    ABANDONED.load(Ordering::Relaxed)
 }
 
-/// How often somebody waited in vain.
-static IN_VAIN: AtomicU32 = AtomicU32::new(0);
-
-/// How long an event may wait for another one, in nanoseconds. It gets shorter with each wait in
-/// vain: a program that held an event up will do it again.
-pub(crate) fn patience() -> i64 {
-    const FIRST: i64 = 2_000_000_000;
-    const LAST: i64 = 20_000_000;
-    let in_vain = IN_VAIN.load(Ordering::Relaxed);
-    (FIRST >> in_vain.saturating_mul(2).min(62)).max(LAST)
+/// Notes that the thread gives a lock back.
+#[inline(always)]
+fn left(rank: u8) {
+    if cfg!(debug_assertions) {
+        order::left(rank);
+    }
 }
 
-/// Says that somebody waited for as long as [`patience`] says.
-pub(crate) fn note_waited_in_vain() {
-    let _ = IN_VAIN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
+/// Which ranks a thread holds: its slot has a bit for each.
+mod order {
+    use crate::platform::tls;
+
+    #[cold]
+    pub(super) fn entered(rank: u8) {
+        // SAFETY: the slot is this thread's own.
+        unsafe {
+            let ranks = &raw mut (*tls::current()).ranks;
+            let held = ranks.read();
+            assert!(held >> rank == 0, "lock {rank} is taken inside {held:#b}");
+            ranks.write(held | 1 << rank);
+        }
+    }
+
+    #[cold]
+    pub(super) fn left(rank: u8) {
+        // SAFETY: as above.
+        unsafe {
+            let ranks = &raw mut (*tls::current()).ranks;
+            ranks.write(ranks.read() & !(1 << rank));
+        }
+    }
 }
 
 /// Takes a word, if it is free. Returns whether it was.
@@ -78,60 +124,65 @@ fn take_if_free(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == FREE && take(word)
 }
 
-impl Lock {
+impl<const RANK: u8> Lock<RANK> {
     /// A lock that nobody holds.
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Waits until nobody else holds it.
-    #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_> {
-        self.acquire();
+    /// The guard of a lock that was taken just now.
+    #[inline(always)]
+    fn guard(&self) -> Guard<'_, RANK> {
+        entered(RANK);
         Guard(self)
     }
 
-    /// The lock, if nobody holds it now.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
-        // The guard is made only if the lock was free: a guard that is dropped gives the lock back,
-        // whoever holds it.
-        take(&self.0).then(|| Guard(self))
+    /// Waits until nobody else holds it.
+    #[inline]
+    pub(crate) fn lock(&self, process: &Process) -> Guard<'_, RANK> {
+        if !take(&self.0) {
+            self.wait(process);
+        }
+        self.guard()
     }
 
-    /// Takes the lock without a guard; [`release`](Self::release) gives it back.
-    #[inline]
-    pub(crate) fn acquire(&self) {
-        if !take(&self.0) {
-            self.wait();
-        }
+    /// The lock, if nobody holds it now.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, RANK>> {
+        // The guard is made only if the lock was free: a guard that is dropped gives the lock back,
+        // whoever holds it.
+        take(&self.0).then(|| self.guard())
     }
 
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, process: &Process) {
         for _ in 0..100 {
             if take_if_free(&self.0) {
                 return;
             }
             std::hint::spin_loop();
         }
-        while !is_abandoned() && self.0.swap(AWAITED, Ordering::Acquire) != FREE {
+        while !process.is_abandoned() && self.0.swap(AWAITED, Ordering::Acquire) != FREE {
             sys::futex_wait(&self.0, AWAITED);
         }
     }
 
-    /// The lock, unless it is held for longer than [`patience`] says.
+    /// The lock, unless it is held for longer than [`patience`](Process::patience) says.
     #[inline]
-    pub(crate) fn lock_in_time(&self) -> Option<Guard<'_>> {
-        (take(&self.0) || wait_a_while(&self.0)).then(|| Guard(self))
+    pub(crate) fn lock_in_time(&self, process: &Process) -> Option<Guard<'_, RANK>> {
+        (take(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
 
     /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds). That
     /// thread may wait for malloc's own lock, and this thread may hold that, if a signal came in
     /// the middle of malloc.
-    pub(crate) fn lock_past_fork(&self, patience: i64) -> Option<Guard<'_>> {
+    pub(crate) fn lock_past_fork(
+        &self,
+        process: &Process,
+        patience: i64,
+    ) -> Option<Guard<'_, RANK>> {
         let mut since = None;
-        while !take_if_free(&self.0) && !is_abandoned() {
-            if is_forking() {
+        while !take_if_free(&self.0) && !process.is_abandoned() {
+            if process.is_forking() {
                 let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
                 if now - *since.get_or_insert(now) >= patience {
                     return None;
@@ -141,27 +192,46 @@ impl Lock {
             }
             sys::nap();
         }
-        Some(Guard(self))
+        Some(self.guard())
     }
 
-    /// Takes the lock for fork, unless it is held for longer than [`patience`] says.
-    pub(crate) fn acquire_for_fork(&self) -> bool {
-        take(&self.0) || wait_for(&self.0, || true)
-    }
-
-    /// Gives back what [`acquire`](Self::acquire) took.
     #[inline]
-    pub(crate) fn release(&self) {
+    fn release(&self) {
+        left(RANK);
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
             sys::futex_wake(&self.0);
         }
     }
 }
 
-/// Holds a [`Lock`] until dropped.
-pub(crate) struct Guard<'a>(&'a Lock);
+impl<const RANK: u8> ForkLock for Lock<RANK> {
+    fn rank(&self) -> u8 {
+        RANK
+    }
 
-impl Drop for Guard<'_> {
+    fn acquire_for_fork(&self, process: &Process) -> bool {
+        // A thread that dumps is not held up, because it has its signals blocked. But it may take
+        // long.
+        if RANK == rank::DUMPING {
+            std::mem::forget(self.lock(process));
+            return true;
+        }
+        let taken = take(&self.0) || wait_for(&self.0, process, || true);
+        if taken {
+            entered(RANK);
+        }
+        taken
+    }
+
+    fn release_after_fork(&self) {
+        self.release();
+    }
+}
+
+/// Holds a [`Lock`] until dropped.
+pub(crate) struct Guard<'a, const RANK: u8>(&'a Lock<RANK>);
+
+impl<const RANK: u8> Drop for Guard<'_, RANK> {
     #[inline]
     fn drop(&mut self) {
         self.0.release();
@@ -171,13 +241,13 @@ impl Drop for Guard<'_> {
 /// Waits for a word for a while, and longer while a thread forks, because that thread holds all
 /// locks.
 #[cold]
-fn wait_a_while(word: &AtomicU32) -> bool {
-    wait_for(word, || !FORKING.load(Ordering::Relaxed))
+fn wait_a_while(word: &AtomicU32, process: &Process) -> bool {
+    wait_for(word, process, || !process.is_forking())
 }
 
 /// Waits for a word. Whoever holds it may not be running, so this first spins, then makes way, then
 /// sleeps (for threads of other priorities).
-fn wait_for(word: &AtomicU32, may_give_up: impl Fn() -> bool) -> bool {
+fn wait_for(word: &AtomicU32, process: &Process, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
         match tries {
@@ -185,11 +255,11 @@ fn wait_for(word: &AtomicU32, may_give_up: impl Fn() -> bool) -> bool {
             64..512 => sys::yield_now(),
             _ => {
                 let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
-                if waited > patience() && may_give_up() {
-                    note_waited_in_vain();
+                if waited > process.patience() && may_give_up() {
+                    process.note_waited_in_vain();
                     return false;
                 }
-                if is_abandoned() {
+                if process.is_abandoned() {
                     return false;
                 }
                 sys::nap();
@@ -202,76 +272,54 @@ fn wait_for(word: &AtomicU32, may_give_up: impl Fn() -> bool) -> bool {
     false
 }
 
-/// A lock for a few loads and stores: giving it back is a plain store.
-pub(crate) struct Spin(AtomicU32);
+/// A lock for a few loads and stores: giving it back is a plain store. A thread holds one at a time
+/// of those that have the same rank, except that fork takes all.
+pub(crate) struct Spin<const RANK: u8>(AtomicU32);
 
-impl Spin {
+impl<const RANK: u8> Spin<RANK> {
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Takes the lock, unless it is held for longer than [`patience`] says.
+    /// Takes the lock, unless it is held for longer than [`patience`](Process::patience) says.
     #[inline]
-    pub(crate) fn acquire_in_time(&self) -> bool {
-        take(&self.0) || wait_a_while(&self.0)
-    }
-
-    /// Takes the lock for fork, unless it is held for longer than [`patience`] says.
-    pub(crate) fn acquire_for_fork(&self) -> bool {
-        take(&self.0) || wait_for(&self.0, || true)
+    pub(crate) fn acquire_in_time(&self, process: &Process) -> bool {
+        let taken = take(&self.0) || wait_a_while(&self.0, process);
+        if taken {
+            entered(RANK);
+        }
+        taken
     }
 
     #[inline]
     pub(crate) fn release(&self) {
+        left(RANK);
+        self.0.store(FREE, Ordering::Release);
+    }
+
+    /// Takes the lock for fork, with others of its rank, unless it is held for longer than
+    /// [`patience`](Process::patience) says.
+    pub(crate) fn acquire_for_fork(&self, process: &Process) -> bool {
+        take(&self.0) || wait_for(&self.0, process, || true)
+    }
+
+    /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    pub(crate) fn release_after_fork(&self) {
         self.0.store(FREE, Ordering::Release);
     }
 }
 
-/// A page that the kernel wipes in every child that gets a copy of the memory, so that such a child
-/// is known by it.
-mod orphan {
-    use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-
-    use crate::platform::sys::{self, PAGE};
-
-    static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
-
-    /// Says that this process is known. It is called before the first event, and in each child that
-    /// fork's handlers run in.
-    pub(crate) fn is_not() {
-        let mut page = MARK.load(Ordering::Acquire);
-        if page.is_null() {
-            page = sys::map(PAGE).cast();
-            if page.is_null() || !sys::wipe_on_fork(page.cast(), PAGE) {
-                return;
-            }
-            MARK.store(page, Ordering::Release);
-        }
-        // SAFETY: a page of our own that is never unmapped.
-        unsafe { (*page).store(1, Ordering::Release) };
-    }
-
-    /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
-    pub(crate) fn is() -> bool {
-        // SAFETY: null, or a page of our own that is never unmapped.
-        let page = unsafe { MARK.load(Ordering::Acquire).as_ref() };
-        page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
-    }
-}
-
-pub(crate) use orphan::is_not as is_no_orphan;
-
 /// A value behind a [`Lock`].
-pub(crate) struct Locked<T> {
+pub(crate) struct Locked<const RANK: u8, T> {
     /// The lock, which fork takes too.
-    pub(crate) lock: Lock,
+    pub(crate) lock: Lock<RANK>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached only by whoever holds the lock.
-unsafe impl<T: Send> Sync for Locked<T> {}
+unsafe impl<const RANK: u8, T: Send> Sync for Locked<RANK, T> {}
 
-impl<T> Locked<T> {
+impl<const RANK: u8, T> Locked<RANK, T> {
     /// `value`, not locked.
     pub(crate) const fn new(value: T) -> Self {
         Self {
@@ -281,8 +329,8 @@ impl<T> Locked<T> {
     }
 
     /// Runs `use_it` with the value while holding the lock.
-    pub(crate) fn with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> R {
-        let _guard = self.lock.lock();
+    pub(crate) fn with<R>(&self, process: &Process, use_it: impl FnOnce(&mut T) -> R) -> R {
+        let _guard = self.lock.lock(process);
         // SAFETY: the guard makes this the only reference.
         use_it(unsafe { &mut *self.value.get() })
     }
@@ -291,11 +339,13 @@ impl<T> Locked<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::pages::Pages;
 
     #[test]
     fn trying_in_vain_leaves_the_lock_to_its_holder() {
-        let lock = Lock::new();
-        let held = lock.lock();
+        let process = Process::new(Pages::of_kernel());
+        let lock = Lock::<{ rank::OPTIONS }>::new();
+        let held = lock.lock(&process);
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock().is_none());
         drop(held);
@@ -304,13 +354,27 @@ mod tests {
 
     #[test]
     fn who_waited_in_vain_waits_less_the_next_time() {
-        let lock = Lock::new();
-        let held = lock.lock();
+        let process = Process::new(Pages::of_kernel());
+        let lock = Lock::<{ rank::OPTIONS }>::new();
+        let held = lock.lock(&process);
         let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
-        let (begin, patience_then) = (now(), patience());
-        assert!(lock.lock_in_time().is_none());
-        assert!(now() - begin >= patience_then && patience() < patience_then);
+        let (begin, patience_then) = (now(), process.patience());
+        assert!(lock.lock_in_time(&process).is_none());
+        assert!(now() - begin >= patience_then && process.patience() < patience_then);
         drop(held);
-        assert!(lock.lock_in_time().is_some());
+        assert!(lock.lock_in_time(&process).is_some());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "lock 1 is taken inside 0b100")]
+    fn an_outer_lock_is_not_taken_inside_an_inner_one() {
+        let process = Process::new(Pages::of_kernel());
+        let (inner, outer) = (
+            Lock::<{ rank::NAMING }>::new(),
+            Lock::<{ rank::OPTIONS }>::new(),
+        );
+        let _inner = inner.lock(&process);
+        let _outer = outer.lock(&process);
     }
 }

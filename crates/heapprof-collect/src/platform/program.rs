@@ -1,22 +1,13 @@
 //! What the running program is called, in names of files and in comments of profiles.
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
 
 use crate::platform::sys;
-
-static NAME: OnceLock<Vec<u8>> = OnceLock::new();
-
-/// The name, as it was when somebody first asked. That is at the start, before the program changes
-/// its folder.
-pub(crate) fn name() -> &'static [u8] {
-    NAME.get_or_init(look)
-}
 
 /// The name of the running program: the one that it was started by, if that leads to the file that
 /// runs (a script's does not). One file may be many programs, and `vim` may be a link to
 /// `vim.basic`.
-fn look() -> Vec<u8> {
+pub(crate) fn name() -> Vec<u8> {
     const RUNNING: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
     let path = sys::read_link(RUNNING, &mut buf);

@@ -4,7 +4,7 @@
 //! The program's stack may be small, or it may be that of a signal handler.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{in_child, on_own_stack};
+pub(crate) use x86_64::OwnStack;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
@@ -14,112 +14,128 @@ mod x86_64 {
 
     const SIZE: usize = 1 << 20;
 
-    /// The end of the dump stack, or 0 if there is no memory for it. The stack has one user at a
-    /// time, because a thread that dumps holds the lock of dumps.
-    fn end() -> usize {
-        static STACK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-        let mut stack = STACK.load(Ordering::Relaxed);
-        if stack.is_null() {
-            stack = sys::map(SIZE);
-            STACK.store(stack, Ordering::Relaxed);
-        }
-        match stack.expose_provenance() {
-            0 => 0,
-            start => (start + SIZE - 64) & !63,
-        }
-    }
+    /// The stack that dumps are made on. It has one user at a time, because a thread that dumps
+    /// holds the lock of dumps.
+    pub(crate) struct OwnStack(AtomicPtr<u8>);
 
-    /// Runs `work` on the dump stack.
-    pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
-        let end = end();
-        if end == 0 {
-            return work();
+    impl OwnStack {
+        /// A stack that is not mapped yet.
+        pub(crate) const fn new() -> Self {
+            Self(AtomicPtr::new(std::ptr::null_mut()))
         }
-        unsafe extern "C" fn run<F: FnOnce()>(work: *mut Option<F>) {
-            // SAFETY: the pointer is to `work` below, which outlives the call.
-            if let Some(work) = unsafe { (*work).take() } {
-                work();
+
+        /// The stack's end, or 0 if there is no memory for it.
+        fn end(&self) -> usize {
+            let mut stack = self.0.load(Ordering::Relaxed);
+            if stack.is_null() {
+                stack = sys::map(SIZE);
+                self.0.store(stack, Ordering::Relaxed);
+            }
+            match stack.expose_provenance() {
+                0 => 0,
+                start => (start + SIZE - 64) & !63,
             }
         }
-        let mut work = Some(work);
-        // SAFETY: the new stack is ours and large; r12 keeps the old one across the call, by the C
-        // convention.
-        unsafe {
-            std::arch::asm!(
-                "mov r12, rsp",
-                "mov rsp, rsi",
-                "call rax",
-                "mov rsp, r12",
-                in("rsi") end,
-                in("rax") run::<F> as unsafe extern "C" fn(*mut Option<F>),
-                in("rdi") &raw mut work,
-                out("r12") _,
-                clobber_abi("C"),
-            );
-        }
-    }
 
-    /// Runs `work` on the dump stack in a child that shares this process's memory and has a copy of
-    /// its files, while this thread waits. Returns whether such a child could be made.
-    pub(crate) fn in_child(mut work: &mut dyn FnMut()) -> bool {
-        unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
-            // SAFETY: the pointer is to the argument above, whose owner sleeps.
-            unsafe { (*work)() }
+        /// Runs `work` on the dump stack.
+        pub(crate) fn run<F: FnOnce()>(&self, work: F) {
+            let end = self.end();
+            if end == 0 {
+                return work();
+            }
+            unsafe extern "C" fn run<F: FnOnce()>(work: *mut Option<F>) {
+                // SAFETY: the pointer is to `work` below, which outlives the call.
+                if let Some(work) = unsafe { (*work).take() } {
+                    work();
+                }
+            }
+            let mut work = Some(work);
+            // SAFETY: the new stack is ours and large; r12 keeps the old one across the call, by
+            // the C convention.
+            unsafe {
+                std::arch::asm!(
+                    "mov r12, rsp",
+                    "mov rsp, rsi",
+                    "call rax",
+                    "mov rsp, r12",
+                    in("rsi") end,
+                    in("rax") run::<F> as unsafe extern "C" fn(*mut Option<F>),
+                    in("rdi") &raw mut work,
+                    out("r12") _,
+                    clobber_abi("C"),
+                );
+            }
         }
-        // The child is like a child of vfork, but it runs on a stack of its own. Its end sends no
-        // signal.
-        const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK;
-        let end = end();
-        if end == 0 {
-            return false;
+
+        /// Runs `work` on the dump stack in a child that shares this process's memory and has a
+        /// copy of its files, while this thread waits. Returns whether such a child could be made.
+        pub(crate) fn run_in_child(&self, mut work: &mut dyn FnMut()) -> bool {
+            unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
+                // SAFETY: the pointer is to the argument above, whose owner sleeps.
+                unsafe { (*work)() }
+            }
+            // The child is like a child of vfork, but it runs on a stack of its own. Its end sends
+            // no signal.
+            const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK;
+            let end = self.end();
+            if end == 0 {
+                return false;
+            }
+            let child: isize;
+            // SAFETY: the child runs on a stack that nobody else uses. It uses the thread-local
+            // storage of this thread, which sleeps until the child ends. The child never returns,
+            // because it ends in the second system call.
+            unsafe {
+                std::arch::asm!(
+                    "syscall",
+                    "test rax, rax",
+                    "jnz 2f",
+                    "xor ebp, ebp",
+                    "mov rdi, r13",
+                    "call r12",
+                    "3:",
+                    "xor edi, edi",
+                    "mov eax, {exit}",
+                    "syscall",
+                    "jmp 3b",
+                    "2:",
+                    exit = const libc::SYS_exit,
+                    inlateout("rax") libc::SYS_clone as isize => child,
+                    in("rdi") FLAGS as usize,
+                    in("rsi") end,
+                    in("rdx") 0,
+                    in("r10") 0,
+                    in("r8") 0,
+                    in("r12") run as unsafe extern "C" fn(*mut &mut dyn FnMut()),
+                    in("r13") &raw mut work,
+                    out("rcx") _,
+                    out("r11") _,
+                );
+            }
+            if child > 0 {
+                sys::reap(child as usize);
+            }
+            child > 0
         }
-        let child: isize;
-        // SAFETY: the child runs on a stack that nobody else uses. It uses the thread-local storage
-        // of this thread, which sleeps until the child ends. The child never returns, because it
-        // ends in the second system call.
-        unsafe {
-            std::arch::asm!(
-                "syscall",
-                "test rax, rax",
-                "jnz 2f",
-                "xor ebp, ebp",
-                "mov rdi, r13",
-                "call r12",
-                "3:",
-                "xor edi, edi",
-                "mov eax, {exit}",
-                "syscall",
-                "jmp 3b",
-                "2:",
-                exit = const libc::SYS_exit,
-                inlateout("rax") libc::SYS_clone as isize => child,
-                in("rdi") FLAGS as usize,
-                in("rsi") end,
-                in("rdx") 0,
-                in("r10") 0,
-                in("r8") 0,
-                in("r12") run as unsafe extern "C" fn(*mut &mut dyn FnMut()),
-                in("r13") &raw mut work,
-                out("rcx") _,
-                out("r11") _,
-            );
-        }
-        if child > 0 {
-            sys::reap(child as usize);
-            sys::forget_helper();
-        }
-        child > 0
     }
 }
 
-/// On other processors, `work` runs on the thread's own stack.
+/// On other processors, what would run there runs on the thread's own stack.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn on_own_stack<F: FnOnce()>(work: F) {
-    work();
-}
+pub(crate) struct OwnStack;
 
-/// On other processors there is no such child.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn in_child(_work: &mut dyn FnMut()) -> bool {
-    false
+impl OwnStack {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn run<F: FnOnce()>(&self, work: F) {
+        work();
+    }
+
+    /// On other processors there is no such child.
+    pub(crate) fn run_in_child(&self, _work: &mut dyn FnMut()) -> bool {
+        false
+    }
 }

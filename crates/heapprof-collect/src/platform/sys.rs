@@ -3,7 +3,7 @@
 mod file;
 mod memory;
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
@@ -15,6 +15,8 @@ pub(crate) use file::{
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
 pub use memory::{map, read_memory, remap, unmap};
+
+use crate::platform::tls;
 
 /// One system call.
 ///
@@ -144,48 +146,18 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// A child that shares this memory and does this process's work, and which process that is.
-static HELPER: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
-
-/// Called in such a child: [`process_id`] is `process` from now on.
-pub(crate) fn act_for(process: i32) {
-    HELPER[1].store(process, Ordering::Relaxed);
-    HELPER[0].store(kernels_process_id(), Ordering::Relaxed);
-}
-
-/// Says that the child is gone: its number may become another one's.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn forget_helper() {
-    HELPER[0].store(0, Ordering::Relaxed);
-}
-
-/// This process.
+/// This process. In a child of ours that shares this memory and does this process's work, it is
+/// the process that the child works for.
 pub fn process_id() -> i32 {
-    let process = kernels_process_id();
-    // A child of the program's own that shares its memory is not one of ours.
-    if process == HELPER[0].load(Ordering::Relaxed) {
-        return HELPER[1].load(Ordering::Relaxed);
+    match tls::works_for() {
+        0 => kernels_process_id(),
+        process => process,
     }
-    process
 }
 
 fn kernels_process_id() -> i32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
-}
-
-/// Whether the program installed a filter of system calls. A call that was not among those that
-/// were tried may end the program.
-static FILTERED: AtomicBool = AtomicBool::new(false);
-
-/// Says that there is a filter.
-pub fn note_filter() {
-    FILTERED.store(true, Ordering::Relaxed);
-}
-
-/// Whether there is a filter, as far as is known.
-pub(crate) fn is_filtered() -> bool {
-    FILTERED.load(Ordering::Relaxed)
 }
 
 /// Waits for the end of a child of our own, of which the program is sent no signal.
@@ -236,28 +208,12 @@ pub(crate) fn executed() -> Option<&'static std::ffi::CStr> {
     }
 }
 
-/// Whether the program shut itself in: nothing of ours makes a system call any more.
-static SHUT_IN: AtomicBool = AtomicBool::new(false);
+/// The mask of no thread: two signals can't be blocked. [`restore_signals`] leaves things as they
+/// are when it is given this.
+pub(crate) const NOT_BLOCKED: u64 = u64::MAX;
 
-/// Says that any system call of ours may be the program's end from now on.
-pub fn shut_in() {
-    SHUT_IN.store(true, Ordering::Relaxed);
-}
-
-/// Whether [`shut_in`] was called.
-pub fn is_shut_in() -> bool {
-    SHUT_IN.load(Ordering::Relaxed)
-}
-
-/// The mask of no thread: two signals can't be blocked.
-const NOT_BLOCKED: u64 = u64::MAX;
-
-/// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
-/// before, for [`restore_signals`].
-pub fn block_signals() -> u64 {
-    if is_shut_in() {
-        return NOT_BLOCKED;
-    }
+/// Blocks all signals of this thread. Returns what was blocked before, for [`restore_signals`].
+pub(crate) fn block_signals() -> u64 {
     // libc's own signal for new identities stays: the thread that changes them waits for all others
     // to take it.
     const SETXID: u64 = 1 << 32;
@@ -276,7 +232,7 @@ pub fn block_signals() -> u64 {
 }
 
 /// Puts back the mask that [`block_signals`] found.
-pub fn restore_signals(before: u64) {
+pub(crate) fn restore_signals(before: u64) {
     if before == NOT_BLOCKED {
         return;
     }

@@ -1,10 +1,13 @@
-//! This thread's block, in initial-exec storage: reading it calls nothing, so it can't recurse into
+//! This thread's slot, in initial-exec storage: reading it calls nothing, so it can't recurse into
 //! malloc.
 //!
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
 /// A thread's tables (`thread.rs`), of which nothing is known here.
 pub(crate) enum Tables {}
+
+/// An engine, of which nothing is known here except its address.
+pub(crate) enum Engine {}
 
 /// What the hooks keep for each thread; zero when the thread starts.
 #[repr(C)]
@@ -22,9 +25,15 @@ pub(crate) struct ThreadSlot {
     /// The countdown, while the thread forks.
     pub(crate) held: u64,
     /// The recording that the countdown belongs to.
-    pub(crate) recording: u64,
+    pub(crate) epoch: u64,
+    /// Which engine the thread serves, by its process; null before its first event.
+    pub(crate) engine: *const Engine,
+    /// The process that this thread works for, if it is a child of ours that shares our memory.
+    pub(crate) works_for: i32,
     /// Whether the thread holds the locks of fork.
     pub(crate) forking: bool,
+    /// The ranks of the locks that the thread holds, a bit for each. Only debug builds use it.
+    pub(crate) ranks: u32,
 }
 
 /// The thread's end was announced.
@@ -52,28 +61,28 @@ mod place {
         ".popsection",
     );
 
-    /// This thread's block.
+    /// This thread's slot.
     #[inline(always)]
     pub(crate) fn current() -> *mut super::ThreadSlot {
-        let block;
+        let slot;
         // SAFETY: adds the variable's offset to the thread pointer, which fs:0 holds by the ABI.
         unsafe {
             asm!("mov {0}, qword ptr [rip + heapprof_tls@GOTTPOFF]",
                  "add {0}, qword ptr fs:[0]",
-                 out(reg) block, options(pure, readonly, nostack));
+                 out(reg) slot, options(pure, readonly, nostack));
         }
-        block
+        slot
     }
 }
 
-/// On other processors the block is in the compiler's own thread-local storage (aarch64; not run
+/// On other processors the slot is in the compiler's own thread-local storage (aarch64; not run
 /// here).
 #[cfg(not(target_arch = "x86_64"))]
 mod place {
     use std::cell::UnsafeCell;
 
     thread_local! {
-        static BLOCK: UnsafeCell<super::ThreadSlot> = const {
+        static SLOT: UnsafeCell<super::ThreadSlot> = const {
             UnsafeCell::new(super::ThreadSlot {
                 countdown: 0,
                 state: std::ptr::null(),
@@ -81,16 +90,19 @@ mod place {
                 lent: 0,
                 frees: 0,
                 held: 0,
-                recording: 0,
+                epoch: 0,
+                engine: std::ptr::null(),
+                works_for: 0,
                 forking: false,
+                ranks: 0,
             })
         };
     }
 
-    /// This thread's block.
+    /// This thread's slot.
     #[inline(always)]
     pub(crate) fn current() -> *mut super::ThreadSlot {
-        BLOCK.with(UnsafeCell::get)
+        SLOT.with(UnsafeCell::get)
     }
 }
 
@@ -99,14 +111,27 @@ pub(crate) use place::current;
 /// Puts this thread's countdown at its end, for a caller that must have the next event looked at:
 /// in exact mode an earlier sampled recording may have left something on it.
 #[inline]
-pub fn rewind() {
-    let block = current();
-    // SAFETY: the block is this thread's own.
+pub(crate) fn rewind() {
+    let slot = current();
+    // SAFETY: the slot is this thread's own.
     unsafe {
-        if (*block).busy == 0 {
-            (*block).countdown = 0;
+        if (*slot).busy == 0 {
+            (*slot).countdown = 0;
         }
     }
+}
+
+/// The process that this thread works for; 0 if it is the process's own.
+pub(crate) fn works_for() -> i32 {
+    // SAFETY: the slot is this thread's own.
+    unsafe { (*current()).works_for }
+}
+
+/// Says that this thread works for `process`, or for its own if that is 0. It is called in a child
+/// that has the slot of a thread that sleeps meanwhile, and in that thread afterwards.
+pub(crate) fn work_for(process: i32) {
+    // SAFETY: as above.
+    unsafe { (*current()).works_for = process };
 }
 
 const _: () = assert!(size_of::<ThreadSlot>() <= 64);

@@ -14,7 +14,7 @@ const PATIENCE: u32 = 2_000;
 ///
 /// The child is a copy of this process. It runs none of the program's code, and sends the program
 /// no signal.
-pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
+pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     if makes_first_process() {
         return false;
     }

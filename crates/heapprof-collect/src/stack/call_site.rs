@@ -2,9 +2,7 @@
 //! assembly.
 
 #[cfg(target_arch = "x86_64")]
-use crate::apart;
-#[cfg(target_arch = "x86_64")]
-use crate::stack::walk::{self, Bounds, Checked, Cursor, Direct};
+use crate::stack::walk::{Bounds, Checked, Cursor, Direct, Unwinder};
 
 /// Where the program called: the hook's return address, and rbp.
 #[derive(Clone, Copy, Debug)]
@@ -16,30 +14,11 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// The frame that called the function this is inlined into.
+    /// The place of this function's own frame, as [`here`] of the function that it is inlined into
+    /// gives it: its caller's. It is looked for by `unwinder`.
     #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    pub fn caller() -> Self {
-        let (pc, sp, bp): (usize, usize, usize);
-        // SAFETY: reads three registers.
-        unsafe {
-            std::arch::asm!(
-                "lea {pc}, [rip]", "mov {sp}, rsp", "mov {bp}, rbp",
-                pc = out(reg) pc, sp = out(reg) sp, bp = out(reg) bp,
-                options(nomem, nostack, preserves_flags));
-        }
-        Self::above(pc, sp, bp)
-    }
-
-    /// On other processors no stack is found, and samples have an empty one.
-    #[cfg(not(target_arch = "x86_64"))]
-    #[inline(always)]
-    pub fn caller() -> Self {
-        Self { slot: 0, bp: 0 }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn above(pc: usize, sp: usize, bp: usize) -> Self {
+    pub(crate) fn above(here: Here, unwinder: Unwinder<'_>) -> Self {
+        let Here { pc, sp, bp } = here;
         let cursor = Cursor {
             slot: sp - 8,
             bp,
@@ -50,12 +29,10 @@ impl CallSite {
             start: sp,
             end: (sp | 4095).wrapping_add(1),
         });
-        // Finding a rule that is not known yet may allocate, from the allocator that asks for this
-        // frame.
-        let caller = apart::apart(|| {
-            let rule = walk::rule(cursor.pc);
-            walk::step(&mut page, cursor, rule).or_else(|| walk::step(&mut Checked, cursor, rule))
-        });
+        let rule = unwinder.rule(cursor.pc);
+        let caller = unwinder
+            .step(&mut page, cursor, rule)
+            .or_else(|| unwinder.step(&mut Checked, cursor, rule));
         match caller {
             Some(caller) => Self {
                 slot: caller.slot,
@@ -64,4 +41,28 @@ impl CallSite {
             None => Self { slot: sp, bp },
         }
     }
+}
+
+/// Where a function is, by the processor's registers.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(crate) struct Here {
+    pc: usize,
+    sp: usize,
+    bp: usize,
+}
+
+/// Where the function is that this is inlined into.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn here() -> Here {
+    let (pc, sp, bp): (usize, usize, usize);
+    // SAFETY: reads three registers.
+    unsafe {
+        std::arch::asm!(
+            "lea {pc}, [rip]", "mov {sp}, rsp", "mov {bp}, rbp",
+            pc = out(reg) pc, sp = out(reg) sp, bp = out(reg) bp,
+            options(nomem, nostack, preserves_flags));
+    }
+    Here { pc, sp, bp }
 }

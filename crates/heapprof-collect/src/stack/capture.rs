@@ -20,11 +20,10 @@ mod verify;
 mod whole;
 
 use crate::code::rule::{Kind, Rule};
-use crate::code::{mappings, modules};
 use crate::stack::call_site::CallSite;
 use crate::stack::own_stack;
 use crate::stack::recent_stacks::{Age, RecentStacks, Walked, Word};
-use crate::stack::walk::{self, Bounds, Cursor, Direct, Foreign, Memory};
+use crate::stack::walk::{self, Bounds, Cursor, Direct, Foreign, Memory, Unwinder};
 use deep::Thinned;
 use whole::Mixed;
 
@@ -44,7 +43,8 @@ const PATIENCE: u32 = 2;
 /// The last stack, root first.
 pub(crate) struct LastStack {
     pub(crate) bounds: Bounds,
-    epoch: u32,
+    /// How often code had been unloaded when the stack was recorded.
+    unloads: u32,
     len: usize,
     /// Where the newest frames begin that are each other's callers; 0 if all are. In a deep stack
     /// there are marks below that frame, and then the oldest frames.
@@ -133,22 +133,22 @@ impl LastStack {
 
     /// Gets the stack of the caller at `frame`.
     #[inline(always)]
-    pub(crate) fn capture(&mut self, frame: CallSite) -> Captured {
-        if self.steady && self.is_unchanged(frame) {
+    pub(crate) fn capture(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> Captured {
+        if self.steady && self.is_unchanged(frame, unwinder) {
             return Captured::Same;
         }
         // Known stacks lie on the thread's own stack only.
         let own = self.bounds.start <= frame.slot && frame.slot < self.bounds.end;
         if own && frame.slot & 7 == 0 && self.recent.begin() {
-            return self.find_recent(frame);
+            return self.find_recent(frame, unwinder);
         }
-        self.find_changes(frame)
+        self.find_changes(frame, unwinder)
     }
 
-    fn find_recent(&mut self, frame: CallSite) -> Captured {
+    fn find_recent(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> Captured {
         let age = Age {
-            generation: mappings::generation(),
-            epoch: modules::unload_epoch(),
+            generation: unwinder.code.mappings.generation(),
+            unloads: unwinder.code.modules.unloads(),
         };
         match self.recent.find(frame, age) {
             // It is the record's own stack. From now on the record is looked at first.
@@ -160,18 +160,18 @@ impl LastStack {
                 self.steady = false;
                 Captured::Recent(stack)
             }
-            None => self.find_changes(frame),
+            None => self.find_changes(frame, unwinder),
         }
     }
 
-    fn find_changes(&mut self, frame: CallSite) -> Captured {
+    fn find_changes(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> Captured {
         let before = self.hash;
         let found = match self.dense {
-            0 => self.walk_to_what_holds::<false>(frame, before),
-            _ => self.walk_deep(frame, before),
+            0 => self.walk_to_what_holds::<false>(frame, before, unwinder),
+            _ => self.walk_deep(frame, before, unwinder),
         };
         let found = match found {
-            Err(Unfinished::Deep) => self.walk_deep(frame, before),
+            Err(Unfinished::Deep) => self.walk_deep(frame, before, unwinder),
             found => found,
         };
         found.unwrap_or_else(|_| {
@@ -185,15 +185,21 @@ impl LastStack {
     /// the loop for other stacks stays short.
     #[cold]
     #[inline(never)]
-    fn walk_deep(&mut self, frame: CallSite, before: u64) -> Result<Captured, Unfinished> {
-        self.walk_to_what_holds::<true>(frame, before)
+    fn walk_deep(
+        &mut self,
+        frame: CallSite,
+        before: u64,
+        unwinder: Unwinder<'_>,
+    ) -> Result<Captured, Unfinished> {
+        self.walk_to_what_holds::<true>(frame, before, unwinder)
     }
 
     /// Whether `frame` is where the record may be used: on the thread's own stack.
     #[inline(always)]
-    fn is_own(&mut self, frame: CallSite) -> bool {
-        if self.epoch != modules::unload_epoch() {
-            self.epoch = modules::unload_epoch();
+    fn is_own(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> bool {
+        let unloads = unwinder.code.modules.unloads();
+        if self.unloads != unloads {
+            self.unloads = unloads;
             self.forget();
         }
         let is_outside = |bounds: Bounds| frame.slot < bounds.start || frame.slot >= bounds.end;
@@ -217,9 +223,10 @@ impl LastStack {
         &mut self,
         frame: CallSite,
         before: u64,
+        unwinder: Unwinder<'_>,
     ) -> Result<Captured, Unfinished> {
         use Unfinished::{Deep, Unrecorded};
-        if !self.is_own(frame) {
+        if !self.is_own(frame, unwinder) {
             return Err(Unrecorded);
         }
         let mut memory = Direct(Bounds {
@@ -244,20 +251,21 @@ impl LastStack {
                 && self.fits(keep - 1, cursor)
                 && (!DEEP || self.dense == 0 || self.is_enough(keep, fresh))
             {
-                let Some(broken) = self.verify(keep) else {
+                let Some(broken) = self.verify(keep, unwinder) else {
                     break;
                 };
                 patience -= 1;
                 if DEEP && broken < self.dense {
-                    let carried = self.carry_over_dense(keep, cursor, fresh, memory);
+                    let carried = self.carry_over_dense(keep, cursor, fresh, memory, unwinder);
                     (cursor, fresh) = carried.ok_or(Unrecorded)?;
                 } else {
                     let newer = broken + 1..keep;
                     if !DEEP && fresh + newer.len() > REMEMBERED {
                         return Err(Deep);
                     }
+                    let bp = cursor.bp;
                     let carried =
-                        self.carry_over::<DEEP>(newer, cursor.bp, &mut fresh, &mut memory);
+                        self.carry_over::<DEEP>(newer, bp, &mut fresh, &mut memory, unwinder);
                     cursor = carried.ok_or(Unrecorded)?;
                 }
                 keep = broken;
@@ -266,7 +274,7 @@ impl LastStack {
                     break;
                 }
             }
-            let rule = walk::rule(cursor.pc);
+            let rule = unwinder.rule(cursor.pc);
             if rule.kind() == Kind::Complex {
                 return Err(Unrecorded);
             }
@@ -274,7 +282,7 @@ impl LastStack {
                 return Err(Deep);
             }
             self.add::<DEEP>(&mut fresh, cursor, rule);
-            match walk::step(&mut memory, cursor, rule) {
+            match unwinder.step(&mut memory, cursor, rule) {
                 Some(caller) => cursor = caller,
                 None => {
                     (keep, end) = (0, walk::end_word(&mut memory, cursor, rule));
@@ -309,13 +317,14 @@ impl LastStack {
         mut bp: usize,
         fresh: &mut usize,
         memory: &mut Direct,
+        unwinder: Unwinder<'_>,
     ) -> Option<Cursor> {
         let broken = frames.start - 1;
         for i in frames.rev() {
             let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
             let held = Cursor { slot, bp, pc };
             self.add::<DEEP>(fresh, held, rule);
-            bp = walk::step(memory, held, rule)?.bp;
+            bp = unwinder.step(memory, held, rule)?.bp;
         }
         let slot = self.slot[broken];
         let pc = memory.read(slot)?;
@@ -420,7 +429,7 @@ impl LastStack {
         };
         let age = Age {
             generation,
-            epoch: self.epoch,
+            unloads: self.unloads,
         };
         let walked = Walked {
             slots: &self.slot[..self.len],
@@ -444,7 +453,7 @@ impl LastStack {
 
     /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
     #[cold]
-    pub(crate) fn walk(&mut self, frame: CallSite) -> &[u64] {
+    pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> &[u64] {
         let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
         let (kept, foreign) = (&mut self.kept, &mut self.foreign);
         let len = if own {
@@ -453,9 +462,9 @@ impl LastStack {
                 end: self.bounds.end,
             };
             let elsewhere = foreign.begin_elsewhere();
-            whole::walk(&mut Mixed(Direct(bounds), elsewhere), frame, kept)
+            whole::walk(&mut Mixed(Direct(bounds), elsewhere), frame, kept, unwinder)
         } else {
-            whole::walk(foreign.begin(frame.slot), frame, kept)
+            whole::walk(foreign.begin(frame.slot), frame, kept, unwinder)
         };
         &self.kept[..len]
     }

@@ -56,11 +56,11 @@ struct Way {
     check: [Word; CHECKS],
 }
 
-/// When a number was given: the generation of mappings, and the epoch of unloaded code.
+/// When a number was given: the generation of mappings, and how often code had been unloaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Age {
     pub(crate) generation: u32,
-    pub(crate) epoch: u32,
+    pub(crate) unloads: u32,
 }
 
 /// A stack that was walked and numbered, oldest frame first.
@@ -199,7 +199,7 @@ mod tests {
 
     const AGE: Age = Age {
         generation: 3,
-        epoch: 1,
+        unloads: 1,
     };
 
     fn known() -> Box<RecentStacks> {
@@ -252,7 +252,7 @@ mod tests {
             }
             assert_eq!(known.find(frame(&memory[1..], 5), AGE), None);
             for age in [
-                Age { epoch: 2, ..AGE },
+                Age { unloads: 2, ..AGE },
                 Age {
                     generation: 4,
                     ..AGE

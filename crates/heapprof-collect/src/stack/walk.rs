@@ -1,57 +1,92 @@
 //! From a frame to its caller, one step at a time: rules from the cache, memory that is known to be
 //! readable.
 
+use crate::code::Code;
 use crate::code::cfi::{self, Registers};
-use crate::code::modules;
 use crate::code::rule::{Kind, Rule};
+use crate::platform::process::Process;
 use crate::platform::sys::{self, PAGE};
-use crate::tables::probe_table::ProbeTable;
 
-/// Rules by return address (an interrupted pc stands in as pc + 1).
-static RULES: ProbeTable = ProbeTable::new();
-
-/// How many return addresses were met.
-pub(crate) fn rules() -> usize {
-    RULES.len()
+/// What a walk goes by: the program's code, in its process.
+#[derive(Clone, Copy)]
+pub(crate) struct Unwinder<'a> {
+    pub(crate) code: &'a Code,
+    pub(crate) process: &'a Process,
 }
 
-/// How many bytes of the rules are in memory.
-pub(crate) fn resident() -> usize {
-    RULES.resident()
-}
-
-/// The lock that fork must hold.
-pub(crate) fn lock() -> &'static crate::platform::lock::Lock {
-    &RULES.lock
-}
-
-/// Forgets the rules of unloaded code.
-pub(crate) fn forget(range: std::ops::Range<usize>) {
-    RULES.remove_range(range.start as u64..range.end as u64);
-}
-
-/// The rule of the frame that `return_address` returns into.
-#[inline]
-pub(crate) fn rule(return_address: usize) -> Rule {
-    match RULES.find(return_address as u64) {
-        Some(rule) => Rule(rule),
-        None => find_rule(return_address),
+impl Unwinder<'_> {
+    /// The rule of the frame that `return_address` returns into.
+    #[inline]
+    pub(crate) fn rule(self, return_address: usize) -> Rule {
+        match self.code.rules.find(return_address as u64) {
+            Some(rule) => Rule(rule),
+            None => self.find_rule(return_address),
+        }
     }
-}
 
-#[cold]
-fn find_rule(return_address: usize) -> Rule {
-    if return_address < 4096 {
-        return Rule::END;
+    #[cold]
+    fn find_rule(self, return_address: usize) -> Rule {
+        if return_address < 4096 {
+            return Rule::END;
+        }
+        let (code, process) = (self.code, self.process);
+        let Some(module) = code.modules.find(process, return_address - 1) else {
+            // This is not kept, because code without a module may be replaced by any other.
+            return Rule::FRAME_POINTER;
+        };
+        code.touched(process, &module);
+        let decoded = cfi::rule(&module, return_address - 1);
+        let decode = || Some(decoded.0);
+        let kept = code
+            .rules
+            .find_or_insert(process, return_address as u64, decode);
+        kept.map_or(decoded, Rule)
     }
-    let Some(module) = modules::find(return_address - 1) else {
-        // This is not kept, because code without a module may be replaced by any other.
-        return Rule::FRAME_POINTER;
-    };
-    crate::code::mappings::touched(&module);
-    let decoded = cfi::rule(&module, return_address - 1);
-    let kept = RULES.find_or_insert(return_address as u64, || Some(decoded.0));
-    kept.map_or(decoded, Rule)
+
+    /// The caller of the frame at `cursor`.
+    #[inline(always)]
+    pub(crate) fn step(
+        self,
+        memory: &mut impl Memory,
+        cursor: Cursor,
+        rule: Rule,
+    ) -> Option<Cursor> {
+        if rule.kind() == Kind::Complex {
+            return self.step_complex(memory, cursor);
+        }
+        let cfa = cfa(memory, cursor, rule)?;
+        let slot = cfa.wrapping_sub(8);
+        let pc = memory.read(slot)?;
+        if pc == 0 {
+            return None;
+        }
+        let bp = match rule.saved_rbp() {
+            None => cursor.bp,
+            Some(offset) if rule.kind() == Kind::DerefRbp => {
+                memory.read(cursor.bp.wrapping_add(offset))?
+            }
+            Some(offset) => memory.read(cfa.wrapping_add(offset))?,
+        };
+        Some(Cursor { slot, bp, pc })
+    }
+
+    /// A step through a frame without a simple rule. A signal frame's caller may lie on another
+    /// stack.
+    #[cold]
+    fn step_complex(self, memory: &mut impl Memory, cursor: Cursor) -> Option<Cursor> {
+        let module = self.code.modules.find(self.process, cursor.pc - 1)?;
+        let registers = Registers {
+            pc: cursor.pc,
+            sp: cursor.slot + 8,
+            bp: cursor.bp,
+        };
+        let caller = cfi::step(&module, registers, &mut |at| memory.read(at))?;
+        Some(Cursor {
+            slot: caller.sp.wrapping_sub(8),
+            bp: caller.bp,
+            pc: caller.pc,
+        })
+    }
 }
 
 /// The stack memory that may be read directly.
@@ -208,45 +243,6 @@ fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
 pub(crate) fn end_word(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
     let slot = cfa(memory, cursor, rule)?.wrapping_sub(8);
     (memory.read(slot)? == 0).then_some(slot)
-}
-
-/// The caller of the frame at `cursor`.
-#[inline(always)]
-pub(crate) fn step(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<Cursor> {
-    if rule.kind() == Kind::Complex {
-        return step_complex(memory, cursor);
-    }
-    let cfa = cfa(memory, cursor, rule)?;
-    let slot = cfa.wrapping_sub(8);
-    let pc = memory.read(slot)?;
-    if pc == 0 {
-        return None;
-    }
-    let bp = match rule.saved_rbp() {
-        None => cursor.bp,
-        Some(offset) if rule.kind() == Kind::DerefRbp => {
-            memory.read(cursor.bp.wrapping_add(offset))?
-        }
-        Some(offset) => memory.read(cfa.wrapping_add(offset))?,
-    };
-    Some(Cursor { slot, bp, pc })
-}
-
-/// A step through a frame without a simple rule. A signal frame's caller may lie on another stack.
-#[cold]
-fn step_complex(memory: &mut impl Memory, cursor: Cursor) -> Option<Cursor> {
-    let module = modules::find(cursor.pc - 1)?;
-    let registers = Registers {
-        pc: cursor.pc,
-        sp: cursor.slot + 8,
-        bp: cursor.bp,
-    };
-    let caller = cfi::step(&module, registers, &mut |at| memory.read(at))?;
-    Some(Cursor {
-        slot: caller.sp.wrapping_sub(8),
-        bp: caller.bp,
-        pc: caller.pc,
-    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::platform::pages::Pages;
 use crate::platform::sys;
 
 const FIRST: usize = 4096;
@@ -48,26 +49,26 @@ impl<T> Chunks<T> {
 
     /// The element, whose chunk is mapped if it was not. Null when there is no memory.
     #[inline]
-    pub(crate) fn touch(&self, index: usize) -> *mut T {
+    pub(crate) fn touch(&self, index: usize, pages: &Pages) -> *mut T {
         let found = self.get(index);
         if found.is_null() {
-            self.map(index)
+            self.map(index, pages)
         } else {
             found
         }
     }
 
     #[cold]
-    fn map(&self, index: usize) -> *mut T {
+    fn map(&self, index: usize, pages: &Pages) -> *mut T {
         let (k, _) = Self::place(index);
         let Some(slot) = self.chunk.get(k) else {
             return std::ptr::null_mut();
         };
         let bytes = (FIRST << k) * size_of::<T>();
-        let new = if self.is_dense(k) {
-            sys::map_dense(bytes)
+        let new = if self.is_dense(k, pages) {
+            pages.map_dense(bytes)
         } else {
-            sys::map(bytes)
+            pages.map(bytes)
         };
         let new = new.cast::<T>();
         if new.is_null() {
@@ -79,13 +80,13 @@ impl<T> Chunks<T> {
             .is_err()
         {
             // SAFETY: nobody saw this mapping: another thread was first.
-            unsafe { sys::unmap(new.cast(), bytes) };
+            unsafe { pages.unmap(new.cast(), bytes) };
         }
         self.get(index)
     }
 
     /// How many bytes of the array are in memory.
-    pub(crate) fn resident(&self) -> usize {
+    pub(crate) fn resident(&self, pages: &Pages) -> usize {
         let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
             let at = chunk.load(Ordering::Acquire);
             let bytes = if at.is_null() {
@@ -93,20 +94,20 @@ impl<T> Chunks<T> {
             } else {
                 (FIRST << k) * size_of::<T>()
             };
-            sys::resident(at.cast_const().cast(), bytes)
+            pages.resident(at.cast_const().cast(), bytes)
         });
         each.sum()
     }
 
     /// Whether chunk `k` is likely to be filled: at least half of the chunk before it is in memory.
     /// Some threads never touch more than a few elements.
-    fn is_dense(&self, k: usize) -> bool {
+    fn is_dense(&self, k: usize, pages: &Pages) -> bool {
         let bytes = (FIRST << k) * size_of::<T>();
         k > 0 && bytes >= sys::LARGE && {
             let before = self.chunk[k - 1].load(Ordering::Acquire);
             !before.is_null() && {
                 let len = bytes / 2;
-                sys::resident(before.cast_const().cast(), len) * 2 >= len
+                pages.resident(before.cast_const().cast(), len) * 2 >= len
             }
         }
     }
@@ -118,11 +119,11 @@ mod tests {
 
     #[test]
     fn every_index_has_a_place_of_its_own() {
-        let chunks = Chunks::<u64>::new();
+        let (chunks, pages) = (Chunks::<u64>::new(), Pages::of_kernel());
         assert!(chunks.get(0).is_null());
         for index in 0..50_000 {
             // SAFETY: touched elements are mapped.
-            unsafe { *chunks.touch(index) = index as u64 };
+            unsafe { *chunks.touch(index, &pages) = index as u64 };
         }
         // SAFETY: as above.
         assert!((0..50_000).all(|i| unsafe { *chunks.get(i) } == i as u64));

@@ -7,8 +7,9 @@
 use std::cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::platform::lock::Spin;
-use crate::tables::dropped::{DROPPED, count};
+use crate::dropped::count;
+use crate::platform::lock::{Spin, rank};
+use crate::platform::process::Process;
 
 /// Counters of one stack in one thread. That thread writes them, and whoever dumps reads them.
 #[repr(C, align(64))]
@@ -118,6 +119,15 @@ impl StackCounters {
         ]
     }
 
+    /// Starts the sums anew: from what is in use, or from nothing.
+    pub(crate) fn restart(&self, keeps_in_use: bool) {
+        let in_use = if keeps_in_use { self.in_use() } else { [0, 0] };
+        self.allocated.set(in_use);
+        self.freed.set([0, 0]);
+        self.at_peak.set([0, 0]);
+        self.fall.store(0, Ordering::Relaxed);
+    }
+
     /// Called before a change. Keeps the value of the last peak, if the heap has fallen from it
     /// since the last change.
     #[inline(always)]
@@ -128,10 +138,10 @@ impl StackCounters {
         }
     }
 
-    /// What was in use at the peak of `process`.
-    pub(crate) fn peak(&self, process: &Process) -> [i64; 2] {
-        let epoch = process.epoch.load(Ordering::Relaxed);
-        if epoch & 1 == 1 || self.fall.load(Ordering::Relaxed) != epoch >> 1 {
+    /// What was in use at the peak of `heap`.
+    pub(crate) fn peak(&self, heap: &Heap) -> [i64; 2] {
+        let turns = heap.turns.load(Ordering::Relaxed);
+        if turns & 1 == 1 || self.fall.load(Ordering::Relaxed) != turns >> 1 {
             self.in_use()
         } else {
             self.at_peak.get()
@@ -139,25 +149,23 @@ impl StackCounters {
     }
 }
 
-/// Sums of the whole process, in one cache line.
+/// What is in use in the whole process, and its peak, in one cache line.
 #[repr(C, align(64))]
-pub(crate) struct Process {
-    pub(crate) in_use: AtomicI64,
-    pub(crate) peak: AtomicI64,
+pub(crate) struct Heap {
+    in_use: AtomicI64,
+    peak: AtomicI64,
     /// Odd while the heap rises to new maxima; half of it counts the falls from them.
-    epoch: AtomicU64,
+    turns: AtomicU64,
     /// The size in use above which the engine is to be told.
-    pub(crate) alarm: AtomicI64,
+    alarm: AtomicI64,
     /// Whether events are counted one by one from now on, and nobody takes a budget.
     strict: AtomicBool,
     /// Whether `in_use` is exact, with no budget given out. While it is not, there is no new peak.
     is_exact: AtomicBool,
     /// Held by each event that is counted by itself, because a peak is that of all stacks at one
     /// moment.
-    counting: Spin,
+    counting: Spin<{ rank::HEAP }>,
 }
-
-pub(crate) static PROCESS: Process = Process::new();
 
 /// What a thread has left of the bytes that it took in advance.
 pub(crate) type Budget = cell::Cell<i64>;
@@ -165,17 +173,32 @@ pub(crate) type Budget = cell::Cell<i64>;
 /// Bytes that a thread takes in advance.
 const BUDGET: i64 = 16 << 10;
 
-impl Process {
+impl Heap {
     pub(crate) const fn new() -> Self {
         Self {
             in_use: AtomicI64::new(0),
             peak: AtomicI64::new(0),
-            epoch: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             alarm: AtomicI64::new(i64::MAX),
             strict: AtomicBool::new(true),
             is_exact: AtomicBool::new(true),
             counting: Spin::new(),
         }
+    }
+
+    /// Bytes in use, in the recording's unit. Budgets that threads have taken count as in use.
+    pub(crate) fn in_use(&self) -> i64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were in use, in the recording's unit.
+    pub(crate) fn peak_bytes(&self) -> i64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Rings the alarm when more than this is in use; never if it is the greatest number.
+    pub(crate) fn set_alarm(&self, above: i64) {
+        self.alarm.store(above, Ordering::Relaxed);
     }
 
     /// Gives out no more budgets. Returns whether none is out.
@@ -190,7 +213,7 @@ impl Process {
     }
 
     /// The lock that fork must hold.
-    pub(crate) fn lock(&self) -> &Spin {
+    pub(crate) fn lock(&self) -> &Spin<{ rank::HEAP }> {
         &self.counting
     }
 
@@ -205,14 +228,14 @@ impl Process {
     }
 
     /// Lets threads count in budgets, when the heap is far enough below its peak.
-    pub(crate) fn relax_if_low(&self) {
+    pub(crate) fn relax_if_low(&self, process: &Process) {
         let in_use = self.in_use.load(Ordering::Relaxed);
-        let rising = self.epoch.load(Ordering::Relaxed) & 1 == 1;
+        let rising = self.turns.load(Ordering::Relaxed) & 1 == 1;
         let limit = self
             .peak
             .load(Ordering::Relaxed)
             .min(self.alarm.load(Ordering::Relaxed));
-        if !rising && in_use + 4 * BUDGET < limit && self.counting.acquire_in_time() {
+        if !rising && in_use + 4 * BUDGET < limit && self.counting.acquire_in_time(process) {
             self.is_exact.store(false, Ordering::SeqCst);
             self.strict.store(false, Ordering::SeqCst);
             self.counting.release();
@@ -253,6 +276,7 @@ impl Process {
     #[inline(always)]
     pub(crate) fn allocated(
         &self,
+        process: &Process,
         kept: &Budget,
         cell: &StackCounters,
         weight: Weight,
@@ -269,19 +293,24 @@ impl Process {
                 if !self.spend(kept, bytes) {
                     return Counted::NotYet;
                 }
-                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.settle(self.turns.load(Ordering::Acquire) >> 1);
                 cell.allocated.add(weight);
                 Counted::Quietly
             }
-            Access::Strict => self.allocated_strictly(cell, weight),
+            Access::Strict => self.allocated_strictly(process, cell, weight),
             Access::Overtaken => Counted::Overtaken,
         }
     }
 
     #[inline(never)]
-    fn allocated_strictly(&self, cell: &StackCounters, weight: Weight) -> Counted {
-        if !self.counting.acquire_in_time() {
-            count(&DROPPED.held_up);
+    fn allocated_strictly(
+        &self,
+        process: &Process,
+        cell: &StackCounters,
+        weight: Weight,
+    ) -> Counted {
+        if !self.counting.acquire_in_time(process) {
+            count(&process.dropped.held_up);
             return Counted::HeldUp;
         }
         // Budgets that are out would make a false peak.
@@ -300,13 +329,13 @@ impl Process {
     /// Counts an allocation after which `now` bytes are in use.
     #[inline(always)]
     fn rise(&self, now: i64, cell: &StackCounters, weight: Weight) -> Counted {
-        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        let mut turns = self.turns.load(Ordering::Relaxed);
         if now > self.peak.load(Ordering::Relaxed) {
             self.peak.store(now, Ordering::Relaxed);
-            epoch |= 1;
-            self.epoch.store(epoch, Ordering::Relaxed);
+            turns |= 1;
+            self.turns.store(turns, Ordering::Relaxed);
         }
-        cell.settle(epoch >> 1);
+        cell.settle(turns >> 1);
         cell.allocated.add(weight);
         if now > self.alarm.load(Ordering::Relaxed) {
             Counted::Alarm
@@ -319,6 +348,7 @@ impl Process {
     #[inline(always)]
     pub(crate) fn freed(
         &self,
+        process: &Process,
         kept: &Budget,
         cell: &StackCounters,
         weight: Weight,
@@ -340,19 +370,19 @@ impl Process {
                 } else {
                     kept.set(budget);
                 }
-                cell.settle(self.epoch.load(Ordering::Acquire) >> 1);
+                cell.settle(self.turns.load(Ordering::Acquire) >> 1);
                 cell.freed.add(weight);
             }
-            Access::Strict => self.freed_strictly(cell, weight),
+            Access::Strict => self.freed_strictly(process, cell, weight),
             // Whoever was overtaken counts nothing any more.
             Access::Overtaken => {}
         }
     }
 
     #[inline(never)]
-    fn freed_strictly(&self, cell: &StackCounters, weight: Weight) {
-        if !self.counting.acquire_in_time() {
-            count(&DROPPED.held_up);
+    fn freed_strictly(&self, process: &Process, cell: &StackCounters, weight: Weight) {
+        if !self.counting.acquire_in_time(process) {
+            count(&process.dropped.held_up);
             return;
         }
         // Others may still give budgets back.
@@ -363,12 +393,12 @@ impl Process {
 
     #[inline(always)]
     fn fall(&self, cell: &StackCounters, weight: Weight) {
-        let mut epoch = self.epoch.load(Ordering::Relaxed);
-        if epoch & 1 == 1 {
-            epoch += 1;
-            self.epoch.store(epoch, Ordering::Relaxed);
+        let mut turns = self.turns.load(Ordering::Relaxed);
+        if turns & 1 == 1 {
+            turns += 1;
+            self.turns.store(turns, Ordering::Relaxed);
         }
-        cell.settle(epoch >> 1);
+        cell.settle(turns >> 1);
         cell.freed.add(weight);
     }
 
@@ -376,7 +406,7 @@ impl Process {
     pub(crate) fn restart(&self, in_use: i64) {
         self.in_use.store(in_use, Ordering::Relaxed);
         self.peak.store(in_use, Ordering::Relaxed);
-        self.epoch.store(1, Ordering::Release);
+        self.turns.store(1, Ordering::Release);
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::platform::sys;
 
-#[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .bss.heapprof_filter,\"aw\",@nobits",
     ".balign 64",
@@ -21,50 +20,68 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-#[cfg(target_arch = "x86_64")]
-unsafe extern "C" {
-    #[link_name = "heapprof_filter"]
-    safe static FILTER: [AtomicU8; SLOTS];
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
-
-const SLOTS: usize = 1 << 16;
-
 /// The value of a slot that always may hold something.
 pub(crate) const STUCK: u8 = 255;
 
-/// How many bytes of the filter are in memory.
-pub(crate) fn resident() -> usize {
-    sys::resident(FILTER.as_ptr().cast(), SLOTS)
+const SLOTS: usize = 1 << 16;
+
+/// The filter.
+#[repr(transparent)]
+pub(crate) struct Filter([AtomicU8; SLOTS]);
+
+unsafe extern "C" {
+    #[link_name = "heapprof_filter"]
+    safe static OF_HOOKS: Filter;
 }
 
-#[inline(always)]
-fn slot(address: usize) -> &'static AtomicU8 {
-    &FILTER[(address >> 4) % SLOTS]
+/// The memory that the hooks look at, which the engine of the hooks fills.
+pub(crate) const fn of_hooks() -> &'static Filter {
+    &OF_HOOKS
 }
 
-/// Whether `address` may be a block that is recorded.
-#[inline(always)]
-pub fn may_hold(address: usize) -> bool {
-    slot(address).load(Ordering::Relaxed) != 0
-}
+impl Filter {
+    /// A filter that holds nothing.
+    #[cfg(test)]
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU8::new(0) }; SLOTS])
+    }
 
-pub(crate) fn add(address: usize) {
-    let up = |n: u8| (n != STUCK).then(|| n + 1);
-    let _ = slot(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
-}
+    /// How many bytes of the filter are in memory.
+    pub(crate) fn resident(&self) -> usize {
+        sys::resident(self.0.as_ptr().cast(), SLOTS)
+    }
 
-pub(crate) fn remove(address: usize) {
-    let down = |n: u8| (n != STUCK && n != 0).then(|| n - 1);
-    let _ = slot(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
-}
+    #[inline(always)]
+    fn slot(&self, address: usize) -> &AtomicU8 {
+        &self.0[(address >> 4) % SLOTS]
+    }
 
-pub(crate) fn fill(value: u8) {
-    if value != 0 || FILTER.iter().any(|s| s.load(Ordering::Relaxed) != 0) {
-        FILTER
-            .iter()
-            .for_each(|s| s.store(value, Ordering::Relaxed));
+    /// Whether `address` may be a block that is recorded.
+    #[inline(always)]
+    pub(crate) fn may_hold(&self, address: usize) -> bool {
+        self.slot(address).load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes a block that is recorded.
+    pub(crate) fn add(&self, address: usize) {
+        let up = |n: u8| (n != STUCK).then(|| n + 1);
+        let slot = self.slot(address);
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
+    }
+
+    /// Notes the end of such a block.
+    pub(crate) fn remove(&self, address: usize) {
+        let down = |n: u8| (n != STUCK && n != 0).then(|| n - 1);
+        let slot = self.slot(address);
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+    }
+
+    /// Gives every slot this value.
+    pub(crate) fn fill(&self, value: u8) {
+        if value != 0 || self.0.iter().any(|s| s.load(Ordering::Relaxed) != 0) {
+            self.0
+                .iter()
+                .for_each(|s| s.store(value, Ordering::Relaxed));
+        }
     }
 }

@@ -7,9 +7,10 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::dropped::count;
 use crate::platform::lock::Lock;
-use crate::platform::sys::{self, hint};
-use crate::tables::dropped::{DROPPED, count};
+use crate::platform::process::Process;
+use crate::platform::sys::hint;
 
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1;
@@ -29,10 +30,10 @@ struct Entry {
 }
 
 /// The map. Keys 0 and 1 are reserved.
-pub(crate) struct ProbeTable {
+pub(crate) struct ProbeTable<const RANK: u8> {
     current: AtomicPtr<Header>,
     /// Held by writers.
-    pub(crate) lock: Lock,
+    pub(crate) lock: Lock<RANK>,
 }
 
 impl Header {
@@ -75,7 +76,7 @@ impl Header {
     }
 }
 
-impl ProbeTable {
+impl<const RANK: u8> ProbeTable<RANK> {
     /// An empty table, not mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
@@ -108,11 +109,12 @@ impl ProbeTable {
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
+        process: &Process,
         key: u64,
         make: impl FnOnce() -> Option<u64>,
     ) -> Option<u64> {
-        let Some(_guard) = self.lock.lock_in_time() else {
-            count(&DROPPED.held_up);
+        let Some(_guard) = self.lock.lock_in_time(process) else {
+            count(&process.dropped.held_up);
             return None;
         };
         if let Some(found) = self.find(key) {
@@ -120,7 +122,7 @@ impl ProbeTable {
         }
         let mut table = self.current();
         if table.is_none_or(|t| t.used.load(Ordering::Relaxed) * 2 > t.len()) {
-            table = self.grow();
+            table = self.grow(process);
         }
         // The value is made only when there is a place for it, because a number that is given out
         // is used up.
@@ -130,11 +132,11 @@ impl ProbeTable {
         Some(value)
     }
 
-    fn grow(&self) -> Option<&Header> {
+    fn grow(&self, process: &Process) -> Option<&Header> {
         let old = self.current();
         let bits = old.map_or(FIRST_BITS, |t| 65 - t.shift);
         let bytes = size_of::<Header>() + (size_of::<Entry>() << bits);
-        let new = sys::map_dense(bytes).cast::<Header>();
+        let new = process.pages.map_dense(bytes).cast::<Header>();
         if new.is_null() {
             // The old one serves until it is all but full.
             return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);
@@ -158,11 +160,12 @@ impl ProbeTable {
     }
 
     /// How many bytes of the map are in memory, with the smaller tables that it used before.
-    pub(crate) fn resident(&self) -> usize {
+    pub(crate) fn resident(&self, process: &Process) -> usize {
         self.current().map_or(0, |table| {
             let bytes = |len| size_of::<Header>() + len * size_of::<Entry>();
             let earlier = (FIRST_BITS..64 - table.shift).map(|bits| bytes(1 << bits));
-            let now = sys::resident(std::ptr::from_ref(table).cast(), bytes(table.len()));
+            let at = std::ptr::from_ref(table).cast();
+            let now = process.pages.resident(at, bytes(table.len()));
             now + earlier.sum::<usize>()
         })
     }
@@ -173,10 +176,10 @@ impl ProbeTable {
     }
 
     /// Forgets the keys in a range.
-    pub(crate) fn remove_range(&self, range: std::ops::Range<u64>) {
+    pub(crate) fn remove_range(&self, process: &Process, range: std::ops::Range<u64>) {
         // If the lock is not to be had, a signal holds its holder up. The keys must go all the
         // same.
-        let _guard = self.lock.lock_in_time();
+        let _guard = self.lock.lock_in_time(process);
         loop {
             let table = self.current();
             for entry in table
@@ -198,21 +201,29 @@ impl ProbeTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::pages::Pages;
 
     #[test]
     fn finds_what_was_inserted_through_growth_and_removal() {
-        let table = ProbeTable::new();
+        let process = Process::new(Pages::of_kernel());
+        let table = ProbeTable::<0>::new();
         assert_eq!(table.find(7), None);
         for key in 2..20_000u64 {
-            assert_eq!(table.find_or_insert(key, || Some(key * 3)), Some(key * 3));
+            assert_eq!(
+                table.find_or_insert(&process, key, || Some(key * 3)),
+                Some(key * 3)
+            );
         }
-        assert_eq!(table.find_or_insert(77, || unreachable!()), Some(231));
-        table.remove_range(100..200);
+        assert_eq!(
+            table.find_or_insert(&process, 77, || unreachable!()),
+            Some(231)
+        );
+        table.remove_range(&process, 100..200);
         for key in 2..20_000u64 {
             let expected = (!(100..200).contains(&key)).then_some(key * 3);
             assert_eq!(table.find(key), expected);
         }
-        assert_eq!(table.find_or_insert(150, || Some(1)), Some(1));
+        assert_eq!(table.find_or_insert(&process, 150, || Some(1)), Some(1));
         assert_eq!(table.find(150), Some(1));
     }
 }

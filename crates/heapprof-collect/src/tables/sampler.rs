@@ -5,7 +5,6 @@
 //! before summing is what keeps stacks of mixed sizes unbiased (jemalloc,
 //! doc_internal/PROFILING_INTERNALS.md).
 
-use crate::mode;
 use crate::platform::floating_point::undisturbed;
 use crate::platform::sys;
 use crate::tables::counters::Weight;
@@ -127,8 +126,8 @@ fn one_minus_exp_minus(x: f64) -> f64 {
 }
 
 /// By how many bits the books' bytes are finer than a byte.
-pub(crate) fn byte_bits() -> u32 {
-    if mode::is_exact() { 0 } else { BYTE_BITS }
+pub(crate) fn byte_bits(is_exact: bool) -> u32 {
+    if is_exact { 0 } else { BYTE_BITS }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mode;
 use crate::platform::floating_point::undisturbed;
 use crate::tables::sampler;
 
@@ -53,8 +52,7 @@ impl Part {
     }
 
     /// Adds a block of `size` bytes.
-    fn add(&self, size: u64) {
-        let period = mode::period();
+    fn add(&self, size: u64, period: u64) {
         undisturbed(&mut || self.set(self.get().plus(Known::of(size, period))));
     }
 }
@@ -101,13 +99,13 @@ impl Known {
 
 impl Spread {
     /// Notes a sampled block of `size` bytes that is new.
-    pub(crate) fn allocated(&self, size: u64) {
-        self.allocated.add(size);
+    pub(crate) fn allocated(&self, size: u64, period: u64) {
+        self.allocated.add(size, period);
     }
 
     /// Notes a sampled block of `size` bytes that ends.
-    pub(crate) fn freed(&self, size: u64) {
-        self.freed.add(size);
+    pub(crate) fn freed(&self, size: u64, period: u64) {
+        self.freed.add(size, period);
     }
 
     /// Starts anew: from what is in use, or from nothing.

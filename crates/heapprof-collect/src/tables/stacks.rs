@@ -6,21 +6,23 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::platform::lock::Locked;
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::pages::Pages;
+use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::tables::chunks::Chunks;
 use crate::tables::probe_table::ProbeTable;
 
 /// The stacks of a process.
 pub(crate) struct Stacks {
-    by_hash: ProbeTable,
+    by_hash: ProbeTable<{ rank::STACKS }>,
     /// Where each stack's entry is.
     entry: Chunks<*const StackEntry>,
     len: AtomicU32,
     /// How many frames may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
     frames: AtomicUsize,
-    arena: Locked<Arena>,
+    arena: Locked<{ rank::FRAMES }, Arena>,
 }
 
 // SAFETY: frames are written once, before their stack's number is published.
@@ -119,19 +121,21 @@ impl Stacks {
     /// The number of a stack, given when it is new; `None` without memory.
     pub(crate) fn find_or_insert(
         &self,
+        process: &Process,
         hash: u64,
         generation: u32,
         stack: Stack<'_>,
     ) -> Option<u32> {
-        let id = self.by_hash.find_or_insert(hash, || {
+        let id = self.by_hash.find_or_insert(process, hash, || {
             let id = self.len.load(Ordering::Relaxed);
-            let place = self.entry.touch(id as usize);
+            let place = self.entry.touch(id as usize, &process.pages);
             if place.is_null() || id == u32::MAX {
                 return None;
             }
             let (base, shared) = self.nearest(stack.base);
             let own = stack.frames.len() - shared;
-            let at = self.arena.with(|arena| arena.take(WORDS + own))?;
+            let take = |arena: &mut Arena| arena.take(WORDS + own, &process.pages);
+            let at = self.arena.with(process, take)?;
             // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
             // reads it yet.
             unsafe {
@@ -209,29 +213,30 @@ impl Stacks {
     }
 
     /// How many bytes of the tables are in memory.
-    pub(crate) fn resident(&self) -> usize {
-        let (mapped, left, rest) = self.arena.with(|arena| {
+    pub(crate) fn resident(&self, process: &Process) -> usize {
+        let (mapped, left, rest) = self.arena.with(process, |arena| {
             let rest = arena.at.cast_const().cast();
             (arena.mapped, arena.left * size_of::<u64>(), rest)
         });
         // What was not taken of a large page is there, too.
-        let arena = mapped - left + sys::resident(rest, left).saturating_sub(sys::PAGE);
-        self.by_hash.resident() + self.entry.resident() + arena
+        let unused = process.pages.resident(rest, left).saturating_sub(sys::PAGE);
+        let arena = mapped - left + unused;
+        self.by_hash.resident(process) + self.entry.resident(&process.pages) + arena
     }
 
     /// The locks that fork must hold.
-    pub(crate) fn locks(&self) -> [&crate::platform::lock::Lock; 2] {
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         [&self.by_hash.lock, &self.arena.lock]
     }
 }
 
 impl Arena {
-    fn take(&mut self, words: usize) -> Option<*mut u64> {
+    fn take(&mut self, words: usize, pages: &Pages) -> Option<*mut u64> {
         if words > self.left {
             // A chunk is a quarter of what there is, and a large page once that is as much.
             let chunk = (self.mapped / 4).next_power_of_two();
             let chunk = chunk.clamp(64 << 10, sys::LARGE);
-            let new = sys::map_dense(chunk).cast::<u64>();
+            let new = pages.map_dense(chunk).cast::<u64>();
             if new.is_null() {
                 return None;
             }

@@ -6,14 +6,15 @@
 mod free;
 
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use crate::platform::lock::Lock;
+use crate::platform::lock::{ForkLock, Lock, rank};
+use crate::platform::process::Process;
 use crate::platform::sys;
-use crate::platform::tls::{self, ThreadSlot};
+use crate::platform::tls::{self, Engine, ThreadSlot};
 use crate::stack::capture::LastStack;
 use crate::tables::chunks::Chunks;
-use crate::tables::counters::{self, Recent, Temporary};
+use crate::tables::counters::{Recent, StackCounters, Temporary};
 use crate::tables::sampler::Random;
 use crate::tables::spread::Spread;
 use free::Free;
@@ -21,25 +22,27 @@ use free::Free;
 /// Tables of one thread at a time. Others look at them, so there is never a `&mut` to the whole
 /// state.
 pub(crate) struct ThreadState {
+    /// The list that the state is of, and the process of both. They are set once, at the start.
+    home: Option<(&'static Threads, &'static Process)>,
     /// The next in the list of all states. It is set once.
     next: *mut ThreadState,
     /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
-    /// The thread's block while the thread lives, for [`rewind_all`].
-    block: AtomicPtr<ThreadSlot>,
+    /// The thread's slot while the thread lives, for [`Threads::rewind_all`].
+    slot: AtomicPtr<ThreadSlot>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
     /// Which recording the thread's event is of. Only the thread uses it.
-    pub(crate) recording: Cell<u64>,
+    pub(crate) epoch: Cell<u64>,
     /// Shared events since the thread last looked whether the heap is low. Only the thread uses it.
     pub(crate) shared_events: Cell<u32>,
     /// Bytes that count as in use already but are not. Only the thread uses it, except that another
     /// one may take it after waiting until the thread has closed the books.
     pub(crate) budget: Cell<i64>,
-    pub(crate) counters: Chunks<counters::StackCounters>,
-    pub(crate) temporary: Chunks<Temporary>,
+    counters: Chunks<StackCounters>,
+    temporary: Chunks<Temporary>,
     /// How sure the sums in the counters are, when sampling.
-    pub(crate) spread: Chunks<Spread>,
+    spread: Chunks<Spread>,
     own: UnsafeCell<Own>,
 }
 
@@ -55,59 +58,89 @@ pub(crate) struct Own {
     pub(crate) remembered: LastStack,
 }
 
-static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(std::ptr::null_mut());
-/// The states that no thread has. However many threads live, the next one finds its state at once.
-static FREE: Free = Free::new();
+/// All threads' states.
+pub(crate) struct Threads {
+    all: AtomicPtr<ThreadState>,
+    /// The states that no thread has. However many threads live, the next one finds its state at
+    /// once.
+    free: Free,
+    /// Held while a thread's slot is reached from another thread, and when it ceases to be.
+    slots: Lock<{ rank::SLOTS }>,
+    key: Key,
+}
 
-/// The state of a block's thread, null if it has none.
+/// The state of a slot's thread, null if it has none.
 ///
 /// # Safety
-/// The block is this thread's own.
+/// The slot is this thread's own.
 #[inline(always)]
-pub(crate) unsafe fn of(block: *const ThreadSlot) -> *const ThreadState {
+pub(crate) unsafe fn of(slot: *const ThreadSlot) -> *const ThreadState {
     // SAFETY: the caller's promise.
-    unsafe { (*block).state.cast() }
+    unsafe { (*slot).state.cast() }
 }
 
 /// This thread's state, null if it has none.
-pub(crate) fn own() -> *const ThreadState {
-    // SAFETY: the block is this thread's own.
+fn own() -> *const ThreadState {
+    // SAFETY: the slot is this thread's own.
     unsafe { of(tls::current()) }
 }
 
-/// Every state there is.
-pub(crate) fn all() -> impl Iterator<Item = &'static ThreadState> {
-    let mut at = ALL.load(Ordering::Acquire);
-    std::iter::from_fn(move || {
-        // SAFETY: states are never freed, and `next` never changes once a state is in the list.
-        let state = unsafe { at.as_ref()? };
-        at = state.next;
-        Some(state)
-    })
+/// The address by which a slot tells engines apart: that of an engine's process.
+#[inline(always)]
+pub(crate) fn engine_of(process: &'static Process) -> *const Engine {
+    std::ptr::from_ref(process).cast()
 }
 
-impl ThreadState {
+impl Threads {
+    /// No thread has a state yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            all: AtomicPtr::new(std::ptr::null_mut()),
+            free: Free::new(),
+            slots: Lock::new(),
+            key: Key(AtomicU32::new(u32::MAX)),
+        }
+    }
+
+    /// Every state there is.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static ThreadState> + use<> {
+        let mut at = self.all.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: states are never freed, and `next` never changes once a state is in the list.
+            let state = unsafe { at.as_ref()? };
+            at = state.next;
+            Some(state)
+        })
+    }
+
     /// A state for the current thread: a dead thread's, or a new one; null without memory.
     #[cold]
-    pub(crate) fn acquire() -> *const Self {
-        if let Some(state) = FREE.pop() {
+    pub(crate) fn acquire(&'static self, process: &'static Process) -> *const ThreadState {
+        if let Some(state) = self.free.pop() {
             // SAFETY: nobody else has it.
             unsafe { state.own() }.remembered.reset();
             return state;
         }
-        let new = sys::map(size_of::<Self>()).cast::<Self>();
+        let new = process
+            .pages
+            .map(size_of::<ThreadState>())
+            .cast::<ThreadState>();
         if new.is_null() {
             return new;
         }
         // SAFETY: zeroed memory is a valid state; nobody else sees it until it is in the list.
         unsafe {
+            (*new).home = Some((self, process));
             let own = (*new).own.get_mut();
             own.random.seed(new as u64);
             own.remembered.reset();
-            let mut head = ALL.load(Ordering::Acquire);
+            let mut head = self.all.load(Ordering::Acquire);
             loop {
                 (*new).next = head;
-                match ALL.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+                let changed =
+                    self.all
+                        .compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire);
+                match changed {
                     Ok(_) => return new,
                     Err(now) => head = now,
                 }
@@ -115,6 +148,68 @@ impl ThreadState {
         }
     }
 
+    /// Called after fork, in the child. The other threads are gone, so their states are free.
+    pub(crate) fn forget_others(&self) {
+        let own = own();
+        // A state that was changing hands is on no list.
+        self.free.clear();
+        for state in self.all() {
+            if !std::ptr::eq(state, own) {
+                state.slot.store(std::ptr::null_mut(), Ordering::Relaxed);
+                state.inside.store(false, Ordering::Relaxed);
+                state.release();
+            }
+        }
+    }
+
+    /// Makes every thread's next allocation look what is recorded now, because it ends the
+    /// countdowns of an earlier recording.
+    pub(crate) fn rewind_all(&self, process: &Process) {
+        let _slots = self.slots.lock(process);
+        // A thread's own subtraction may overwrite one store, hardly three with a barrier between
+        // them.
+        for _ in 0..3 {
+            for state in self.all() {
+                let slot = state.slot.load(Ordering::Acquire);
+                // SAFETY: the lock keeps the thread from ending; a thread inside the collector sets
+                // the countdown itself.
+                unsafe {
+                    if !slot.is_null() && (&raw const (*slot).busy).read_volatile() == 0 {
+                        (&raw mut (*slot).countdown).write_volatile(0);
+                    }
+                }
+            }
+            sys::barrier();
+        }
+    }
+
+    /// Arranges for a slot's state to be given back when its thread ends, and remembers where the
+    /// slot is. If libc will not tell of that end, the slot is not kept: it may be gone.
+    ///
+    /// # Safety
+    /// The slot and its state are this thread's own.
+    pub(crate) unsafe fn watch_end(&self, slot: *mut ThreadSlot) {
+        // SAFETY: the key exists. Keys made early are stored without allocating.
+        let watch = |key| unsafe { libc::pthread_setspecific(key, slot.cast()) } == 0;
+        if self.key.get().is_some_and(watch) {
+            // SAFETY: the caller's promise.
+            unsafe { (*of(slot)).slot.store(slot, Ordering::Release) };
+        }
+    }
+
+    /// Makes the key whose destructor tells of a thread's end. Only the first call makes one. It
+    /// comes as early as possible.
+    pub(crate) fn prepare(&self) {
+        self.key.make();
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+        [&self.slots]
+    }
+}
+
+impl ThreadState {
     /// What only the thread itself looks at.
     ///
     /// # Safety
@@ -126,83 +221,107 @@ impl ThreadState {
         unsafe { &mut *self.own.get() }
     }
 
+    /// The list that the state is of, and its process.
+    fn home(&self) -> (&'static Threads, &'static Process) {
+        // SAFETY: every state in use came from `Threads::acquire`, which sets it.
+        unsafe { self.home.unwrap_unchecked() }
+    }
+
+    /// The process whose state this is.
+    #[inline(always)]
+    pub(crate) fn process(&self) -> &'static Process {
+        self.home().1
+    }
+
+    /// All states that there are beside this one, and this one.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static ThreadState> + use<> {
+        self.home().0.all()
+    }
+
+    /// Whether this is the calling thread's state.
+    pub(crate) fn is_own(&self) -> bool {
+        std::ptr::eq(self, own())
+    }
+
+    /// The counters of a stack, mapped if they were not; `None` without memory.
+    #[inline(always)]
+    pub(crate) fn counters(&self, stack: u32) -> Option<&'static StackCounters> {
+        let counters = self.counters.touch(stack as usize, &self.process().pages);
+        // SAFETY: they are mapped for good, and made of atomics.
+        unsafe { counters.as_ref() }
+    }
+
+    /// Where the counters of a stack are, if they are mapped: for a hint.
+    #[inline(always)]
+    pub(crate) fn place_of_counters(&self, stack: u32) -> *const u8 {
+        self.counters.get(stack as usize).cast_const().cast()
+    }
+
+    /// The sums of a stack's temporary allocations; `None` without memory.
+    #[inline(always)]
+    pub(crate) fn temporary(&self, stack: u32) -> Option<&'static Temporary> {
+        let temporary = self.temporary.touch(stack as usize, &self.process().pages);
+        // SAFETY: as above.
+        unsafe { temporary.as_ref() }
+    }
+
+    /// How sure the sums of a stack are; `None` without memory.
+    #[inline(always)]
+    pub(crate) fn spread(&self, stack: u32) -> Option<&'static Spread> {
+        let spread = self.spread.touch(stack as usize, &self.process().pages);
+        // SAFETY: as above.
+        unsafe { spread.as_ref() }
+    }
+
+    /// What the state holds of a stack, as far as it is mapped.
+    pub(crate) fn of_stack(&self, stack: usize) -> OfStack {
+        // SAFETY: all three are mapped for good, and made of atomics.
+        unsafe {
+            OfStack {
+                counters: self.counters.get(stack).as_ref(),
+                temporary: self.temporary.get(stack).as_ref(),
+                spread: self.spread.get(stack).as_ref(),
+            }
+        }
+    }
+
     /// How many bytes of the state are in memory.
     pub(crate) fn resident(&self) -> usize {
-        let own = sys::resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
-        own + self.counters.resident() + self.temporary.resident() + self.spread.resident()
+        let pages = &self.process().pages;
+        let own = pages.resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
+        let tables = [
+            self.counters.resident(pages),
+            self.temporary.resident(pages),
+            self.spread.resident(pages),
+        ];
+        own + tables.iter().sum::<usize>()
     }
 
     /// Gives the state to whoever needs one next.
     pub(crate) fn release(&'static self) {
-        FREE.push(self);
+        self.home().0.free.push(self);
+    }
+
+    /// Takes the state from its thread: it ends, or serves another engine.
+    pub(crate) fn leave(&'static self) {
+        let (threads, process) = self.home();
+        let slots = threads.slots.lock(process);
+        self.slot.store(std::ptr::null_mut(), Ordering::Release);
+        drop(slots);
+        // A thread that was cancelled in the middle of an event must not be waited for.
+        self.inside.store(false, Ordering::Release);
+        self.release();
     }
 }
 
-/// Called after fork, in the child. The other threads are gone, so their states are free.
-pub(crate) fn forget_other_threads() {
-    let own = own();
-    // A state that was changing hands is on no list.
-    FREE.clear();
-    for state in all() {
-        if !std::ptr::eq(state, own) {
-            state.block.store(std::ptr::null_mut(), Ordering::Relaxed);
-            state.inside.store(false, Ordering::Relaxed);
-            state.release();
-        }
-    }
+/// What a thread holds of one stack.
+pub(crate) struct OfStack {
+    pub(crate) counters: Option<&'static StackCounters>,
+    pub(crate) temporary: Option<&'static Temporary>,
+    pub(crate) spread: Option<&'static Spread>,
 }
 
-/// Held while a thread's block is reached from another thread, and when it ceases to be.
-static BLOCKS: Lock = Lock::new();
-
-/// The lock that fork must hold.
-pub(crate) fn lock() -> &'static Lock {
-    &BLOCKS
-}
-
-/// Remembers where a living thread's block is.
-pub(crate) fn know(block: *mut ThreadSlot) {
-    // SAFETY: the block and its state are this thread's own.
-    unsafe { (*of(block)).block.store(block, Ordering::Release) };
-}
-
-/// Makes every thread's next allocation look what is recorded now, because it ends the countdowns
-/// of an earlier recording.
-pub(crate) fn rewind_all() {
-    let _blocks = BLOCKS.lock();
-    // A thread's own subtraction may overwrite one store, hardly three with a barrier between them.
-    for _ in 0..3 {
-        for state in all() {
-            let block = state.block.load(Ordering::Acquire);
-            // SAFETY: the lock keeps the thread from ending; a thread inside the collector sets the
-            // countdown itself.
-            unsafe {
-                if !block.is_null() && (&raw const (*block).busy).read_volatile() == 0 {
-                    (&raw mut (*block).countdown).write_volatile(0);
-                }
-            }
-        }
-        sys::barrier();
-    }
-}
-
-/// Arranges for `block`'s state to be given back when its thread ends. Returns false if libc will
-/// not tell of that.
-pub(crate) fn watch_end(block: *mut ThreadSlot) -> bool {
-    // SAFETY: the key exists. Keys made early are stored without allocating.
-    let watched = |key| unsafe { libc::pthread_setspecific(key, block.cast()) } == 0;
-    KEY.get().is_some_and(watched)
-}
-
-/// Makes the key whose destructor tells of a thread's end. Only the first call makes one. It comes
-/// as early as possible.
-pub fn prepare() {
-    KEY.make();
-}
-
-static KEY: Key = Key(std::sync::atomic::AtomicU32::new(u32::MAX));
-
-struct Key(std::sync::atomic::AtomicU32);
+struct Key(AtomicU32);
 
 impl Key {
     fn get(&self) -> Option<libc::pthread_key_t> {
@@ -226,24 +345,20 @@ impl Key {
 
 /// Called by libc when a thread ends. There may be no other call, so the thread keeps nothing from
 /// here on. What later destructors allocate and free has a state for one event at a time.
-unsafe extern "C" fn ended(block: *mut libc::c_void) {
-    let block = block.cast::<ThreadSlot>();
-    // SAFETY: the block is the ending thread's own, and that thread is the one that runs this.
+unsafe extern "C" fn ended(slot: *mut libc::c_void) {
+    let slot = slot.cast::<ThreadSlot>();
+    // SAFETY: the slot is the ending thread's own, and that thread is the one that runs this.
     unsafe {
+        let state = of(slot).as_ref();
         // A handler that forks here would wait for its own thread; one that allocates must not find
         // a state that is given away.
-        let mask = sys::block_signals();
-        (*block).lent |= tls::ENDED;
-        let state = of(block);
-        (*block).state = std::ptr::null();
-        if let Some(state) = state.as_ref() {
-            let blocks = BLOCKS.lock();
-            state.block.store(std::ptr::null_mut(), Ordering::Release);
-            drop(blocks);
-            // A thread that was cancelled in the middle of an event must not be waited for.
-            state.inside.store(false, Ordering::Release);
-            state.release();
+        let mask = state.map(|state| state.process().block_signals());
+        (*slot).lent |= tls::ENDED;
+        if let Some(state) = of(slot).as_ref() {
+            (*slot).state = std::ptr::null();
+            (*slot).engine = std::ptr::null();
+            state.leave();
         }
-        sys::restore_signals(mask);
+        mask.into_iter().for_each(sys::restore_signals);
     }
 }

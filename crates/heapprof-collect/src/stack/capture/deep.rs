@@ -14,7 +14,7 @@
 //! again, and then down to the newest mark that still holds.
 
 use super::{CUT, KEPT, LastStack, REMEMBERED, term};
-use crate::stack::walk::{self, Cursor, Direct};
+use crate::stack::walk::{Cursor, Direct, Unwinder};
 
 /// How many of the newest frames stay when a stack becomes too deep.
 const NEWEST: usize = 2 * KEPT;
@@ -91,11 +91,12 @@ impl LastStack {
         mut cursor: Cursor,
         mut fresh: usize,
         mut memory: Direct,
+        unwinder: Unwinder<'_>,
     ) -> Option<(Cursor, usize)> {
         for i in (self.dense..keep).rev() {
             let rule = self.rule[i];
             self.add::<true>(&mut fresh, cursor, rule);
-            cursor = walk::step(&mut memory, cursor, rule)?;
+            cursor = unwinder.step(&mut memory, cursor, rule)?;
         }
         Some((cursor, fresh))
     }

@@ -1,6 +1,9 @@
 //! What a capture does elsewhere than on the thread's own stack, and what tells stacks apart.
 
 use super::*;
+use crate::code::Code;
+use crate::platform::pages::Pages;
+use crate::platform::process::Process;
 
 /// On other processors than x86-64 there is no frame. And a foreign stack is not looked at in any
 /// quick way.
@@ -9,6 +12,11 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
     // SAFETY: all zero is valid.
     let mut record = unsafe { Box::<LastStack>::new_zeroed().assume_init() };
     record.reset();
+    let (code, process) = (Code::new(), Process::new(Pages::of_kernel()));
+    let unwinder = Unwinder {
+        code: &code,
+        process: &process,
+    };
     for slot in [
         0,
         8,
@@ -16,7 +24,7 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
         usize::MAX,
         (&raw const *record).addr() + 1,
     ] {
-        let captured = record.capture(CallSite { slot, bp: 0 });
+        let captured = record.capture(CallSite { slot, bp: 0 }, unwinder);
         assert_eq!(captured, Captured::Unrecorded, "{slot:#x}");
     }
 }

@@ -1,17 +1,16 @@
 //! Whether a recorded stack is still what memory holds, and what of it may be patched.
 
 use super::{LastStack, REMEMBERED, term};
-use crate::code::modules;
 use crate::code::rule::Kind;
 use crate::stack::call_site::CallSite;
 use crate::stack::recent_stacks::Word;
-use crate::stack::walk;
+use crate::stack::walk::Unwinder;
 
 impl LastStack {
     /// Compares the oldest `keep` frames with memory, and patches those that may be patched.
     /// Returns the newest frame that is no longer what it was, if there is one.
     #[inline]
-    pub(super) fn verify(&mut self, keep: usize) -> Option<usize> {
+    pub(super) fn verify(&mut self, keep: usize, unwinder: Unwinder<'_>) -> Option<usize> {
         let check = self.broken_check(keep);
         let mut newest = keep - 1;
         if check == Some(newest) {
@@ -19,7 +18,7 @@ impl LastStack {
         }
         // Mostly the newest frame calls from another place now, and older ones call from where they
         // did.
-        if self.now(newest) != self.pc[newest] && !self.patch(newest) {
+        if self.now(newest) != self.pc[newest] && !self.patch(newest, unwinder) {
             return Some(newest);
         }
         let tidy = std::mem::replace(&mut self.tidy, false);
@@ -54,7 +53,7 @@ impl LastStack {
             all |= differing;
             while differing != 0 {
                 let i = newest - 1 - differing.trailing_zeros() as usize;
-                if !self.patch(i) {
+                if !self.patch(i, unwinder) {
                     return Some(i);
                 }
                 differing &= differing - 1;
@@ -90,14 +89,15 @@ impl LastStack {
 
     /// Whether the stack at `frame` is the recorded one.
     #[inline(always)]
-    pub(super) fn is_unchanged(&self, frame: CallSite) -> bool {
+    pub(super) fn is_unchanged(&self, frame: CallSite, unwinder: Unwinder<'_>) -> bool {
         let len = self.len;
         if len == 0 || len > REMEMBERED {
             return false;
         }
         let newest = len - 1;
         let fits = !self.needs_bp[newest] || self.bp[newest] == frame.bp;
-        if self.slot[newest] != frame.slot || !fits || self.epoch != modules::unload_epoch() {
+        let is_old = self.unloads != unwinder.code.modules.unloads();
+        if self.slot[newest] != frame.slot || !fits || is_old {
             return false;
         }
         // The order matters: if a saved rbp tells that the callers lie elsewhere, their old place
@@ -127,7 +127,7 @@ impl LastStack {
 
     /// Takes over frame `i`'s new return address if it leads to the same place.
     #[inline(always)]
-    pub(super) fn patch(&mut self, i: usize) -> bool {
+    pub(super) fn patch(&mut self, i: usize, unwinder: Unwinder<'_>) -> bool {
         let pc = self.now(i);
         if pc == 0 {
             // A zero ends the stack. It is no place in a caller.
@@ -136,7 +136,7 @@ impl LastStack {
         let new = if pc == self.other_pc[i] {
             self.other_term[i]
         } else {
-            let rule = walk::rule(pc as usize);
+            let rule = unwinder.rule(pc as usize);
             if rule != self.rule[i] || rule.kind() == Kind::Complex {
                 return false;
             }

@@ -3,7 +3,7 @@
 
 use super::{CUT, ENDLESS, KEPT};
 use crate::stack::call_site::CallSite;
-use crate::stack::walk::{self, Cursor, Direct, Foreign, Memory};
+use crate::stack::walk::{Cursor, Direct, Foreign, Memory, Unwinder};
 
 /// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
 /// leads elsewhere.
@@ -21,6 +21,7 @@ pub(super) fn walk(
     memory: &mut impl Memory,
     frame: CallSite,
     kept: &mut [u64; 2 * KEPT + 1],
+    unwinder: Unwinder<'_>,
 ) -> usize {
     let mut total = 0;
     let pc = memory.read(frame.slot).filter(|&pc| pc != 0);
@@ -41,7 +42,7 @@ pub(super) fn walk(
         if total == ENDLESS {
             break;
         }
-        next = walk::step(memory, cursor, walk::rule(cursor.pc));
+        next = unwinder.step(memory, cursor, unwinder.rule(cursor.pc));
     }
     if total <= 2 * KEPT {
         kept.copy_within(KEPT + 1.., KEPT);

@@ -1,59 +1,64 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
-use crate::books::access;
-use crate::books::engine::{LIVE, STACKS};
+use crate::books::access::Open;
 use crate::books::live::{Block, Full};
-use crate::code::mappings;
-use crate::mode::{self, Mode, period};
+use crate::dropped::count;
+use crate::engine::Engine;
+use crate::event::entry::Countdown::{GoesOn, RanOut};
+use crate::event::entry::{Event, Tables, charge};
+use crate::mode::Mode;
 use crate::platform::sys::hint;
 use crate::platform::tls::{self, ThreadSlot};
 use crate::stack::call_site::CallSite;
 use crate::stack::capture::{self, Captured};
-use crate::tables::counters::{Access, Counted, PROCESS, Weight};
-use crate::tables::dropped::{DROPPED, count};
+use crate::tables::counters::{Counted, Weight};
+use crate::tables::sampler;
 use crate::tables::spread::Spread;
 use crate::tables::stacks::Stack;
-use crate::tables::{filter, sampler};
-use crate::thread::entry::Countdown::{GoesOn, RanOut};
-use crate::thread::entry::{Event, Tables, charge};
 use crate::thread::state::{Own, ThreadState};
-use crate::trigger;
 
 /// Makes an allocation that the countdown chose, and records what `real` gives.
 ///
 /// `frame` is where the program called.
 #[inline]
-pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
+pub(super) fn allocate(
+    engine: &'static Engine,
+    size: usize,
+    frame: CallSite,
+    real: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
     let slot = tls::current();
+    let recorded = &engine.process.recorded;
     // SAFETY: the slot, and through `busy` its state, are this thread's own.
     unsafe {
         if (*slot).busy != 0 {
-            if mode::now() != Mode::Off {
-                count(&DROPPED.nested);
+            if recorded.is_running() {
+                count(&engine.process.dropped.nested);
             }
             return real();
         }
-        let recording = mode::recording();
-        match mode::now() {
+        let epoch = recorded.epoch();
+        match recorded.mode() {
             Mode::Exact => {
-                let Some(mut event) = Event::enter(slot, Tables::Kept, GoesOn, recording, 0) else {
+                let event = Event::enter(engine, slot, Tables::Kept, GoesOn, epoch, 0);
+                let Some(mut event) = event else {
                     return real();
                 };
                 let (state, own) = event.tables();
                 // The real allocation runs while the stack's place in the tables is fetched.
-                let captured = own.remembered.capture(frame);
-                foresee(state, own, captured);
+                let captured = own.remembered.capture(frame, engine.unwinder());
+                foresee(engine, state, own, captured);
                 let address = real();
-                LIVE.prefetch(address as usize);
+                engine.books.live.prefetch(address as usize);
                 // This is done even if there is no block: the record holds this stack now, and the
                 // next one may be the same.
-                let stack = number(own, frame, captured);
+                let stack = number(engine, own, frame, captured);
                 if !address.is_null() {
-                    record::<true>(state, own, address, stack, size);
+                    record::<true>(engine, state, own, address, stack, size);
                 }
                 address
             }
-            Mode::Sampled => allocate_sampled(slot, size, frame, recording, real),
+            Mode::Sampled => allocate_sampled(engine, slot, size, frame, epoch, real),
             Mode::Off => {
                 (*slot).countdown = 0;
                 real()
@@ -66,14 +71,16 @@ pub fn allocate(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) ->
 /// The slot is this thread's own, and not busy.
 #[cold]
 unsafe fn allocate_sampled(
+    engine: &'static Engine,
     slot: *mut ThreadSlot,
     size: usize,
     frame: CallSite,
-    recording: u64,
+    epoch: u64,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
+    let period = || engine.process.recorded.period();
     // SAFETY: the caller's contract.
-    let event = unsafe { Event::enter(slot, Tables::Kept, RanOut, recording, period()) };
+    let event = unsafe { Event::enter(engine, slot, Tables::Kept, RanOut, epoch, period()) };
     let Some(mut event) = event else {
         return real();
     };
@@ -87,10 +94,10 @@ unsafe fn allocate_sampled(
             return real();
         }
     }
-    let stack = stack(own, frame);
+    let stack = stack(engine, own, frame);
     let address = real();
     if !address.is_null() {
-        record::<false>(state, own, address, stack, size);
+        record::<false>(engine, state, own, address, stack, size);
     }
     let next = own.random.interval(period());
     event.finish(next);
@@ -99,38 +106,38 @@ unsafe fn allocate_sampled(
 
 /// The number of the stack at `frame`.
 #[inline(always)]
-pub(crate) fn stack(own: &mut Own, frame: CallSite) -> Option<u32> {
-    let captured = own.remembered.capture(frame);
-    number(own, frame, captured)
+pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite) -> Option<u32> {
+    let captured = own.remembered.capture(frame, engine.unwinder());
+    number(engine, own, frame, captured)
 }
 
 /// The number of the stack that was captured last, at `frame`.
 #[inline(always)]
-fn number(own: &mut Own, frame: CallSite, captured: Captured) -> Option<u32> {
+fn number(engine: &Engine, own: &mut Own, frame: CallSite, captured: Captured) -> Option<u32> {
+    let generation = || engine.code.mappings.generation();
     match captured {
-        Captured::Same
-            if own.last_generation == mappings::generation() && own.last_stack.is_some() =>
-        {
+        Captured::Same if own.last_generation == generation() && own.last_stack.is_some() => {
             own.last_stack
         }
         Captured::Recent(stack) => Some(stack),
-        _ => changed_stack(own, frame, captured),
+        _ => changed_stack(engine, own, frame, captured),
     }
 }
 
 /// Brings into the cache what a captured stack will need.
 #[inline(always)]
-fn foresee(state: &ThreadState, own: &Own, captured: Captured) {
+fn foresee(engine: &Engine, state: &ThreadState, own: &Own, captured: Captured) {
     let stack = match captured {
         Captured::Recorded => {
-            STACKS.prefetch(mixed(own.remembered.hash(), mappings::generation()));
+            let key = mixed(own.remembered.hash(), engine.code.mappings.generation());
+            engine.books.stacks.prefetch(key);
             return;
         }
         Captured::Recent(stack) => Some(stack),
         _ => own.last_stack,
     };
     if let Some(stack) = stack {
-        hint(state.counters.get(stack as usize).cast_const().cast());
+        hint(state.place_of_counters(stack));
     }
 }
 
@@ -143,30 +150,40 @@ fn mixed(hash: u64, generation: u32) -> u64 {
 
 /// The number of the stack with this hash, which is `new` if nobody saw it before.
 #[inline(always)]
-fn find_or_insert<'a>(hash: u64, generation: u32, new: impl FnOnce() -> Stack<'a>) -> Option<u32> {
-    STACKS
-        .find(hash)
-        .or_else(|| STACKS.find_or_insert(hash, generation, new()))
+fn find_or_insert<'a>(
+    engine: &Engine,
+    hash: u64,
+    generation: u32,
+    new: impl FnOnce() -> Stack<'a>,
+) -> Option<u32> {
+    let stacks = &engine.books.stacks;
+    let found = stacks.find(hash);
+    found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
 }
 
-fn changed_stack(own: &mut Own, frame: CallSite, captured: Captured) -> Option<u32> {
-    let generation = mappings::generation();
+fn changed_stack(
+    engine: &Engine,
+    own: &mut Own,
+    frame: CallSite,
+    captured: Captured,
+) -> Option<u32> {
+    let generation = engine.code.mappings.generation();
     let record = &mut own.remembered;
     let id = if captured == Captured::Unrecorded {
-        let kept = record.walk(frame);
+        let kept = record.walk(frame, engine.unwinder());
         let hash = mixed(capture::hash(kept), generation);
-        let id = find_or_insert(hash, generation, || Stack::new(kept));
+        let id = find_or_insert(engine, hash, generation, || Stack::new(kept));
         // What the record holds, if anything, is not what got this number.
         record.numbered(None, generation);
         id
     } else if record.is_deep() {
         let hash = mixed(record.hash_of_ends(), generation);
-        let id = find_or_insert(hash, generation, || Stack::new(record.ends()));
+        let id = find_or_insert(engine, hash, generation, || Stack::new(record.ends()));
         record.numbered(None, generation);
         id
     } else {
         let hash = mixed(record.hash(), generation);
-        let id = find_or_insert(hash, generation, || {
+        let id = find_or_insert(engine, hash, generation, || {
             let base = own.last_stack.map(|last| (last, record.shared()));
             Stack::on(base, record.frames())
         });
@@ -181,50 +198,49 @@ fn changed_stack(own: &mut Own, frame: CallSite, captured: Captured) -> Option<u
 /// of the event's recording.
 #[inline(always)]
 fn record<const EXACT: bool>(
+    engine: &'static Engine,
     state: &ThreadState,
     own: &mut Own,
     address: *mut u8,
     stack: Option<u32>,
     size: usize,
 ) {
-    LIVE.prefetch(address as usize);
-    let cell = stack.map_or(std::ptr::null_mut(), |stack| {
-        state.counters.touch(stack as usize)
-    });
-    // SAFETY: counters are mapped for good and written by their thread only.
-    let (Some(cell), Some(stack)) = (unsafe { cell.as_ref() }, stack) else {
-        count(&DROPPED.no_memory);
+    let (process, books) = (&engine.process, &engine.books);
+    books.live.prefetch(address as usize);
+    let counters = stack.and_then(|stack| state.counters(stack));
+    let (Some(counters), Some(stack)) = (counters, stack) else {
+        count(&process.dropped.no_memory);
         return;
     };
     let size = size as u64;
-    let (block, weight) = (Block { stack, size }, weight_of::<EXACT>(size));
-    let Some(mut access) = access::open(state) else {
+    let (block, weight) = (Block { stack, size }, weight_of::<EXACT>(engine, size));
+    let Some(mut open) = books.shared.open(process, state) else {
         return;
     };
-    let counted = access::allocated(state, cell, weight, &mut access);
+    let counted = open.allocated(counters, weight);
     if !counted.is_counted() {
-        access::close(state);
         return;
     }
     if !EXACT {
-        note_spread(state, stack, |spread| spread.allocated(size));
+        let period = process.recorded.period();
+        note_spread(state, stack, |spread| spread.allocated(size, period));
     }
-    let inserted = LIVE.insert(address as usize, block, state, &mut access);
+    let inserted = books.live.insert(address as usize, block, &mut open);
     // A block that was known at this address is in the filter already.
     if !EXACT && inserted == Ok(None) {
-        filter::add(address as usize);
+        books.filter.add(address as usize);
     }
-    access::close(state);
+    drop(open);
     if counted == Counted::Alarm {
-        trigger::alarm();
+        engine.dumping.due.alarm(process, &books.shared.heap);
     }
     if !matches!(inserted, Ok(None)) {
-        not_as_expected::<EXACT>(state, own, inserted, block);
+        not_as_expected::<EXACT>(engine, state, own, inserted, block);
     }
     if EXACT && inserted.is_ok() {
         own.recent.note(address as usize);
     }
-    report::<EXACT>(own, ALLOCATED, weight);
+    report::<EXACT>(engine, own, ALLOCATED, weight);
 }
 
 const ALLOCATED: usize = 0;
@@ -232,86 +248,93 @@ const FREED: usize = 1;
 
 /// Adds to what the thread has not reported yet.
 #[inline(always)]
-fn report<const EXACT: bool>(own: &mut Own, what: usize, weight: Weight) {
+fn report<const EXACT: bool>(engine: &Engine, own: &mut Own, what: usize, weight: Weight) {
+    let due = &engine.dumping.due;
     let finer = if EXACT { 0 } else { sampler::BYTE_BITS };
     let sum = own.unreported[what].wrapping_add(weight.bytes >> finer);
     own.unreported[what] = sum;
-    if sum >= trigger::most_unreported() {
-        trigger::report(&mut own.unreported);
+    if sum >= due.most_unreported() {
+        due.report(&mut own.unreported);
     }
 }
 
 /// A block that could not be remembered, or whose address was still taken.
 #[cold]
 fn not_as_expected<const EXACT: bool>(
+    engine: &'static Engine,
     state: &ThreadState,
     own: &mut Own,
     inserted: Result<Option<Block>, Full>,
     block: Block,
 ) {
-    if state.recording.get() != mode::recording() {
+    let process = &engine.process;
+    if state.epoch.get() != process.recorded.epoch() {
         return;
     }
     match inserted {
         Ok(Some(old)) => {
-            count(&DROPPED.unseen);
-            count_end::<EXACT>(state, own, None, old);
+            count(&process.dropped.unseen);
+            count_end::<EXACT>(engine, state, own, None, old);
         }
         Ok(None) => {}
         Err(Full) => {
-            count(&DROPPED.no_memory);
-            count_end::<EXACT>(state, own, None, block);
+            count(&process.dropped.no_memory);
+            count_end::<EXACT>(engine, state, own, None, block);
         }
     }
 }
 
 /// What a block of `size` bytes counts.
 #[inline]
-fn weight_of<const EXACT: bool>(size: u64) -> Weight {
+fn weight_of<const EXACT: bool>(engine: &Engine, size: u64) -> Weight {
     if EXACT {
         Weight {
             objects: 1,
             bytes: size,
         }
     } else {
-        sampler::weight(size, period())
+        sampler::weight(size, engine.process.recorded.period())
     }
 }
 
 /// Counts the end of a block that was taken out of the table, in the event's recording only.
 #[inline]
 fn count_end<const EXACT: bool>(
+    engine: &'static Engine,
     state: &ThreadState,
     own: &mut Own,
     address: Option<usize>,
     block: Block,
 ) {
-    let weight = weight_of::<EXACT>(block.size);
-    let Some(access) = access::open(state) else {
+    let weight = weight_of::<EXACT>(engine, block.size);
+    let Some(open) = engine.books.shared.open(&engine.process, state) else {
         return;
     };
-    count_end_open::<EXACT>(state, block, weight, access);
+    count_end_open::<EXACT>(engine, state, block, weight, &open);
     if let Some(address) = address {
-        note_end::<EXACT>(state, own, address, block);
+        note_end::<EXACT>(engine, state, own, address, block);
     }
-    access::close(state);
-    report::<EXACT>(own, FREED, weight);
+    drop(open);
+    report::<EXACT>(engine, own, FREED, weight);
 }
 
 #[inline(always)]
 fn count_end_open<const EXACT: bool>(
+    engine: &Engine,
     state: &ThreadState,
     block: Block,
     weight: Weight,
-    access: Access,
+    open: &Open<'_>,
 ) {
-    // SAFETY: as in `record`.
-    match unsafe { state.counters.touch(block.stack as usize).as_ref() } {
-        Some(cell) => PROCESS.freed(&state.budget, cell, weight, access),
-        None => count(&DROPPED.no_memory),
+    match state.counters(block.stack) {
+        Some(counters) => open.freed(counters, weight),
+        None => count(&engine.process.dropped.no_memory),
     }
-    if !EXACT && access != Access::Overtaken {
-        note_spread(state, block.stack, |spread| spread.freed(block.size));
+    if !EXACT && !open.is_overtaken() {
+        let period = engine.process.recorded.period();
+        note_spread(state, block.stack, |spread| {
+            spread.freed(block.size, period);
+        });
     }
 }
 
@@ -319,8 +342,7 @@ fn count_end_open<const EXACT: bool>(
 /// are as right, but said to be surer than they are.
 #[inline(always)]
 fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
-    // SAFETY: as in `record`.
-    if let Some(spread) = unsafe { state.spread.touch(stack as usize).as_ref() } {
+    if let Some(spread) = state.spread(stack) {
         note(spread);
     }
 }
@@ -328,46 +350,50 @@ fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
 /// Notes a block's end: in exact mode whether it was temporary, in sampled mode that the filter no
 /// longer holds it.
 #[inline(always)]
-fn note_end<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: usize, block: Block) {
+fn note_end<const EXACT: bool>(
+    engine: &Engine,
+    state: &ThreadState,
+    own: &mut Own,
+    address: usize,
+    block: Block,
+) {
     if !EXACT {
-        filter::remove(address);
+        engine.books.filter.remove(address);
         return;
     }
     if own.recent.freed(address)
-        // SAFETY: as in `record`.
-        && let Some(temporary) = unsafe { state.temporary.touch(block.stack as usize).as_ref() }
+        && let Some(temporary) = state.temporary(block.stack)
     {
-        temporary.0.add(weight_of::<EXACT>(block.size));
+        temporary.0.add(weight_of::<EXACT>(engine, block.size));
     }
 }
 
 /// Takes a block out of the table without counting its end yet.
 #[inline(always)]
-fn take(state: &ThreadState, address: *mut u8) -> Option<Block> {
-    let mut access = access::open(state)?;
-    let block = LIVE.remove(address as usize, state, &mut access);
-    access::close(state);
-    block
+fn take(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<Block> {
+    let mut open = engine.books.shared.open(&engine.process, state)?;
+    engine.books.live.remove(address as usize, &mut open)
 }
 
 /// Records a free that the filter chose. It is called before the real free, after which another
 /// thread may get the address.
 #[inline]
-pub fn release(address: *mut u8) {
+pub(super) fn release(engine: &'static Engine, address: *mut u8) {
     let slot = tls::current();
+    let recorded = &engine.process.recorded;
     // SAFETY: as in `allocate`.
     unsafe {
-        let recording = mode::recording();
-        let mode = mode::now();
+        let epoch = recorded.epoch();
+        let mode = recorded.mode();
         if mode == Mode::Off {
             return;
         }
         if (*slot).busy != 0 {
-            count(&DROPPED.nested);
+            count(&engine.process.dropped.nested);
             return;
         }
         let countdown = (*slot).countdown;
-        let event = Event::enter(slot, Tables::Borrowed, GoesOn, recording, countdown);
+        let event = Event::enter(engine, slot, Tables::Borrowed, GoesOn, epoch, countdown);
         let Some(mut event) = event else {
             return;
         };
@@ -375,9 +401,9 @@ pub fn release(address: *mut u8) {
         // The real free reads the block's header, so its cache miss and ours overlap.
         hint(address.wrapping_sub(16));
         if mode == Mode::Exact {
-            forget::<true>(state, own, address);
+            forget::<true>(engine, state, own, address);
         } else {
-            forget::<false>(state, own, address);
+            forget::<false>(engine, state, own, address);
         }
         event.finish(countdown);
     }
@@ -385,21 +411,27 @@ pub fn release(address: *mut u8) {
 
 /// Takes a block that ends out of the books, if they are still those of the event's recording.
 #[inline(always)]
-fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u8) {
-    let Some(mut access) = access::open(state) else {
+fn forget<const EXACT: bool>(
+    engine: &'static Engine,
+    state: &ThreadState,
+    own: &mut Own,
+    address: *mut u8,
+) {
+    let Some(mut open) = engine.books.shared.open(&engine.process, state) else {
         return;
     };
-    let freed = LIVE.remove(address as usize, state, &mut access);
+    let freed = engine.books.live.remove(address as usize, &mut open);
     if let Some(freed) = freed {
-        let weight = weight_of::<EXACT>(freed.size);
-        count_end_open::<EXACT>(state, freed, weight, access);
-        note_end::<EXACT>(state, own, address as usize, freed);
-        access::close(state);
-        report::<EXACT>(own, FREED, weight);
+        let weight = weight_of::<EXACT>(engine, freed.size);
+        count_end_open::<EXACT>(engine, state, freed, weight, &open);
+        note_end::<EXACT>(engine, state, own, address as usize, freed);
+        drop(open);
+        report::<EXACT>(engine, own, FREED, weight);
     } else {
-        access::close(state);
-        if EXACT && access != Access::Overtaken {
-            count(&DROPPED.unknown);
+        let is_overtaken = open.is_overtaken();
+        drop(open);
+        if EXACT && !is_overtaken {
+            count(&engine.process.dropped.unknown);
         }
     }
 }
@@ -409,20 +441,22 @@ fn forget<const EXACT: bool>(state: &ThreadState, own: &mut Own, address: *mut u
 /// The old block leaves the table before `real`, which may give its address to another thread. It
 /// comes back if `real` fails.
 #[inline]
-pub fn reallocate(
+pub(super) fn reallocate(
+    engine: &'static Engine,
     old: *mut u8,
     size: usize,
     frame: CallSite,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let chosen = charge(size);
-    if !chosen && !filter::may_hold(old as usize) {
+    if !chosen && !engine.books.filter.may_hold(old as usize) {
         return real();
     }
-    let recording = mode::recording();
-    match mode::now() {
-        Mode::Exact => reallocate_chosen::<true>(old, size, frame, (chosen, recording), real),
-        Mode::Sampled => reallocate_chosen::<false>(old, size, frame, (chosen, recording), real),
+    let epoch = engine.process.recorded.epoch();
+    let chosen = (chosen, epoch);
+    match engine.process.recorded.mode() {
+        Mode::Exact => reallocate_chosen::<true>(engine, old, size, frame, chosen, real),
+        Mode::Sampled => reallocate_chosen::<false>(engine, old, size, frame, chosen, real),
         Mode::Off => {
             tls::rewind();
             real()
@@ -431,17 +465,20 @@ pub fn reallocate(
 }
 
 fn reallocate_chosen<const EXACT: bool>(
+    engine: &'static Engine,
     old: *mut u8,
     size: usize,
     frame: CallSite,
-    (mut chosen, recording): (bool, u64),
+    (mut chosen, epoch): (bool, u64),
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let slot = tls::current();
+    let process = &engine.process;
+    let period = || process.recorded.period();
     // SAFETY: as in `allocate`.
     unsafe {
         if (*slot).busy != 0 {
-            count(&DROPPED.nested);
+            count(&process.dropped.nested);
             return real();
         }
         let countdown = (*slot).countdown;
@@ -451,7 +488,7 @@ fn reallocate_chosen<const EXACT: bool>(
             (true, false) => period(),
         };
         let ends = if chosen && !EXACT { RanOut } else { GoesOn };
-        let event = Event::enter(slot, Tables::Kept, ends, recording, otherwise);
+        let event = Event::enter(engine, slot, Tables::Kept, ends, epoch, otherwise);
         let Some(mut event) = event else {
             return real();
         };
@@ -464,10 +501,14 @@ fn reallocate_chosen<const EXACT: bool>(
                 (chosen, next) = (false, next - (size as u64 + 1));
             }
         }
-        let freed = take(state, old);
-        let stack = if chosen { stack(own, frame) } else { None };
+        let freed = take(engine, state, old);
+        let stack = if chosen {
+            stack(engine, own, frame)
+        } else {
+            None
+        };
         let address = real();
-        if recording != mode::recording() {
+        if epoch != process.recorded.epoch() {
             // Another recording began meanwhile, which knows nothing of the old block.
             event.finish(0);
             return address;
@@ -475,22 +516,22 @@ fn reallocate_chosen<const EXACT: bool>(
         match freed {
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
-                if let Some(mut access) = access::open(state) {
-                    let inserted = LIVE.insert(old as usize, freed, state, &mut access);
-                    access::close(state);
+                if let Some(mut open) = engine.books.shared.open(process, state) {
+                    let inserted = engine.books.live.insert(old as usize, freed, &mut open);
+                    drop(open);
                     if inserted.is_err() {
-                        not_as_expected::<EXACT>(state, own, inserted, freed);
+                        not_as_expected::<EXACT>(engine, state, own, inserted, freed);
                     }
                 }
             }
             Some(freed) => {
-                count_end::<EXACT>(state, own, Some(old as usize), freed);
+                count_end::<EXACT>(engine, state, own, Some(old as usize), freed);
             }
-            None if EXACT && !address.is_null() => count(&DROPPED.unknown),
+            None if EXACT && !address.is_null() => count(&process.dropped.unknown),
             None => {}
         }
         if chosen && !address.is_null() {
-            record::<EXACT>(state, own, address, stack, size);
+            record::<EXACT>(engine, state, own, address, stack, size);
         }
         event.finish(next);
         address

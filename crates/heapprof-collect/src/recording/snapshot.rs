@@ -3,27 +3,21 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
     ALLOCATORS, FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
     QuickSample, encode_samples_quickly,
 };
 
-use crate::books::engine::{LIVE, STACKS};
-use crate::books::{access, own_tables};
-use crate::code::mappings::{self, Mapping};
-use crate::mode;
+use crate::code::mappings::Mapping;
+use crate::engine::Engine;
 use crate::platform::floating_point::undisturbed;
-use crate::platform::{program, status, sys};
+use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::stack::capture::CUT;
-use crate::stack::walk;
-use crate::tables::counters::PROCESS;
-use crate::tables::dropped::DROPPED;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
 use crate::tables::spread::{self, Known};
-use crate::thread::state;
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -36,35 +30,24 @@ const TYPES: [(&str, &str); 8] = [
     ("temporary_space", "bytes"),
 ];
 
-/// When the recording began, and what the clock that nobody sets showed then.
-static STARTED: AtomicI64 = AtomicI64::new(0);
-static SINCE: AtomicI64 = AtomicI64::new(0);
-
-/// Remembers when the recording began.
-pub(crate) fn begin() {
-    STARTED.store(sys::nanoseconds(libc::CLOCK_REALTIME), Ordering::Relaxed);
-    SINCE.store(sys::nanoseconds(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
-}
-
-/// How long the recording has taken, in nanoseconds.
-fn duration() -> i64 {
-    sys::nanoseconds(libc::CLOCK_MONOTONIC) - SINCE.load(Ordering::Relaxed)
-}
-
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
-pub(crate) fn memory_needed() -> usize {
+pub(super) fn memory_needed(engine: &Engine) -> usize {
+    let (code, stacks) = (&engine.code, &engine.books.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
-    let generations = mappings::generation() as usize + 1;
-    let locations = walk::rules()
+    let generations = code.mappings.generation() as usize + 1;
+    let locations = code
+        .rules
+        .len()
         .saturating_mul(generations)
-        .min(STACKS.frames());
-    let stacks = STACKS.len() as usize * (96 + 2 * size_of::<spread::Sum>());
-    (3 << 19) + mappings::memory_needed() + stacks + locations.saturating_mul(288)
+        .min(stacks.frames());
+    let stacks = stacks.len() as usize * (96 + 2 * size_of::<spread::Sum>());
+    let mappings = code.mappings.memory_needed(&engine.process);
+    (3 << 19) + mappings + stacks + locations.saturating_mul(288)
 }
 
 /// One stack's sums over all threads.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Sums {
+pub(super) struct Sums {
     pub(crate) allocated: [i64; 2],
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
@@ -75,28 +58,29 @@ pub(crate) struct Sums {
 }
 
 /// The sums of every stack, in objects and bytes.
-pub(crate) fn sums() -> Vec<Sums> {
-    let mut sums = vec![Sums::default(); STACKS.len() as usize];
+pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
+    let (stacks, shared) = (&engine.books.stacks, &engine.books.shared);
+    let is_exact = engine.process.recorded.is_exact();
+    let mut sums = vec![Sums::default(); stacks.len() as usize];
     let add = |to: &mut [i64; 2], what: [i64; 2]| {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
     let mut spreads = Vec::new();
     // All sums must be of one moment, or what was allocated meanwhile would count as in use.
-    access::at_rest(|| {
-        sums.resize(STACKS.len() as usize, Sums::default());
-        if !mode::is_exact() {
-            undisturbed(&mut || spreads = add_spreads(sums.len()));
+    shared.at_rest(&engine.process, &engine.threads, || {
+        sums.resize(stacks.len() as usize, Sums::default());
+        if !is_exact {
+            undisturbed(&mut || spreads = add_spreads(engine, sums.len()));
         }
-        for state in state::all() {
+        for state in engine.threads.all() {
             for (stack, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: counters are mapped for good and made of atomics.
-                if let Some(cell) = unsafe { state.counters.get(stack).as_ref() } {
-                    add(&mut sum.allocated, cell.allocated.get());
-                    add(&mut sum.freed, cell.freed.get());
-                    add(&mut sum.peak, cell.peak(&PROCESS));
+                let of_stack = state.of_stack(stack);
+                if let Some(counters) = of_stack.counters {
+                    add(&mut sum.allocated, counters.allocated.get());
+                    add(&mut sum.freed, counters.freed.get());
+                    add(&mut sum.peak, counters.peak(&shared.heap));
                 }
-                // SAFETY: as above.
-                if let Some(temporary) = unsafe { state.temporary.get(stack).as_ref() } {
+                if let Some(temporary) = of_stack.temporary {
                     add(&mut sum.temporary, temporary.0.get());
                 }
             }
@@ -107,7 +91,7 @@ pub(crate) fn sums() -> Vec<Sums> {
             sum.spread = spread.parts();
         }
     });
-    if !mode::is_exact() {
+    if !is_exact {
         let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
         let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
         for sum in &mut sums {
@@ -127,12 +111,11 @@ pub(crate) fn sums() -> Vec<Sums> {
 }
 
 /// What is known of the sums of the first `stacks` stacks.
-fn add_spreads(stacks: usize) -> Vec<spread::Sum> {
+fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::Sum> {
     let mut sums = vec![spread::Sum::default(); stacks];
-    for state in state::all() {
+    for state in engine.threads.all() {
         for (stack, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: they are mapped for good and made of atomics.
-            if let Some(spread) = unsafe { state.spread.get(stack).as_ref() } {
+            if let Some(spread) = state.of_stack(stack).spread {
                 sum.add(spread);
             }
         }
@@ -141,7 +124,7 @@ fn add_spreads(stacks: usize) -> Vec<spread::Sum> {
 }
 
 impl Sums {
-    pub(crate) fn in_use(&self) -> [i64; 2] {
+    pub(super) fn in_use(&self) -> [i64; 2] {
         [
             self.allocated[0] - self.freed[0],
             self.allocated[1] - self.freed[1],
@@ -179,7 +162,7 @@ fn shared(a: &[u64], b: &[u64]) -> usize {
 
 /// What a profile that was written says, all stacks together, in bytes.
 #[derive(Default)]
-pub(crate) struct Totals {
+pub(super) struct Totals {
     pub(crate) in_use: i64,
     pub(crate) peak: i64,
     /// Stacks that have a value.
@@ -187,23 +170,24 @@ pub(crate) struct Totals {
 }
 
 /// Writes the gzipped profile; `wrappers` as in [`Options`](crate::Options).
-pub(crate) fn write_profile(
+pub(super) fn write_profile(
+    engine: &Engine,
     reason: Reason,
     wrappers: &str,
     writer: &mut dyn Write,
 ) -> io::Result<Totals> {
-    let exact = mode::is_exact();
+    let exact = engine.process.recorded.is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
-    let known = mappings::known();
+    let known = engine.code.mappings.known(&engine.process);
     let indices: Vec<MappingIndex> = known
         .iter()
         .map(|mapping| add_mapping(&mut builder, mapping))
         .collect();
     let mut locations = ByAddress::default();
     let mut cut = None;
-    let (sums, duration) = (sums(), duration());
-    describe(&mut builder, reason, duration, &sums);
+    let sums = sums(engine);
+    describe(&mut builder, engine, reason, &sums);
     builder.profile.drop_frames = match wrappers {
         "" => builder.text(ALLOCATORS),
         more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
@@ -229,7 +213,7 @@ pub(crate) fn write_profile(
             totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
             totals.peak = totals.peak.saturating_add(sum.peak[1]);
             totals.stacks += 1;
-            let generation = STACKS.read(id as u32, &mut frames);
+            let generation = engine.books.stacks.read(id as u32, &mut frames);
             // The next stack mostly has the oldest frames of the last one.
             let same = match last {
                 (of, ref last) if of == generation => shared(&frames, last),
@@ -300,19 +284,18 @@ fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
 }
 
 /// Says what the values are, and how long the recording had taken when they were taken.
-fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &[Sums]) {
-    let exact = mode::is_exact();
+fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, sums: &[Sums]) {
+    let process = &engine.process;
+    let (exact, period) = (process.recorded.is_exact(), process.recorded.period());
+    let (started, duration) = engine.dumping.times();
     let mut comments = vec![
         format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
-        format!("program: {}", String::from_utf8_lossy(program::name())),
+        format!("program: {}", String::from_utf8_lossy(process.name())),
         format!("pid: {}", sys::process_id()),
         if exact {
             "mode: exact".to_string()
         } else {
-            format!(
-                "mode: sampled, one in {} bytes; values are estimates",
-                mode::period()
-            )
+            format!("mode: sampled, one in {period} bytes; values are estimates")
         },
         format!("dump: {}", reason.text()),
     ];
@@ -320,34 +303,38 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &
     if resident != 0 {
         comments.push(format!("rss: {resident} bytes"));
         comments.push(format!("peak rss: {peak_resident} bytes"));
-        comments.push(format!("own tables: {} bytes", own_tables::resident()));
+        comments.push(format!("own tables: {} bytes", engine.resident()));
     }
     if !exact {
-        comments.push(format!("sampled blocks in use: {}", LIVE.len()));
+        comments.push(format!(
+            "sampled blocks in use: {}",
+            engine.books.live.len()
+        ));
     }
+    let dropped = &process.dropped;
     for (counter, what) in [
         (
-            &DROPPED.no_memory,
+            &dropped.no_memory,
             "events for lack of memory for the tables",
         ),
         (
-            &DROPPED.nested,
+            &dropped.nested,
             "events inside the collector or the allocator (signal handlers, fork handlers)",
         ),
         (
-            &DROPPED.held_up,
+            &dropped.held_up,
             "events while another one was held up by a signal handler",
         ),
         (
-            &DROPPED.unknown,
+            &dropped.unknown,
             "frees of blocks allocated before the recording",
         ),
         (
-            &DROPPED.unseen,
+            &dropped.unseen,
             "frees that were not seen before the address came again",
         ),
         (
-            &DROPPED.torn,
+            &dropped.torn,
             "children, forked while an event was held up by a signal handler: they record nothing",
         ),
     ] {
@@ -363,14 +350,11 @@ fn describe(builder: &mut ProfileBuilder, reason: Reason, duration: i64, sums: &
         let text = builder.text(&comment);
         builder.profile.comment.push(text);
     }
-    let (space, started) = (
-        builder.value_type("space", "bytes"),
-        STARTED.load(Ordering::Relaxed),
-    );
+    let space = builder.value_type("space", "bytes");
     let default = builder.text("inuse_space");
     let profile = &mut builder.profile;
     profile.period_type = Some(space);
-    profile.period = mode::period() as i64;
+    profile.period = period as i64;
     profile.default_sample_type = default;
     profile.duration_nanos = duration.max(1);
     // All dumps of a recording have the same beginning, whatever became of the clock meanwhile.

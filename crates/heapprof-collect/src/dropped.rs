@@ -2,16 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What could not be recorded, in this recording and this process.
-pub(crate) static DROPPED: Dropped = Dropped::new();
-
 /// Counts one more.
 #[cold]
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What could not be recorded, and why.
+/// What could not be recorded in this recording and this process, and why.
 pub(crate) struct Dropped {
     /// Events inside the collector: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,
@@ -50,7 +47,8 @@ impl Dropped {
         }
     }
 
-    const fn new() -> Self {
+    /// Nothing was dropped yet.
+    pub(crate) const fn new() -> Self {
         Self {
             nested: AtomicU64::new(0),
             no_memory: AtomicU64::new(0),

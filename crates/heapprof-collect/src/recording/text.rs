@@ -9,15 +9,14 @@
 
 use std::io::{self, Write};
 
-use crate::books::engine::STACKS;
 use crate::code::maps;
-use crate::dump::snapshot::{self, Sums, Totals};
-use crate::mode;
+use crate::engine::Engine;
+use crate::recording::snapshot::{self, Sums, Totals};
 use crate::stack::capture::CUT;
 
 /// Writes the profile as text.
-pub(crate) fn write(writer: &mut dyn Write) -> io::Result<Totals> {
-    let sums = snapshot::sums();
+pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Totals> {
+    let sums = snapshot::sums(engine);
     let mut order: Vec<usize> = (0..sums.len())
         .filter(|&i| sums[i].allocated != [0, 0])
         .collect();
@@ -43,7 +42,7 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<Totals> {
     for id in order {
         line(writer, &sums[id])?;
         write!(writer, " @")?;
-        STACKS.read(id as u32, &mut frames);
+        engine.books.stacks.read(id as u32, &mut frames);
         for &pc in frames.iter().filter(|&&pc| pc != CUT) {
             write!(writer, " {pc:#018x}")?;
         }
@@ -53,11 +52,12 @@ pub(crate) fn write(writer: &mut dyn Write) -> io::Result<Totals> {
             writeln!(writer, "# the stack above was cut in the middle")?;
         }
     }
-    if !mode::is_exact() {
+    let recorded = &engine.process.recorded;
+    if !recorded.is_exact() {
+        let period = recorded.period();
         writeln!(
             writer,
-            "# sampled, one in {} bytes; values are estimates",
-            mode::period()
+            "# sampled, one in {period} bytes; values are estimates"
         )?;
     }
     write!(writer, "\nMAPPED_LIBRARIES:\n")?;

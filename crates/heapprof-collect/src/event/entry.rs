@@ -1,15 +1,15 @@
-//! A thread's way into the collector and out of it.
+//! A thread's way into the engine and out of it.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::mode::{self, Mode};
+use crate::dropped::count;
+use crate::engine::Engine;
+use crate::mode::Mode;
 use crate::platform::sys;
 use crate::platform::tls::{self, QUIET, ThreadSlot};
-use crate::tables::dropped::{DROPPED, count};
 use crate::thread::state::{self, Own, ThreadState};
-use crate::trigger;
 
-/// Keeps this thread inside the collector (apart) from now on, until [`end_apart`].
+/// Keeps this thread inside the engine (apart) from now on, until [`end_apart`].
 pub(crate) fn hold_apart() {
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -23,17 +23,17 @@ pub(crate) fn hold_apart() {
 /// Seeds the random numbers anew in a forked child, between [`hold_apart`] and [`end_apart`].
 /// Otherwise the child would draw what its parent and its siblings draw, and their errors would add
 /// up.
-pub(crate) fn draw_anew() {
+pub(crate) fn draw_anew(engine: &Engine) {
     // SAFETY: the slot is this thread's own, and in no event.
     unsafe {
         let slot = tls::current();
         if let Some(state) = state::of(slot).as_ref() {
             let random = &mut state.own().random;
             random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
-            if mode::now() == Mode::Sampled {
+            if engine.process.recorded.mode() == Mode::Sampled {
                 // A new interval is as good as what was left of the last one: what is left does not
                 // depend on how much has passed.
-                (*slot).held = random.interval(mode::period());
+                (*slot).held = random.interval(engine.process.recorded.period());
             }
         }
     }
@@ -46,7 +46,7 @@ pub(crate) fn is_held() -> bool {
 }
 
 /// Ends what [`hold_apart`] began.
-pub(crate) fn end_apart() {
+pub(crate) fn end_apart(engine: &Engine) {
     // SAFETY: the slot is this thread's own.
     unsafe {
         let slot = tls::current();
@@ -54,15 +54,15 @@ pub(crate) fn end_apart() {
         (*slot).forking = false;
         (*slot).busy = 0;
     }
-    if trigger::pending() {
-        trigger::run();
+    if engine.dumping.due.is_pending() {
+        engine.dumping.due.run();
     }
 }
 
 /// Takes `size` bytes and one more off the countdown. Returns whether it ran out, so that
-/// [`allocate`](crate::books::event::allocate) must be told.
+/// [`Events::allocate`](crate::Events::allocate) must be told.
 #[inline(always)]
-pub fn charge(size: usize) -> bool {
+pub(crate) fn charge(size: usize) -> bool {
     let slot = tls::current();
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -84,38 +84,52 @@ pub(crate) enum Tables {
     Borrowed,
 }
 
-/// This thread's tables; null when there is no memory for them.
+/// This thread's tables; null when there is no memory for them. A thread that served another engine
+/// serves this one from now on.
 ///
 /// # Safety
-/// The slot is this thread's own.
+/// The slot is this thread's own, and busy.
 #[inline(always)]
-pub(crate) unsafe fn state_of(slot: *mut ThreadSlot, tables: Tables) -> *const ThreadState {
-    const MOST_BORROWED: u16 = 1000;
+pub(crate) unsafe fn state_of(
+    engine: &'static Engine,
+    slot: *mut ThreadSlot,
+    tables: Tables,
+) -> *const ThreadState {
     // SAFETY: the caller's contract.
     unsafe {
-        if (*slot).state.is_null() {
-            if tables == Tables::Borrowed && (*slot).frees < MOST_BORROWED {
-                (*slot).frees += 1;
-                (*slot).lent |= tls::BORROWED;
-            }
-            first_event(slot);
+        if (*slot).engine != state::engine_of(&engine.process) {
+            first_event(engine, slot, tables);
         }
         state::of(slot)
     }
 }
 
+/// Gives the thread a state of this engine.
 #[cold]
-unsafe fn first_event(slot: *mut ThreadSlot) {
+unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: Tables) {
+    const MOST_BORROWED: u16 = 1000;
     // SAFETY: the slot is this thread's own. `busy` keeps what libc allocates here out of the
     // books.
     unsafe {
-        let busy = std::mem::replace(&mut (*slot).busy, 1);
-        (*slot).state = ThreadState::acquire().cast();
-        // The slot of a thread whose end is not noticed is not kept: it may be gone.
-        if (*slot).lent == 0 && !(*slot).state.is_null() && state::watch_end(slot) {
-            state::know(slot);
+        if let Some(state) = state::of(slot).as_ref() {
+            // It served another engine.
+            (*slot).state = std::ptr::null();
+            ((*slot).lent, (*slot).epoch) = ((*slot).lent & tls::ENDED, 0);
+            state.leave();
         }
-        (*slot).busy = busy;
+        if tables == Tables::Borrowed && (*slot).frees < MOST_BORROWED {
+            (*slot).frees += 1;
+            (*slot).lent |= tls::BORROWED;
+        }
+        let state = engine.threads.acquire(&engine.process);
+        (*slot).state = state.cast();
+        if state.is_null() {
+            return;
+        }
+        (*slot).engine = state::engine_of(&engine.process);
+        if (*slot).lent == 0 {
+            engine.threads.watch_end(slot);
+        }
     }
 }
 
@@ -138,7 +152,7 @@ unsafe fn enter(slot: *mut ThreadSlot) {
 /// # Safety
 /// The slot is this thread's own, and busy.
 #[inline(always)]
-unsafe fn leave(slot: *mut ThreadSlot, countdown: u64) {
+unsafe fn leave(engine: &Engine, slot: *mut ThreadSlot, countdown: u64) {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: the caller's contract.
     unsafe {
@@ -150,8 +164,8 @@ unsafe fn leave(slot: *mut ThreadSlot, countdown: u64) {
         (*slot).countdown = countdown;
         (*slot).busy = 0;
     }
-    if trigger::pending() {
-        trigger::run();
+    if engine.dumping.due.is_pending() {
+        engine.dumping.due.run();
     }
 }
 
@@ -159,10 +173,10 @@ unsafe fn leave(slot: *mut ThreadSlot, countdown: u64) {
 ///
 /// # Safety
 /// The slot is this thread's own.
-unsafe fn begins(slot: *mut ThreadSlot) -> bool {
-    let recording = mode::recording();
+unsafe fn begins(engine: &Engine, slot: *mut ThreadSlot) -> bool {
+    let epoch = engine.process.recorded.epoch();
     // SAFETY: the caller's contract.
-    unsafe { std::mem::replace(&mut (*slot).recording, recording) != recording }
+    unsafe { std::mem::replace(&mut (*slot).epoch, epoch) != epoch }
 }
 
 /// Whether the countdown of a sampled recording leads to an event.
@@ -177,6 +191,7 @@ pub(crate) enum Countdown {
 /// An event of this thread. While it lasts, the thread is busy: what it allocates is not recorded.
 /// It ends when this is dropped, or by [`finish`](Self::finish).
 pub(crate) struct Event {
+    engine: &'static Engine,
     slot: *mut ThreadSlot,
     state: &'static ThreadState,
     /// Whether it is the end of the thread's first countdown in this recording.
@@ -186,7 +201,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Enters, for an event of the recording `recording`. `None` without memory for the thread's
+    /// Enters, for an event of the recording `epoch`. `None` without memory for the thread's
     /// tables: that is counted, and the thread goes on with the countdown `otherwise`, as it does
     /// after an event that is dropped.
     ///
@@ -194,24 +209,26 @@ impl Event {
     /// The slot is this thread's own, and not busy.
     #[inline(always)]
     pub(crate) unsafe fn enter(
+        engine: &'static Engine,
         slot: *mut ThreadSlot,
         tables: Tables,
         countdown: Countdown,
-        recording: u64,
+        epoch: u64,
         otherwise: u64,
     ) -> Option<Self> {
         // SAFETY: the caller's contract. States are never freed.
         unsafe {
             enter(slot);
             // This is noted even if there is no memory: the next countdown is not the first one.
-            let begins = countdown == Countdown::RanOut && begins(slot);
-            let Some(state) = state_of(slot, tables).as_ref() else {
-                count(&DROPPED.no_memory);
-                leave(slot, otherwise);
+            let begins = countdown == Countdown::RanOut && begins(engine, slot);
+            let Some(state) = state_of(engine, slot, tables).as_ref() else {
+                count(&engine.process.dropped.no_memory);
+                leave(engine, slot, otherwise);
                 return None;
             };
-            state.recording.set(recording);
+            state.epoch.set(epoch);
             Some(Self {
+                engine,
                 slot,
                 state,
                 begins,
@@ -238,7 +255,7 @@ impl Event {
     /// it begins for this thread too.
     #[inline(always)]
     pub(crate) fn finish(mut self, countdown: u64) {
-        let same = self.state.recording.get() == mode::recording();
+        let same = self.state.epoch.get() == self.engine.process.recorded.epoch();
         self.countdown = if same { countdown } else { 0 };
     }
 }
@@ -247,14 +264,14 @@ impl Drop for Event {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: `enter` was told this thread's own slot, and made it busy.
-        unsafe { leave(self.slot, self.countdown) };
+        unsafe { leave(self.engine, self.slot, self.countdown) };
     }
 }
 
 /// Ends an event of a thread that has a state only for one event at a time.
 ///
 /// # Safety
-/// The block is this thread's own, and busy.
+/// The slot is this thread's own, and busy.
 #[cold]
 pub(crate) unsafe fn release_late(slot: *mut ThreadSlot) {
     // SAFETY: the slot is this thread's own.
@@ -262,6 +279,7 @@ pub(crate) unsafe fn release_late(slot: *mut ThreadSlot) {
         (*slot).lent &= tls::ENDED;
         if let Some(state) = state::of(slot).as_ref() {
             (*slot).state = std::ptr::null();
+            (*slot).engine = std::ptr::null();
             state.release();
         }
     }

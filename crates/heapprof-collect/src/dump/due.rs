@@ -1,0 +1,226 @@
+//! When to dump besides at the end: noticed inside an allocation, done just after it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use crate::options::Triggers;
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
+use crate::platform::sys;
+use crate::reason::Reason;
+use crate::tables::counters::Heap;
+use crate::tables::sampler;
+
+/// What may make a dump due, and whether one is.
+pub(crate) struct Due {
+    /// Threads report what they allocated and freed each time it is this much. The amount is small
+    /// if a small amount makes a dump.
+    most_unreported: AtomicU64,
+    triggers: Locked<{ rank::TRIGGERS }, Triggers>,
+    /// What is to be done: a reason's number + 1, or [`NOTHING`].
+    pending: AtomicU8,
+    dump: OnceLock<&'static dyn Dump>,
+    allocated: AtomicU64,
+    freed: AtomicU64,
+    allocated_limit: AtomicU64,
+    freed_limit: AtomicU64,
+    /// When the interval ends, in milliseconds since some moment, if no thread of ours counts the
+    /// time.
+    deadline: AtomicI64,
+    last_peak: AtomicI64,
+}
+
+/// Whoever makes the dumps that are due.
+pub(crate) trait Dump: Sync {
+    /// Makes a dump.
+    fn dump_due(&'static self, reason: Reason);
+}
+
+const MOST_UNREPORTED: u64 = 1 << 20;
+const NOTHING: u8 = 0;
+const TERMINATED: u8 = Reason::Terminated as u8 + 1;
+
+impl Due {
+    /// Nothing is due, and nothing makes it so.
+    pub(crate) const fn new() -> Self {
+        Self {
+            most_unreported: AtomicU64::new(MOST_UNREPORTED),
+            triggers: Locked::new(Triggers {
+                interval: None,
+                growth: None,
+                peak: false,
+                peak_growth: None,
+                allocated: None,
+                freed: None,
+            }),
+            pending: AtomicU8::new(NOTHING),
+            dump: OnceLock::new(),
+            allocated: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            allocated_limit: AtomicU64::new(u64::MAX),
+            freed_limit: AtomicU64::new(u64::MAX),
+            deadline: AtomicI64::new(i64::MAX),
+            last_peak: AtomicI64::new(0),
+        }
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+        [&self.triggers.lock]
+    }
+
+    /// Whether something is to be done after this event.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) != NOTHING
+    }
+
+    /// How much a thread may have allocated or freed without reporting it.
+    #[inline(always)]
+    pub(crate) fn most_unreported(&self) -> u64 {
+        self.most_unreported.load(Ordering::Relaxed)
+    }
+
+    /// Has `dump` make the dumps that are due on these triggers from now on.
+    pub(crate) fn arm(
+        &self,
+        process: &Process,
+        heap: &Heap,
+        triggers: Triggers,
+        dump: &'static dyn Dump,
+    ) {
+        let _ = self.dump.set(dump);
+        self.triggers.with(process, |t| *t = triggers);
+        let limits = [triggers.allocated, triggers.freed];
+        let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
+        let most = (least / 64).clamp(1, MOST_UNREPORTED);
+        self.most_unreported.store(most, Ordering::Relaxed);
+        self.last_peak.store(0, Ordering::Relaxed);
+        self.deadline.store(i64::MAX, Ordering::Relaxed);
+        self.rearm(process, heap);
+    }
+
+    /// Moves the limits on, after a dump.
+    pub(crate) fn rearm(&self, process: &Process, heap: &Heap) {
+        let triggers = self.triggers.with(process, |t| *t);
+        let bits = sampler::byte_bits(process.recorded.is_exact());
+        let scaled = |bytes: u64| {
+            i64::try_from(bytes)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1 << bits)
+        };
+        let (in_use, peak) = (heap.in_use(), heap.peak_bytes());
+        let mut alarm = i64::MAX;
+        if let Some(growth) = triggers.growth {
+            alarm = alarm.min(in_use.saturating_add(scaled(growth)));
+        }
+        if let Some(growth) = triggers.peak_growth {
+            alarm = alarm.min(peak.saturating_add(scaled(growth)));
+        }
+        if triggers.peak {
+            let last = self.last_peak.swap(peak, Ordering::Relaxed).max(peak);
+            alarm = alarm.min(last.saturating_add((last / 10).max(scaled(64 << 10))));
+        }
+        heap.set_alarm(alarm);
+        for (limit, so_far, triggered) in [
+            (&self.allocated_limit, &self.allocated, triggers.allocated),
+            (&self.freed_limit, &self.freed, triggers.freed),
+        ] {
+            let next = |more| so_far.load(Ordering::Relaxed).saturating_add(more);
+            limit.store(triggered.map_or(u64::MAX, next), Ordering::Relaxed);
+        }
+        if self.deadline.load(Ordering::Relaxed) != i64::MAX {
+            self.count_time_inline(&triggers);
+        }
+    }
+
+    /// Lets allocations look at the clock, if no thread of ours can.
+    pub(crate) fn count_time_inline(&self, triggers: &Triggers) {
+        if let Some(interval) = triggers.interval {
+            let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
+            // The greatest number says that nobody counts.
+            let deadline = now().saturating_add(interval).min(i64::MAX - 1);
+            self.deadline.store(deadline, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends what [`count_time_inline`](Self::count_time_inline) began.
+    pub(crate) fn stop_counting(&self) {
+        self.deadline.store(i64::MAX, Ordering::Relaxed);
+    }
+
+    /// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
+    /// collector.
+    pub(crate) fn ask(&self, reason: Reason) {
+        // Nothing else takes the place of an end. What nobody asked for does not take the place of
+        // what somebody asked for.
+        let stays = |pending| {
+            pending == TERMINATED || pending == Reason::Signal as u8 + 1 && reason.is_automatic()
+        };
+        let asked = |pending| (!stays(pending)).then_some(reason as u8 + 1);
+        let _ = self
+            .pending
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked);
+    }
+
+    /// Called when the heap passed the alarm's limit.
+    #[cold]
+    pub(crate) fn alarm(&self, process: &Process, heap: &Heap) {
+        // There is one dump per crossing, not one for each thread that sees it.
+        heap.set_alarm(i64::MAX);
+        // Signals are blocked because a handler that ends the process dumps, and that takes this
+        // lock, too.
+        let mask = process.block_signals();
+        let triggers = self.triggers.with(process, |t| *t);
+        sys::restore_signals(mask);
+        self.ask(if triggers.growth.is_some() {
+            Reason::Growth
+        } else {
+            Reason::Peak
+        });
+    }
+
+    /// Adds what a thread allocated and freed.
+    #[cold]
+    pub(crate) fn report(&self, unreported: &mut [u64; 2]) {
+        let [allocated, freed] = std::mem::take(unreported);
+        for (bytes, so_far, limit, reason) in [
+            (
+                allocated,
+                &self.allocated,
+                &self.allocated_limit,
+                Reason::Allocated,
+            ),
+            (freed, &self.freed, &self.freed_limit, Reason::Freed),
+        ] {
+            let now = so_far.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if now >= limit.load(Ordering::Relaxed) {
+                limit.store(u64::MAX, Ordering::Relaxed);
+                self.ask(reason);
+            }
+        }
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        if deadline != i64::MAX && now() >= deadline {
+            self.ask(Reason::Interval);
+        }
+    }
+
+    /// Forgets what was asked for, in a forked child: it is the parent's.
+    pub(crate) fn forked(&self) {
+        self.pending.store(NOTHING, Ordering::Release);
+    }
+
+    /// Does what is pending.
+    #[cold]
+    pub(crate) fn run(&self) {
+        if let Some(reason) = self.pending.swap(NOTHING, Ordering::AcqRel).checked_sub(1)
+            && let Some(dump) = self.dump.get()
+        {
+            dump.dump_due(Reason::from_number(reason));
+        }
+    }
+}
+
+fn now() -> i64 {
+    sys::nanoseconds(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
+}

@@ -1,0 +1,161 @@
+//! The engine: one value of parts that own their state.
+
+use crate::books::Books;
+use crate::code::Code;
+use crate::dump::Dumping;
+use crate::mode::Mode;
+use crate::platform::arena::{Allocator, Arena};
+use crate::platform::lock::ForkLock;
+use crate::platform::pages::Pages;
+use crate::platform::process::Process;
+use crate::stack::walk::Unwinder;
+use crate::tables::filter::{self, Filter};
+use crate::thread::state::Threads;
+
+/// All that is known of a recording, and all that it takes to make one.
+///
+/// A process has one engine that its hooks tell of allocations, [`ENGINE`]. Whoever uses it does so
+/// through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
+/// [`lifecycle`](Self::lifecycle) and [`forks`](Self::forks).
+pub struct Engine {
+    pub(crate) process: Process,
+    pub(crate) memory: Arena,
+    pub(crate) code: Code,
+    pub(crate) threads: Threads,
+    pub(crate) books: Books,
+    pub(crate) dumping: Dumping,
+}
+
+/// The engine of this process.
+pub static ENGINE: Engine = Engine::new(filter::of_hooks(), Pages::of_kernel());
+
+/// The locks of an engine, outermost first.
+pub(crate) type Locks<'a> = [&'a dyn ForkLock; 16];
+
+impl Engine {
+    /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
+    /// and its tables in `pages`.
+    pub(crate) const fn new(filter: &'static Filter, pages: Pages) -> Self {
+        Self {
+            process: Process::new(pages),
+            memory: Arena::new(),
+            code: Code::new(),
+            threads: Threads::new(),
+            books: Books::new(filter),
+            dumping: Dumping::new(),
+        }
+    }
+
+    /// What a walk of a stack goes by.
+    #[inline(always)]
+    pub(crate) fn unwinder(&self) -> Unwinder<'_> {
+        Unwinder {
+            code: &self.code,
+            process: &self.process,
+        }
+    }
+
+    /// The allocator of the engine's own memory.
+    pub(crate) const fn allocator(&self) -> Allocator<'_> {
+        Allocator(&self.memory, &self.process)
+    }
+
+    /// Sets memory aside, so that what the engine allocates next can't fail for lack of it. Returns
+    /// false if there is not so much.
+    pub(crate) fn reserve(&self, len: usize) -> bool {
+        self.memory.reserve(&self.process, len)
+    }
+
+    /// Begins to record, and forgets what an earlier start recorded. Returns false if that can't
+    /// be, because a thread is held up in the middle of an event.
+    pub(crate) fn restart(&self, mode: Mode, period: u64) -> bool {
+        // What is known of code holds for every recording, as does the engine's own memory. Dumps
+        // are told of a recording by whoever starts it.
+        let Self {
+            process,
+            memory: _,
+            code: _,
+            threads,
+            books,
+            dumping: _,
+        } = self;
+        // A period of one byte means every allocation.
+        let (mode, period) = match mode == Mode::Exact || period <= 1 {
+            true => (Mode::Exact, 1),
+            false => (mode, period),
+        };
+        let _starting = books.starting.lock(process);
+        // The epoch changes before the books are waited for. A thread that has the books open and
+        // finds the epoch unchanged is in time for the old recording.
+        process.recorded.next();
+        if !books.restart(process, threads, mode) {
+            return false;
+        }
+        process.dropped.clear();
+        process.recorded.begin(mode, period);
+        threads.rewind_all(process);
+        true
+    }
+
+    /// Goes on in a forked child, which has one thread. What its parent had in use was inherited,
+    /// and counts as allocated by the child. If the tables are not `whole`, they stay as they are.
+    pub(crate) fn rebase(&self, whole: bool) {
+        let Self {
+            process,
+            memory: _,
+            code: _,
+            threads,
+            books,
+            dumping,
+        } = self;
+        threads.forget_others();
+        books.live.disown();
+        books.shared.prepare();
+        process.is_this();
+        if whole {
+            process.dropped.clear();
+            books.rebase(threads);
+            dumping.begin_time();
+        }
+    }
+
+    /// The locks that fork holds, outermost first.
+    pub(crate) fn locks(&self) -> Locks<'_> {
+        // Waiting for a process takes no lock of its own.
+        let Self {
+            process: _,
+            memory,
+            code,
+            threads,
+            books,
+            dumping,
+        } = self;
+        let [a, b, c, d, e] = dumping.locks();
+        let [f, g, h, i, j] = books.locks();
+        let [k, l, m, n] = code.locks();
+        let ([o], [p]) = (threads.locks(), memory.locks());
+        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
+        all.sort_unstable_by_key(|lock| lock.rank());
+        all
+    }
+
+    /// Bytes in memory of all tables: those of the threads, stacks, blocks in use and rules of
+    /// unwinding, and of what the engine allocates for a dump. Nobody should take them for the
+    /// program's.
+    pub(crate) fn resident(&self) -> usize {
+        // What dumps keep lies in the engine's own memory.
+        let Self {
+            process,
+            memory,
+            code,
+            threads,
+            books,
+            dumping: _,
+        } = self;
+        let states = threads.all().map(|state| state.resident());
+        states.sum::<usize>()
+            + books.resident(process)
+            + code.rules.resident(process)
+            + memory.resident(process)
+    }
+}

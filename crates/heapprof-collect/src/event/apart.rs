@@ -1,0 +1,45 @@
+//! The engine's own work in the program's threads: what it allocates is not recorded.
+
+use crate::engine::Engine;
+use crate::platform::sys;
+use crate::platform::tls::{self, QUIET};
+
+impl Engine {
+    /// Runs `work` as the engine's own. The thread is apart from the program meanwhile: what it
+    /// allocates is not recorded.
+    pub(crate) fn apart<R>(&self, work: impl FnOnce() -> R) -> R {
+        let slot = tls::current();
+        // SAFETY: the slot is this thread's own.
+        unsafe {
+            let (busy, countdown) = ((*slot).busy, (*slot).countdown);
+            let epoch = self.process.recorded.epoch();
+            (*slot).busy = 1;
+            (*slot).countdown = QUIET;
+            let result = work();
+            (*slot).busy = busy;
+            let same = epoch == self.process.recorded.epoch();
+            // A recording that began meanwhile begins for this thread too.
+            (*slot).countdown = if same || busy != 0 { countdown } else { 0 };
+            if busy == 0 && self.dumping.due.is_pending() {
+                self.dumping.due.run();
+            }
+            result
+        }
+    }
+
+    /// As [`apart`](Self::apart), with signals blocked. It is for work that takes locks that a dump
+    /// needs, too: a signal handler that ends the process dumps, and must not come in between.
+    pub(crate) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mask = self.process.block_signals();
+        let result = self.apart(work);
+        sys::restore_signals(mask);
+        result
+    }
+}
+
+/// Whether this thread is inside an engine.
+#[inline]
+pub fn is_apart() -> bool {
+    // SAFETY: the slot is this thread's own.
+    unsafe { (*tls::current()).busy != 0 }
+}

@@ -1,0 +1,62 @@
+//! What happens when the program maps and unmaps memory itself.
+
+use crate::engine::Engine;
+use crate::event::counted;
+use crate::platform::sys::PAGE;
+use crate::stack::call_site::CallSite;
+
+/// Counts a new mapping. What lay there before is gone (MAP_FIXED).
+pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: CallSite) {
+    let process = &engine.process;
+    let epoch = process.recorded.epoch();
+    // The kernel maps whole pages.
+    let Some(len) = len.checked_next_multiple_of(PAGE) else {
+        return;
+    };
+    if !process.recorded.is_running() || len == 0 {
+        return;
+    }
+    unmap(engine, address, len, || 0);
+    counted::with_books(engine, |books| {
+        let Some(stack) = books.allocated(epoch, frame, len as u64) else {
+            return;
+        };
+        engine.books.regions.with(process, |regions| {
+            // A new recording raises its epoch before it clears the regions.
+            if epoch == process.recorded.epoch() {
+                regions.add(address..address.saturating_add(len), stack);
+            }
+        });
+    });
+}
+
+/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that. Returns
+/// what the kernel said. If it refused (below zero), nothing has ended.
+///
+/// The map is locked meanwhile, so what is mapped there next, perhaps by another thread, is counted
+/// afterwards.
+pub(super) fn unmap(
+    engine: &'static Engine,
+    address: usize,
+    len: usize,
+    kernel: impl FnOnce() -> isize,
+) -> isize {
+    let process = &engine.process;
+    let len = len.checked_next_multiple_of(PAGE).unwrap_or(0);
+    if !process.recorded.is_running() || len == 0 {
+        return kernel();
+    }
+    let (mut kernel, mut said) = (Some(kernel), 0);
+    counted::with_books(engine, |books| {
+        engine.books.regions.with(process, |regions| {
+            said = kernel.take().map_or(0, |kernel| kernel());
+            if said >= 0 {
+                let gone = address..address.saturating_add(len);
+                regions.cut(gone, |stack, objects, bytes| {
+                    books.freed(stack, objects, bytes);
+                });
+            }
+        });
+    });
+    kernel.map_or(said, |kernel| kernel())
+}

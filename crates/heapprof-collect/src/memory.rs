@@ -1,0 +1,72 @@
+//! The engine's own memory, as an allocator that others can use.
+
+use std::alloc::{GlobalAlloc, Layout};
+
+use crate::engine::Engine;
+
+/// The allocator of an engine's own memory: private mappings, which are not the program's.
+///
+/// `libheapprof.so` has it as its global allocator. Elsewhere the engine allocates from the
+/// program's allocator, and has spare blocks for when that has no memory.
+#[derive(Clone, Copy)]
+pub struct Memory(&'static Engine);
+
+impl Engine {
+    /// The engine's own memory.
+    pub const fn memory(&'static self) -> Memory {
+        Memory(self)
+    }
+}
+
+impl Memory {
+    /// A piece of what was set aside, for an allocation of the engine's own that another allocator
+    /// has no memory for. Null when that is used up.
+    #[cold]
+    pub fn spare(self, layout: Layout) -> *mut u8 {
+        self.0.memory.spare(&self.0.process, layout)
+    }
+
+    /// Whether a block is one that [`spare`](Self::spare) gave.
+    #[inline(always)]
+    pub fn is_spare(self, block: *mut u8) -> bool {
+        self.0.memory.is_spare(&self.0.process, block)
+    }
+
+    /// Takes a spare block back.
+    ///
+    /// # Safety
+    /// [`spare`](Self::spare) gave it, for this layout, and nobody uses it any more.
+    #[cold]
+    pub unsafe fn free_spare(self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.memory.free_spare(&self.0.process, block, layout) };
+    }
+}
+
+// Nothing here is inlined: each place that allocates would have a copy of it.
+// SAFETY: every call goes to the arena's allocator, which keeps to the contract.
+unsafe impl GlobalAlloc for Memory {
+    #[inline(never)]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract, passed on.
+        unsafe { self.0.allocator().alloc(layout) }
+    }
+
+    #[inline(never)]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { self.0.allocator().dealloc(block, layout) }
+    }
+
+    #[inline(never)]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { self.0.allocator().alloc_zeroed(layout) }
+    }
+
+    #[inline(never)]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { self.0.allocator().realloc(block, layout, size) }
+    }
+}

@@ -1,0 +1,232 @@
+//! What is known of the process that is recorded, and what every part of the engine needs of it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::dropped::Dropped;
+use crate::mode::Recorded;
+use crate::platform::pages::Pages;
+use crate::platform::program;
+use crate::platform::sys::{self, NOT_BLOCKED, PAGE};
+
+/// The process as the engine knows it. Whoever waits for a lock, counts what is dropped, or needs
+/// memory for a table is given this.
+pub(crate) struct Process {
+    pub(crate) recorded: Recorded,
+    pub(crate) dropped: Dropped,
+    /// Where the tables get their memory.
+    pub(crate) pages: Pages,
+    /// The process that records. A vfork child shares this memory, and is another process.
+    id: AtomicI32,
+    /// What a thread that forks is to put back.
+    pub(crate) fork: Fork,
+    /// Whether a thread forks. It holds all locks meanwhile, for as long as the kernel takes to
+    /// copy the process.
+    forking: AtomicBool,
+    /// Whether this process was forked while threads that it does not have may have held locks. It
+    /// does not record any more.
+    abandoned: AtomicBool,
+    /// How often somebody waited in vain.
+    in_vain: AtomicU32,
+    /// A page that the kernel wipes in every child that gets a copy of the memory, so that such a
+    /// child is known by it.
+    mark: AtomicPtr<AtomicU32>,
+    /// Whether the program installed a filter of system calls. A call that was not among those that
+    /// were tried may end the program.
+    filtered: AtomicBool,
+    /// Whether the program shut itself in: nothing of ours makes a system call any more.
+    shut_in: AtomicBool,
+    name: OnceLock<Vec<u8>>,
+}
+
+impl Process {
+    /// A process that nothing is recorded of. Its tables get their memory from `pages`.
+    pub(crate) const fn new(pages: Pages) -> Self {
+        Self {
+            recorded: Recorded::new(),
+            dropped: Dropped::new(),
+            pages,
+            id: AtomicI32::new(0),
+            fork: Fork::new(),
+            forking: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            in_vain: AtomicU32::new(0),
+            mark: AtomicPtr::new(std::ptr::null_mut()),
+            filtered: AtomicBool::new(false),
+            shut_in: AtomicBool::new(false),
+            name: OnceLock::new(),
+        }
+    }
+
+    /// Says that this process is the one that records.
+    pub(crate) fn is_this(&self) {
+        self.id.store(sys::process_id(), Ordering::Relaxed);
+    }
+
+    /// Whether a process ever recorded here.
+    pub(crate) fn is_known(&self) -> bool {
+        self.id.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the caller is the process that records, and not a vfork child that only shares its
+    /// memory.
+    pub(crate) fn is_own(&self) -> bool {
+        self.id.load(Ordering::Relaxed) == sys::process_id()
+    }
+
+    /// Says that the locks are held by fork, or no longer.
+    pub(crate) fn set_forking(&self, forking: bool) {
+        self.forking.store(forking, Ordering::SeqCst);
+    }
+
+    /// Whether a thread that forks holds the locks.
+    pub(crate) fn is_forking(&self) -> bool {
+        self.forking.load(Ordering::SeqCst)
+    }
+
+    /// Called in a child that has one thread. From now on every lock is as good as free.
+    pub(crate) fn abandon(&self) {
+        self.recorded.stop();
+        self.abandoned.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether [`abandon`](Self::abandon) was called, or should have been, because this child was
+    /// made without fork's handlers. This makes up for it then.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
+            self.abandon();
+        }
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Says that the process is no copy that nobody told us of. It is called before the first
+    /// event, and in each child that fork's handlers run in.
+    pub(crate) fn is_no_orphan(&self) {
+        let mut page = self.mark.load(Ordering::Acquire);
+        if page.is_null() {
+            page = sys::map(PAGE).cast();
+            if page.is_null() || !sys::wipe_on_fork(page.cast(), PAGE) {
+                return;
+            }
+            self.mark.store(page, Ordering::Release);
+        }
+        // SAFETY: a page of our own that is never unmapped.
+        unsafe { (*page).store(1, Ordering::Release) };
+    }
+
+    /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
+    fn is_orphan(&self) -> bool {
+        // SAFETY: null, or a page of our own that is never unmapped.
+        let page = unsafe { self.mark.load(Ordering::Acquire).as_ref() };
+        page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
+    }
+
+    /// How long an event may wait for another one, in nanoseconds. It gets shorter with each wait
+    /// in vain: a program that held an event up will do it again.
+    pub(crate) fn patience(&self) -> i64 {
+        const FIRST: i64 = 2_000_000_000;
+        const LAST: i64 = 20_000_000;
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        (FIRST >> in_vain.saturating_mul(2).min(62)).max(LAST)
+    }
+
+    /// Says that somebody waited for as long as [`patience`](Self::patience) says.
+    pub(crate) fn note_waited_in_vain(&self) {
+        let more = |n: u32| n.checked_add(1);
+        let _ = self
+            .in_vain
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    /// Says that there is a filter of system calls.
+    pub(crate) fn note_filter(&self) {
+        self.filtered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is such a filter, as far as is known.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.filtered.load(Ordering::Relaxed)
+    }
+
+    /// Says that any system call of ours may be the program's end from now on.
+    pub(crate) fn shut_in(&self) {
+        self.shut_in.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`shut_in`](Self::shut_in) was called.
+    pub(crate) fn is_shut_in(&self) -> bool {
+        self.shut_in.load(Ordering::Relaxed)
+    }
+
+    /// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
+    /// before, for [`sys::restore_signals`].
+    pub(crate) fn block_signals(&self) -> u64 {
+        match self.is_shut_in() {
+            true => NOT_BLOCKED,
+            false => sys::block_signals(),
+        }
+    }
+
+    /// The program's name, as it was when somebody first asked. That is at the start, before the
+    /// program changes its folder.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.name.get_or_init(program::name)
+    }
+}
+
+/// What a thread that forks is to put back afterwards. Only whoever holds the locks writes and
+/// reads it, in the parent or in the child.
+pub(crate) struct Fork {
+    mask: AtomicU64,
+    held: AtomicU32,
+    streams: AtomicBool,
+    counting: AtomicBool,
+    whole: AtomicBool,
+}
+
+/// The content of a [`Fork`].
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    /// The signal mask that is to be put back.
+    pub(crate) mask: u64,
+    /// Which locks the thread holds, with one bit for each.
+    pub(crate) held: u32,
+    /// Whether it holds libc's streams.
+    pub(crate) streams: bool,
+    /// Whether it holds the lock of the heap's size.
+    pub(crate) counting: bool,
+    /// Whether the tables were at rest when it forked.
+    pub(crate) whole: bool,
+}
+
+impl Fork {
+    const fn new() -> Self {
+        Self {
+            mask: AtomicU64::new(0),
+            held: AtomicU32::new(0),
+            streams: AtomicBool::new(false),
+            counting: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps this until the fork is over.
+    pub(crate) fn keep(&self, kept: Kept) {
+        self.mask.store(kept.mask, Ordering::Relaxed);
+        self.held.store(kept.held, Ordering::Relaxed);
+        self.streams.store(kept.streams, Ordering::Relaxed);
+        self.counting.store(kept.counting, Ordering::Relaxed);
+        self.whole.store(kept.whole, Ordering::Relaxed);
+    }
+
+    /// What was kept.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept {
+            mask: self.mask.load(Ordering::Relaxed),
+            held: self.held.load(Ordering::Relaxed),
+            streams: self.streams.load(Ordering::Relaxed),
+            counting: self.counting.load(Ordering::Relaxed),
+            whole: self.whole.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! A recording from start to stop: its dumps, and what forks, signals and unloaded code do to it.
+
+pub(crate) mod clock;
+pub(crate) mod dumps;
+pub(crate) mod fork;
+pub(crate) mod lifecycle;
+pub(crate) mod signals;
+pub(crate) mod snapshot;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+pub(crate) mod unload;

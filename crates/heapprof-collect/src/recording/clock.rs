@@ -1,0 +1,248 @@
+//! The thread of ours that makes a dump each interval; if there can be none, the program's
+//! allocations look at the clock.
+//!
+//! Some calls a process may make only while it has one thread, and some act on all of its threads
+//! alike. Such calls must not fail because of our thread, so the thread ends before them ([`end`]).
+//! Each dump is made by a thread without the program's open files, because the program may close
+//! all numbers that it does not know, and open its own files by them.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::sync::atomic::Ordering;
+
+use crate::dump::Error;
+use crate::dump::clock::{CLOCK, DUMPER};
+use crate::engine::Engine;
+use crate::options::Triggers;
+use crate::platform::{status, sys};
+use crate::reason::Reason;
+use crate::recording::dumps::dump;
+
+/// The longest sleep, in milliseconds. It may take this long to see that all threads of the program
+/// except this one have ended.
+const SLICE: u32 = 100;
+
+/// Says that there can be threads from now on.
+pub(super) fn let_go(engine: &'static Engine) {
+    let (process, dumping) = (&engine.process, &engine.dumping);
+    if dumping.clock.held.swap(false, Ordering::Relaxed) && process.recorded.is_running() {
+        engine.guarded(|| {
+            if let Some(triggers) = dumping.triggers(process) {
+                dumping.due.stop_counting();
+                start(engine, &triggers);
+            }
+        });
+    }
+}
+
+/// Dumps on the interval of these triggers from now on, if they have one.
+pub(super) fn start(engine: &'static Engine, triggers: &Triggers) {
+    let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
+    let Some(interval) = triggers.interval else {
+        clock.stop();
+        return;
+    };
+    let ms = u32::try_from(interval.as_millis())
+        .unwrap_or(u32::MAX)
+        .max(1);
+    if clock.held.load(Ordering::Relaxed) {
+        due.count_time_inline(triggers);
+        return;
+    }
+    if clock.interval.swap(ms, Ordering::Relaxed) != 0 {
+        // A clock runs already, and goes on with the new interval.
+        return;
+    }
+    if let Some(earlier) = clock.take_thread() {
+        // SAFETY: nobody else waits for it. It was told to end.
+        unsafe { libc::pthread_detach(earlier as libc::pthread_t) };
+    }
+    let round = clock.round.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+    let thread = Round { engine, round }.spawn();
+    if let Some(thread) = thread {
+        clock.set_thread(thread);
+    }
+    // Whoever ended the thread before it was known did not wait for it.
+    if thread.is_none() || clock.round.load(Ordering::SeqCst) != round {
+        clock.stop();
+        due.count_time_inline(triggers);
+    }
+}
+
+/// Ends the clock's thread and waits until it is gone; from now on the program's allocations look
+/// at the clock.
+pub(super) fn end(engine: &'static Engine) {
+    let (process, clock) = (&engine.process, &engine.dumping.clock);
+    // Nothing is asked of the kernel if there is no clock.
+    if clock.is_gone() || !process.is_own() {
+        return;
+    }
+    engine.guarded(|| {
+        clock.ending.fetch_add(1, Ordering::AcqRel);
+        let ran = clock.interval.load(Ordering::Acquire) != 0;
+        clock.stop();
+        // SAFETY: the call only reads.
+        let own = unsafe { libc::pthread_self() } as usize;
+        if let Some(thread) = clock.take_thread().filter(|&thread| thread != own) {
+            // This is not pthread_join, in which the program's thread could be cancelled.
+            // SAFETY: nobody else waits for it.
+            while unsafe {
+                libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut())
+            } == libc::EBUSY
+            {
+                sys::nap();
+            }
+            for number in &clock.numbers {
+                let number = number.swap(0, Ordering::AcqRel);
+                while number != 0 && sys::is_thread(number) {
+                    sys::nap();
+                }
+            }
+        }
+        if ran && let Some(triggers) = engine.dumping.triggers(process) {
+            engine.dumping.due.count_time_inline(&triggers);
+        }
+        clock.ending.fetch_sub(1, Ordering::AcqRel);
+        // Another thread may have got to it first.
+        while clock.ending.load(Ordering::Acquire) != 0 {
+            sys::nap();
+        }
+    });
+}
+
+type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+
+/// Makes a thread of our own that takes no signals; `None` if threads are denied.
+fn spawn(engine: &Engine, main: Main, argument: *mut libc::c_void) -> Option<usize> {
+    let mask = engine.process.block_signals();
+    // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the
+    // library.
+    let made = unsafe {
+        let mut attributes = std::mem::zeroed();
+        // This is a number with glibc, and a pointer with musl.
+        let mut id: libc::pthread_t = std::mem::zeroed();
+        let made = libc::pthread_attr_init(&raw mut attributes) == 0
+            && libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10) == 0
+            && libc::pthread_create(&raw mut id, &raw const attributes, main, argument) == 0;
+        made.then_some(id as usize)
+    };
+    sys::restore_signals(mask);
+    made
+}
+
+/// A clock's thread: whose it is, and in which round.
+struct Round {
+    engine: &'static Engine,
+    round: u32,
+}
+
+impl Round {
+    const LAYOUT: Layout = Layout::new::<Self>();
+
+    /// Makes the thread; `None` if threads are denied, or if there is no memory.
+    fn spawn(self) -> Option<usize> {
+        let engine = self.engine;
+        // SAFETY: the layout is not empty. The block is the thread's, or nobody's if there is none.
+        unsafe {
+            let block = alloc(Self::LAYOUT).cast::<Self>();
+            if block.is_null() {
+                return None;
+            }
+            block.write(self);
+            let thread = spawn(engine, run, block.cast());
+            if thread.is_none() {
+                dealloc(block.cast(), Self::LAYOUT);
+            }
+            thread
+        }
+    }
+
+    /// Whether this is the clock's round still.
+    fn is_on(&self) -> bool {
+        self.engine.dumping.clock.round.load(Ordering::Relaxed) == self.round
+    }
+
+    /// Dumps each interval until the round is over.
+    fn count(self) {
+        let Self { engine, round } = self;
+        let clock = &engine.dumping.clock;
+        clock.numbers[CLOCK].store(sys::thread_id(), Ordering::Release);
+        let process = sys::process_id();
+        let (mut slept, mut unlooked) = (0, 0);
+        while self.is_on() {
+            let ms = clock.interval.load(Ordering::Relaxed);
+            let slice = SLICE.min(ms.saturating_sub(slept)).max(1);
+            sys::futex_wait_for(&clock.round, round, i64::from(slice) * 1_000_000);
+            slept += slice;
+            unlooked += slice;
+            if unlooked >= SLICE {
+                unlooked = 0;
+                if status::is_deserted() {
+                    // All others are gone: without us the process would have ended.
+                    let code = status::code_of_main_thread();
+                    if code != 0 {
+                        // This is a bare system call, because the last thread's code is the
+                        // process's.
+                        // SAFETY: it ends this thread, of which nothing is needed any more.
+                        unsafe { sys::call(libc::SYS_exit, [usize::from(code), 0, 0, 0, 0, 0]) };
+                    }
+                    // If libc ended the others, it calls exit after this one.
+                    break;
+                }
+            }
+            if slept >= ms && self.is_on() {
+                slept = 0;
+                let is_running = engine.process.recorded.is_running();
+                if sys::process_id() == process && is_running && is_too_early(engine) {
+                    // Another dump is under way, or an exec. The clock tries again soon.
+                    slept = ms.saturating_sub(SLICE);
+                }
+            }
+        }
+    }
+}
+
+extern "C" fn run(block: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the block is what `spawn` wrote, and is given to nobody else.
+    let engine = unsafe { (*block.cast::<Round>()).engine };
+    engine.apart(|| {
+        // SAFETY: as above. It was allocated with this layout.
+        let round = unsafe {
+            let round = block.cast::<Round>().read();
+            dealloc(block.cast(), Round::LAYOUT);
+            round
+        };
+        round.count();
+    });
+    std::ptr::null_mut()
+}
+
+/// Makes a dump in a thread of its own. Returns whether it could not be made yet.
+fn is_too_early(engine: &'static Engine) -> bool {
+    let argument = std::ptr::from_ref(engine).cast_mut().cast();
+    let Some(thread) = spawn(engine, make_with_own_files, argument) else {
+        return make(engine);
+    };
+    let mut result = std::ptr::null_mut();
+    // SAFETY: nobody else waits for it.
+    unsafe { libc::pthread_join(thread as libc::pthread_t, &raw mut result) };
+    !result.is_null()
+}
+
+extern "C" fn make_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the argument is the engine, which lives as long as the process.
+    let engine: &'static Engine = unsafe { &*engine.cast_const().cast() };
+    engine.apart(|| {
+        let number = &engine.dumping.clock.numbers[DUMPER];
+        number.store(sys::thread_id(), Ordering::Release);
+        sys::leave_files();
+        std::ptr::without_provenance_mut(usize::from(make(engine)))
+    })
+}
+
+/// Makes a dump. Returns whether it could not be made yet.
+fn make(engine: &Engine) -> bool {
+    matches!(
+        dump(engine, Reason::Interval, None, false),
+        Err(Error::Busy)
+    )
+}

@@ -1,0 +1,374 @@
+//! Dumps: how one is made, by which thread and where, and what became of it.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering;
+
+use crate::dump::turn::Taken;
+use crate::dump::{Error, Tell, output};
+use crate::engine::Engine;
+use crate::event::apart::is_apart;
+use crate::options::{Format, Options};
+use crate::platform::process::Process;
+use crate::platform::{sys, tls, trial};
+use crate::reason::Reason;
+use crate::recording::snapshot::{self, Totals};
+use crate::recording::text;
+
+/// The dumps of an engine.
+#[derive(Clone, Copy)]
+pub struct Dumps(&'static Engine);
+
+impl Engine {
+    /// The dumps of what is recorded.
+    pub const fn dumps(&'static self) -> Dumps {
+        Dumps(self)
+    }
+}
+
+impl Dumps {
+    /// The engine whose dumps these are.
+    pub(super) fn engine(self) -> &'static Engine {
+        self.0
+    }
+
+    /// Writes the dump that the program asks for, once no other thread dumps. With a `path`, it
+    /// goes there in pprof's format. Otherwise it goes where the recording's pattern says, in the
+    /// recording's format. Returns its path.
+    ///
+    /// # Errors
+    /// See [`Error`]. This waits ten seconds for another thread's dump. It does not wait at all in
+    /// a signal's handler that came in the middle of an event.
+    pub fn request(self, path: Option<&[u8]>) -> Result<CString, Error> {
+        request(self.0, path)
+    }
+
+    /// Writes the last dump, or the one before an exec.
+    pub fn at_end(self, reason: Reason) {
+        dump_only(self.0, reason, self.0.process.patience());
+    }
+
+    /// The profile as it is now, gzipped. It is empty if nothing was started, if there is no
+    /// memory, or if [`request`](Self::request) could not dump now.
+    pub fn profile(self, reason: Reason) -> Vec<u8> {
+        let Self(engine) = self;
+        let wrappers = |o: &mut Option<Options>| o.as_ref().map(|o| o.wrappers.clone());
+        let wrappers = engine.dumping.options.with(&engine.process, wrappers);
+        let wrappers = wrappers.unwrap_or_default();
+        render(engine, |file| {
+            snapshot::write_profile(engine, reason, &wrappers, file).map(drop)
+        })
+    }
+
+    /// The profile as it is now, in gperftools' text form.
+    pub fn text_profile(self) -> Vec<u8> {
+        render(self.0, |file| text::write(self.0, file).map(drop))
+    }
+
+    /// Tells `tell` what becomes of every dump, wherever it is made, with signals blocked. Only the
+    /// first call counts.
+    pub fn on_dump(self, tell: Tell) {
+        let _ = self.0.dumping.tell.set(tell);
+    }
+}
+
+fn request(engine: &'static Engine, path: Option<&[u8]>) -> Result<CString, Error> {
+    let made = wait(engine, |has_waited| {
+        let result = dump(engine, Reason::Request, path, has_waited);
+        // Nothing comes after the last dump.
+        let has_ended = has_waited && engine.dumping.ended.load(Ordering::Acquire);
+        let is_to_wait = matches!(result, Err(Error::Busy)) && !has_ended;
+        (!is_to_wait).then_some(result)
+    });
+    made.unwrap_or(Err(Error::Busy))
+}
+
+/// Writes a dump whose path somebody wants to know. If it has waited for its turn, it dumps only if
+/// the program goes on.
+pub(super) fn dump(
+    engine: &Engine,
+    reason: Reason,
+    path: Option<&[u8]>,
+    has_waited: bool,
+) -> Result<CString, Error> {
+    let (process, dumping) = (&engine.process, &engine.dumping);
+    // A vfork child shares this memory; what it writes would be taken for the parent's.
+    if !process.is_own() {
+        return Err(match process.is_known() {
+            true => Error::Busy,
+            false => Error::NotStarted,
+        });
+    }
+    in_turn(engine, reason, process.patience(), |turn| match turn {
+        // What was waited for may have been the last one.
+        Some(_) if !(has_waited && dumping.ended.load(Ordering::Acquire)) => {
+            make(engine, reason, path)
+        }
+        _ => Err(Error::Busy),
+    })
+}
+
+/// Does `work` in this thread's turn, or without a turn if that is not to be had. Then makes the
+/// dump that a signal asked for meanwhile.
+fn in_turn<R>(
+    engine: &Engine,
+    reason: Reason,
+    patience: i64,
+    work: impl FnOnce(Option<Taken<'_>>) -> R,
+) -> R {
+    let turn = &engine.dumping.turn;
+    // A handler that ended or left the dump half-way would leave its locks behind.
+    engine.guarded(|| {
+        let done = work(turn.take(&engine.process, reason, patience));
+        // After the last dump there is nothing to be dumped, and one after an exec's would take
+        // that back.
+        if !reason.is_last() {
+            turn.follow_up(|| make(engine, Reason::Signal, None).is_ok());
+        }
+        done
+    })
+}
+
+/// What became of a dump that nobody wants to know the path of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dumped {
+    /// It is written, or noted for whoever dumps now.
+    Written,
+    /// It is not written.
+    Failed,
+    /// It is not written, but should be once another thread's fork is over.
+    Later,
+}
+
+/// Writes a dump whose path nobody wants to know, also from a signal's handler. It waits for a
+/// thread that forks for at most `patience` nanoseconds.
+pub(super) fn dump_only(engine: &Engine, reason: Reason, patience: i64) -> Dumped {
+    if !engine.process.is_own() {
+        return Dumped::Failed;
+    }
+    in_turn(engine, reason, patience, |turn| match turn {
+        // The path is freed while forks wait, because they take the allocator's lock as well.
+        Some(_) => match make(engine, reason, None).is_ok() {
+            true => Dumped::Written,
+            false => Dumped::Failed,
+        },
+        // A thread that ends the program waits for anything except a fork.
+        None if reason.is_last() || engine.process.is_forking() => Dumped::Later,
+        None if reason == Reason::Signal => {
+            engine.dumping.turn.note();
+            Dumped::Written
+        }
+        None => Dumped::Failed,
+    })
+}
+
+/// Makes a dump, and tells of it. It is this thread's turn.
+fn make(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    let result = make_in_silence(engine, reason, path);
+    // A dump that is put off may come when there is nothing else to do. Whoever asked is told in
+    // another way.
+    let is_put_off = matches!(result, Err(Error::Busy));
+    if let Some(tell) = engine.dumping.tell.get().filter(|_| !is_put_off) {
+        tell(&result);
+    }
+    result
+}
+
+fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+    let (process, dumping) = (&engine.process, &engine.dumping);
+    let has_ended = dumping
+        .ended
+        .fetch_or(reason.ends_program(), Ordering::AcqRel);
+    if has_ended && !reason.is_last() && reason != Reason::Request {
+        // The process still runs, but has its last profile already.
+        return Err(Error::Busy);
+    }
+    if !reason.is_last() && dumping.is_about_to_exec() {
+        // This image would end in the middle of the dump.
+        if reason == Reason::Signal {
+            dumping.turn.note();
+        }
+        return Err(Error::Busy);
+    }
+    let mut result = Err(Error::NotStarted);
+    // All of this is done there: the program's stack may be a signal's, of a few pages.
+    in_own_place(engine, &mut || {
+        let reserved = engine.reserve(snapshot::memory_needed(engine));
+        if let Some(options) = dumping.options.with(process, |o| o.clone()) {
+            result = if reserved {
+                write(engine, &options, reason, path)
+            } else {
+                Err(Error::NoMemory)
+            };
+            dumping.due.rearm(process, &engine.books.shared.heap);
+        }
+        matches!(result, Err(Error::Write(_, libc::EMFILE | libc::ENFILE)))
+    });
+    if let Err(error) = &result {
+        in_own_place(engine, &mut || {
+            let list = |o: &mut Option<Options>| o.as_ref().map(|o| o.output.list.clone());
+            let list = dumping.options.with(process, list);
+            output::add_to_list(&list.unwrap_or_default(), &unwritten(error));
+            false
+        });
+    }
+    if reason == Reason::Exec {
+        dumping.note_exec();
+    }
+    result
+}
+
+/// More files than a dump has open at a time.
+const FILES: u32 = 8;
+
+/// Does `work` on a stack of our own. If `work` says that the program has used up the numbers for
+/// its files, does it once more in a child that has some.
+fn in_own_place(engine: &Engine, work: &mut dyn FnMut() -> bool) {
+    let mut lacks_files = false;
+    engine.dumping.stack.run(|| lacks_files = work());
+    // A filter may end the program because of a child, and the first child of a new namespace would
+    // be its init.
+    if lacks_files && !engine.process.is_filtered() && !trial::makes_first_process() {
+        let process = sys::process_id();
+        engine.dumping.stack.run_in_child(&mut || {
+            tls::work_for(process);
+            sys::close_last(FILES);
+            work();
+        });
+        tls::work_for(0);
+    }
+}
+
+fn write(
+    engine: &Engine,
+    options: &Options,
+    reason: Reason,
+    path: Option<&[u8]>,
+) -> Result<CString, Error> {
+    let (process, dumping) = (&engine.process, &engine.dumping);
+    let named = path.is_some();
+    let path = match path {
+        Some(path) => CString::new(path).map_err(|_| Error::NoOutput)?,
+        None => dumping
+            .naming
+            .with(process, |naming| {
+                naming.next(&options.output, options.format, reason)
+            })
+            .ok_or(Error::NoOutput)?,
+    };
+    // A dump to a given path is asked for by our functions only: gperftools' take no path.
+    let format = if named { Format::Pprof } else { options.format };
+    let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
+    let mut totals = Totals::default();
+    // This is done before the output takes one of the program's last descriptors.
+    engine.code.mappings.remember(process);
+    let written = output::write(&path, options, |file| match format {
+        Format::Pprof => {
+            snapshot::write_profile(engine, reason, &options.wrappers, file).map(|of| totals = of)
+        }
+        Format::Text => text::write(engine, file).map(|of| totals = of),
+    })
+    .map_err(failed)?;
+    if reason == Reason::Exec {
+        dumping
+            .naming
+            .with(process, |naming| naming.written_for_exec(written));
+    }
+    if !options.output.list.is_empty() {
+        output::add_to_list(
+            &options.output.list,
+            &listed(process, &path, reason, &totals),
+        );
+    }
+    Ok(path)
+}
+
+/// What the list of dumps says of one dump, so that nobody has to read the profile for that.
+fn listed(process: &Process, path: &CStr, reason: Reason, totals: &Totals) -> CString {
+    let mut line = format!(
+        "{} {} {} {} {} {} {} ",
+        sys::process_id(),
+        match reason {
+            Reason::Exec => 2,
+            reason => u8::from(reason.ends_program()),
+        },
+        u8::from(process.recorded.is_exact()),
+        totals.in_use,
+        totals.peak,
+        totals.stacks,
+        process.dropped.lost(),
+    )
+    .into_bytes();
+    // The program may be in another folder than `record`.
+    if !path.to_bytes().starts_with(b"/") {
+        line.extend_from_slice(&output::working_folder());
+        line.push(b'/');
+    }
+    line.extend_from_slice(path.to_bytes());
+    CString::new(line).unwrap_or_default()
+}
+
+/// What the list of dumps says of a dump that was not written, for whoever started the recording.
+fn unwritten(error: &Error) -> CString {
+    let line = match error {
+        Error::Write(path, errno) => format!("!{errno} {path}"),
+        error => format!("!{error}"),
+    };
+    CString::new(line).unwrap_or_default()
+}
+
+/// Renders what `write` writes of this moment. It is empty if nothing was started, if there is no
+/// memory, or if no dump could be made now.
+fn render(
+    engine: &'static Engine,
+    write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
+) -> Vec<u8> {
+    let (process, dumping) = (&engine.process, &engine.dumping);
+    let rendered = wait(engine, |_| {
+        in_turn(engine, Reason::Request, 0, |turn| {
+            turn.map(|_turn| {
+                let mut bytes = Vec::new();
+                in_own_place(engine, &mut || {
+                    bytes.clear();
+                    let was_started = dumping.options.with(process, |o| o.is_some());
+                    let possible = was_started && engine.reserve(snapshot::memory_needed(engine));
+                    // Without mappings its addresses would say nothing.
+                    let lacks_files = possible
+                        && !engine.code.mappings.remember(process)
+                        && sys::is_short_of_files();
+                    if possible && write(&mut bytes).is_err() {
+                        bytes.clear();
+                    }
+                    lacks_files
+                });
+                bytes
+            })
+        })
+    });
+    rendered.unwrap_or_default()
+}
+
+/// How long a program that asks waits for other threads' dumps, in nanoseconds. One that goes into
+/// a pipe takes as long as its reader.
+const LONGEST: i64 = 10_000_000_000;
+/// How long it sleeps in between, in nanoseconds.
+const MOMENT: u64 = 1_000_000;
+
+/// Tries until it is this thread's turn. `attempt` is told whether this has waited, and gives
+/// `None` if it has to wait. The program's signals come through meanwhile. A thread in the middle
+/// of an event, or of fork's handlers, does not wait.
+fn wait<R>(engine: &Engine, mut attempt: impl FnMut(bool) -> Option<R>) -> Option<R> {
+    let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    let since = now();
+    let mut has_waited = false;
+    loop {
+        let made = attempt(has_waited);
+        if made.is_some() || is_apart() || !engine.process.is_own() || now() - since > LONGEST {
+            return made;
+        }
+        sys::sleep(MOMENT);
+        if engine.process.is_shut_in() {
+            return None;
+        }
+        has_waited = true;
+    }
+}

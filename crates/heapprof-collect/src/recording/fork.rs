@@ -1,0 +1,134 @@
+//! What fork does to a recording: which locks are held meanwhile, and how parent and child go on.
+
+use crate::dropped;
+use crate::engine::Engine;
+use crate::event::apart::is_apart;
+use crate::event::entry;
+use crate::platform::process::Kept;
+use crate::platform::sys;
+use crate::platform::weak::{self, Streams, single_threaded};
+
+/// The engine as fork's handlers see it.
+#[derive(Clone, Copy)]
+pub struct Forks(&'static Engine);
+
+impl Engine {
+    /// What fork's handlers call.
+    pub const fn forks(&'static self) -> Forks {
+        Forks(self)
+    }
+}
+
+/// Takes the locks for fork. Returns which of them it got, with one bit for each. The others are
+/// held by threads that are held up in an event.
+fn acquire(engine: &Engine) -> u32 {
+    let mut held = 0;
+    for (i, lock) in engine.locks().iter().enumerate() {
+        held |= u32::from(lock.acquire_for_fork(&engine.process)) << i;
+        // The first lock waits for a thread that dumps.
+        engine.process.set_forking(true);
+    }
+    held
+}
+
+impl Forks {
+    /// Called before fork. Takes the locks, so that no thread that the child will not have holds
+    /// one. If that fails, notes that the child is torn: its tables may be half written.
+    pub fn before(self) {
+        let Self(engine) = self;
+        let process = &engine.process;
+        if is_apart() || process.is_abandoned() {
+            // A signal handler forks in the middle of an event, so this thread itself may hold
+            // locks.
+            return;
+        }
+        // libc takes the lock of its streams after fork's handlers ran. Whoever holds it may wait
+        // for a stream, and the stream's owner may wait for our locks. So it comes before ours.
+        let streams = !single_threaded();
+        if streams {
+            weak::streams(Streams::Lock);
+        }
+        // If a signal handler ended the process now, it would dump while this thread holds the
+        // locks.
+        let mask = process.block_signals();
+        entry::hold_apart();
+        let held = acquire(engine);
+        let mut whole = held.count_ones() as usize == engine.locks().len();
+        let mut counting = false;
+        if whole {
+            (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
+        }
+        process.fork.keep(Kept {
+            mask,
+            streams,
+            held,
+            counting,
+            whole,
+        });
+        if !whole {
+            dropped::count(&process.dropped.torn);
+        }
+    }
+
+    /// Gives back the locks that [`before`](Self::before) took. Returns what is to be put back.
+    fn let_go(self) -> Kept {
+        let Self(engine) = self;
+        let kept = engine.process.fork.kept();
+        engine.books.release_after_fork(kept.counting);
+        engine.process.set_forking(false);
+        for (i, lock) in engine.locks().iter().enumerate() {
+            if kept.held >> i & 1 == 1 {
+                lock.release_after_fork();
+            }
+        }
+        kept
+    }
+
+    /// Called after fork, in the parent. Gives back what [`before`](Self::before) took.
+    pub fn in_parent(self) {
+        if !entry::is_held() {
+            return;
+        }
+        let kept = self.let_go();
+        entry::end_apart(self.0);
+        sys::restore_signals(kept.mask);
+        if kept.streams {
+            weak::streams(Streams::Unlock);
+        }
+    }
+
+    /// Called after fork, in the child. The child's profile starts with what it inherited in use,
+    /// as if it had allocated that itself.
+    pub fn in_child(self) {
+        let Self(engine) = self;
+        let (process, dumping) = (&engine.process, &engine.dumping);
+        dumping.forked();
+        process.recorded.resume();
+        if !entry::is_held() {
+            // What the handler interrupted may be half written, and threads that are no longer
+            // there may hold locks.
+            engine.threads.forget_others();
+            process.abandon();
+            return;
+        }
+        process.is_no_orphan();
+        let whole = process.fork.kept().whole;
+        if !whole {
+            // Threads that the child does not have hold some locks for good.
+            process.abandon();
+        }
+        let kept = self.let_go();
+        engine.rebase(whole);
+        if whole {
+            entry::draw_anew(engine);
+        }
+        if !dumping.begin_child(process) {
+            process.recorded.stop();
+        }
+        entry::end_apart(engine);
+        sys::restore_signals(kept.mask);
+        if kept.streams {
+            weak::streams(Streams::Reset);
+        }
+    }
+}

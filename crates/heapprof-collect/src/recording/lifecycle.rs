@@ -1,0 +1,187 @@
+//! A recording from start to stop.
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::Engine;
+use crate::options::{LONGEST_PERIOD, Options};
+use crate::platform::{status, sys, trial};
+use crate::recording::{clock, unload};
+
+/// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
+/// program shuts itself in.
+#[derive(Clone, Copy)]
+pub struct Lifecycle(&'static Engine);
+
+impl Engine {
+    /// The engine's way through the program's life.
+    #[inline(always)]
+    pub const fn lifecycle(&'static self) -> Lifecycle {
+        Lifecycle(self)
+    }
+}
+
+/// How much memory of its own the engine sets aside for a start.
+const ROOM: usize = 2 << 20;
+
+impl Lifecycle {
+    /// Arranges to be told of the ends of threads. It is called as early as possible, and does
+    /// something once.
+    pub fn prepare(self) {
+        self.0.threads.prepare();
+    }
+
+    /// Begins a recording. An earlier one is forgotten. Returns false if there is no memory for it,
+    /// if a thread is held up in the middle of an event, or if the period is longer than
+    /// [`LONGEST_PERIOD`].
+    pub fn start(self, mut options: Options) -> bool {
+        let Self(engine) = self;
+        let (process, dumping) = (&engine.process, &engine.dumping);
+        if options.period > LONGEST_PERIOD {
+            return false;
+        }
+        engine.guarded(|| {
+            if !engine.reserve(ROOM) {
+                return false;
+            }
+            process.is_no_orphan();
+            engine.threads.prepare();
+            engine.books.shared.prepare();
+            if status::is_filtered() {
+                process.note_filter();
+            }
+            process.is_this();
+            options.output.look_into_folder();
+            dumping.naming.with(process, |naming| {
+                naming.prepare(&options.output, options.format, process.name());
+            });
+            let (mode, period, triggers) = (options.mode, options.period, options.triggers);
+            dumping.options.with(process, |o| *o = Some(options));
+            dumping.begin_time();
+            if !engine.restart(mode, period) {
+                return false;
+            }
+            let heap = &engine.books.shared.heap;
+            dumping.due.arm(process, heap, triggers, engine);
+            clock::start(engine, &triggers);
+            true
+        })
+    }
+
+    /// Ends the recording; dumps still show what it recorded.
+    pub fn stop(self) {
+        self.0.process.recorded.stop();
+        self.0.dumping.clock.stop();
+    }
+
+    /// Leaves options for a recording that the program is to start itself.
+    pub fn set_default(self, options: Options) {
+        let (process, dumping) = (&self.0.process, &self.0.dumping);
+        // The name is looked up before the program changes its folder.
+        process.name();
+        dumping.default.with(process, |d| *d = Some(options));
+    }
+
+    /// The options that [`set_default`](Self::set_default) left, or none.
+    pub fn default_options(self) -> Option<Options> {
+        let (process, dumping) = (&self.0.process, &self.0.dumping);
+        self.0
+            .guarded(|| dumping.default.with(process, |d| d.clone()))
+    }
+
+    /// Whether a recording was started, even if it has been stopped since.
+    pub fn was_started(self) -> bool {
+        let (process, dumping) = (&self.0.process, &self.0.dumping);
+        self.0
+            .guarded(|| dumping.options.with(process, |o| o.is_some()))
+    }
+
+    /// Whether allocations are being recorded.
+    pub fn is_running(self) -> bool {
+        self.0.process.recorded.is_running()
+    }
+
+    /// Says that the process goes on after its last profile, and that another end is to come.
+    pub fn go_on(self) {
+        self.0.dumping.ended.store(false, Ordering::Release);
+    }
+
+    /// Whether this is the process that records, and not a vfork child that only shares its memory.
+    pub fn is_own_process(self) -> bool {
+        self.0.process.is_own()
+    }
+
+    /// Says that the loader is still at work, so that there can be no threads until
+    /// [`let_clock_go`](Self::let_clock_go).
+    pub fn hold_clock(self) {
+        self.0.dumping.clock.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that there can be threads from now on.
+    pub fn let_clock_go(self) {
+        clock::let_go(self.0);
+    }
+
+    /// Ends the thread that counts an interval, and waits until it is gone; from now on the
+    /// program's allocations look at the clock.
+    pub fn end_clock(self) {
+        clock::end(self.0);
+    }
+
+    /// Runs `close`, which may unload code, and remembers what lay where.
+    pub fn around_unload<R>(self, close: impl FnOnce() -> R) -> R {
+        unload::around(self.0, close)
+    }
+
+    /// Where the loaded object that holds an address begins.
+    pub fn object_at(self, address: usize) -> Option<usize> {
+        let Self(engine) = self;
+        let module = engine.code.modules.find(&engine.process, address);
+        module.map(|module| module.start)
+    }
+
+    /// Runs `work` as the engine's own. The thread is apart from the program meanwhile: what it
+    /// allocates is not recorded.
+    pub fn apart<R>(self, work: impl FnOnce() -> R) -> R {
+        self.0.apart(work)
+    }
+
+    /// As [`apart`](Self::apart), with signals blocked. It is for work that takes locks that a dump
+    /// needs, too: a signal handler that ends the process dumps, and must not come in between.
+    pub fn guarded<R>(self, work: impl FnOnce() -> R) -> R {
+        self.0.guarded(work)
+    }
+
+    /// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
+    /// before, for [`restore_signals`](Self::restore_signals).
+    pub fn block_signals(self) -> u64 {
+        self.0.process.block_signals()
+    }
+
+    /// Puts back the mask that [`block_signals`](Self::block_signals) found.
+    pub fn restore_signals(self, before: u64) {
+        sys::restore_signals(before);
+    }
+
+    /// Whether the program would live if it installed a filter by the system call `n` with `args`,
+    /// and then dumped. A child of this process tries. If the program lives, the engine goes on
+    /// under the filter.
+    pub fn survives(self, n: libc::c_long, args: [usize; 6]) -> bool {
+        let mask = self.block_signals();
+        let survives = trial::survives(n, args);
+        self.restore_signals(mask);
+        if survives {
+            self.0.process.note_filter();
+        }
+        survives
+    }
+
+    /// Says that any system call of ours may be the program's end from now on.
+    pub fn shut_in(self) {
+        self.0.process.shut_in();
+    }
+
+    /// Whether [`shut_in`](Self::shut_in) was called.
+    pub fn is_shut_in(self) -> bool {
+        self.0.process.is_shut_in()
+    }
+}

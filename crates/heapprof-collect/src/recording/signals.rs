@@ -1,0 +1,108 @@
+//! Dumps that signals ask for, and those that an event had to put off.
+
+use std::sync::atomic::Ordering;
+
+use crate::dump::due::Dump;
+use crate::engine::Engine;
+use crate::event::apart::is_apart;
+use crate::platform::sys;
+use crate::reason::Reason;
+use crate::recording::dumps::{Dumped, Dumps, dump_only};
+
+impl Dump for Engine {
+    /// Does what was asked for in the middle of an event.
+    fn dump_due(&'static self, reason: Reason) {
+        let due = &self.dumping.due;
+        let mask = self.process.block_signals();
+        let became = dump_only(self, reason, 0);
+        match became {
+            Dumped::Written => {}
+            // The limits that asked for it were switched off.
+            Dumped::Failed => due.rearm(&self.process, &self.books.shared.heap),
+            // Whoever forks, or comes next, makes it.
+            Dumped::Later => due.ask(reason),
+        }
+        sys::restore_signals(mask);
+        if became == Dumped::Later || reason != Reason::Terminated {
+            return;
+        }
+        // A signal asked for this. It must still do its own work.
+        let signal = self.dumping.raise.swap(0, Ordering::AcqRel);
+        if signal != 0 {
+            end_by(self, signal);
+        }
+    }
+}
+
+/// Ends the program, but not in the middle of another thread's dump.
+fn end_by(engine: &Engine, signal: i32) {
+    let (process, turn) = (&engine.process, &engine.dumping.turn);
+    let _turn = turn.take(process, Reason::Terminated, process.patience());
+    raise_default(signal);
+}
+
+/// Dumps at once, or has the dump made right after what is under way: an event of this thread, or
+/// another thread's fork or dump. Returns whether it dumped at once. It is for signal handlers.
+fn dump_or_ask(engine: &Engine, reason: Reason) -> bool {
+    let later = is_apart() || dump_only(engine, reason, 0) == Dumped::Later;
+    if later {
+        engine.dumping.due.ask(reason);
+    }
+    !later
+}
+
+impl Dumps {
+    /// Called by the handler of a signal that asks for a dump. It is async-signal-safe: it uses no
+    /// memory or lock of the program's.
+    pub fn from_signal(self) {
+        let engine = self.engine();
+        let mask = engine.process.block_signals();
+        if engine.process.is_own() && engine.process.recorded.is_running() {
+            dump_or_ask(engine, Reason::Signal);
+        }
+        sys::restore_signals(mask);
+    }
+
+    /// Called by the handler of a signal that ends the program. Dumps, then lets the signal do what
+    /// it does by default.
+    pub fn end_from_signal(self, signal: i32) {
+        let engine = self.engine();
+        let (process, dumping) = (&engine.process, &engine.dumping);
+        process.block_signals();
+        if !process.is_own() || !process.recorded.is_running() {
+            raise_default(signal);
+            return;
+        }
+        dumping.raise.store(signal, Ordering::Release);
+        if is_apart() {
+            // An event takes microseconds. If it does not end, a handler has jumped out of it.
+            const PATIENCE: i64 = 200_000_000;
+            let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+            let raised = &dumping.raised;
+            let first = raised.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+            if first.is_err_and(|first| now - first > PATIENCE) {
+                raise_default(signal);
+            }
+        }
+        if dump_or_ask(engine, Reason::Terminated) {
+            end_by(engine, signal);
+        }
+    }
+}
+
+/// Lets a signal do what it does by default: mostly, end the process.
+pub fn raise_default(signal: i32) {
+    // This is the kernel's structure: handler, flags, restorer, mask. All zero is the default.
+    // libc's function may be the program's own.
+    let default = [0usize; 4];
+    let args = [signal as usize, default.as_ptr() as usize, 0, 8, 0, 0];
+    // SAFETY: a valid structure of the kernel's size, then plain libc calls.
+    unsafe {
+        sys::call(libc::SYS_rt_sigaction, args);
+        let mut only = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, signal);
+        libc::raise(signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,166 @@
+//! Engines of tests: two in one process, and one whose tables lie in memory that was handed in.
+
+use super::snapshot;
+use crate::engine::{ENGINE, Engine};
+use crate::mode::Mode;
+use crate::options::Options;
+use crate::platform::pages::Pages;
+use crate::platform::tls;
+use crate::tables::filter::Filter;
+use crate::thread::state::engine_of;
+
+/// An engine of its own, which stays for good as `ENGINE` does.
+fn engine(pages: Pages) -> &'static Engine {
+    let filter = Box::leak(Box::new(Filter::new()));
+    Box::leak(Box::new(Engine::new(filter, pages)))
+}
+
+/// Starts an exact recording.
+fn start(engine: &'static Engine) {
+    assert!(engine.lifecycle().start(Options {
+        mode: Mode::Exact,
+        ..Options::default()
+    }));
+}
+
+/// Addresses that no two blocks have. Nothing is ever read there.
+fn address(block: usize) -> *mut u8 {
+    std::ptr::without_provenance_mut(0x1000_0000 + block * 4096)
+}
+
+/// Tells an engine of an allocation, as a hook does.
+#[inline(never)]
+fn allocate(engine: &'static Engine, block: usize, size: usize) {
+    let events = engine.events();
+    assert!(events.charge(size) || is_other(engine));
+    let made = events.allocate(size, events.caller(), || address(block));
+    assert_eq!(made, address(block));
+}
+
+/// Whether this thread served another engine last, whose countdown it may have.
+fn is_other(engine: &'static Engine) -> bool {
+    // SAFETY: the slot is this thread's own.
+    unsafe { (*tls::current()).engine != engine_of(&engine.process) }
+}
+
+fn free(engine: &'static Engine, block: usize) {
+    assert!(engine.events().may_hold(address(block) as usize));
+    engine.events().release(address(block));
+}
+
+/// What was allocated and what is in use, in objects and bytes, over all stacks.
+fn sums(engine: &'static Engine) -> [i64; 4] {
+    engine.apart(|| {
+        let each = snapshot::sums(engine).into_iter().map(|sum| {
+            let in_use = sum.in_use();
+            [sum.allocated[0], sum.allocated[1], in_use[0], in_use[1]]
+        });
+        each.fold([0; 4], |a, b| std::array::from_fn(|i| a[i] + b[i]))
+    })
+}
+
+#[test]
+fn every_lock_has_a_rank_of_its_own() {
+    let ranks: Vec<u8> = ENGINE.locks().iter().map(|lock| lock.rank()).collect();
+    assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+}
+
+/// Two engines record at once, each in a thread of its own. A fork's handlers are called for both,
+/// and both sums are the child's then.
+#[test]
+fn two_engines_record_beside_each_other_and_after_a_fork() {
+    let engines = [engine(Pages::of_kernel()), engine(Pages::of_kernel())];
+    std::thread::scope(|scope| {
+        for (i, engine) in engines.into_iter().enumerate() {
+            scope.spawn(move || {
+                start(engine);
+                for block in 0..10_000 {
+                    allocate(engine, block, 100 + i);
+                    if block % 4 != 0 {
+                        free(engine, block);
+                    }
+                }
+            });
+        }
+    });
+    let expected = |i: i64| [10_000, 10_000 * (100 + i), 2_500, 2_500 * (100 + i)];
+    assert_eq!(engines.map(sums), [expected(0), expected(1)]);
+    // The handlers of one engine hold the thread apart, so each engine's own come in turn.
+    for (i, engine) in engines.into_iter().enumerate() {
+        let forks = engine.forks();
+        forks.before();
+        // SAFETY: the child calls what is safe after a fork of a process with threads: the engine's
+        // own functions, which take no lock of libc's but malloc's, and _exit.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            forks.in_child();
+            let left = 2_500 * (100 + i as i64);
+            // A child begins with what it inherited.
+            let begun = sums(engine) == [2_500, left, 2_500, left];
+            allocate(engine, 1, 1);
+            free(engine, 0);
+            let [objects, bytes, in_use, _] = sums(engine);
+            let goes_on = [objects, bytes, in_use] == [2_501, left + 1, 2_500];
+            let other = engines[1 - i];
+            let is_untouched = sums(other) == expected(1 - i as i64);
+            let code = i32::from(!(begun && goes_on && is_untouched));
+            // SAFETY: it ends the child, and runs nothing of the parent's.
+            unsafe { libc::_exit(code) };
+        }
+        forks.in_parent();
+        let mut status = 0;
+        // SAFETY: a child of this test's, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "engine {i}");
+    }
+    assert_eq!(engines.map(sums), [expected(0), expected(1)]);
+}
+
+/// One thread serves two engines in turn. Each keeps what it was told.
+#[test]
+fn a_thread_goes_from_one_engine_to_another() {
+    let engines = [engine(Pages::of_kernel()), engine(Pages::of_kernel())];
+    engines.into_iter().for_each(start);
+    for block in 0..100 {
+        for engine in engines {
+            allocate(engine, block, 10);
+        }
+        free(engines[0], block);
+    }
+    assert_eq!(
+        engines.map(sums),
+        [[100, 1000, 0, 0], [100, 1000, 100, 1000]]
+    );
+}
+
+/// A region of whole pages.
+fn region(len: usize) -> Pages {
+    use std::alloc::{Layout, alloc_zeroed};
+    let layout = Layout::from_size_align(len, 4096).unwrap();
+    // SAFETY: the region is zeroed, nobody else knows of it, and it is never freed.
+    unsafe { Pages::of_region(alloc_zeroed(layout), len) }
+}
+
+/// All tables lie in the region, and what has no room is counted as dropped.
+#[test]
+fn tables_lie_in_memory_that_was_handed_in() {
+    let (small, large) = (engine(region(256 << 10)), engine(region(32 << 20)));
+    for engine in [small, large] {
+        start(engine);
+        for block in 0..20_000 {
+            allocate(engine, block, 10);
+        }
+    }
+    let lost = |engine: &Engine| engine.process.dropped.lost();
+    assert_eq!(
+        (sums(large), lost(large)),
+        ([20_000, 200_000, 20_000, 200_000], 0)
+    );
+    assert!(lost(small) > 0);
+    let [_, _, objects, _] = sums(small);
+    assert!(
+        objects + lost(small) as i64 >= 20_000 && objects <= 20_000,
+        "{objects}"
+    );
+}
