@@ -55,15 +55,15 @@ impl Books {
         regions.with(process, Regions::clear);
         {
             let changing = shared.change(process);
-            shared.collect_budgets(threads.all(), &changing);
+            shared.collect_budgets(threads, &changing);
             if !access::wait_for_all(threads)
-                || !access::share(threads, live.owners())
+                || !access::share(threads, live.owners(), &changing)
                 || !live.clear(process)
             {
                 return false;
             }
         }
-        self.restart_counters(threads, Kept::Nothing);
+        self.restart_counters(threads, Keep::Nothing);
         shared.heap.restart(0);
         filter.fill(if mode == Mode::Exact {
             filter::STUCK
@@ -85,12 +85,12 @@ impl Books {
             filter: _,
             starting: _,
         } = self;
-        self.restart_counters(threads, Kept::InUse);
+        self.restart_counters(threads, Keep::InUse);
         shared.heap.restart(shared.heap.in_use());
     }
 
     /// Starts every sum by stack anew. Nobody adds to them meanwhile.
-    fn restart_counters(&self, threads: &Threads, kept: Kept) {
+    fn restart_counters(&self, threads: &Threads, kept: Keep) {
         for state in threads.all() {
             for stack in 0..self.stacks.len() as usize {
                 let of_stack = state.of_stack(stack);
@@ -98,13 +98,13 @@ impl Books {
                     if counters.is_untouched() {
                         continue;
                     }
-                    counters.restart(kept == Kept::InUse);
+                    counters.restart(kept == Keep::InUse);
                 }
                 if let Some(temporary) = of_stack.temporary {
                     temporary.0.set([0, 0]);
                 }
                 if let Some(spread) = of_stack.spread {
-                    spread.restart(kept == Kept::InUse);
+                    spread.restart(kept == Keep::InUse);
                 }
             }
         }
@@ -135,8 +135,8 @@ impl Books {
     /// middle of an event keeps what it has, and in the child that is half written. The second
     /// result says whether the heap's lock is held.
     pub(crate) fn acquire_for_fork(&self, process: &Process, threads: &Threads) -> (bool, bool) {
-        self.shared.collect_budgets_for_fork(threads.all());
-        let mut whole = single_threaded() || access::share(threads, self.live.owners());
+        self.shared.collect_budgets_for_fork(threads);
+        let mut whole = single_threaded() || access::share_for_fork(threads, self.live.owners());
         whole = self.live.acquire_all(process) && whole;
         let counting = self.shared.heap.lock().acquire_for_fork(process);
         (whole && counting, counting)
@@ -153,7 +153,7 @@ impl Books {
 
 /// What stays of the sums when they start anew.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum Keep {
     Nothing,
     InUse,
 }

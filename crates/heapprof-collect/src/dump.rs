@@ -200,12 +200,28 @@ impl Dumping {
 
     /// The locks that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 5] {
-        let ([dumping], [triggers]) = (self.turn.locks(), self.due.locks());
+        let Self {
+            options,
+            default,
+            naming,
+            turn,
+            due,
+            clock: _,
+            stack: _,
+            tell: _,
+            ended: _,
+            exec: _,
+            raised: _,
+            raise: _,
+            started: _,
+            since: _,
+        } = self;
+        let ([dumping], [triggers]) = (turn.locks(), due.locks());
         [
             dumping,
-            &self.options.lock,
-            &self.naming.lock,
-            &self.default.lock,
+            &options.lock,
+            &naming.lock,
+            &default.lock,
             triggers,
         ]
     }

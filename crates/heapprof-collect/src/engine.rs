@@ -16,7 +16,7 @@ use crate::thread::state::Threads;
 ///
 /// A process has one engine that its hooks tell of allocations, [`ENGINE`]. Whoever uses it does so
 /// through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
-/// [`lifecycle`](Self::lifecycle) and [`forks`](Self::forks).
+/// [`lifecycle`](Self::lifecycle), [`forks`](Self::forks) and [`memory`](Self::memory).
 pub struct Engine {
     pub(crate) process: Process,
     pub(crate) memory: Arena,
@@ -61,7 +61,8 @@ impl Engine {
     }
 
     /// Sets memory aside, so that what the engine allocates next can't fail for lack of it. Returns
-    /// false if there is not so much.
+    /// false if there is not so much. That holds where the process's allocator falls back to this
+    /// engine's [`memory`](Self::memory), so for [`ENGINE`].
     pub(crate) fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&self.process, len)
     }
@@ -111,7 +112,7 @@ impl Engine {
         threads.forget_others();
         books.live.disown();
         books.shared.prepare();
-        process.is_this();
+        process.remember_id();
         if whole {
             process.dropped.clear();
             books.rebase(threads);

@@ -59,11 +59,12 @@
 //!
 //! # The engine
 //!
-//! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). The only other state
-//! is a thread's own slot (`tls.rs`), which serves one engine at a time. What all parts need is in
-//! the `Process`: what is recorded, what was dropped, who forks, where tables get memory. Its parts
-//! begin, restart, go on in a child and are locked for fork in one function each, which takes the
-//! engine apart without leaving a part out.
+//! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). Beside it there is a
+//! thread's own slot (`tls.rs`), which serves one engine at a time, and the filter's memory, which
+//! the hooks read. What all parts need is in the `Process`: what is recorded, what was dropped, who
+//! forks, where tables get memory. Restarting, going on with inherited tables and listing the locks
+//! for fork are one function each. It takes the engine apart without leaving a part out, so the
+//! compiler asks whoever adds one.
 //!
 //! # Folders
 //!

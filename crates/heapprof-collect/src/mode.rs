@@ -1,7 +1,9 @@
 //! What is recorded now: whether and how allocations are recorded, with which period, and in which
 //! recording.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use crate::platform::atomic::{AtomicU8, AtomicU64};
 
 /// Whether and how allocations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ pub(crate) mod clock;
 pub(crate) mod dumps;
 pub(crate) mod fork;
 pub(crate) mod lifecycle;
+#[cfg(all(test, shuttle))]
+mod model;
 pub(crate) mod signals;
 pub(crate) mod snapshot;
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn answered(result: isize) -> *mut c_void {
 }
 
 /// Defines mmap by one of its names. Its arguments fill all six registers, so no register can pass
-/// on the place of the call. `CallSite::caller` finds it instead, and for that there must be only
+/// on the place of the call. `Events::caller` finds it instead, and for that there must be only
 /// one frame of ours.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {

@@ -16,8 +16,9 @@
 //! is still its own. A thread that takes a part from its owner has that barrier run, too, and waits
 //! until the owner is not in the middle of an event.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
+use std::sync::atomic::{Ordering, compiler_fence};
 
+use crate::platform::atomic::{AtomicBool, AtomicPtr};
 use crate::platform::lock::{ForkLock, Guard, Lock, rank};
 use crate::platform::process::Process;
 use crate::platform::sys;
@@ -68,7 +69,12 @@ impl Shared {
 
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
-        [&self.changing]
+        let Self {
+            heap: _,
+            changing,
+            has_barrier: _,
+        } = self;
+        [changing]
     }
 
     /// Waits until nobody else changes budgets and owners.
@@ -84,6 +90,7 @@ impl Shared {
         process: &Process,
         state: &'a ThreadState,
     ) -> Option<Open<'a>> {
+        debug_assert!(std::ptr::eq(process, state.process()));
         let access = self.access(process, state)?;
         Some(Open {
             shared: self,
@@ -138,25 +145,19 @@ impl Shared {
     }
 
     /// Takes all budgets back: for fork, for a new recording, and near the peak.
-    pub(crate) fn collect_budgets(
-        &self,
-        threads: impl Iterator<Item = &'static ThreadState>,
-        _changing: &Changing<'_>,
-    ) {
+    pub(crate) fn collect_budgets(&self, threads: &Threads, _changing: &Changing<'_>) {
         self.collect_budgets_for_fork(threads);
     }
 
     /// As [`collect_budgets`](Self::collect_budgets), for fork, which holds all locks.
-    pub(crate) fn collect_budgets_for_fork(
-        &self,
-        threads: impl Iterator<Item = &'static ThreadState>,
-    ) {
+    pub(crate) fn collect_budgets_for_fork(&self, threads: &Threads) {
         if self.heap.be_strict() {
             // No budget was given out since all were taken back.
             return;
         }
         barrier();
-        for state in threads {
+        // A thread that comes from here on takes no budget.
+        for state in threads.all() {
             // A thread that is held up in its event keeps its budget.
             if wait_for(state) {
                 self.heap.give_back(state.budget.replace(0));
@@ -228,7 +229,7 @@ impl<'a> Open<'a> {
         self.while_closed(|shared, state| {
             // If the lock's holder is held up, it is about to do the same.
             if let Some(changing) = shared.changing.lock_in_time(state.process()) {
-                shared.collect_budgets(state.all(), &changing);
+                shared.collect_budgets(state.threads(), &changing);
             } else {
                 shared.heap.be_strict();
                 shared.heap.budgets_are_in();
@@ -395,8 +396,17 @@ impl Owner {
 }
 
 /// Makes all of these everybody's, whoever owns them. Returns false if an owner keeps what it has.
-/// The caller holds the lock of [`Shared`], and does not have the books open.
+/// The caller does not have the books open.
 pub(crate) fn share<'a>(
+    threads: &Threads,
+    owners: impl Iterator<Item = &'a Owner> + Clone,
+    _changing: &Changing<'_>,
+) -> bool {
+    share_for_fork(threads, owners)
+}
+
+/// As [`share`], for fork, which holds all locks.
+pub(crate) fn share_for_fork<'a>(
     threads: &Threads,
     owners: impl Iterator<Item = &'a Owner> + Clone,
 ) -> bool {

@@ -51,7 +51,7 @@ struct Part {
     table: UnsafeCell<Table>,
 }
 
-struct Table {
+pub(crate) struct Table {
     entry: *mut Entry,
     mask: usize,
     len: usize,
@@ -100,7 +100,7 @@ impl LiveTable {
 
     /// Does `work` on the table of an address; `None` if its part is not to be had.
     #[inline(always)]
-    fn with<R>(
+    pub(crate) fn with<R>(
         &self,
         address: usize,
         open: &mut Open<'_>,
@@ -577,8 +577,8 @@ mod tests {
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     {
-                        let _changing = books.shared.change(&books.process);
-                        access::share(&books.threads, books.live.owners());
+                        let changing = books.shared.change(&books.process);
+                        access::share(&books.threads, books.live.owners(), &changing);
                     }
                     books.live.acquire_all(&books.process);
                     books.live.disown();

@@ -162,7 +162,12 @@ impl Mappings {
 
     /// The locks that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
-        [&self.known.lock, &self.closed.lock]
+        let Self {
+            generation: _,
+            known,
+            closed,
+        } = self;
+        [&known.lock, &closed.lock]
     }
 
     /// Bytes that [`known`](Self::known) may take: three times those of the mappings that are

@@ -23,7 +23,40 @@ pub(crate) struct Modules {
     unloads: AtomicU32,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
     /// static executables. They are read under the loader's lock, when an address is new.
-    snapshot: Locked<{ rank::MODULES }, Vec<Module>>,
+    snapshot: Locked<{ rank::MODULES }, Snapshot>,
+}
+
+/// A list of loaded objects, in memory that stays.
+struct Snapshot {
+    module: *mut Module,
+    len: usize,
+}
+
+// SAFETY: the list is reached only under its lock.
+unsafe impl Send for Snapshot {}
+
+impl Snapshot {
+    /// The objects.
+    fn all(&self) -> &[Module] {
+        match self.module.is_null() {
+            true => &[],
+            // SAFETY: so many were written.
+            false => unsafe { std::slice::from_raw_parts(self.module, self.len) },
+        }
+    }
+
+    /// Puts other objects in the place of those that are there, if there is memory for them.
+    fn replace(&mut self, process: &Process, new: &[Module]) {
+        if self.module.is_null() {
+            let len = CAPACITY * size_of::<Module>();
+            self.module = process.pages.map(len).cast();
+        }
+        if !self.module.is_null() {
+            self.len = new.len().min(CAPACITY);
+            // SAFETY: there is room for so many.
+            unsafe { self.module.copy_from_nonoverlapping(new.as_ptr(), self.len) };
+        }
+    }
 }
 
 impl Modules {
@@ -31,7 +64,10 @@ impl Modules {
     pub(crate) const fn new() -> Self {
         Self {
             unloads: AtomicU32::new(0),
-            snapshot: Locked::new(Vec::new()),
+            snapshot: Locked::new(Snapshot {
+                module: std::ptr::null_mut(),
+                len: 0,
+            }),
         }
     }
 
@@ -54,7 +90,7 @@ impl Modules {
         let holds = |m: &&Module| m.start <= pc && pc < m.end;
         let known = || {
             self.snapshot
-                .with(process, |s| s.iter().find(holds).copied())
+                .with(process, |s| s.all().iter().find(holds).copied())
         };
         known().or_else(|| {
             self.refresh(process);
@@ -78,19 +114,21 @@ impl Modules {
 
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
-        [&self.snapshot.lock]
+        let Self {
+            unloads: _,
+            snapshot,
+        } = self;
+        [&snapshot.lock]
     }
 
     fn refresh(&self, process: &Process) {
         // The objects are collected without our lock, so that nobody waits for the loader's lock
         // while holding ours.
-        let mut new = Vec::with_capacity(CAPACITY);
+        let mut new: Vec<Module> = Vec::with_capacity(CAPACITY);
         // SAFETY: the callback gets the vector and lives no longer than the call.
         unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut new).cast()) };
-        // The earlier list is dropped without the lock.
-        let _earlier = self
-            .snapshot
-            .with(process, |snapshot| std::mem::replace(snapshot, new));
+        self.snapshot
+            .with(process, |snapshot| snapshot.replace(process, &new));
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Due {
     triggers: Locked<{ rank::TRIGGERS }, Triggers>,
     /// What is to be done: a reason's number + 1, or [`NOTHING`].
     pending: AtomicU8,
-    dump: OnceLock<&'static dyn Dump>,
+    dumper: OnceLock<&'static dyn Dumper>,
     allocated: AtomicU64,
     freed: AtomicU64,
     allocated_limit: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct Due {
 }
 
 /// Whoever makes the dumps that are due.
-pub(crate) trait Dump: Sync {
+pub(crate) trait Dumper: Sync {
     /// Makes a dump.
     fn dump_due(&'static self, reason: Reason);
 }
@@ -54,7 +54,7 @@ impl Due {
                 freed: None,
             }),
             pending: AtomicU8::new(NOTHING),
-            dump: OnceLock::new(),
+            dumper: OnceLock::new(),
             allocated: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             allocated_limit: AtomicU64::new(u64::MAX),
@@ -66,7 +66,19 @@ impl Due {
 
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
-        [&self.triggers.lock]
+        let Self {
+            triggers,
+            most_unreported: _,
+            pending: _,
+            dumper: _,
+            allocated: _,
+            freed: _,
+            allocated_limit: _,
+            freed_limit: _,
+            deadline: _,
+            last_peak: _,
+        } = self;
+        [&triggers.lock]
     }
 
     /// Whether something is to be done after this event.
@@ -81,15 +93,15 @@ impl Due {
         self.most_unreported.load(Ordering::Relaxed)
     }
 
-    /// Has `dump` make the dumps that are due on these triggers from now on.
+    /// Has `dumper` make the dumps that are due on these triggers from now on.
     pub(crate) fn arm(
         &self,
         process: &Process,
         heap: &Heap,
         triggers: Triggers,
-        dump: &'static dyn Dump,
+        dumper: &'static dyn Dumper,
     ) {
-        let _ = self.dump.set(dump);
+        let _ = self.dumper.set(dumper);
         self.triggers.with(process, |t| *t = triggers);
         let limits = [triggers.allocated, triggers.freed];
         let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -150,7 +162,7 @@ impl Due {
     }
 
     /// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
-    /// collector.
+    /// engine.
     pub(crate) fn ask(&self, reason: Reason) {
         // Nothing else takes the place of an end. What nobody asked for does not take the place of
         // what somebody asked for.
@@ -214,9 +226,9 @@ impl Due {
     #[cold]
     pub(crate) fn run(&self) {
         if let Some(reason) = self.pending.swap(NOTHING, Ordering::AcqRel).checked_sub(1)
-            && let Some(dump) = self.dump.get()
+            && let Some(dumper) = self.dumper.get()
         {
-            dump.dump_due(Reason::from_number(reason));
+            dumper.dump_due(Reason::from_number(reason));
         }
     }
 }

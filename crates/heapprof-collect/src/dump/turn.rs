@@ -74,6 +74,7 @@ impl Turn {
 
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
-        [&self.dumping]
+        let Self { dumping, noted: _ } = self;
+        [dumping]
     }
 }

@@ -13,10 +13,14 @@ impl Engine {
         unsafe {
             let (busy, countdown) = ((*slot).busy, (*slot).countdown);
             let epoch = self.process.recorded.epoch();
+            // A signal's handler may come here in the middle of an event, which may hold locks. A
+            // thread that was not inside holds none: a handler may have jumped out of an event.
+            let ranks = std::mem::take(&mut (*slot).ranks);
             (*slot).busy = 1;
             (*slot).countdown = QUIET;
             let result = work();
             (*slot).busy = busy;
+            (*slot).ranks = if busy == 0 { 0 } else { ranks };
             let same = epoch == self.process.recorded.epoch();
             // A recording that began meanwhile begins for this thread too.
             (*slot).countdown = if same || busy != 0 { countdown } else { 0 };

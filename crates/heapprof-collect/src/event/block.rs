@@ -40,7 +40,7 @@ pub(super) fn allocate(
         let epoch = recorded.epoch();
         match recorded.mode() {
             Mode::Exact => {
-                let event = Event::enter(engine, slot, Tables::Kept, GoesOn, epoch, 0);
+                let event = Event::enter(engine, slot, Tables::Own, GoesOn, epoch, 0);
                 let Some(mut event) = event else {
                     return real();
                 };
@@ -80,7 +80,7 @@ unsafe fn allocate_sampled(
 ) -> *mut u8 {
     let period = || engine.process.recorded.period();
     // SAFETY: the caller's contract.
-    let event = unsafe { Event::enter(engine, slot, Tables::Kept, RanOut, epoch, period()) };
+    let event = unsafe { Event::enter(engine, slot, Tables::Own, RanOut, epoch, period()) };
     let Some(mut event) = event else {
         return real();
     };
@@ -488,7 +488,7 @@ fn reallocate_chosen<const EXACT: bool>(
             (true, false) => period(),
         };
         let ends = if chosen && !EXACT { RanOut } else { GoesOn };
-        let event = Event::enter(engine, slot, Tables::Kept, ends, epoch, otherwise);
+        let event = Event::enter(engine, slot, Tables::Own, ends, epoch, otherwise);
         let Some(mut event) = event else {
             return real();
         };

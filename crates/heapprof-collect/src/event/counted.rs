@@ -11,7 +11,7 @@ use crate::tables::sampler;
 use crate::thread::state::{Own, ThreadState};
 
 /// The books (the counters), for events that are counted one by one in either mode.
-pub(crate) struct Books<'a> {
+pub(crate) struct Counting<'a> {
     engine: &'static Engine,
     state: &'static ThreadState,
     own: &'a mut Own,
@@ -21,17 +21,17 @@ pub(crate) struct Books<'a> {
 const ROOM: usize = 64 << 10;
 
 /// Runs `work` with the books, or not at all if there is no memory for them.
-pub(crate) fn with_books(engine: &'static Engine, work: impl FnOnce(&mut Books<'_>)) {
+pub(crate) fn with_books(engine: &'static Engine, work: impl FnOnce(&mut Counting<'_>)) {
     let slot = tls::current();
     engine.guarded(|| {
         if !engine.reserve(ROOM) {
             return count(&engine.process.dropped.no_memory);
         }
         // SAFETY: the slot is this thread's own, and busy.
-        if let Some(state) = unsafe { state_of(engine, slot, Tables::Kept).as_ref() } {
+        if let Some(state) = unsafe { state_of(engine, slot, Tables::Own).as_ref() } {
             // SAFETY: this is the thread's one event.
             let own = unsafe { state.own() };
-            work(&mut Books { engine, state, own });
+            work(&mut Counting { engine, state, own });
         }
         // SAFETY: as above.
         unsafe {
@@ -42,7 +42,7 @@ pub(crate) fn with_books(engine: &'static Engine, work: impl FnOnce(&mut Books<'
     });
 }
 
-impl Books<'_> {
+impl Counting<'_> {
     /// What one object and one byte count in the recording's mode.
     fn units(&self) -> Weight {
         let exact = self.engine.process.recorded.is_exact();

@@ -23,11 +23,12 @@ pub(crate) fn hold_apart() {
 /// Seeds the random numbers anew in a forked child, between [`hold_apart`] and [`end_apart`].
 /// Otherwise the child would draw what its parent and its siblings draw, and their errors would add
 /// up.
-pub(crate) fn draw_anew(engine: &Engine) {
+pub(crate) fn draw_anew(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and in no event.
     unsafe {
         let slot = tls::current();
-        if let Some(state) = state::of(slot).as_ref() {
+        let is_ours = (*slot).engine == state::engine_of(&engine.process);
+        if let Some(state) = state::of(slot).as_ref().filter(|_| is_ours) {
             let random = &mut state.own().random;
             random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
             if engine.process.recorded.mode() == Mode::Sampled {
@@ -78,7 +79,7 @@ pub(crate) fn charge(size: usize) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tables {
     /// Its own, for as long as it lives.
-    Kept,
+    Own,
     /// Its own, or borrowed for one event. This is for a free: the thread may have no other event,
     /// and if it has ended, its end is not announced again.
     Borrowed,
@@ -112,10 +113,13 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: Ta
     // books.
     unsafe {
         if let Some(state) = state::of(slot).as_ref() {
-            // It served another engine.
+            // It served another engine. As at a thread's end, no handler comes in between.
+            let mask = engine.process.block_signals();
             (*slot).state = std::ptr::null();
+            (*slot).engine = std::ptr::null();
             ((*slot).lent, (*slot).epoch) = ((*slot).lent & tls::ENDED, 0);
             state.leave();
+            sys::restore_signals(mask);
         }
         if tables == Tables::Borrowed && (*slot).frees < MOST_BORROWED {
             (*slot).frees += 1;
@@ -143,6 +147,10 @@ unsafe fn enter(slot: *mut ThreadSlot) {
     unsafe {
         (*slot).busy = 1;
         (*slot).countdown = QUIET;
+        if cfg!(debug_assertions) {
+            // A handler may have jumped out of the last event, which held some.
+            (*slot).ranks = 0;
+        }
     }
     compiler_fence(Ordering::SeqCst);
 }
@@ -219,9 +227,10 @@ impl Event {
         // SAFETY: the caller's contract. States are never freed.
         unsafe {
             enter(slot);
+            let state = state_of(engine, slot, tables);
             // This is noted even if there is no memory: the next countdown is not the first one.
             let begins = countdown == Countdown::RanOut && begins(engine, slot);
-            let Some(state) = state_of(engine, slot, tables).as_ref() else {
+            let Some(state) = state.as_ref() else {
                 count(&engine.process.dropped.no_memory);
                 leave(engine, slot, otherwise);
                 return None;

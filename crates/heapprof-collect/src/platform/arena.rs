@@ -1,4 +1,4 @@
-//! A global allocator on private mappings, for what the collector's cold parts allocate inside the
+//! A global allocator on private mappings, for what the engine's cold parts allocate inside the
 //! program.
 //!
 //! libheapprof.so uses it instead of malloc, which is the program's. Sizes are rounded up to powers
@@ -158,7 +158,8 @@ impl Arena {
 
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
-        [&self.lists.lock]
+        let Self { lists, spare: _ } = self;
+        [&lists.lock]
     }
 
     /// Sets memory aside, so that what follows can't fail for lack of it. Returns false if there is
@@ -212,7 +213,7 @@ impl Arena {
             .sum::<usize>()
     }
 
-    /// A piece of what was set aside, for an allocation of the collector's own that another
+    /// A piece of what was set aside, for an allocation of the engine's own that another
     /// allocator has no memory for. Null when that is used up.
     #[cold]
     pub(crate) fn spare(&self, process: &Process, layout: Layout) -> *mut u8 {

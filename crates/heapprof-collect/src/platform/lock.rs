@@ -8,10 +8,11 @@
 //! threads could wait for each other. A debug build asserts it. Fork takes all locks in that order.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
+use crate::platform::atomic::AtomicU32;
 use crate::platform::process::Process;
-use crate::platform::sys;
+use crate::platform::{sys, tls};
 
 /// The ranks of all locks, outermost first.
 pub(crate) mod rank {
@@ -45,12 +46,15 @@ pub(crate) mod rank {
     pub(crate) const STACKS: u8 = 13;
     /// The memory of the stacks.
     pub(crate) const FRAMES: u8 = 14;
-    /// The parts of the live table.
-    pub(crate) const PARTS: u8 = 15;
-    /// The size in use.
-    pub(crate) const HEAP: u8 = 16;
     /// What the engine itself allocates from.
-    pub(crate) const ARENA: u8 = 17;
+    pub(crate) const ARENA: u8 = 15;
+    /// The parts of the live table.
+    pub(crate) const PARTS: u8 = 16;
+    /// The size in use.
+    pub(crate) const HEAP: u8 = 17;
+    /// How many ranks there are.
+    #[cfg(test)]
+    pub(crate) const COUNT: u8 = 18;
 }
 
 /// A lock without data of its own.
@@ -71,11 +75,21 @@ pub(crate) trait ForkLock {
     fn release_after_fork(&self);
 }
 
-/// Notes that the thread takes a lock, which must have a higher rank than those that it has.
+/// Asserts that the thread may wait for a lock of this rank: it has none of this rank or a higher
+/// one.
+#[inline(always)]
+fn enters(rank: u8) {
+    if cfg!(debug_assertions) {
+        let held = tls::ranks();
+        assert!(held >> rank == 0, "lock {rank} is taken inside {held:#b}");
+    }
+}
+
+/// Notes that the thread has taken a lock.
 #[inline(always)]
 fn entered(rank: u8) {
     if cfg!(debug_assertions) {
-        order::entered(rank);
+        tls::set_ranks(tls::ranks() | 1 << rank);
     }
 }
 
@@ -83,33 +97,24 @@ fn entered(rank: u8) {
 #[inline(always)]
 fn left(rank: u8) {
     if cfg!(debug_assertions) {
-        order::left(rank);
+        tls::set_ranks(tls::ranks() & !(1 << rank));
     }
 }
 
-/// Which ranks a thread holds: its slot has a bit for each.
-mod order {
-    use crate::platform::tls;
+/// Sleeps until an awaited word is given back, or for no reason at all.
+fn sleep(word: &AtomicU32) {
+    #[cfg(not(all(test, shuttle)))]
+    sys::futex_wait(word, AWAITED);
+    #[cfg(all(test, shuttle))]
+    let _ = (word, sys::yield_now());
+}
 
-    #[cold]
-    pub(super) fn entered(rank: u8) {
-        // SAFETY: the slot is this thread's own.
-        unsafe {
-            let ranks = &raw mut (*tls::current()).ranks;
-            let held = ranks.read();
-            assert!(held >> rank == 0, "lock {rank} is taken inside {held:#b}");
-            ranks.write(held | 1 << rank);
-        }
-    }
-
-    #[cold]
-    pub(super) fn left(rank: u8) {
-        // SAFETY: as above.
-        unsafe {
-            let ranks = &raw mut (*tls::current()).ranks;
-            ranks.write(ranks.read() & !(1 << rank));
-        }
-    }
+/// Wakes one thread that sleeps on a word.
+fn wake(word: &AtomicU32) {
+    #[cfg(not(all(test, shuttle)))]
+    sys::futex_wake(word);
+    #[cfg(all(test, shuttle))]
+    let _ = word;
 }
 
 /// Takes a word, if it is free. Returns whether it was.
@@ -140,6 +145,7 @@ impl<const RANK: u8> Lock<RANK> {
     /// Waits until nobody else holds it.
     #[inline]
     pub(crate) fn lock(&self, process: &Process) -> Guard<'_, RANK> {
+        enters(RANK);
         if !take(&self.0) {
             self.wait(process);
         }
@@ -162,13 +168,14 @@ impl<const RANK: u8> Lock<RANK> {
             std::hint::spin_loop();
         }
         while !process.is_abandoned() && self.0.swap(AWAITED, Ordering::Acquire) != FREE {
-            sys::futex_wait(&self.0, AWAITED);
+            sleep(&self.0);
         }
     }
 
     /// The lock, unless it is held for longer than [`patience`](Process::patience) says.
     #[inline]
     pub(crate) fn lock_in_time(&self, process: &Process) -> Option<Guard<'_, RANK>> {
+        enters(RANK);
         (take(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
 
@@ -180,6 +187,7 @@ impl<const RANK: u8> Lock<RANK> {
         process: &Process,
         patience: i64,
     ) -> Option<Guard<'_, RANK>> {
+        enters(RANK);
         let mut since = None;
         while !take_if_free(&self.0) && !process.is_abandoned() {
             if process.is_forking() {
@@ -199,7 +207,7 @@ impl<const RANK: u8> Lock<RANK> {
     fn release(&self) {
         left(RANK);
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
-            sys::futex_wake(&self.0);
+            wake(&self.0);
         }
     }
 }
@@ -216,6 +224,7 @@ impl<const RANK: u8> ForkLock for Lock<RANK> {
             std::mem::forget(self.lock(process));
             return true;
         }
+        enters(RANK);
         let taken = take(&self.0) || wait_for(&self.0, process, || true);
         if taken {
             entered(RANK);
@@ -284,6 +293,7 @@ impl<const RANK: u8> Spin<RANK> {
     /// Takes the lock, unless it is held for longer than [`patience`](Process::patience) says.
     #[inline]
     pub(crate) fn acquire_in_time(&self, process: &Process) -> bool {
+        enters(RANK);
         let taken = take(&self.0) || wait_a_while(&self.0, process);
         if taken {
             entered(RANK);
@@ -334,6 +344,18 @@ impl<const RANK: u8, T> Locked<RANK, T> {
         // SAFETY: the guard makes this the only reference.
         use_it(unsafe { &mut *self.value.get() })
     }
+
+    /// As [`with`](Self::with), unless the lock is held for longer than
+    /// [`patience`](Process::patience) says.
+    pub(crate) fn with_in_time<R>(
+        &self,
+        process: &Process,
+        use_it: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        let _guard = self.lock.lock_in_time(process)?;
+        // SAFETY: as above.
+        Some(use_it(unsafe { &mut *self.value.get() }))
+    }
 }
 
 #[cfg(test)]
@@ -359,7 +381,11 @@ mod tests {
         let held = lock.lock(&process);
         let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
         let (begin, patience_then) = (now(), process.patience());
-        assert!(lock.lock_in_time(&process).is_none());
+        let other = || lock.lock_in_time(&process).is_none();
+        assert!(std::thread::scope(|scope| scope
+            .spawn(other)
+            .join()
+            .unwrap()));
         assert!(now() - begin >= patience_then && process.patience() < patience_then);
         drop(held);
         assert!(lock.lock_in_time(&process).is_some());

@@ -30,7 +30,7 @@ pub(crate) struct Process {
     in_vain: AtomicU32,
     /// A page that the kernel wipes in every child that gets a copy of the memory, so that such a
     /// child is known by it.
-    mark: AtomicPtr<AtomicU32>,
+    marked: AtomicPtr<AtomicU32>,
     /// Whether the program installed a filter of system calls. A call that was not among those that
     /// were tried may end the program.
     filtered: AtomicBool,
@@ -51,7 +51,7 @@ impl Process {
             forking: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
-            mark: AtomicPtr::new(std::ptr::null_mut()),
+            marked: AtomicPtr::new(std::ptr::null_mut()),
             filtered: AtomicBool::new(false),
             shut_in: AtomicBool::new(false),
             name: OnceLock::new(),
@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// Says that this process is the one that records.
-    pub(crate) fn is_this(&self) {
+    pub(crate) fn remember_id(&self) {
         self.id.store(sys::process_id(), Ordering::Relaxed);
     }
 
@@ -101,14 +101,14 @@ impl Process {
 
     /// Says that the process is no copy that nobody told us of. It is called before the first
     /// event, and in each child that fork's handlers run in.
-    pub(crate) fn is_no_orphan(&self) {
-        let mut page = self.mark.load(Ordering::Acquire);
+    pub(crate) fn mark(&self) {
+        let mut page = self.marked.load(Ordering::Acquire);
         if page.is_null() {
             page = sys::map(PAGE).cast();
             if page.is_null() || !sys::wipe_on_fork(page.cast(), PAGE) {
                 return;
             }
-            self.mark.store(page, Ordering::Release);
+            self.marked.store(page, Ordering::Release);
         }
         // SAFETY: a page of our own that is never unmapped.
         unsafe { (*page).store(1, Ordering::Release) };
@@ -117,7 +117,7 @@ impl Process {
     /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
     fn is_orphan(&self) -> bool {
         // SAFETY: null, or a page of our own that is never unmapped.
-        let page = unsafe { self.mark.load(Ordering::Acquire).as_ref() };
+        let page = unsafe { self.marked.load(Ordering::Acquire).as_ref() };
         page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
     }
 

@@ -56,7 +56,11 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     }
 }
 
+#[cfg(all(test, shuttle))]
+pub(crate) use model::{barrier, nanoseconds, register_barrier, sleep, yield_now};
+
 /// Registers for [`barrier`]. Returns whether the kernel has it.
+#[cfg(not(all(test, shuttle)))]
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
     // SAFETY: takes no memory.
@@ -70,6 +74,7 @@ pub(crate) fn register_barrier() -> bool {
 
 /// Runs a memory barrier on every core that runs a thread of this process. Returns whether the
 /// kernel did.
+#[cfg(not(all(test, shuttle)))]
 pub(crate) fn barrier() -> bool {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
     // SAFETY: takes no memory.
@@ -77,6 +82,7 @@ pub(crate) fn barrier() -> bool {
 }
 
 /// Lets another thread run.
+#[cfg(not(all(test, shuttle)))]
 pub(crate) fn yield_now() {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_sched_yield, [0; 6]) };
@@ -95,6 +101,7 @@ pub(crate) fn nap() {
 }
 
 /// Sleeps for so many nanoseconds, less than a second, or until a signal comes.
+#[cfg(not(all(test, shuttle)))]
 pub fn sleep(nanoseconds: u64) {
     let time = [0, nanoseconds];
     // SAFETY: the time is valid.
@@ -136,6 +143,7 @@ pub fn futex_wake(word: &AtomicU32) {
 }
 
 /// A clock's time.
+#[cfg(not(all(test, shuttle)))]
 pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -246,4 +254,32 @@ pub(crate) fn restore_signals(before: u64) {
     ];
     // SAFETY: the mask is 8 bytes, as the kernel's is.
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
+}
+
+/// What threads ask of the kernel while they wait for each other, in a model test: each call lets
+/// another thread go on, no time passes, and memory is in order.
+#[cfg(all(test, shuttle))]
+mod model {
+    use shuttle::thread;
+
+    pub(crate) fn register_barrier() -> bool {
+        true
+    }
+
+    pub(crate) fn barrier() -> bool {
+        thread::yield_now();
+        true
+    }
+
+    pub(crate) fn yield_now() {
+        thread::yield_now();
+    }
+
+    pub(crate) fn sleep(_nanoseconds: u64) {
+        thread::yield_now();
+    }
+
+    pub(crate) fn nanoseconds(_clock: libc::clockid_t) -> i64 {
+        0
+    }
 }

@@ -6,7 +6,7 @@
 /// A thread's tables (`thread.rs`), of which nothing is known here.
 pub(crate) enum Tables {}
 
-/// An engine, of which nothing is known here except its address.
+/// An engine, of which nothing is known here except an address: that of its process.
 pub(crate) enum Engine {}
 
 /// What the hooks keep for each thread; zero when the thread starts.
@@ -16,7 +16,7 @@ pub(crate) struct ThreadSlot {
     pub(crate) countdown: u64,
     /// The thread's tables, null until its first event.
     pub(crate) state: *const Tables,
-    /// Whether the thread is inside the collector.
+    /// Whether the thread is inside an engine.
     pub(crate) busy: u32,
     /// Why the thread has its state for one event at a time, if it does: [`ENDED`], [`BORROWED`].
     pub(crate) lent: u8,
@@ -26,7 +26,7 @@ pub(crate) struct ThreadSlot {
     pub(crate) held: u64,
     /// The recording that the countdown belongs to.
     pub(crate) epoch: u64,
-    /// Which engine the thread serves, by its process; null before its first event.
+    /// Which engine the thread serves; null before its first event.
     pub(crate) engine: *const Engine,
     /// The process that this thread works for, if it is a child of ours that shares our memory.
     pub(crate) works_for: i32,
@@ -45,7 +45,7 @@ pub(crate) const BORROWED: u8 = 2;
 /// A countdown that does not run out while the thread is busy.
 pub(crate) const QUIET: u64 = u64::MAX / 2;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(miri, all(test, shuttle)))))]
 mod place {
     use std::arch::{asm, global_asm};
 
@@ -76,33 +76,40 @@ mod place {
 }
 
 /// On other processors the slot is in the compiler's own thread-local storage (aarch64; not run
-/// here).
-#[cfg(not(target_arch = "x86_64"))]
+/// here). So it is where tests run in an interpreter, or in the threads of a model.
+#[cfg(any(not(target_arch = "x86_64"), miri, all(test, shuttle)))]
 mod place {
     use std::cell::UnsafeCell;
 
+    use super::ThreadSlot;
+
+    const NEW: ThreadSlot = ThreadSlot {
+        countdown: 0,
+        state: std::ptr::null(),
+        busy: 0,
+        lent: 0,
+        frees: 0,
+        held: 0,
+        epoch: 0,
+        engine: std::ptr::null(),
+        works_for: 0,
+        forking: false,
+        ranks: 0,
+    };
+
+    #[cfg(not(all(test, shuttle)))]
     thread_local! {
-        static SLOT: UnsafeCell<super::ThreadSlot> = const {
-            UnsafeCell::new(super::ThreadSlot {
-                countdown: 0,
-                state: std::ptr::null(),
-                busy: 0,
-                lent: 0,
-                frees: 0,
-                held: 0,
-                epoch: 0,
-                engine: std::ptr::null(),
-                works_for: 0,
-                forking: false,
-                ranks: 0,
-            })
-        };
+        static SLOT: UnsafeCell<ThreadSlot> = const { UnsafeCell::new(NEW) };
+    }
+    #[cfg(all(test, shuttle))]
+    shuttle::thread_local! {
+        static SLOT: UnsafeCell<ThreadSlot> = UnsafeCell::new(NEW);
     }
 
     /// This thread's slot.
     #[inline(always)]
-    pub(crate) fn current() -> *mut super::ThreadSlot {
-        SLOT.with(UnsafeCell::get)
+    pub(crate) fn current() -> *mut ThreadSlot {
+        SLOT.with(|slot| slot.get())
     }
 }
 
@@ -132,6 +139,18 @@ pub(crate) fn works_for() -> i32 {
 pub(crate) fn work_for(process: i32) {
     // SAFETY: as above.
     unsafe { (*current()).works_for = process };
+}
+
+/// The ranks of the locks that this thread holds, a bit for each. Only debug builds keep them.
+pub(crate) fn ranks() -> u32 {
+    // SAFETY: the slot is this thread's own.
+    unsafe { (*current()).ranks }
+}
+
+/// Sets [`ranks`].
+pub(crate) fn set_ranks(ranks: u32) {
+    // SAFETY: as above.
+    unsafe { (*current()).ranks = ranks };
 }
 
 const _: () = assert!(size_of::<ThreadSlot>() <= 64);

@@ -52,7 +52,7 @@ impl Dumps {
     pub fn profile(self, reason: Reason) -> Vec<u8> {
         let Self(engine) = self;
         let wrappers = |o: &mut Option<Options>| o.as_ref().map(|o| o.wrappers.clone());
-        let wrappers = engine.dumping.options.with(&engine.process, wrappers);
+        let wrappers = engine.guarded(|| engine.dumping.options.with(&engine.process, wrappers));
         let wrappers = wrappers.unwrap_or_default();
         render(engine, |file| {
             snapshot::write_profile(engine, reason, &wrappers, file).map(drop)

@@ -8,7 +8,8 @@ use crate::platform::process::Kept;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
 
-/// The engine as fork's handlers see it.
+/// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in a
+/// process with two of them, the handlers of one are called for a fork.
 #[derive(Clone, Copy)]
 pub struct Forks(&'static Engine);
 
@@ -21,7 +22,7 @@ impl Engine {
 
 /// Takes the locks for fork. Returns which of them it got, with one bit for each. The others are
 /// held by threads that are held up in an event.
-fn acquire(engine: &Engine) -> u32 {
+pub(super) fn acquire(engine: &Engine) -> u32 {
     let mut held = 0;
     for (i, lock) in engine.locks().iter().enumerate() {
         held |= u32::from(lock.acquire_for_fork(&engine.process)) << i;
@@ -29,6 +30,18 @@ fn acquire(engine: &Engine) -> u32 {
         engine.process.set_forking(true);
     }
     held
+}
+
+/// Gives back the locks in `held`, and what the books gave: `counting` says whether that is the
+/// heap's lock, too.
+pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
+    engine.books.release_after_fork(counting);
+    engine.process.set_forking(false);
+    for (i, lock) in engine.locks().iter().enumerate() {
+        if held >> i & 1 == 1 {
+            lock.release_after_fork();
+        }
+    }
 }
 
 impl Forks {
@@ -72,15 +85,8 @@ impl Forks {
 
     /// Gives back the locks that [`before`](Self::before) took. Returns what is to be put back.
     fn let_go(self) -> Kept {
-        let Self(engine) = self;
-        let kept = engine.process.fork.kept();
-        engine.books.release_after_fork(kept.counting);
-        engine.process.set_forking(false);
-        for (i, lock) in engine.locks().iter().enumerate() {
-            if kept.held >> i & 1 == 1 {
-                lock.release_after_fork();
-            }
-        }
+        let kept = self.0.process.fork.kept();
+        release(self.0, kept.held, kept.counting);
         kept
     }
 
@@ -111,7 +117,7 @@ impl Forks {
             process.abandon();
             return;
         }
-        process.is_no_orphan();
+        process.mark();
         let whole = process.fork.kept().whole;
         if !whole {
             // Threads that the child does not have hold some locks for good.

@@ -43,13 +43,13 @@ impl Lifecycle {
             if !engine.reserve(ROOM) {
                 return false;
             }
-            process.is_no_orphan();
+            process.mark();
             engine.threads.prepare();
             engine.books.shared.prepare();
             if status::is_filtered() {
                 process.note_filter();
             }
-            process.is_this();
+            process.remember_id();
             options.output.look_into_folder();
             dumping.naming.with(process, |naming| {
                 naming.prepare(&options.output, options.format, process.name());

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::dump::due::Dump;
+use crate::dump::due::Dumper;
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::platform::sys;
 use crate::reason::Reason;
 use crate::recording::dumps::{Dumped, Dumps, dump_only};
 
-impl Dump for Engine {
+impl Dumper for Engine {
     /// Does what was asked for in the middle of an event.
     fn dump_due(&'static self, reason: Reason) {
         let due = &self.dumping.due;

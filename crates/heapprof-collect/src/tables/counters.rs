@@ -5,9 +5,10 @@
 //! it is touched for the first time after the heap began to fall from a new maximum, and only then.
 
 use std::cell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{self, Ordering};
 
 use crate::dropped::count;
+use crate::platform::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use crate::platform::lock::{Spin, rank};
 use crate::platform::process::Process;
 
@@ -19,7 +20,7 @@ pub(crate) struct StackCounters {
     /// In use at the process's last peak, if the heap has fallen from it and `fall` is the
     /// process's count of falls. If `fall` is older, nothing has changed here since that peak.
     pub(crate) at_peak: Sum,
-    pub(crate) fall: AtomicU64,
+    pub(crate) fall: atomic::AtomicU64,
 }
 
 /// How a thread has the books open.
@@ -56,8 +57,8 @@ pub(crate) enum Counted {
 /// Objects and bytes.
 #[derive(Default)]
 pub(crate) struct Sum {
-    pub(crate) objects: AtomicU64,
-    pub(crate) bytes: AtomicU64,
+    pub(crate) objects: atomic::AtomicU64,
+    pub(crate) bytes: atomic::AtomicU64,
 }
 
 /// Temporary allocations of one stack in one thread.
@@ -75,7 +76,7 @@ impl Sum {
     /// Adds without a locked instruction: only the owner writes.
     #[inline]
     pub(crate) fn add(&self, weight: Weight) {
-        let add = |to: &AtomicU64, n: u64| {
+        let add = |to: &atomic::AtomicU64, n: u64| {
             to.store(
                 to.load(Ordering::Relaxed).wrapping_add(n),
                 Ordering::Relaxed,
@@ -140,8 +141,8 @@ impl StackCounters {
 
     /// What was in use at the peak of `heap`.
     pub(crate) fn peak(&self, heap: &Heap) -> [i64; 2] {
-        let turns = heap.turns.load(Ordering::Relaxed);
-        if turns & 1 == 1 || self.fall.load(Ordering::Relaxed) != turns >> 1 {
+        let phase = heap.phase.load(Ordering::Relaxed);
+        if phase & 1 == 1 || self.fall.load(Ordering::Relaxed) != phase >> 1 {
             self.in_use()
         } else {
             self.at_peak.get()
@@ -155,7 +156,7 @@ pub(crate) struct Heap {
     in_use: AtomicI64,
     peak: AtomicI64,
     /// Odd while the heap rises to new maxima; half of it counts the falls from them.
-    turns: AtomicU64,
+    phase: AtomicU64,
     /// The size in use above which the engine is to be told.
     alarm: AtomicI64,
     /// Whether events are counted one by one from now on, and nobody takes a budget.
@@ -178,7 +179,7 @@ impl Heap {
         Self {
             in_use: AtomicI64::new(0),
             peak: AtomicI64::new(0),
-            turns: AtomicU64::new(0),
+            phase: AtomicU64::new(0),
             alarm: AtomicI64::new(i64::MAX),
             strict: AtomicBool::new(true),
             is_exact: AtomicBool::new(true),
@@ -230,7 +231,7 @@ impl Heap {
     /// Lets threads count in budgets, when the heap is far enough below its peak.
     pub(crate) fn relax_if_low(&self, process: &Process) {
         let in_use = self.in_use.load(Ordering::Relaxed);
-        let rising = self.turns.load(Ordering::Relaxed) & 1 == 1;
+        let rising = self.phase.load(Ordering::Relaxed) & 1 == 1;
         let limit = self
             .peak
             .load(Ordering::Relaxed)
@@ -293,7 +294,7 @@ impl Heap {
                 if !self.spend(kept, bytes) {
                     return Counted::NotYet;
                 }
-                cell.settle(self.turns.load(Ordering::Acquire) >> 1);
+                cell.settle(self.phase.load(Ordering::Acquire) >> 1);
                 cell.allocated.add(weight);
                 Counted::Quietly
             }
@@ -329,13 +330,13 @@ impl Heap {
     /// Counts an allocation after which `now` bytes are in use.
     #[inline(always)]
     fn rise(&self, now: i64, cell: &StackCounters, weight: Weight) -> Counted {
-        let mut turns = self.turns.load(Ordering::Relaxed);
+        let mut phase = self.phase.load(Ordering::Relaxed);
         if now > self.peak.load(Ordering::Relaxed) {
             self.peak.store(now, Ordering::Relaxed);
-            turns |= 1;
-            self.turns.store(turns, Ordering::Relaxed);
+            phase |= 1;
+            self.phase.store(phase, Ordering::Relaxed);
         }
-        cell.settle(turns >> 1);
+        cell.settle(phase >> 1);
         cell.allocated.add(weight);
         if now > self.alarm.load(Ordering::Relaxed) {
             Counted::Alarm
@@ -370,7 +371,7 @@ impl Heap {
                 } else {
                     kept.set(budget);
                 }
-                cell.settle(self.turns.load(Ordering::Acquire) >> 1);
+                cell.settle(self.phase.load(Ordering::Acquire) >> 1);
                 cell.freed.add(weight);
             }
             Access::Strict => self.freed_strictly(process, cell, weight),
@@ -393,12 +394,12 @@ impl Heap {
 
     #[inline(always)]
     fn fall(&self, cell: &StackCounters, weight: Weight) {
-        let mut turns = self.turns.load(Ordering::Relaxed);
-        if turns & 1 == 1 {
-            turns += 1;
-            self.turns.store(turns, Ordering::Relaxed);
+        let mut phase = self.phase.load(Ordering::Relaxed);
+        if phase & 1 == 1 {
+            phase += 1;
+            self.phase.store(phase, Ordering::Relaxed);
         }
-        cell.settle(turns >> 1);
+        cell.settle(phase >> 1);
         cell.freed.add(weight);
     }
 
@@ -406,7 +407,7 @@ impl Heap {
     pub(crate) fn restart(&self, in_use: i64) {
         self.in_use.store(in_use, Ordering::Relaxed);
         self.peak.store(in_use, Ordering::Relaxed);
-        self.turns.store(1, Ordering::Release);
+        self.phase.store(1, Ordering::Release);
     }
 }
 

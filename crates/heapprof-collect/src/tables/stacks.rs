@@ -22,7 +22,7 @@ pub(crate) struct Stacks {
     /// How many frames may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
     frames: AtomicUsize,
-    arena: Locked<{ rank::FRAMES }, Arena>,
+    memory: Locked<{ rank::FRAMES }, FrameMemory>,
 }
 
 // SAFETY: frames are written once, before their stack's number is published.
@@ -81,7 +81,7 @@ impl<'a> Stack<'a> {
     }
 }
 
-struct Arena {
+struct FrameMemory {
     at: *mut u64,
     left: usize,
     /// Bytes mapped so far.
@@ -89,7 +89,7 @@ struct Arena {
 }
 
 // SAFETY: it is reached only under its lock.
-unsafe impl Send for Arena {}
+unsafe impl Send for FrameMemory {}
 
 impl Stacks {
     pub(crate) const fn new() -> Self {
@@ -98,7 +98,7 @@ impl Stacks {
             entry: Chunks::new(),
             len: AtomicU32::new(0),
             frames: AtomicUsize::new(0),
-            arena: Locked::new(Arena {
+            memory: Locked::new(FrameMemory {
                 at: std::ptr::null_mut(),
                 left: 0,
                 mapped: 0,
@@ -134,8 +134,8 @@ impl Stacks {
             }
             let (base, shared) = self.nearest(stack.base);
             let own = stack.frames.len() - shared;
-            let take = |arena: &mut Arena| arena.take(WORDS + own, &process.pages);
-            let at = self.arena.with(process, take)?;
+            let take = |memory: &mut FrameMemory| memory.take(WORDS + own, &process.pages);
+            let at = self.memory.with(process, take)?;
             // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
             // reads it yet.
             unsafe {
@@ -214,23 +214,32 @@ impl Stacks {
 
     /// How many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &Process) -> usize {
-        let (mapped, left, rest) = self.arena.with(process, |arena| {
-            let rest = arena.at.cast_const().cast();
-            (arena.mapped, arena.left * size_of::<u64>(), rest)
+        // A dump may be made while an event is held up in there.
+        let known = self.memory.with_in_time(process, |memory| {
+            let rest = memory.at.cast_const().cast();
+            (memory.mapped, memory.left * size_of::<u64>(), rest)
         });
+        let (mapped, left, rest) = known.unwrap_or((0, 0, std::ptr::null()));
         // What was not taken of a large page is there, too.
         let unused = process.pages.resident(rest, left).saturating_sub(sys::PAGE);
-        let arena = mapped - left + unused;
-        self.by_hash.resident(process) + self.entry.resident(&process.pages) + arena
+        let frames = mapped - left + unused;
+        self.by_hash.resident(process) + self.entry.resident(&process.pages) + frames
     }
 
     /// The locks that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
-        [&self.by_hash.lock, &self.arena.lock]
+        let Self {
+            by_hash,
+            entry: _,
+            len: _,
+            frames: _,
+            memory,
+        } = self;
+        [&by_hash.lock, &memory.lock]
     }
 }
 
-impl Arena {
+impl FrameMemory {
     fn take(&mut self, words: usize, pages: &Pages) -> Option<*mut u64> {
         if words > self.left {
             // A chunk is a quarter of what there is, and a large page once that is as much.

@@ -6,8 +6,9 @@
 mod free;
 
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::platform::atomic::AtomicBool;
 use crate::platform::lock::{ForkLock, Lock, rank};
 use crate::platform::process::Process;
 use crate::platform::sys;
@@ -131,6 +132,7 @@ impl Threads {
         // SAFETY: zeroed memory is a valid state; nobody else sees it until it is in the list.
         unsafe {
             (*new).home = Some((self, process));
+            (&raw mut (*new).inside).write(AtomicBool::new(false));
             let own = (*new).own.get_mut();
             own.random.seed(new as u64);
             own.remembered.reset();
@@ -171,7 +173,7 @@ impl Threads {
         for _ in 0..3 {
             for state in self.all() {
                 let slot = state.slot.load(Ordering::Acquire);
-                // SAFETY: the lock keeps the thread from ending; a thread inside the collector sets
+                // SAFETY: the lock keeps the thread from ending; a thread inside the engine sets
                 // the countdown itself.
                 unsafe {
                     if !slot.is_null() && (&raw const (*slot).busy).read_volatile() == 0 {
@@ -205,7 +207,13 @@ impl Threads {
 
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
-        [&self.slots]
+        let Self {
+            all: _,
+            free: _,
+            slots,
+            key: _,
+        } = self;
+        [slots]
     }
 }
 
@@ -233,9 +241,9 @@ impl ThreadState {
         self.home().1
     }
 
-    /// All states that there are beside this one, and this one.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &'static ThreadState> + use<> {
-        self.home().0.all()
+    /// The states of all threads, of which this is one.
+    pub(crate) fn threads(&self) -> &'static Threads {
+        self.home().0
     }
 
     /// Whether this is the calling thread's state.
@@ -354,6 +362,8 @@ unsafe extern "C" fn ended(slot: *mut libc::c_void) {
         // a state that is given away.
         let mask = state.map(|state| state.process().block_signals());
         (*slot).lent |= tls::ENDED;
+        // The thread may have been cancelled in the middle of an event, which held locks.
+        (*slot).ranks = 0;
         if let Some(state) = of(slot).as_ref() {
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();

@@ -1,4 +1,4 @@
-//! Files of the collector's own, beside the program's.
+//! Files of the engine's own, beside the program's.
 
 use std::ffi::CStr;
 

@@ -1,0 +1,361 @@
+//! The books' protocol under every order of its steps that shuttle tries: threads claim parts of the
+//! live table, others take them away, budgets are drained, a thread forks, a recording restarts.
+//!
+//! The code is the real one. `platform/atomic.rs` and the waits of `sys.rs` are shuttle's, which
+//! runs one thread at a time and decides at each of their steps which thread goes on. Memory is in
+//! order in such a model; what the processor may reorder is left to the kernel's barrier.
+
+use std::sync::OnceLock;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use shuttle::thread;
+use shuttle::{Config, Runner};
+
+use super::fork;
+use crate::books::access;
+use crate::books::live::{Block, Full};
+use crate::engine::Engine;
+use crate::mode::Mode;
+use crate::platform::pages::Pages;
+use crate::platform::sys;
+use crate::platform::tls;
+use crate::tables::counters::Weight;
+use crate::tables::filter::Filter;
+use crate::tables::stacks::Stack;
+use crate::thread::state::ThreadState;
+
+/// How many orders each test tries of each kind.
+const RANDOM: usize = 1_000;
+const PRIORITIES: usize = 1_000;
+/// How often the order of priorities changes in one of the second kind.
+const CHANGES: usize = 4;
+
+/// Blocks of one part of the live table, so that threads meet there.
+const BASE: usize = 0x7f00_0000_0000;
+/// The one stack that allocates.
+const STACK: u32 = 0;
+
+/// Tries a model in random orders, and in orders by priorities.
+fn explore(model: fn()) {
+    // One model at a time uses the region.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(|broken| broken.into_inner());
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    Runner::new(RandomScheduler::new(RANDOM), config.clone()).run(model);
+    Runner::new(PctScheduler::new(CHANGES, PRIORITIES), config).run(model);
+}
+
+/// An engine, and what its test knows.
+struct World {
+    engine: Engine,
+    /// Whether a thread is in the middle of the part that all blocks are in.
+    is_in_part: AtomicBool,
+    /// Bytes that blocks in use have, by the test's own count.
+    in_use: AtomicI64,
+}
+
+/// The memory of an engine's tables, which every try has anew.
+fn region() -> Pages {
+    const LEN: usize = 64 << 20;
+    static REGION: OnceLock<usize> = OnceLock::new();
+    let at = *REGION.get_or_init(|| sys::map(LEN).expose_provenance());
+    assert_ne!(at, 0);
+    let at = std::ptr::with_exposed_provenance_mut(at);
+    // SAFETY: the mapping is this test's own, and the last try is over.
+    unsafe {
+        sys::discard(at, LEN);
+        Pages::of_region(at, LEN)
+    }
+}
+
+impl World {
+    /// Runs `work` in a world of its own, with an exact recording.
+    fn with(work: impl FnOnce(&'static Self)) {
+        static FILTER: OnceLock<Filter> = OnceLock::new();
+        let world = Box::new(Self {
+            engine: Engine::new(FILTER.get_or_init(Filter::new), region()),
+            is_in_part: AtomicBool::new(false),
+            in_use: AtomicI64::new(0),
+        });
+        let world = Box::into_raw(world);
+        // SAFETY: it was made above, and is dropped when all threads of the work have ended.
+        unsafe {
+            let engine = &(*world).engine;
+            engine.books.shared.prepare();
+            let stack = Stack::new(&[1]);
+            let id = engine
+                .books
+                .stacks
+                .find_or_insert(&engine.process, 77, 0, stack);
+            assert_eq!(id, Some(STACK));
+            assert!(engine.restart(Mode::Exact, 1));
+            work(&*world);
+            drop(Box::from_raw(world));
+        }
+    }
+
+    /// A thread's state, which it gives back at its end.
+    fn state(&'static self) -> &'static ThreadState {
+        // SAFETY: there is memory for it, and the slot is this thread's own.
+        unsafe {
+            let state = &*self.engine.threads.acquire(&self.engine.process);
+            (*tls::current()).state = std::ptr::from_ref(state).cast();
+            state
+        }
+    }
+
+    /// Makes an event of the present recording; `None` if there is none, or if another one begins
+    /// meanwhile.
+    fn event<R>(
+        &self,
+        state: &ThreadState,
+        event: impl FnOnce(&mut access::Open<'_>) -> Option<R>,
+    ) -> Option<R> {
+        let process = &self.engine.process;
+        // In this order, as an event reads them.
+        let epoch = process.recorded.epoch();
+        if !process.recorded.is_running() {
+            return None;
+        }
+        state.epoch.set(epoch);
+        let mut open = self.engine.books.shared.open(process, state)?;
+        event(&mut open)
+    }
+
+    /// Records an allocation. Returns whether it is in the books.
+    fn allocate(&self, state: &ThreadState, block: usize, size: u64) -> bool {
+        let counters = state.counters(STACK).expect("memory");
+        let weight = Weight {
+            objects: 1,
+            bytes: size,
+        };
+        let made = self.event(state, |open| {
+            if !open.allocated(counters, weight).is_counted() {
+                return None;
+            }
+            // The bytes are the recording's that counted them.
+            self.in_use.fetch_add(size as i64, Ordering::SeqCst);
+            let stack = STACK;
+            let live = &self.engine.books.live;
+            let inserted = live.insert(BASE + block * 16, Block { stack, size }, open);
+            if open.is_overtaken() {
+                return None;
+            }
+            assert_eq!(inserted, Ok::<_, Full>(None));
+            Some(())
+        });
+        made.is_some()
+    }
+
+    /// Records a free of a block that is in the books, unless a new recording has forgotten it.
+    fn free(&self, state: &ThreadState, block: usize) {
+        let counters = state.counters(STACK).expect("memory");
+        self.event(state, |open| {
+            let live = &self.engine.books.live;
+            let freed = live.remove(BASE + block * 16, open)?;
+            if open.is_overtaken() {
+                return None;
+            }
+            let weight = Weight {
+                objects: 1,
+                bytes: freed.size,
+            };
+            open.freed(counters, weight);
+            self.in_use.fetch_sub(freed.size as i64, Ordering::SeqCst);
+            Some(())
+        });
+    }
+
+    /// Uses the part that all blocks are in, as the live table does, and sees that nobody else is
+    /// in it meanwhile.
+    fn use_part(&self, state: &ThreadState) {
+        self.event(state, |open| {
+            self.engine.books.live.with(BASE, open, |_, _, _| {
+                assert!(!self.is_in_part.swap(true, Ordering::SeqCst));
+                thread::yield_now();
+                self.is_in_part.store(false, Ordering::SeqCst);
+            })
+        });
+    }
+
+    /// Bytes in use by the counters of all threads.
+    fn counted(&self) -> i64 {
+        let of_each = |state: &ThreadState| {
+            let counters = state.of_stack(STACK as usize).counters;
+            counters.map_or(0, |counters| counters.in_use()[1])
+        };
+        self.engine.threads.all().map(of_each).sum()
+    }
+
+    /// Lets the heap fall far below its peak, so that threads count in budgets.
+    fn relax(&'static self) {
+        let state = self.state();
+        assert!(self.allocate(state, 1_000, 1 << 20));
+        self.free(state, 1_000);
+        self.engine
+            .books
+            .shared
+            .heap
+            .relax_if_low(&self.engine.process);
+        state.release();
+    }
+}
+
+/// Starts threads, each with a state, and waits for them.
+fn run(world: &'static World, work: Vec<Box<dyn FnOnce(&'static World) + Send>>) {
+    let threads: Vec<_> = work
+        .into_iter()
+        .map(|work| thread::spawn(move || work(world)))
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// Work of a thread that has a state.
+fn with_state(
+    work: impl FnOnce(&'static World, &'static ThreadState) + Send + 'static,
+) -> Box<dyn FnOnce(&'static World) + Send> {
+    Box::new(move |world| {
+        let state = world.state();
+        work(world, state);
+        state.release();
+    })
+}
+
+/// Threads claim one part and use it, while another thread takes it from its owner, and a forked
+/// child's way makes it nobody's again. No two are ever in it.
+#[test]
+fn a_part_has_one_user_at_a_time() {
+    explore(|| {
+        World::with(|world| {
+            let user = || {
+                with_state(|world, state| {
+                    (0..2).for_each(|_| world.use_part(state));
+                })
+            };
+            let taker = Box::new(|world: &'static World| {
+                let engine = &world.engine;
+                let changing = engine.books.shared.change(&engine.process);
+                let owners = engine.books.live.owners();
+                assert!(access::share(&engine.threads, owners.clone(), &changing));
+                assert!(owners.into_iter().all(|owner| owner.is_everybody()));
+            });
+            run(world, vec![user(), user(), taker]);
+        });
+    });
+}
+
+/// Budgets that are taken back leave the exact size in use, whatever threads count meanwhile.
+#[test]
+fn what_is_drained_is_exact() {
+    explore(|| {
+        World::with(|world| {
+            world.relax();
+            let user = |first: usize| {
+                with_state(move |world, state| {
+                    for block in first..first + 2 {
+                        assert!(world.allocate(state, block, 3_000));
+                    }
+                    world.free(state, first);
+                })
+            };
+            let drainer = Box::new(|world: &'static World| {
+                let engine = &world.engine;
+                let shared = &engine.books.shared;
+                {
+                    let changing = shared.change(&engine.process);
+                    shared.collect_budgets(&engine.threads, &changing);
+                }
+                shared.at_rest(&engine.process, &engine.threads, || {
+                    assert_eq!(shared.heap.in_use(), world.counted());
+                });
+            });
+            run(world, vec![user(0), user(10), drainer]);
+            let heap = &world.engine.books.shared.heap;
+            assert_eq!((heap.in_use(), heap.peak_bytes()), (6_000, 1 << 20));
+            assert_eq!(world.counted(), 6_000);
+        });
+    });
+}
+
+/// Events near the peak make everybody count one by one, and the peak is what it was.
+#[test]
+fn a_peak_is_never_missed() {
+    explore(|| {
+        World::with(|world| {
+            world.relax();
+            let user = |first: usize| {
+                with_state(move |world, state| {
+                    assert!(world.allocate(state, first, 600 << 10));
+                    world.free(state, first);
+                    assert!(world.allocate(state, first + 1, 600 << 10));
+                })
+            };
+            run(world, vec![user(0), user(10)]);
+            let heap = &world.engine.books.shared.heap;
+            // Both second blocks are in use at the end, and there never were more than two.
+            assert_eq!(heap.peak_bytes(), 1_200 << 10);
+            assert_eq!(world.counted(), 1_200 << 10);
+        });
+    });
+}
+
+/// When a thread has all that it holds for a fork, nobody is in the middle of anything: a copy of
+/// the memory is whole.
+#[test]
+fn a_fork_copies_what_is_whole() {
+    explore(|| {
+        World::with(|world| {
+            world.relax();
+            let user = |first: usize| {
+                with_state(move |world, state| {
+                    assert!(world.allocate(state, first, 100));
+                    world.use_part(state);
+                    world.free(state, first);
+                })
+            };
+            let forker = Box::new(|world: &'static World| {
+                let engine = &world.engine;
+                let held = fork::acquire(engine);
+                assert_eq!(held.count_ones() as usize, engine.locks().len());
+                let process = &engine.process;
+                let (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
+                assert!(whole && counting);
+                assert!(!world.is_in_part.load(Ordering::SeqCst));
+                assert!(engine.books.live.owners().all(|owner| owner.is_everybody()));
+                fork::release(engine, held, counting);
+            });
+            run(world, vec![user(0), user(10), forker]);
+            assert_eq!((world.counted(), world.engine.books.live.len()), (0, 0));
+            assert_eq!(world.engine.books.shared.heap.in_use(), 0);
+        });
+    });
+}
+
+/// A recording that begins forgets all of the earlier one, and nothing of its own.
+#[test]
+fn a_new_recording_has_its_own_events_only() {
+    explore(|| {
+        World::with(|world| {
+            let user = |first: usize| {
+                with_state(move |world, state| {
+                    for block in first..first + 2 {
+                        world.allocate(state, block, 100);
+                    }
+                    world.free(state, first);
+                })
+            };
+            let starter = Box::new(|world: &'static World| {
+                assert!(world.engine.restart(Mode::Exact, 1));
+            });
+            run(world, vec![user(0), user(10), starter]);
+            let books = &world.engine.books;
+            let in_use = world.counted();
+            assert_eq!(in_use, books.live.len() as i64 * 100);
+            assert_eq!(books.shared.heap.in_use(), in_use);
+        });
+    });
+}
