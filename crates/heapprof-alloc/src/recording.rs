@@ -59,8 +59,8 @@ pub fn is_running() -> bool {
 ///
 /// # Errors
 /// There is no recording, it has no output, another thread's dump is not done within ten seconds,
-/// the file can't be written, or there is no memory. If there is no memory for the path alone, the
-/// file was written nevertheless.
+/// the file can't be written, or there is no memory. If there is memory for the dump, but not for
+/// the path that is returned, the file is written all the same.
 pub fn dump() -> Result<PathBuf, Error> {
     written(ENGINE.dumps().request(None))
 }

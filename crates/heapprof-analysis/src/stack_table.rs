@@ -56,8 +56,9 @@ impl StackTable {
         start..self.end[stack]
     }
 
-    /// The frames that are the first of their entity in their stack, seen from the leaf. They are
-    /// counted over all stacks. The second list has the end of each stack among these frames.
+    /// Two lists. The first one has the numbers of frames, counted over all stacks: for each entity
+    /// of each stack, the frame that is nearest to the leaf. The second one says where each stack
+    /// ends in the first one.
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());

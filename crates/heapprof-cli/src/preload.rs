@@ -36,7 +36,7 @@ fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     let mut failed = None;
     for folder in caches() {
         let folder = folder.join(CARRIED);
-        // LD_PRELOAD has no way to write these characters.
+        // A path in LD_PRELOAD can't contain these characters.
         let nameable = folder
             .to_str()
             .is_some_and(|p| !p.contains([' ', ':', '\n', '\t', '$']));

@@ -1,4 +1,5 @@
 //! Readers of the numbers in a text. They are strict: a number has only digits and fits in 64 bits.
+//! A `-` or a `0x` before the digits is read only by the function that says so.
 
 /// A decimal number without a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {

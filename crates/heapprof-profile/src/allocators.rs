@@ -1,10 +1,9 @@
 //! The functions that stand between a program's code and malloc. A recorded stack ends in them.
 //!
 //! They are listed in a profile's `drop_frames`, which cuts the frame that matches and everything
-//! that it called. So this file names only functions that run no code of the program. The one
-//! exception is an allocator that the program itself handed in. A container's `emplace`, for
-//! example, is no wrapper: it constructs an element, whose constructor may allocate memory for
-//! itself.
+//! that it called. So this file names only functions that run no code of the program, except the
+//! code of an allocator that the program handed in. A container's `emplace`, for example, is no
+//! wrapper: it constructs an element, whose constructor may allocate memory for itself.
 //!
 //! pprof matches a name up to its first parenthesis, which may be inside a template's arguments.
 

@@ -29,7 +29,8 @@
 //!
 //! # For pprof's results and for collectors
 //!
-//! Most callers do not need these functions. Each function says whom it is for:
+//! Most callers do not need these functions. The documentation of each one says whom it is for. In
+//! short:
 //!
 //! * [`merge_as_pprof`], [`Profile::scale_as_pprof`] and [`Profile::normalize_as_pprof`] compute
 //!   what pprof computes, even if pprof loses something. A tool that stands in for pprof needs

@@ -1,4 +1,4 @@
-//! `peek`: the callers of each function above it and its callees below it. Each side adds up to
+//! `peek`: each function with its callers above it and its callees below it. Each side adds up to
 //! cum.
 
 use std::io::Write;

@@ -146,7 +146,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     table
 }
 
-/// How many columns names keep at least when they are cut.
+/// The fewest columns to which names are cut.
 const NAMES: usize = 30;
 
 /// Leaves sample types out of a wide table until the table fits, and then cuts names. The sample

@@ -1,5 +1,6 @@
 //! What files said about their addresses. It is kept from profile to profile, because the processes
-//! of one recording map the same libraries and mostly have the same places in them.
+//! of one recording map the same libraries, and their stacks mostly go through the same places in
+//! these libraries.
 
 use std::collections::HashMap;
 

@@ -89,8 +89,9 @@ fn fitting<T>(source: &Source, result: Result<T, WriteError>) -> Result<T> {
     })
 }
 
-/// Whether each line of a function is a frame of its own. Fails if an option does not go with the
-/// form, so that no option is silently ignored.
+/// Whether each line of a function is a frame of its own in speedscope's form. For folded stacks
+/// this is false, because `run` itself reads their `--granularity`. Fails if an option does not go
+/// with the form, so that no option is silently ignored.
 fn lines(args: &ConvertArgs) -> Result<bool> {
     if args.to == ConvertTo::Folded {
         return Ok(false);

@@ -55,8 +55,9 @@ impl Forks {
             // locks.
             return;
         }
-        // libc takes the lock of its streams after fork's handlers ran. Whoever holds it may wait
-        // for a stream, and the stream's owner may wait for our locks. So it comes before ours.
+        // libc takes the lock of its streams after fork's handlers ran. The thread that holds that
+        // lock may wait for a stream, and the owner of the stream may wait for our locks. So libc's
+        // lock is taken here, before ours.
         let streams = !single_threaded();
         if streams {
             weak::streams(Streams::Lock);
@@ -120,7 +121,8 @@ impl Forks {
         process.mark();
         let whole = process.fork.kept().whole;
         if !whole {
-            // Threads that the child does not have hold some locks for good.
+            // Some locks are never released in the child, because the threads that hold them exist
+            // only in the parent.
             process.abandon();
         }
         let kept = self.let_go();

@@ -1,5 +1,5 @@
-//! The grammar, which is read from left to right. Whole names are here; their parts are in the
-//! modules beneath.
+//! The grammar. A name is read from left to right. Whole names are read here, and their parts in
+//! the modules beneath.
 
 mod expression;
 mod name;
@@ -11,8 +11,8 @@ use super::{Id, Node, Qualifiers};
 const DEEPEST: u32 = 200;
 /// The most nodes that are made. No real name has more parts.
 const MOST: usize = 1 << 16;
-/// The most steps that are taken. No real name needs so many. Without a limit, parts that are tried
-/// twice within parts that are tried twice would take too long.
+/// The most steps that are taken. No real name needs so many. There is a limit because some parts
+/// are tried in two ways. If such parts are nested, each level doubles the number of steps.
 const MOST_STEPS: usize = 1 << 18;
 
 /// What a name says about the function that it names.

@@ -51,9 +51,9 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
     })
 }
 
-/// Reads `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. As
-/// in `stackcollapse-perf.pl`, the process is the first number after which the rest of the line
-/// fits.
+/// Reads `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. A
+/// command may contain numbers. So, as in `stackcollapse-perf.pl`, the process is the first number
+/// that is followed by the rest of this form.
 pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
     let mut words = spans(line).peekable();
     // A command comes first.
