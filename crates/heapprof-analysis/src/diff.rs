@@ -133,7 +133,7 @@ impl DiffRow {
         }]
     }
 
-    /// How sure the delta of what the report is ordered by is; `None` if both sides are exact.
+    /// How sure the delta is, of flat or of cum as `sort` says; `None` if both sides are exact.
     pub fn estimate(&self, sort: Sort) -> Option<Estimate> {
         self.sides(sort).delta(self.change(sort))
     }
@@ -286,8 +286,8 @@ fn sides(before: &Header, after: &Header) -> Sides {
     }
 }
 
-/// What one sample of each side stands for. A side that does not know it takes the other side's
-/// step, but not as a bound.
+/// What one sample of each side stands for. A side that does not know this takes over the other
+/// side's step. Its own samples may stand for more than that.
 fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => Step {
@@ -298,7 +298,8 @@ fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     })
 }
 
-/// The columns for what is known of rows: their sums, and the columns of each side.
+/// The SQL for what is known of rows, in three lists: the sums of the columns, the columns of the
+/// profile before, and those of the profile after.
 fn spread_sql(session: &Session) -> (String, String, String) {
     // The names are samples and variance of flat before, flat after, cum before, cum after.
     let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];

@@ -1,5 +1,5 @@
-//! `leaks`: what is in use, by stack with the largest first, where rules can suppress stacks, which
-//! are then counted but not listed.
+//! `leaks`: what is in use, by stack, the largest first. Rules can suppress stacks, which are then
+//! counted but not listed.
 
 use std::collections::HashMap;
 
@@ -69,7 +69,7 @@ pub struct Leaks {
     pub places: Places,
     /// How sure objects and space of `total` are.
     pub estimates: [Option<Estimate>; 2],
-    /// Stacks whose samples do not add up to nothing, by size.
+    /// The stacks that hold something, the largest first.
     pub rows: Vec<Leak>,
     /// What the limit left out, and the number of these stacks.
     pub other: (InUse, usize),
@@ -245,8 +245,8 @@ fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Er
     )
 }
 
-/// What each rule suppresses among the samples that the filters keep. The number is how much that
-/// is, regardless of sign, of the type that rows are ordered by.
+/// What each rule suppresses among the samples that the filters keep. The number is the sum of the
+/// suppressed values of the type that rows are ordered by, regardless of sign.
 fn suppressed(
     question: &Question,
     suppressions: &Suppressions,

@@ -199,7 +199,7 @@ fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> 
     let spread = totals::whole_spread(profile, column);
     let step = Step::of_bytes(period, profile.text(value_type.unit));
     let step = step.or_of(Some(spread), whole.total);
-    // Without a sample, the file says nothing beyond the period.
+    // If nothing was sampled, the total is 0. What is known of it follows from the period alone.
     let nothing = period.is_some() && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
 }

@@ -189,7 +189,7 @@ pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<S
     }))
 }
 
-/// A value, and in the two columns behind it what is known of it.
+/// Reads a value, and what is known of it, which is in the two columns behind the value.
 pub(crate) fn read_known(row: &Row<'_>, at: usize) -> rusqlite::Result<Known> {
     let samples: Option<i64> = row.get(at + 1)?;
     let variance: Option<f64> = row.get(at + 2)?;

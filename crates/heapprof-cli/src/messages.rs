@@ -52,8 +52,8 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         // The advice to pass an option as a value is never what is needed here.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
-        // If the user typed a word of another tool, clap's tip is wrong, because it names a word of
-        // ours that only looks similar.
+        // A word of another tool and an unknown command get our own advice below. clap's tip would
+        // name a word of ours that only looks similar.
         .filter(|line| !known || !line.starts_with("tip: "))
         .map(|line| line.trim_start_matches("error: "));
     let mut words = String::new();

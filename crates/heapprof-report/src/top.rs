@@ -146,7 +146,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     table
 }
 
-/// The fewest columns to which names are cut.
+/// Names are never cut to fewer columns of the terminal than this.
 const NAMES: usize = 30;
 
 /// Leaves sample types out of a wide table until the table fits, and then cuts names. The sample

@@ -208,9 +208,9 @@ impl<'p> Modules<'p> {
     }
 }
 
-/// The module of each row of a question's function table. A function may be in several places, such
-/// as an inline one of a header. It is a library's only if it is one in all of these places. Its
-/// module is that of the first place that says the same.
+/// The module of each row of a question's function table. A function may be in several modules, for
+/// example an inline function of a header. The first module that is not a library is taken. If all
+/// are libraries, the first one is taken.
 pub fn of_functions<'p>(
     parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p Mapped)>,
     table: &EntityTable,

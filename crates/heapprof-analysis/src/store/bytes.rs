@@ -1,5 +1,5 @@
-//! The bytes of a stored profile, which are pprof's format, in parts, beside the rows that say the
-//! same.
+//! The bytes of a stored profile, in pprof's format. They are stored in parts, beside the rows that
+//! say the same.
 //!
 //! A question that needs stacks reads these bytes, as it would read the file. Putting the rows
 //! together again takes five times as long. The rows decide: if their totals are not those of the

@@ -20,7 +20,8 @@ pub(crate) struct CodeArgs {
 
 /// Reads a regular expression, and returns it as it stands.
 pub(super) fn regex(text: &str) -> Result<String, String> {
-    // It becomes a part of a larger expression, in which `(?x)a # b` would take along what follows.
+    // It becomes a part of a larger expression. There, a comment as in `(?x)a # b` would swallow
+    // what follows.
     let whole = format!("^(?:{}|.*(?:{text}).*)$", heapprof_profile::ALLOCATORS);
     match regex::Regex::new(text).and_then(|_| regex::Regex::new(&whole)) {
         Ok(_) => Ok(text.to_string()),

@@ -15,7 +15,7 @@ pub(crate) enum FlameFormat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlameRoot {
-    /// Where a screen shows it: below, or on top if stacks are deep or --reverse turns them
+    /// Below, or on top if stacks are too deep for a screen or --reverse turns them
     Auto,
     /// On top, stacks grow down
     Top,
