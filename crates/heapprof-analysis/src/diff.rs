@@ -193,10 +193,10 @@ pub fn diff(
     let (head_after, type_after) = header(session, after, query)?;
     let (a, b) = (&head_before.sample_type, &head_after.sample_type);
     if a != b {
-        return Err(Error::Unlike(format!(
-            "before has {}/{}, after {}/{}; name one that both have with --sample-type",
-            a.r#type, a.unit, b.r#type, b.unit
-        )));
+        return Err(Error::OtherTypes {
+            before: format!("{}/{}", a.r#type, a.unit),
+            after: format!("{}/{}", b.r#type, b.unit),
+        });
     }
     let (types, type_sides) = types(session, before, after)?.into_iter().unzip();
     let mut diff = Diff {
@@ -378,11 +378,7 @@ impl Diff {
         let whole = |header: &Header| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));
         if total == 0 {
-            return Err(Error::Unlike(
-                "the total after is 0, so it can't be scaled to the total before; leave \
-                 --normalize out"
-                    .to_string(),
-            ));
+            return Err(Error::NothingToScale);
         }
         if total < 0 {
             (base, total) = (-base, -total);

@@ -31,9 +31,25 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The two profiles can't be compared.
-    #[error("cannot be compared: {0}")]
-    Unlike(String),
+    /// The two profiles can't be compared, because they have different sample types.
+    #[error("cannot be compared: before has {before}, after {after}")]
+    OtherTypes {
+        /// The type and unit before.
+        before: String,
+        /// The type and unit after.
+        after: String,
+    },
+    /// The values after can't be scaled to those before: their total is 0.
+    #[error("cannot be compared: the total after is 0, so it can't be scaled to the total before")]
+    NothingToScale,
+    /// A table would have a column for each of too many sample types.
+    #[error("{types} sample types stand side by side, {most} at most")]
+    TooWide {
+        /// How many there would be.
+        types: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// An error about one of several profiles.
     #[error("{name}: {error}")]
     In {
@@ -70,13 +86,13 @@ pub enum Error {
         present: Vec<String>,
     },
     /// A profile already has that name.
-    #[error(
-        "already has a profile named {0:?}; choose another with --as, or remove it with heapprof \
-         rm {0:?}"
-    )]
+    #[error("already has a profile named {0:?}")]
     NameTaken(String),
-    /// A rule of `--fail-if` cannot be read.
-    #[error("--fail-if {rule:?}: {why}")]
+    /// The database, or its folder, can't be written.
+    #[error("the database, or its folder, can't be written")]
+    ReadOnly,
+    /// A [`Rule`](crate::Rule) cannot be read, or not be judged.
+    #[error("rule {rule:?}: {why}")]
     Rule {
         /// The rule.
         rule: String,
@@ -105,10 +121,7 @@ impl From<rusqlite::Error> for Error {
                  rights to both?"
                     .to_string(),
             ),
-            Some(ErrorCode::ReadOnly) => Error::Sql(
-                "the database, or its folder, can't be written; copy it, or name another with --db"
-                    .to_string(),
-            ),
+            Some(ErrorCode::ReadOnly) => Error::ReadOnly,
             Some(ErrorCode::DatabaseCorrupt) => Error::Sql(
                 "the database is damaged; remove it, and load the profiles again".to_string(),
             ),

@@ -108,11 +108,10 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     if wide && types.len() > WIDEST {
         return Err(Error::In {
             name: top.header.profile,
-            error: Box::new(Error::Unlike(format!(
-                "{} sample types stand side by side, {WIDEST} at most; choose one with \
-                 --sample-type",
-                types.len()
-            ))),
+            error: Box::new(Error::TooWide {
+                types: types.len(),
+                most: WIDEST,
+            }),
         });
     }
     let sql = match wide {

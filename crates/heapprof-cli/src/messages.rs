@@ -12,7 +12,46 @@ use crate::{name, suggestion};
 
 /// Prints an error: `heapprof: FILE: what, where; what to do`.
 pub(crate) fn error(error: &anyhow::Error) {
-    say(&format!("{error:#}"));
+    let advice = error.chain().find_map(advice).unwrap_or_default();
+    say(&format!("{error:#}{advice}"));
+}
+
+/// What to do about an error of a library. The libraries do not say it, because only the program
+/// has options.
+fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    use heapprof_analysis::Error as Analysis;
+    use heapprof_formats::{DATABASE, Error as Formats};
+    if let Some(error) = error.downcast_ref::<Formats>() {
+        return match error {
+            Formats::ValuesKnown(_) => Some("; leave --values out".to_string()),
+            Formats::Unknown { kind, .. } if kind == DATABASE => {
+                Some("; name it with --db, and a profile in it by its name".to_string())
+            }
+            _ => None,
+        };
+    }
+    match error.downcast_ref::<Analysis>()? {
+        Analysis::OtherTypes { .. } => {
+            Some("; name one that both have with --sample-type".to_string())
+        }
+        Analysis::NothingToScale => Some("; leave --normalize out".to_string()),
+        Analysis::TooWide { .. } => Some("; choose one with --sample-type".to_string()),
+        Analysis::NameTaken(name) => Some(format!(
+            "; choose another with --as, or remove it with heapprof rm {name:?}"
+        )),
+        Analysis::ReadOnly => Some("; copy it, or name another with --db".to_string()),
+        Analysis::In { error, .. } => advice(error.as_ref()),
+        _ => None,
+    }
+}
+
+/// Makes the error of a rule, under the name of the option that gives it.
+pub(crate) fn of_rule(error: heapprof_analysis::Error) -> anyhow::Error {
+    use heapprof_analysis::Error;
+    match error {
+        Error::Rule { rule, why } => anyhow::anyhow!("--fail-if {rule:?}: {why}"),
+        error => error.into(),
+    }
 }
 
 /// Makes the error of reading a file. If a limit ended the reading, the error also names the option

@@ -51,9 +51,13 @@ pub enum Error {
         /// What the file has.
         present: String,
     },
-    /// An option does not apply to the format.
+    /// [`Options::part`](crate::Options) does not apply to the format.
     #[error("{0}")]
-    Inapplicable(String),
+    NotInParts(String),
+    /// [`Options::values`](crate::Options) does not apply to the file, which says itself what its
+    /// values are.
+    #[error("{0}")]
+    ValuesKnown(String),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),

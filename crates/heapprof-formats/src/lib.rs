@@ -48,6 +48,7 @@ pub use crate::{
     error::Error,
     format::Format,
     open::read,
+    others::DATABASE,
     readers::{formats, sniff},
     reading::{Options, Part, Reading, Values},
     writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},

@@ -166,12 +166,11 @@ fn applicable(format: Format, options: &Options) -> Result<(), Error> {
         && !format.has_parts()
     {
         let reason = format!("is one profile ({name}, {description}), which has no part {part}");
-        return Err(Error::Inapplicable(reason));
+        return Err(Error::NotInParts(reason));
     }
     if options.values.is_some() && !format.leaves_values_open() {
-        let reason =
-            format!("says itself what its values are ({name}, {description}); leave --values out");
-        return Err(Error::Inapplicable(reason));
+        let reason = format!("says itself what its values are ({name}, {description})");
+        return Err(Error::ValuesKnown(reason));
     }
     Ok(())
 }

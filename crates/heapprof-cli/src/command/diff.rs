@@ -39,7 +39,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     let report = match diff(&session, numbers, &query, args.normalize) {
         // Stored totals stay in their units and at their addresses, but the profiles themselves can
         // be brought to the same units and addresses.
-        Err(Error::Unlike(_)) if session.is_stored() => None,
+        Err(Error::OtherTypes { .. } | Error::NothingToScale) if session.is_stored() => None,
         Ok(report) if session.is_stored() && report.has_addresses() => None,
         report => Some(shared.sources.told(&session, report)?),
     };

@@ -20,7 +20,8 @@ impl Gate {
     /// reading of a profile.
     pub(super) fn new(args: &GateArgs) -> Result<Self> {
         let read = |text: &String| {
-            let rule = Rule::parse(text)?.ignoring_spread(args.ignore_spread);
+            let rule = Rule::parse(text).map_err(messages::of_rule)?;
+            let rule = rule.ignoring_spread(args.ignore_spread);
             Ok((rule, text.clone()))
         };
         // A rule that is given twice, word for word, counts once.
@@ -36,7 +37,7 @@ impl Gate {
     pub(super) fn of_one_profile(args: &GateArgs) -> Result<Self> {
         let gate = Self::new(args)?;
         for (rule, _) in &gate.rules {
-            rule.of_one_profile()?;
+            rule.of_one_profile().map_err(messages::of_rule)?;
         }
         Ok(gate)
     }
@@ -58,7 +59,11 @@ impl Gate {
         mut judge: impl FnMut(&Rule) -> Result<Option<Verdict>>,
     ) -> Result<()> {
         for (rule, text) in &self.rules {
-            match judge(rule)? {
+            let judged = judge(rule).map_err(|error| match error.downcast() {
+                Ok(error) => messages::of_rule(error),
+                Err(error) => error,
+            });
+            match judged? {
                 Some(found) => {
                     self.verdict.broken.extend(found.broken);
                     self.verdict.unsure.extend(found.unsure);

@@ -232,8 +232,8 @@ impl File {
         cut_frames::of_tracers(&mut self.tally.builder.profile);
         if self.has_bytes {
             if options.values.is_some() {
-                let reason = "records bytes, so its values are known; leave --values out";
-                return Err(Error::Inapplicable(reason.to_string()));
+                let reason = "records bytes, so its values are known";
+                return Err(Error::ValuesKnown(reason.to_string()));
             }
             let types = [("alloc_objects", "count"), ("alloc_space", "bytes")];
             return Ok(Reading::new(

@@ -87,9 +87,8 @@ fn text(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     };
     // Unlike words, text says what its values are.
     if options.values.is_some() {
-        let reason =
-            "holds a heap profile that says itself what its values are; leave --values out";
-        return Err(Error::Inapplicable(reason.to_string()));
+        let reason = "holds a heap profile that says itself what its values are";
+        return Err(Error::ValuesKnown(reason.to_string()));
     }
     lines.stay();
     read(lines, options)
@@ -196,7 +195,7 @@ mod tests {
         assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");
         assert_eq!(
             read(&text).unwrap_err().to_string(),
-            "holds a heap profile that says itself what its values are; leave --values out"
+            "holds a heap profile that says itself what its values are"
         );
     }
 

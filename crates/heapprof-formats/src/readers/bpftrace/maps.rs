@@ -132,10 +132,10 @@ impl Maps {
             let [column] = &mut columns[..] else {
                 let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
                 let reason = format!(
-                    "has several values, {}, and --values can name only one; leave it out",
+                    "has several values, {}, and one name fits only one of them",
                     names.join(", ")
                 );
-                return Err(Error::Inapplicable(reason));
+                return Err(Error::ValuesKnown(reason));
             };
             column.name.clone_from(&values.r#type);
             column.unit.clone_from(&values.unit);
