@@ -8,8 +8,6 @@
 )]
 #![allow(clippy::print_stderr)]
 
-// Laws that hold for every profile.
-mod laws;
 // Profiles that must be read in any order and packing.
 mod encodings;
 // The made sample profiles, and the README of all.
@@ -20,16 +18,10 @@ mod malformed;
 mod refused;
 // Random damage: no panic, no hang, bounded memory.
 mod mutation;
-// Adding up, scaling and comparing profiles.
-mod arithmetic;
-// Small cases of flat, cum, filters and granularities, as folded text.
-mod questions;
 // How much memory reports take.
 mod memory;
 // Frames without symbols in two runs.
 mod addresses;
-// The call graph: what calls weigh, what is trimmed.
-mod graph;
 // What is in use, and what LeakSanitizer's rules suppress of it.
 mod leaks;
 // The database: sharing, removal, interruption, two processes at once.

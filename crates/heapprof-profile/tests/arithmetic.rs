@@ -1,8 +1,16 @@
 //! Adding up, negating, scaling and converting, without the losses that pprof has (D6 to D10).
 
 use heapprof_profile::{Profile, ProfileBuilder, Warning, merge, merge_all};
-use heapprof_tests::fixtures::profile;
 use proptest::prelude::*;
+
+/// A profile of these sample types; each stack is folded, root first.
+fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
+    let mut builder = ProfileBuilder::new(types);
+    for (stack, values) in stacks {
+        builder.folded(stack, values);
+    }
+    builder.finish()
+}
 
 /// Sample types as `type/unit`, and each sample's values.
 fn shape(profile: &Profile) -> (Vec<String>, Vec<Vec<i64>>) {
