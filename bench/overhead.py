@@ -170,9 +170,12 @@ def main():
 
 
 def measure(args, folder):
+    known = tools(folder, args.heapprof, args.before)
+    if args.tools and (unknown := set(args.tools.split(",")) - set(known)):
+        sys.exit(f"no tool is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     chosen = {
         name: tool
-        for name, tool in tools(folder, args.heapprof, args.before).items()
+        for name, tool in known.items()
         if not args.tools or name == "bare" or name in args.tools.split(",")
     }
     print(f"{'workload':18} {'tool':16} {'CPU s':>8} {'to bare':>8} {'extra ns a pair':>16}")

@@ -8,8 +8,8 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What could not be recorded in this recording and this process, and why. It has cache lines of its
-/// own, because every event reads what lies beside it.
+/// What could not be recorded in this recording and this process, and why. It has cache lines of
+/// its own, because every event reads what lies beside it.
 #[repr(align(64))]
 pub(crate) struct Dropped {
     /// Events inside the engine: a signal handler or the allocator itself allocated or freed.

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::mode::Mode;
 use crate::platform::tls;
 use crate::stack::call_site::CallSite;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::call_site::{Here, here};
 
 /// The engine as hooks see it: each event of the program is told here.
@@ -94,13 +94,13 @@ impl Events {
 
     /// The frame that called the function this is inlined into. It is for callers that are Rust
     /// functions and not hooks in assembly.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {
         self.above(here())
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     fn above(self, here: Here) -> CallSite {
         let Self(engine) = self;
         // Finding a rule that is not known yet may allocate, from the allocator that asks for this
@@ -109,7 +109,7 @@ impl Events {
     }
 
     /// On other processors no stack is found, and samples have an empty one.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {
         CallSite { slot: 0, bp: 0 }

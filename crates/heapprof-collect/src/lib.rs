@@ -143,6 +143,7 @@
 //!   dies, the last profile is written first, and from then on nothing of ours calls the kernel.
 //! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
+mod atomic;
 mod books;
 mod code;
 mod dropped;

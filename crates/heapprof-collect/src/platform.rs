@@ -2,7 +2,6 @@
 //! own, stacks to switch to, thread-local storage.
 
 pub(crate) mod arena;
-pub(crate) mod atomic;
 pub(crate) mod floating_point;
 pub(crate) mod lock;
 pub(crate) mod pages;

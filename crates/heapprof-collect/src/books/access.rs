@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::platform::atomic::{AtomicBool, AtomicPtr};
+use crate::atomic::{AtomicBool, AtomicPtr};
 use crate::platform::lock::{ForkLock, Guard, Lock, rank};
 use crate::platform::process::Process;
 use crate::platform::sys;
@@ -46,9 +46,17 @@ pub(crate) type Changing<'a> = Guard<'a, { rank::CHANGING }>;
 /// may be closed and opened again in the middle, in another way: [`Open::is_overtaken`] says if
 /// they are another recording's by then.
 pub(crate) struct Open<'a> {
+    process: &'a Process,
+    holder: Holder<'a>,
+    access: Access,
+}
+
+/// Whoever has the books open. What is cold is given this and the access by value, and gives the
+/// access back, so that the rest of an event needs nothing of them in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Holder<'a> {
     shared: &'a Shared,
     state: &'a ThreadState,
-    access: Access,
 }
 
 impl Shared {
@@ -87,14 +95,18 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn open<'a>(
         &'a self,
-        process: &Process,
+        process: &'a Process,
         state: &'a ThreadState,
     ) -> Option<Open<'a>> {
         debug_assert!(std::ptr::eq(process, state.process()));
         let access = self.access(process, state)?;
-        Some(Open {
+        let holder = Holder {
             shared: self,
             state,
+        };
+        Some(Open {
+            process,
+            holder,
             access,
         })
     }
@@ -196,7 +208,7 @@ fn close(state: &ThreadState) {
 impl Drop for Open<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        close(self.state);
+        close(self.holder.state);
     }
 }
 
@@ -210,44 +222,38 @@ impl<'a> Open<'a> {
 
     /// The process whose books these are.
     #[inline(always)]
-    pub(crate) fn process(&self) -> &'static Process {
-        self.state.process()
+    pub(crate) fn process(&self) -> &'a Process {
+        self.process
     }
 
-    /// Runs `work` with the books closed, and opens them again.
-    fn while_closed<R>(&mut self, work: impl FnOnce(&'a Shared, &'a ThreadState) -> R) -> R {
-        close(self.state);
-        let result = work(self.shared, self.state);
-        let access = self.shared.access(self.process(), self.state);
-        self.access = access.unwrap_or(Access::Overtaken);
+    /// Whether the thread may use what this owns for as long as it has the books open.
+    #[inline(always)]
+    pub(crate) fn owns(&self, owner: &Owner) -> bool {
+        owner.is(self.holder)
+    }
+
+    /// Runs `work`, which may open the books in another way: it is given who has them open and how,
+    /// and gives back how they are open then.
+    #[inline(always)]
+    pub(crate) fn reopening<R>(
+        &mut self,
+        work: impl FnOnce(Holder<'a>, Access) -> (R, Access),
+    ) -> R {
+        let (result, access) = work(self.holder, self.access);
+        self.access = access;
         result
-    }
-
-    /// Makes everybody count what is in use event by event, so that it is known exactly.
-    #[cold]
-    fn be_strict(&mut self) {
-        self.while_closed(|shared, state| {
-            // If the lock's holder is held up, it is about to do the same.
-            if let Some(changing) = shared.changing.lock_in_time(state.process()) {
-                shared.collect_budgets(state.threads(), &changing);
-            } else {
-                shared.heap.be_strict();
-                shared.heap.budgets_are_in();
-            }
-        });
     }
 
     /// Counts an allocation.
     #[inline(always)]
     pub(crate) fn allocated(&mut self, cell: &StackCounters, weight: Weight) -> Counted {
+        let (process, Holder { shared, state }) = (self.process, self.holder);
         loop {
-            let Self { shared, state, .. } = self;
-            let process = state.process();
             match shared
                 .heap
                 .allocated(process, &state.budget, cell, weight, self.access)
             {
-                Counted::NotYet => self.be_strict(),
+                Counted::NotYet => self.access = self.holder.be_strict(),
                 counted => return counted,
             }
             if self.is_overtaken() {
@@ -259,11 +265,45 @@ impl<'a> Open<'a> {
     /// Counts a free.
     #[inline(always)]
     pub(crate) fn freed(&self, cell: &StackCounters, weight: Weight) {
-        let Self { shared, state, .. } = self;
-        let process = state.process();
+        let (process, Holder { shared, state }) = (self.process, self.holder);
         shared
             .heap
             .freed(process, &state.budget, cell, weight, self.access);
+    }
+}
+
+impl<'a> Holder<'a> {
+    /// The process whose books these are.
+    pub(crate) fn process(self) -> &'static Process {
+        self.state.process()
+    }
+
+    /// Runs `work` with the books closed, and opens them again. Returns how they are open then.
+    fn while_closed<R>(self, work: impl FnOnce() -> R) -> (R, Access) {
+        close(self.state);
+        let result = work();
+        let access = self.shared.access(self.process(), self.state);
+        (result, access.unwrap_or(Access::Overtaken))
+    }
+
+    /// Takes the lock under which budgets and owners change, unless its holder is held up.
+    fn change_in_time(self) -> Option<Changing<'a>> {
+        self.shared.changing.lock_in_time(self.process())
+    }
+
+    /// Makes everybody count what is in use event by event, so that it is known exactly.
+    #[cold]
+    fn be_strict(self) -> Access {
+        let strictly = || {
+            // If the lock's holder is held up, it is about to do the same.
+            if let Some(changing) = self.change_in_time() {
+                self.shared.collect_budgets(self.state.threads(), &changing);
+            } else {
+                self.shared.heap.be_strict();
+                self.shared.heap.budgets_are_in();
+            }
+        };
+        self.while_closed(strictly).1
     }
 }
 
@@ -307,8 +347,8 @@ impl Owner {
 
     /// Whether the thread may use it as its own for as long as it has the books open.
     #[inline(always)]
-    pub(crate) fn is(&self, open: &Open<'_>) -> bool {
-        std::ptr::eq(self.0.load(Ordering::Relaxed), open.state)
+    fn is(&self, holder: Holder<'_>) -> bool {
+        std::ptr::eq(self.0.load(Ordering::Relaxed), holder.state)
     }
 
     /// Whether it is used under its lock.
@@ -319,27 +359,27 @@ impl Owner {
 
     /// Makes it the thread's own if it is nobody's, and otherwise everybody's.
     #[cold]
-    pub(crate) fn claim(&self, open: &mut Open<'_>) -> Claim {
+    pub(crate) fn claim(&self, holder: Holder<'_>, mut access: Access) -> (Claim, Access) {
         let now = self.0.load(Ordering::Acquire);
         if now == NOBODY {
             // Without barriers it could not be taken back.
-            let has_barrier = open.shared.has_barrier.load(Ordering::Relaxed);
+            let has_barrier = holder.shared.has_barrier.load(Ordering::Relaxed);
             let owner = if has_barrier {
-                std::ptr::from_ref(open.state).cast_mut()
+                std::ptr::from_ref(holder.state).cast_mut()
             } else {
                 EVERYBODY
             };
-            if self.change(NOBODY, owner) && has_barrier {
-                return Claim::Own;
-            }
-            return Claim::Changed;
+            return match self.change(NOBODY, owner) && has_barrier {
+                true => (Claim::Own, access),
+                false => (Claim::Changed, access),
+            };
         }
         let mut left = true;
-        if now != EVERYBODY && !self.is(open) {
+        if now != EVERYBODY && !self.is(holder) {
             // Whoever takes something waits for its owner, so nobody must have to wait for this
             // thread.
-            left = open.while_closed(|shared, state| {
-                let Some(_changing) = shared.changing.lock_in_time(state.process()) else {
+            (left, access) = holder.while_closed(|| {
+                let Some(_changing) = holder.change_in_time() else {
                     return false;
                 };
                 let Some(owner) = self.begin_to_move() else {
@@ -351,12 +391,13 @@ impl Owner {
                 left
             });
         }
-        match (self.is(open), left) {
-            _ if open.is_overtaken() => Claim::Overtaken,
+        let claim = match (self.is(holder), left) {
+            _ if access == Access::Overtaken => Claim::Overtaken,
             (true, _) => Claim::Own,
             (false, true) => Claim::Changed,
             (false, false) => Claim::Refused,
-        }
+        };
+        (claim, access)
     }
 
     fn change(&self, from: *mut ThreadState, to: *mut ThreadState) -> bool {

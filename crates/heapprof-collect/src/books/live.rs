@@ -12,12 +12,13 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::books::access::{Claim, Open, Owner};
+use crate::books::access::{Claim, Holder, Open, Owner};
 use crate::dropped::count;
 use crate::platform::lock::{Spin, rank};
 use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys::hint;
+use crate::tables::counters::Access;
 
 const PARTS: usize = 128;
 const REGION_BITS: u32 = 16;
@@ -109,7 +110,8 @@ impl LiveTable {
         let key = (address >> 3) as u64;
         let part = self.part(address);
         let start = home(key);
-        let locked = !part.owner.is(open) && part.enter(open)?;
+        let locked = !open.owns(&part.owner)
+            && open.reopening(|holder, access| part.enter(holder, access))?;
         // SAFETY: the part is this thread's own and its books are open, or the lock is held.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
         if locked {
@@ -326,28 +328,30 @@ impl LiveTable {
 
 impl Part {
     /// Lets in a thread that is not known to own the part. Returns whether the thread holds the
-    /// lock then, or `None` if the part is not to be had.
-    fn enter(&self, open: &mut Open<'_>) -> Option<bool> {
-        let process = open.process();
+    /// lock then, or `None` if the part is not to be had; and how the books are open then.
+    fn enter(&self, holder: Holder<'_>, mut access: Access) -> (Option<bool>, Access) {
+        let process = holder.process();
         loop {
             if self.owner.is_everybody() {
                 if !self.lock.acquire_in_time(process) {
                     count(&process.dropped.held_up);
-                    return None;
+                    return (None, access);
                 }
                 // It may have been disowned before the lock was ours.
                 if self.owner.is_everybody() {
-                    return Some(true);
+                    return (Some(true), access);
                 }
                 self.lock.release();
             }
-            match self.owner.claim(open) {
-                Claim::Own => return Some(false),
+            let claim;
+            (claim, access) = self.owner.claim(holder, access);
+            match claim {
+                Claim::Own => return (Some(false), access),
                 Claim::Changed => {}
-                Claim::Overtaken => return None,
+                Claim::Overtaken => return (None, access),
                 Claim::Refused => {
                     count(&process.dropped.held_up);
-                    return None;
+                    return (None, access);
                 }
             }
         }
@@ -463,132 +467,4 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::books::access::{self, Shared};
-    use crate::thread::state::{ThreadState, Threads};
-    use std::collections::HashMap;
-    use std::sync::atomic::AtomicBool;
-
-    /// A table, with what it takes to have the books open.
-    struct Books {
-        process: Process,
-        threads: Threads,
-        shared: Shared,
-        live: LiveTable,
-    }
-
-    impl Books {
-        fn leaked() -> &'static Self {
-            let books = Self {
-                process: Process::new(Pages::of_kernel()),
-                threads: Threads::new(),
-                shared: Shared::new(),
-                live: LiveTable::new(),
-            };
-            books.shared.prepare();
-            Box::leak(Box::new(books))
-        }
-
-        fn state(&'static self) -> &'static ThreadState {
-            // SAFETY: a state of this thread's own, and there is memory for it.
-            unsafe { &*self.threads.acquire(&self.process) }
-        }
-
-        fn put(
-            &self,
-            state: &ThreadState,
-            address: usize,
-            block: Block,
-        ) -> Result<Option<Block>, Full> {
-            let mut open = self.shared.open(&self.process, state).unwrap();
-            self.live.insert(address, block, &mut open)
-        }
-
-        fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
-            let mut open = self.shared.open(&self.process, state).unwrap();
-            self.live.remove(address, &mut open)
-        }
-    }
-
-    /// A random walk over `addresses`, held against a map.
-    fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
-        let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
-        let state = books.state();
-        for step in 0..steps {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            let address = addresses(x);
-            let block = Block {
-                stack: step as u32,
-                size: if x & 64 == 0 { 1 << 44 } else { x % 900 },
-            };
-            if x >> 40 & 1 == 0 {
-                assert_eq!(
-                    books.put(state, address, block),
-                    Ok(model.insert(address, block))
-                );
-            } else {
-                assert_eq!(books.take(state, address), model.remove(&address));
-            }
-        }
-        for (address, block) in model {
-            assert_eq!(books.take(state, address), Some(block));
-        }
-        state.release();
-    }
-
-    #[test]
-    fn behaves_as_a_map_does() {
-        let books = Books::leaked();
-        walk(
-            books,
-            |x| 0x7f00_0000_0000 + (x % 9_000) as usize * 16,
-            0,
-            400_000,
-        );
-        assert_eq!(books.live.len(), 0);
-        let huge = Block {
-            stack: 1,
-            size: 1 << 60,
-        };
-        assert_eq!(books.put(books.state(), 4096, huge), Err(Full));
-    }
-
-    /// Threads use addresses of their own in parts that they share, and the parts change hands all
-    /// the while.
-    #[test]
-    fn parts_change_hands() {
-        let books = Books::leaked();
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..4usize)
-                .map(|i| {
-                    let addresses = move |x: u64| {
-                        // This is mostly a region that no other thread has blocks in.
-                        let region = if x >> 50 & 15 == 0 { 0 } else { 1 + i };
-                        0x7f00_0000_0000 + (region << 16) + (x % 500) as usize * 128 + i * 32
-                    };
-                    scope.spawn(move || walk(books, addresses, i as u64, 300_000))
-                })
-                .collect();
-            let done = &done;
-            scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
-                    {
-                        let changing = books.shared.change(&books.process);
-                        access::share(&books.threads, books.live.owners(), &changing);
-                    }
-                    books.live.acquire_all(&books.process);
-                    books.live.disown();
-                    books.live.release_all();
-                    std::thread::sleep(std::time::Duration::from_micros(50));
-                }
-            });
-            workers.into_iter().for_each(|w| w.join().unwrap());
-            done.store(true, Ordering::Relaxed);
-        });
-        assert_eq!(books.live.len(), 0);
-    }
-}
+mod tests;

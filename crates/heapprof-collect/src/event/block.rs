@@ -207,7 +207,7 @@ fn record<const EXACT: bool>(
 ) {
     let (process, books) = (&engine.process, &engine.books);
     books.live.prefetch(address as usize);
-    let counters = stack.and_then(|stack| state.counters(stack));
+    let counters = stack.and_then(|stack| state.counters(stack, &process.pages));
     let (Some(counters), Some(stack)) = (counters, stack) else {
         count(&process.dropped.no_memory);
         return;
@@ -223,7 +223,9 @@ fn record<const EXACT: bool>(
     }
     if !EXACT {
         let period = process.recorded.period();
-        note_spread(state, stack, |spread| spread.allocated(size, period));
+        note_spread(engine, state, stack, |spread| {
+            spread.allocated(size, period);
+        });
     }
     let inserted = books.live.insert(address as usize, block, &mut open);
     // A block that was known at this address is in the filter already.
@@ -326,13 +328,13 @@ fn count_end_open<const EXACT: bool>(
     weight: Weight,
     open: &Open<'_>,
 ) {
-    match state.counters(block.stack) {
+    match state.counters(block.stack, &engine.process.pages) {
         Some(counters) => open.freed(counters, weight),
         None => count(&engine.process.dropped.no_memory),
     }
     if !EXACT && !open.is_overtaken() {
         let period = engine.process.recorded.period();
-        note_spread(state, block.stack, |spread| {
+        note_spread(engine, state, block.stack, |spread| {
             spread.freed(block.size, period);
         });
     }
@@ -341,8 +343,8 @@ fn count_end_open<const EXACT: bool>(
 /// Notes what a sample says of how sure the sums of its stack are. Without memory for that the sums
 /// are as right, but said to be surer than they are.
 #[inline(always)]
-fn note_spread(state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
-    if let Some(spread) = state.spread(stack) {
+fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
+    if let Some(spread) = state.spread(stack, &engine.process.pages) {
         note(spread);
     }
 }
@@ -362,7 +364,7 @@ fn note_end<const EXACT: bool>(
         return;
     }
     if own.recent.freed(address)
-        && let Some(temporary) = state.temporary(block.stack)
+        && let Some(temporary) = state.temporary(block.stack, &engine.process.pages)
     {
         temporary.0.add(weight_of::<EXACT>(engine, block.size));
     }

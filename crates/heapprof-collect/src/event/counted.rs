@@ -28,7 +28,7 @@ pub(crate) fn with_books(engine: &'static Engine, work: impl FnOnce(&mut Countin
             return count(&engine.process.dropped.no_memory);
         }
         // SAFETY: the slot is this thread's own, and busy.
-        if let Some(state) = unsafe { state_of(engine, slot, Tables::Own).as_ref() } {
+        if let Some(state) = unsafe { state_of(engine, slot, Tables::Own) } {
             // SAFETY: this is the thread's one event.
             let own = unsafe { state.own() };
             work(&mut Counting { engine, state, own });
@@ -57,7 +57,7 @@ impl Counting<'_> {
     pub(crate) fn allocated(&mut self, epoch: u64, frame: CallSite, bytes: u64) -> Option<u32> {
         let engine = self.engine;
         let stack = stack(engine, self.own, frame)?;
-        let counters = self.state.counters(stack)?;
+        let counters = self.state.counters(stack, &engine.process.pages)?;
         let units = self.units();
         let weight = Weight {
             objects: units.objects,
@@ -80,7 +80,7 @@ impl Counting<'_> {
     /// negative if one was cut in two. The caller holds the lock of the table that knows them. A
     /// new recording takes that lock before it restarts its sums.
     pub(crate) fn freed(&mut self, stack: u32, objects: i64, bytes: u64) {
-        let Some(counters) = self.state.counters(stack) else {
+        let Some(counters) = self.state.counters(stack, &self.engine.process.pages) else {
             return;
         };
         let process = &self.engine.process;

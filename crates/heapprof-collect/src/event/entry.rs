@@ -85,8 +85,8 @@ pub(crate) enum Tables {
     Borrowed,
 }
 
-/// This thread's tables; null when there is no memory for them. A thread that served another engine
-/// serves this one from now on.
+/// This thread's tables; `None` when there is no memory for them. A thread that served another
+/// engine serves this one from now on.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.
@@ -95,13 +95,15 @@ pub(crate) unsafe fn state_of(
     engine: &'static Engine,
     slot: *mut ThreadSlot,
     tables: Tables,
-) -> *const ThreadState {
-    // SAFETY: the caller's contract.
+) -> Option<&'static ThreadState> {
+    // SAFETY: the caller's contract. States are never freed, and a slot that names an engine has a
+    // state of it.
     unsafe {
-        if (*slot).engine != state::engine_of(&engine.process) {
-            first_event(engine, slot, tables);
+        if (*slot).engine == state::engine_of(&engine.process) {
+            return Some(&*state::of(slot));
         }
-        state::of(slot)
+        first_event(engine, slot, tables);
+        state::of(slot).as_ref()
     }
 }
 
@@ -230,7 +232,7 @@ impl Event {
             let state = state_of(engine, slot, tables);
             // This is noted even if there is no memory: the next countdown is not the first one.
             let begins = countdown == Countdown::RanOut && begins(engine, slot);
-            let Some(state) = state.as_ref() else {
+            let Some(state) = state else {
                 count(&engine.process.dropped.no_memory);
                 leave(engine, slot, otherwise);
                 return None;

@@ -3,7 +3,7 @@
 /// Calculates by the rules that every program starts with, and puts the program's own back. The
 /// program may round in another way, trap what is not exact, or look afterwards whether something
 /// was not.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     let (mut kept, usual) = (0u32, 0x1f80u32);
@@ -19,7 +19,7 @@ pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
 }
 
 /// On other processors, calculates by the program's rules.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();
 }

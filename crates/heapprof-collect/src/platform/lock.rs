@@ -10,7 +10,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 
-use crate::platform::atomic::AtomicU32;
+use crate::atomic::AtomicU32;
 use crate::platform::process::Process;
 use crate::platform::{sys, tls};
 
@@ -295,6 +295,17 @@ impl<const RANK: u8> Spin<RANK> {
     pub(crate) fn acquire_in_time(&self, process: &Process) -> bool {
         enters(RANK);
         let taken = take(&self.0) || wait_a_while(&self.0, process);
+        if taken {
+            entered(RANK);
+        }
+        taken
+    }
+
+    /// Takes the lock, if nobody holds it.
+    #[inline(always)]
+    pub(crate) fn acquire_at_once(&self) -> bool {
+        enters(RANK);
+        let taken = take(&self.0);
         if taken {
             entered(RANK);
         }

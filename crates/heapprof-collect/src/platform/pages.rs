@@ -108,3 +108,33 @@ impl Pages {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::alloc::{Layout, alloc_zeroed};
+
+    use super::*;
+
+    /// A region of whole pages, which is never freed.
+    pub(crate) fn region_of(len: usize) -> Pages {
+        let layout = Layout::from_size_align(len, PAGE).unwrap();
+        // SAFETY: the region is zeroed, and nobody else knows of it.
+        unsafe { Pages::of_region(alloc_zeroed(layout), len) }
+    }
+
+    /// As [`region_of`], as large as most tests need.
+    pub(crate) fn region() -> Pages {
+        region_of(64 << 20)
+    }
+
+    #[test]
+    fn a_region_is_given_out_once() {
+        let pages = region_of(4 * PAGE);
+        let first = pages.map(1);
+        assert!(!first.is_null() && first.addr().is_multiple_of(PAGE));
+        assert_eq!(pages.map_dense(2 * PAGE).addr(), first.addr() + PAGE);
+        assert!(pages.map(2 * PAGE).is_null() && pages.map(usize::MAX).is_null());
+        assert_eq!(pages.map(PAGE).addr(), first.addr() + 3 * PAGE);
+        assert!(pages.map(1).is_null());
+    }
+}

@@ -5,7 +5,7 @@ mod memory;
 
 use std::sync::atomic::AtomicU32;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::arch::asm;
 
 pub use file::{File, error_text, read_file, write_to};
@@ -22,7 +22,7 @@ use crate::platform::tls;
 ///
 /// # Safety
 /// The kernel's contract for call number `n` with these arguments.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the caller vouches for the arguments; rcx and r11 are what `syscall` clobbers.
@@ -39,7 +39,7 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
 ///
 /// # Safety
 /// The kernel's contract for call number `n` with these arguments.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(all(not(target_arch = "x86_64"), not(miri)))]
 pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     // SAFETY: the caller vouches for the arguments; errno is this thread's own.
     unsafe {
@@ -54,6 +54,16 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
             result as isize
         }
     }
+}
+
+/// No system call: in an interpreter there is no kernel, and each call answers that it is not
+/// there.
+///
+/// # Safety
+/// None is needed.
+#[cfg(miri)]
+pub unsafe fn call(_: libc::c_long, _: [usize; 6]) -> isize {
+    -(libc::ENOSYS as isize)
 }
 
 #[cfg(all(test, shuttle))]

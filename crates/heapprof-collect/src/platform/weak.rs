@@ -52,6 +52,9 @@ pub(crate) struct FoundObject {
 
 /// Whether glibc can find an object without taking the loader's lock.
 pub(crate) fn has_dl_find_object() -> bool {
+    if cfg!(miri) {
+        return false;
+    }
     // SAFETY: defined above, never written.
     unsafe { WEAK.dl_find_object.is_some() }
 }
@@ -96,7 +99,7 @@ pub(crate) fn streams(what: Streams) {
 /// It becomes false in the one thread before a second one starts, never in the middle of our work.
 #[inline(always)]
 pub(crate) fn single_threaded() -> bool {
-    if cfg!(all(test, shuttle)) {
+    if cfg!(any(miri, all(test, shuttle))) {
         return false;
     }
     // SAFETY: glibc's variable lives as long as the process. It is a byte, and is read as volatile

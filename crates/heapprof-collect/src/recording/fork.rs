@@ -8,8 +8,8 @@ use crate::platform::process::Kept;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
 
-/// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in a
-/// process with two of them, the handlers of one are called for a fork.
+/// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
+/// a process with two of them, the handlers of one are called for a fork.
 #[derive(Clone, Copy)]
 pub struct Forks(&'static Engine);
 

@@ -1,11 +1,10 @@
-//! The books' protocol under every order of its steps that shuttle tries: threads claim parts of the
-//! live table, others take them away, budgets are drained, a thread forks, a recording restarts.
+//! The books' protocol under every order of its steps that shuttle tries: threads claim parts of
+//! the live table, others take them away, budgets are drained, a thread forks, a recording
+//! restarts.
 //!
-//! The code is the real one. `platform/atomic.rs` and the waits of `sys.rs` are shuttle's, which
+//! The code is the real one. `atomic.rs` and the waits of `sys.rs` are shuttle's, which
 //! runs one thread at a time and decides at each of their steps which thread goes on. Memory is in
 //! order in such a model; what the processor may reorder is left to the kernel's barrier.
-
-use std::sync::OnceLock;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -36,15 +35,29 @@ const BASE: usize = 0x7f00_0000_0000;
 /// The one stack that allocates.
 const STACK: u32 = 0;
 
-/// Tries a model in random orders, and in orders by priorities.
-fn explore(model: fn()) {
-    // One model at a time uses the region.
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(|broken| broken.into_inner());
+/// Tries a model in random orders, and in orders by priorities. Each try has a world of its own.
+fn explore(model: fn(&'static World)) {
+    let ground = Ground {
+        filter: Box::leak(Box::new(Filter::new())),
+        region: sys::map(REGION).expose_provenance(),
+    };
+    assert_ne!(ground.region, 0);
+    let model = move || ground.with_world(model);
     let mut config = Config::new();
     config.stack_size = 1 << 20;
     Runner::new(RandomScheduler::new(RANDOM), config.clone()).run(model);
     Runner::new(PctScheduler::new(CHANGES, PRIORITIES), config).run(model);
+}
+
+/// Bytes of the memory that all tables of a world lie in.
+const REGION: usize = 64 << 20;
+
+/// What the worlds of a test have one after another.
+#[derive(Clone, Copy)]
+struct Ground {
+    filter: &'static Filter,
+    /// The address of the memory for tables.
+    region: usize,
 }
 
 /// An engine, and what its test knows.
@@ -56,46 +69,35 @@ struct World {
     in_use: AtomicI64,
 }
 
-/// The memory of an engine's tables, which every try has anew.
-fn region() -> Pages {
-    const LEN: usize = 64 << 20;
-    static REGION: OnceLock<usize> = OnceLock::new();
-    let at = *REGION.get_or_init(|| sys::map(LEN).expose_provenance());
-    assert_ne!(at, 0);
-    let at = std::ptr::with_exposed_provenance_mut(at);
-    // SAFETY: the mapping is this test's own, and the last try is over.
-    unsafe {
-        sys::discard(at, LEN);
-        Pages::of_region(at, LEN)
+impl Ground {
+    /// Runs `model` in a world of its own, with an exact recording.
+    fn with_world(self, model: fn(&'static World)) {
+        let region = std::ptr::with_exposed_provenance_mut(self.region);
+        // SAFETY: the mapping is this test's own, and the last try is over.
+        let pages = unsafe {
+            sys::discard(region, REGION);
+            Pages::of_region(region, REGION)
+        };
+        let world = Box::into_raw(Box::new(World {
+            engine: Engine::new(self.filter, pages),
+            is_in_part: AtomicBool::new(false),
+            in_use: AtomicI64::new(0),
+        }));
+        // SAFETY: it was made above, and is dropped when all threads of the model have ended.
+        unsafe {
+            let engine = &(*world).engine;
+            engine.books.shared.prepare();
+            let stacks = &engine.books.stacks;
+            let id = stacks.find_or_insert(&engine.process, 77, 0, Stack::new(&[1]));
+            assert_eq!(id, Some(STACK));
+            assert!(engine.restart(Mode::Exact, 1));
+            model(&*world);
+            drop(Box::from_raw(world));
+        }
     }
 }
 
 impl World {
-    /// Runs `work` in a world of its own, with an exact recording.
-    fn with(work: impl FnOnce(&'static Self)) {
-        static FILTER: OnceLock<Filter> = OnceLock::new();
-        let world = Box::new(Self {
-            engine: Engine::new(FILTER.get_or_init(Filter::new), region()),
-            is_in_part: AtomicBool::new(false),
-            in_use: AtomicI64::new(0),
-        });
-        let world = Box::into_raw(world);
-        // SAFETY: it was made above, and is dropped when all threads of the work have ended.
-        unsafe {
-            let engine = &(*world).engine;
-            engine.books.shared.prepare();
-            let stack = Stack::new(&[1]);
-            let id = engine
-                .books
-                .stacks
-                .find_or_insert(&engine.process, 77, 0, stack);
-            assert_eq!(id, Some(STACK));
-            assert!(engine.restart(Mode::Exact, 1));
-            work(&*world);
-            drop(Box::from_raw(world));
-        }
-    }
-
     /// A thread's state, which it gives back at its end.
     fn state(&'static self) -> &'static ThreadState {
         // SAFETY: there is memory for it, and the slot is this thread's own.
@@ -126,7 +128,9 @@ impl World {
 
     /// Records an allocation. Returns whether it is in the books.
     fn allocate(&self, state: &ThreadState, block: usize, size: u64) -> bool {
-        let counters = state.counters(STACK).expect("memory");
+        let counters = state
+            .counters(STACK, &self.engine.process.pages)
+            .expect("memory");
         let weight = Weight {
             objects: 1,
             bytes: size,
@@ -151,7 +155,9 @@ impl World {
 
     /// Records a free of a block that is in the books, unless a new recording has forgotten it.
     fn free(&self, state: &ThreadState, block: usize) {
-        let counters = state.counters(STACK).expect("memory");
+        let counters = state
+            .counters(STACK, &self.engine.process.pages)
+            .expect("memory");
         self.event(state, |open| {
             let live = &self.engine.books.live;
             let freed = live.remove(BASE + block * 16, open)?;
@@ -229,77 +235,71 @@ fn with_state(
 /// child's way makes it nobody's again. No two are ever in it.
 #[test]
 fn a_part_has_one_user_at_a_time() {
-    explore(|| {
-        World::with(|world| {
-            let user = || {
-                with_state(|world, state| {
-                    (0..2).for_each(|_| world.use_part(state));
-                })
-            };
-            let taker = Box::new(|world: &'static World| {
-                let engine = &world.engine;
-                let changing = engine.books.shared.change(&engine.process);
-                let owners = engine.books.live.owners();
-                assert!(access::share(&engine.threads, owners.clone(), &changing));
-                assert!(owners.into_iter().all(|owner| owner.is_everybody()));
-            });
-            run(world, vec![user(), user(), taker]);
+    explore(|world| {
+        let user = || {
+            with_state(|world, state| {
+                (0..2).for_each(|_| world.use_part(state));
+            })
+        };
+        let taker = Box::new(|world: &'static World| {
+            let engine = &world.engine;
+            let changing = engine.books.shared.change(&engine.process);
+            let owners = engine.books.live.owners();
+            assert!(access::share(&engine.threads, owners.clone(), &changing));
+            assert!(owners.into_iter().all(|owner| owner.is_everybody()));
         });
+        run(world, vec![user(), user(), taker]);
     });
 }
 
 /// Budgets that are taken back leave the exact size in use, whatever threads count meanwhile.
 #[test]
 fn what_is_drained_is_exact() {
-    explore(|| {
-        World::with(|world| {
-            world.relax();
-            let user = |first: usize| {
-                with_state(move |world, state| {
-                    for block in first..first + 2 {
-                        assert!(world.allocate(state, block, 3_000));
-                    }
-                    world.free(state, first);
-                })
-            };
-            let drainer = Box::new(|world: &'static World| {
-                let engine = &world.engine;
-                let shared = &engine.books.shared;
-                {
-                    let changing = shared.change(&engine.process);
-                    shared.collect_budgets(&engine.threads, &changing);
+    explore(|world| {
+        world.relax();
+        let user = |first: usize| {
+            with_state(move |world, state| {
+                for block in first..first + 2 {
+                    assert!(world.allocate(state, block, 3_000));
                 }
-                shared.at_rest(&engine.process, &engine.threads, || {
-                    assert_eq!(shared.heap.in_use(), world.counted());
-                });
+                world.free(state, first);
+            })
+        };
+        let drainer = Box::new(|world: &'static World| {
+            let engine = &world.engine;
+            let shared = &engine.books.shared;
+            {
+                let changing = shared.change(&engine.process);
+                shared.collect_budgets(&engine.threads, &changing);
+            }
+            shared.at_rest(&engine.process, &engine.threads, || {
+                assert_eq!(shared.heap.in_use(), world.counted());
             });
-            run(world, vec![user(0), user(10), drainer]);
-            let heap = &world.engine.books.shared.heap;
-            assert_eq!((heap.in_use(), heap.peak_bytes()), (6_000, 1 << 20));
-            assert_eq!(world.counted(), 6_000);
         });
+        run(world, vec![user(0), user(10), drainer]);
+        let heap = &world.engine.books.shared.heap;
+        assert_eq!((heap.in_use(), heap.peak_bytes()), (6_000, 1 << 20));
+        assert_eq!(world.counted(), 6_000);
     });
 }
 
 /// Events near the peak make everybody count one by one, and the peak is what it was.
 #[test]
 fn a_peak_is_never_missed() {
-    explore(|| {
-        World::with(|world| {
-            world.relax();
-            let user = |first: usize| {
-                with_state(move |world, state| {
-                    assert!(world.allocate(state, first, 600 << 10));
-                    world.free(state, first);
-                    assert!(world.allocate(state, first + 1, 600 << 10));
-                })
-            };
-            run(world, vec![user(0), user(10)]);
-            let heap = &world.engine.books.shared.heap;
-            // Both second blocks are in use at the end, and there never were more than two.
-            assert_eq!(heap.peak_bytes(), 1_200 << 10);
-            assert_eq!(world.counted(), 1_200 << 10);
-        });
+    explore(|world| {
+        world.relax();
+        let user = |first: usize| {
+            with_state(move |world, state| {
+                assert!(world.allocate(state, first, 600 << 10));
+                world.free(state, first);
+                assert!(world.allocate(state, first + 1, 600 << 10));
+            })
+        };
+        run(world, vec![user(0), user(10)]);
+        let heap = &world.engine.books.shared.heap;
+        // Both second blocks are in use at the end, and there never were more than two.
+        assert_eq!(heap.peak_bytes(), 1_200 << 10);
+        assert_eq!(world.counted(), 1_200 << 10);
     });
 }
 
@@ -307,55 +307,51 @@ fn a_peak_is_never_missed() {
 /// the memory is whole.
 #[test]
 fn a_fork_copies_what_is_whole() {
-    explore(|| {
-        World::with(|world| {
-            world.relax();
-            let user = |first: usize| {
-                with_state(move |world, state| {
-                    assert!(world.allocate(state, first, 100));
-                    world.use_part(state);
-                    world.free(state, first);
-                })
-            };
-            let forker = Box::new(|world: &'static World| {
-                let engine = &world.engine;
-                let held = fork::acquire(engine);
-                assert_eq!(held.count_ones() as usize, engine.locks().len());
-                let process = &engine.process;
-                let (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
-                assert!(whole && counting);
-                assert!(!world.is_in_part.load(Ordering::SeqCst));
-                assert!(engine.books.live.owners().all(|owner| owner.is_everybody()));
-                fork::release(engine, held, counting);
-            });
-            run(world, vec![user(0), user(10), forker]);
-            assert_eq!((world.counted(), world.engine.books.live.len()), (0, 0));
-            assert_eq!(world.engine.books.shared.heap.in_use(), 0);
+    explore(|world| {
+        world.relax();
+        let user = |first: usize| {
+            with_state(move |world, state| {
+                assert!(world.allocate(state, first, 100));
+                world.use_part(state);
+                world.free(state, first);
+            })
+        };
+        let forker = Box::new(|world: &'static World| {
+            let engine = &world.engine;
+            let held = fork::acquire(engine);
+            assert_eq!(held.count_ones() as usize, engine.locks().len());
+            let process = &engine.process;
+            let (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
+            assert!(whole && counting);
+            assert!(!world.is_in_part.load(Ordering::SeqCst));
+            assert!(engine.books.live.owners().all(|owner| owner.is_everybody()));
+            fork::release(engine, held, counting);
         });
+        run(world, vec![user(0), user(10), forker]);
+        assert_eq!((world.counted(), world.engine.books.live.len()), (0, 0));
+        assert_eq!(world.engine.books.shared.heap.in_use(), 0);
     });
 }
 
 /// A recording that begins forgets all of the earlier one, and nothing of its own.
 #[test]
 fn a_new_recording_has_its_own_events_only() {
-    explore(|| {
-        World::with(|world| {
-            let user = |first: usize| {
-                with_state(move |world, state| {
-                    for block in first..first + 2 {
-                        world.allocate(state, block, 100);
-                    }
-                    world.free(state, first);
-                })
-            };
-            let starter = Box::new(|world: &'static World| {
-                assert!(world.engine.restart(Mode::Exact, 1));
-            });
-            run(world, vec![user(0), user(10), starter]);
-            let books = &world.engine.books;
-            let in_use = world.counted();
-            assert_eq!(in_use, books.live.len() as i64 * 100);
-            assert_eq!(books.shared.heap.in_use(), in_use);
+    explore(|world| {
+        let user = |first: usize| {
+            with_state(move |world, state| {
+                for block in first..first + 2 {
+                    world.allocate(state, block, 100);
+                }
+                world.free(state, first);
+            })
+        };
+        let starter = Box::new(|world: &'static World| {
+            assert!(world.engine.restart(Mode::Exact, 1));
         });
+        run(world, vec![user(0), user(10), starter]);
+        let books = &world.engine.books;
+        let in_use = world.counted();
+        assert_eq!(in_use, books.live.len() as i64 * 100);
+        assert_eq!(books.shared.heap.in_use(), in_use);
     });
 }

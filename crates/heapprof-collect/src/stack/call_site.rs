@@ -1,7 +1,7 @@
 //! Where an allocation is called from, for callers that are Rust functions and not hooks in
 //! assembly.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::walk::{Bounds, Checked, Cursor, Direct, Unwinder};
 
 /// Where the program called: the hook's return address, and rbp.
@@ -16,7 +16,7 @@ pub struct CallSite {
 impl CallSite {
     /// The place of this function's own frame, as [`here`] of the function that it is inlined into
     /// gives it: its caller's. It is looked for by `unwinder`.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn above(here: Here, unwinder: Unwinder<'_>) -> Self {
         let Here { pc, sp, bp } = here;
         let cursor = Cursor {
@@ -44,7 +44,7 @@ impl CallSite {
 }
 
 /// Where a function is, by the processor's registers.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[derive(Clone, Copy)]
 pub(crate) struct Here {
     pc: usize,
@@ -53,7 +53,7 @@ pub(crate) struct Here {
 }
 
 /// Where the function is that this is inlined into.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub(crate) fn here() -> Here {
     let (pc, sp, bp): (usize, usize, usize);

@@ -2,7 +2,7 @@
 
 use crate::code::maps;
 use crate::platform::sys;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 use crate::platform::sys::PAGE;
 use crate::stack::walk::Bounds;
 
@@ -22,7 +22,7 @@ pub(crate) fn find(slot: usize, local: usize) -> Bounds {
 /// each other. glibc keeps the beginning, the length and the guard of a thread's stack side by side
 /// in its `struct pthread`, which lies at the end of that stack. The layout of that structure is
 /// not public, so this looks for three words in it that fit. The main thread has none.
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<Bounds> {
     /// How many words are looked at. Every `struct pthread` has more: 2304 bytes since glibc 2.17.
     /// Its first word is its own address.
@@ -51,7 +51,7 @@ fn described(local: usize) -> Option<Bounds> {
     })
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu", not(miri))))]
 fn described(_local: usize) -> Option<Bounds> {
     None
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     /// What libc says and what the kernel says is the same stack, except for the guard below it.
-    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
     #[test]
     fn libc_and_the_kernel_agree() {
         for size in [32 << 10, 64 << 10, 1 << 20, 8 << 20] {

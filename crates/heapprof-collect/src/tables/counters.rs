@@ -7,8 +7,8 @@
 use std::cell;
 use std::sync::atomic::{self, Ordering};
 
+use crate::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use crate::dropped::count;
-use crate::platform::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use crate::platform::lock::{Spin, rank};
 use crate::platform::process::Process;
 
@@ -382,10 +382,25 @@ impl Heap {
 
     #[inline(never)]
     fn freed_strictly(&self, process: &Process, cell: &StackCounters, weight: Weight) {
-        if !self.counting.acquire_in_time(process) {
-            count(&process.dropped.held_up);
-            return;
+        match self.counting.acquire_at_once() {
+            true => self.free_held(cell, weight),
+            // This is all that it does then, so that the quick way keeps no register for it.
+            false => self.freed_late(process, cell, weight),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn freed_late(&self, process: &Process, cell: &StackCounters, weight: Weight) {
+        match self.counting.acquire_in_time(process) {
+            true => self.free_held(cell, weight),
+            false => count(&process.dropped.held_up),
+        }
+    }
+
+    /// Counts a free, and gives the lock back.
+    #[inline(always)]
+    fn free_held(&self, cell: &StackCounters, weight: Weight) {
         // Others may still give budgets back.
         self.in_use.fetch_sub(weight.bytes as i64, Ordering::AcqRel);
         self.fall(cell, weight);

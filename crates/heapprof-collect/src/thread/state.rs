@@ -8,8 +8,9 @@ mod free;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::platform::atomic::AtomicBool;
+use crate::atomic::AtomicBool;
 use crate::platform::lock::{ForkLock, Lock, rank};
+use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::platform::tls::{self, Engine, ThreadSlot};
@@ -253,8 +254,8 @@ impl ThreadState {
 
     /// The counters of a stack, mapped if they were not; `None` without memory.
     #[inline(always)]
-    pub(crate) fn counters(&self, stack: u32) -> Option<&'static StackCounters> {
-        let counters = self.counters.touch(stack as usize, &self.process().pages);
+    pub(crate) fn counters(&self, stack: u32, pages: &Pages) -> Option<&'static StackCounters> {
+        let counters = self.counters.touch(stack as usize, pages);
         // SAFETY: they are mapped for good, and made of atomics.
         unsafe { counters.as_ref() }
     }
@@ -267,16 +268,16 @@ impl ThreadState {
 
     /// The sums of a stack's temporary allocations; `None` without memory.
     #[inline(always)]
-    pub(crate) fn temporary(&self, stack: u32) -> Option<&'static Temporary> {
-        let temporary = self.temporary.touch(stack as usize, &self.process().pages);
+    pub(crate) fn temporary(&self, stack: u32, pages: &Pages) -> Option<&'static Temporary> {
+        let temporary = self.temporary.touch(stack as usize, pages);
         // SAFETY: as above.
         unsafe { temporary.as_ref() }
     }
 
     /// How sure the sums of a stack are; `None` without memory.
     #[inline(always)]
-    pub(crate) fn spread(&self, stack: u32) -> Option<&'static Spread> {
-        let spread = self.spread.touch(stack as usize, &self.process().pages);
+    pub(crate) fn spread(&self, stack: u32, pages: &Pages) -> Option<&'static Spread> {
+        let spread = self.spread.touch(stack as usize, pages);
         // SAFETY: as above.
         unsafe { spread.as_ref() }
     }

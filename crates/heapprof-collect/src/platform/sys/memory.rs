@@ -156,11 +156,11 @@ pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
 /// Asks for a cache line ahead of its use.
 #[inline(always)]
 pub(crate) fn hint(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch of any address is allowed.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
     };
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
 }

@@ -1,0 +1,133 @@
+//! The live table held against a map, also while its parts change hands.
+
+use super::*;
+use crate::books::access::{self, Shared};
+use crate::platform::pages::tests::region;
+use crate::thread::state::{ThreadState, Threads};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+
+/// How far a walk goes. An interpreter takes a thousand times as long.
+const STEPS: u64 = if cfg!(miri) { 1_500 } else { 300_000 };
+
+/// A table, with what it takes to have the books open.
+struct Books {
+    process: Process,
+    threads: Threads,
+    shared: Shared,
+    live: LiveTable,
+}
+
+impl Books {
+    fn leaked() -> &'static Self {
+        let books = Self {
+            process: Process::new(region()),
+            threads: Threads::new(),
+            shared: Shared::new(),
+            live: LiveTable::new(),
+        };
+        books.shared.prepare();
+        Box::leak(Box::new(books))
+    }
+
+    fn state(&'static self) -> &'static ThreadState {
+        // SAFETY: a state of this thread's own, and there is memory for it.
+        unsafe { &*self.threads.acquire(&self.process) }
+    }
+
+    fn put(
+        &self,
+        state: &ThreadState,
+        address: usize,
+        block: Block,
+    ) -> Result<Option<Block>, Full> {
+        let mut open = self.shared.open(&self.process, state).unwrap();
+        self.live.insert(address, block, &mut open)
+    }
+
+    fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
+        let mut open = self.shared.open(&self.process, state).unwrap();
+        self.live.remove(address, &mut open)
+    }
+}
+
+/// A random walk over `addresses`, held against a map.
+fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
+    let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
+    let state = books.state();
+    for step in 0..steps {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let address = addresses(x);
+        let block = Block {
+            stack: step as u32,
+            size: if x & 64 == 0 { 1 << 44 } else { x % 900 },
+        };
+        if x >> 40 & 1 == 0 {
+            assert_eq!(
+                books.put(state, address, block),
+                Ok(model.insert(address, block))
+            );
+        } else {
+            assert_eq!(books.take(state, address), model.remove(&address));
+        }
+    }
+    for (address, block) in model {
+        assert_eq!(books.take(state, address), Some(block));
+    }
+    state.release();
+}
+
+#[test]
+fn behaves_as_a_map_does() {
+    let books = Books::leaked();
+    walk(
+        books,
+        |x| 0x7f00_0000_0000 + (x % 9_000) as usize * 16,
+        0,
+        STEPS,
+    );
+    assert_eq!(books.live.len(), 0);
+    let huge = Block {
+        stack: 1,
+        size: 1 << 60,
+    };
+    assert_eq!(books.put(books.state(), 4096, huge), Err(Full));
+}
+
+/// Threads use addresses of their own in parts that they share, and the parts change hands all
+/// the while.
+#[test]
+fn parts_change_hands() {
+    let books = Books::leaked();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4usize)
+            .map(|i| {
+                let addresses = move |x: u64| {
+                    // This is mostly a region that no other thread has blocks in.
+                    let region = if x >> 50 & 15 == 0 { 0 } else { 1 + i };
+                    0x7f00_0000_0000 + (region << 16) + (x % 500) as usize * 128 + i * 32
+                };
+                scope.spawn(move || walk(books, addresses, i as u64, STEPS))
+            })
+            .collect();
+        let done = &done;
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                {
+                    let changing = books.shared.change(&books.process);
+                    access::share(&books.threads, books.live.owners(), &changing);
+                }
+                books.live.acquire_all(&books.process);
+                books.live.disown();
+                books.live.release_all();
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+        });
+        workers.into_iter().for_each(|w| w.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(books.live.len(), 0);
+}
