@@ -204,7 +204,7 @@ mod tests {
     use crate::platform::pages::tests::region;
 
     /// An interpreter takes a thousand times as long.
-    const COUNT: u64 = if cfg!(miri) { 5_000 } else { 50_000 };
+    const COUNT: u64 = if cfg!(miri) { 1_500 } else { 50_000 };
 
     #[test]
     fn finds_what_was_inserted_through_growth_and_removal() {
