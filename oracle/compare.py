@@ -263,6 +263,9 @@ def main():
             good += 1
             continue
         again = [run([a.pprof, *args]) for _ in range(5)]  # pprof breaks some ties by map order
+        if all(r == (rc1, want) for r in again):
+            # Of hundreds of ties, some come out in the same way six times.
+            again += [run([a.pprof, *args]) for _ in range(30)]
         if any(r != (rc1, want) for r in again):
             good += (rc2, got) in again
             unstable += (rc2, got) not in again
