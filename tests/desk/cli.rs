@@ -413,6 +413,30 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     );
     assert!(diff.contains("inuse_space: 190B before, 310B after (+120B)"));
     assert!(!diff.contains("rgb(255,"), "no red");
+    // Wherever the root is, and from whichever end the tree is read, each frame has its own values.
+    for arranged in [
+        &["--root", "top"][..],
+        &["--root", "below"],
+        &["-r"],
+        &["-r", "--root", "top"],
+        &["-r", "--root", "below"],
+    ] {
+        let two = [&["flame", "--base", &before, &after][..], arranged].concat();
+        let drawn = ok(&two);
+        let all = "all (190B before, 310B after, +120B)";
+        assert!(drawn.contains(all), "{arranged:?}");
+        assert!(
+            drawn.contains("aa (40B before, 10B after, -30B)"),
+            "{arranged:?}"
+        );
+        let frames = drawn.matches("fg:x=").count();
+        assert_eq!(
+            drawn.matches(" before, ").count(),
+            frames + 1,
+            "{arranged:?}"
+        );
+        assert!(!drawn.contains("rgb(255,"), "{arranged:?}");
+    }
     let folded = ok(&[
         "flame",
         "-f",

@@ -79,10 +79,11 @@ fn spots(rows: &[TreeRow], sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, 
         .collect()
 }
 
-/// The picture with colours and titles of differences, and a legend.
+/// The picture with colours and titles of differences, and a legend. `on_top` says whether the root
+/// of the picture is at its top.
 pub(crate) fn paint(
     rows: &[TreeRow],
-    reverse: bool,
+    on_top: bool,
     sides: &Sides,
     measure: &Measure,
     divisor: i64,
@@ -102,8 +103,7 @@ pub(crate) fn paint(
         .collect();
     heights.sort_unstable();
     heights.dedup();
-    if !reverse {
-        // The root is at the bottom.
+    if !on_top {
         heights.reverse();
     }
     let spots = spots(rows, sides, divisor);

@@ -190,11 +190,12 @@ pub fn flame_svg(
     svg.text_truncate_direction = TextTruncateDirection::Right;
     svg.min_width = 0.05;
     let deep = || rows.iter().any(|row| row.depth >= SCREEN);
-    if match options.root {
+    let on_top = match options.root {
         Root::Auto => tree.reverse || deep(),
         Root::Top => true,
         Root::Below => false,
-    } {
+    };
+    if on_top {
         svg.direction = flamegraph::Direction::Inverted;
     }
     let mut drawn = Vec::new();
@@ -203,7 +204,7 @@ pub fn flame_svg(
     match two_sided {
         false => writer.write_all(&drawn)?,
         true => {
-            let painted = difference::paint(&rows, tree.reverse, &sides, &measure, divisor, &drawn);
+            let painted = difference::paint(&rows, on_top, &sides, &measure, divisor, &drawn);
             writer.write_all(painted.as_bytes())?;
         }
     }
