@@ -52,6 +52,8 @@ const FETCHED: &[&str] = &[
     "/.cargo/git/",
     "/cargo/registry/",
     "/rustc/",
+    // What the standard library itself is made of.
+    "/rust/deps/",
     "/lib/rustlib/",
     "/pkg/mod/",
     "/vendor/",
@@ -387,6 +389,8 @@ mod tests {
         alloc::vec::Vec<T,A>::push | _RNv | | /home/me/app => alloc library
         serde_json::from_str | _RNv | /home/me/.cargo/registry/src/x/serde_json/src/de.rs | \
                          /home/me/app => serde_json library
+        hashbrown::raw::RawTableInner::new | _RNv | /rust/deps/hashbrown-0.16.1/src/raw/mod.rs | \
+                         /home/me/app => hashbrown library
         main.load | | /home/me/load.go | /home/me/app => main
         encoding/json.(*Decoder).Decode | | /usr/local/go/src/encoding/json/stream.go | \
                          /home/me/app => encoding/json library
