@@ -67,9 +67,9 @@ fn children_have_a_folder() {
         found.err
     );
     assert!(
-        found
-            .err
-            .contains("of children that held less than 64KiB left out: --keep-small keeps them)"),
+        found.err.contains(
+            "of children that held less than 64KiB were left out: --keep-small keeps them)"
+        ),
         "{}",
         found.err
     );

@@ -271,16 +271,21 @@ fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
     {
         parts.push(by_residence(most));
     }
+    let mut said = match parts.is_empty() {
+        true => Vec::new(),
+        false => vec![parts.join(", ")],
+    };
     if small > 0 {
-        parts.push(format!(
-            "{small} profile{} of children that held less than 64KiB left out: --keep-small keeps \
-             them",
-            plural(small)
+        said.push(format!(
+            "{small} other profile{} of children that held less than 64KiB {} left out: \
+             --keep-small keeps them",
+            plural(small),
+            if small == 1 { "was" } else { "were" }
         ));
     }
-    match parts.is_empty() {
+    match said.is_empty() {
         true => String::new(),
-        false => format!(" ({})", parts.join(", ")),
+        false => format!(" ({})", said.join("; ")),
     }
 }
 
