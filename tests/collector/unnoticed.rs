@@ -236,6 +236,36 @@ int main(void) {
     check(source, "gcc -O1", &["--interval", "10s"], 2);
 }
 
+/// One thread began a recording with an interval just when another one ended the clock's thread for
+/// a new identity: that one then waited for the new clock's end, which nobody had asked for.
+#[test]
+fn new_identities_beside_new_recordings() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+static volatile int stop;
+static void *identities(void *none) {
+    while (!stop) seteuid(geteuid());
+    return none;
+}
+int main(void) {
+    int (*start)(const char *, unsigned long) = dlsym(RTLD_DEFAULT, "heapprof_start");
+    pthread_t thread;
+    pthread_create(&thread, 0, identities, 0);
+    for (time_t begin = time(0); time(0) - begin < 3;)
+        if (start) start(0, 0);
+    stop = 1;
+    pthread_join(thread, 0);
+    puts("done");
+}
+"#;
+    check(source, "gcc -O1 -pthread", &["--interval", "1h"], 1);
+}
+
 /// If only our handler catches a signal, every function of libc reports the default.
 #[test]
 fn handlers_that_are_ours_are_not_shown() {

@@ -41,10 +41,16 @@ impl Clock {
 
     /// Tells the clock to end, if one runs. It is still there when this returns.
     pub(crate) fn stop(&self) {
-        if self.interval.swap(0, Ordering::SeqCst) != 0 {
-            self.round.fetch_add(1, Ordering::SeqCst);
-            sys::futex_wake(&self.round);
+        if self.interval.load(Ordering::SeqCst) != 0 {
+            self.end_round();
         }
+    }
+
+    /// Tells every clock's thread to end, also one that began while another thread ended the clock.
+    pub(crate) fn end_round(&self) {
+        self.interval.store(0, Ordering::SeqCst);
+        self.round.fetch_add(1, Ordering::SeqCst);
+        sys::futex_wake(&self.round);
     }
 
     /// Says which thread the clock is.

@@ -61,9 +61,10 @@ pub(super) fn start(engine: &'static Engine, triggers: &Triggers) {
     if let Some(thread) = thread {
         clock.set_thread(thread);
     }
-    // Whoever ended the thread before it was known did not wait for it.
-    if thread.is_none() || clock.round.load(Ordering::SeqCst) != round {
-        clock.stop();
+    // Whoever ended the clock meanwhile did not know of this thread, or of its round.
+    let is_ended = clock.interval.load(Ordering::SeqCst) == 0;
+    if thread.is_none() || is_ended || clock.round.load(Ordering::SeqCst) != round {
+        clock.end_round();
         due.count_time_inline(triggers);
     }
 }
@@ -89,11 +90,14 @@ pub(super) fn end(engine: &'static Engine) {
                 libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut())
             } == libc::EBUSY
             {
+                // It may be one that another thread has started since.
+                clock.end_round();
                 sys::nap();
             }
             for number in &clock.numbers {
                 let number = number.swap(0, Ordering::AcqRel);
                 while number != 0 && sys::is_thread(number) {
+                    clock.end_round();
                     sys::nap();
                 }
             }
