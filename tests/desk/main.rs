@@ -28,6 +28,8 @@ mod leaks;
 mod store;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
+// Flame graphs: what they hold, how differences are painted.
+mod flame;
 // Command lines that can't be read.
 mod usage;
 // Names that control a terminal, in every report and format.
