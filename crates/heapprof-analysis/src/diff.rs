@@ -133,7 +133,8 @@ impl DiffRow {
         }]
     }
 
-    /// How sure the delta is, of flat or of cum as `sort` says; `None` if both sides are exact.
+    /// How sure the delta of the values that `sort` names (flat or cum) is; `None` if both sides
+    /// are exact.
     pub fn estimate(&self, sort: Sort) -> Option<Estimate> {
         self.sides(sort).delta(self.change(sort))
     }
@@ -286,8 +287,8 @@ fn sides(before: &Header, after: &Header) -> Sides {
     }
 }
 
-/// What one sample of each side stands for. A side that does not know this takes over the other
-/// side's step. Its own samples may stand for more than that.
+/// What one sample of each side stands for. A side whose step is not known takes over the other
+/// side's step. There it is no bound: one sample of that side may stand for more.
 fn shared_steps(step: [Step; 2]) -> [Step; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => Step {

@@ -55,7 +55,8 @@ pub struct Header {
 
 impl Header {
     /// Whether values are estimates of which nobody can say how sure they are. That is so for the
-    /// values of a peak, whose moment is the one at which the estimate was largest.
+    /// peak values of a sampled profile, because the moment of the peak is the one at which the
+    /// estimate was largest.
     pub fn is_sampled_peak(&self) -> bool {
         self.sampled.is_some() && is_peak(&self.sample_type.r#type)
     }

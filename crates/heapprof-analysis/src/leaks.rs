@@ -245,8 +245,9 @@ fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Er
     )
 }
 
-/// What each rule suppresses among the samples that the filters keep. The number is the sum of the
-/// suppressed values of the type that rows are ordered by, regardless of sign.
+/// What each rule suppresses among the samples that the filters keep. The number is for all rules
+/// together: the sum of the absolute values of what is suppressed, of the type that rows are
+/// ordered by.
 fn suppressed(
     question: &Question,
     suppressions: &Suppressions,

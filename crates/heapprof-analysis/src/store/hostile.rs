@@ -231,8 +231,8 @@ fn rows_without_end_are_not_read_to_the_end() {
         let page = |file: &[u8], number: usize| file[(number - 1) * size..number * size].to_vec();
         let pointer =
             |page: &[u8], at: usize| u32::from_be_bytes(page[at..at + 4].try_into().unwrap());
-        // Each of these children of the root, except the last one, becomes an inner page with
-        // hundreds of cells, which all lead to the next child.
+        // Up to 12 children of the root are taken. Each of them, except the last one, becomes an
+        // inner page with hundreds of cells, which all lead to the next of these children.
         let top = page(&file, root);
         assert_eq!(top[0], 5, "{table}: the root has no children");
         let cells = usize::from(u16::from_be_bytes([top[3], top[4]])).min(12);

@@ -116,7 +116,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// To write a row of a sample takes as long as to store this many frames. This was measured.
+    /// Writing a row of a sample takes as long as storing this many frames. This was measured.
     const ROW: u64 = 4;
 
     fn new(profile: &Profile, progress: &'a mut dyn FnMut(u64, u64)) -> Self {

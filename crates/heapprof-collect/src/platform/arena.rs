@@ -276,8 +276,8 @@ impl Allocator<'_> {
 }
 
 // SAFETY: blocks are disjoint pieces of private mappings. Each is as large as its power of two, or
-// whole pages. It is aligned to its size, or to a page if it is larger. A larger alignment is
-// refused.
+// whole pages. It is aligned to its size, or to a page if its size is more than a page. A layout
+// whose alignment is more than a page is refused.
 unsafe impl GlobalAlloc for Allocator<'_> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {
@@ -302,7 +302,8 @@ unsafe impl GlobalAlloc for Allocator<'_> {
             }
             let size = 1usize << (class as u32 + SMALLEST);
             // The chunk is page-aligned. A block of up to a page is cut at a multiple of its size,
-            // so it is aligned to its size. A larger one is cut at a page, and aligned to a page.
+            // so it is aligned to its size. A larger one is cut at a multiple of the page size, so
+            // it is aligned to a page.
             let skip = lists.at.addr().next_multiple_of(size.min(PAGE)) - lists.at.addr();
             if lists.left < size + skip {
                 let chunk = lists.pages(CHUNK);
