@@ -73,9 +73,9 @@ type Lines = Result<Rc<[String]>, String>;
 ///
 /// If `file` begins with one of `trim`, that beginning is cut off, and the rest is looked for in
 /// each of `folders` and nowhere else. Any other `file` is looked for as it is, and then in each of
-/// `folders`. If such a file is in none of these places, its endings are looked for in the folders.
-/// Each ending is shorter than the one before by one part of the path. In this way a file that was
-/// built elsewhere is found in a checkout. The bare file name is not such an ending. If `folders`
+/// `folders`. If that fails, the ends of its path are looked for in `folders`, the longest first:
+/// each one has one part less than the one before. In this way a file that was built elsewhere is
+/// found in a checkout. The bare file name is not tried in this step. If `folders`
 /// is empty, the current folder and all folders above it are searched.
 fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
     if file.is_empty() {
