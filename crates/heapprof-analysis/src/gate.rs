@@ -429,8 +429,8 @@ impl Rule {
             Bound::Growth(amount) => (delta, amount.in_unit(unit)?),
             Bound::Value(amount) => (change.after as f64, amount.in_unit(unit)?),
         };
-        // If there was nothing before, any growth breaks a rule in percent, and a value that did not
-        // grow does not break it.
+        // If there was nothing before, any growth breaks a rule in percent, and a value that did
+        // not grow does not break it.
         let none = matches!(self.bound, Bound::Percent(_)) && change.before == 0 && delta <= 0.0;
         Ok(!none
             && if self.or_equal {
