@@ -8,6 +8,8 @@ pub(crate) mod maps;
 pub(crate) mod modules;
 pub(crate) mod rule;
 
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::platform::lock::{ForkLock, rank};
 use crate::platform::process::Process;
 use crate::tables::probe_table::ProbeTable;
@@ -20,7 +22,12 @@ pub(crate) struct Code {
     pub(crate) modules: Modules,
     /// Rules by return address (an interrupted pc stands in as pc + 1).
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
+    /// Who wants to know when unwinding meets code of an object: [`Watcher`] as a pointer.
+    watcher: AtomicPtr<()>,
 }
+
+/// Is told where the object begins.
+pub(crate) type Watcher = fn(usize);
 
 impl Code {
     /// Nothing is known yet.
@@ -29,14 +36,27 @@ impl Code {
             mappings: Mappings::new(),
             modules: Modules::new(),
             rules: ProbeTable::new(),
+            watcher: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
     /// Called when unwinding meets a module at an address without rules.
     pub(crate) fn touched(&self, process: &Process, module: &Module) {
+        let watcher = self.watcher.load(Ordering::Acquire);
+        if !watcher.is_null() {
+            // SAFETY: nothing else is stored there.
+            let watcher = unsafe { std::mem::transmute::<*mut (), Watcher>(watcher) };
+            watcher(module.start);
+        }
         if self.modules.unloads() != 0 {
             self.mappings.touched(process, module);
         }
+    }
+
+    /// Has `watcher` told of the object whenever unwinding meets an address without rules. It runs
+    /// inside allocations.
+    pub(crate) fn watch(&self, watcher: Watcher) {
+        self.watcher.store(watcher as *mut (), Ordering::Release);
     }
 
     /// Forgets the rules of code that is no longer there.
@@ -59,6 +79,7 @@ impl Code {
             mappings,
             modules,
             rules,
+            watcher: _,
         } = self;
         let ([known, closed], [snapshot]) = (mappings.locks(), modules.locks());
         [known, closed, snapshot, &rules.lock]

@@ -8,6 +8,7 @@ use crate::platform::arena::{Allocator, Arena};
 use crate::platform::lock::ForkLock;
 use crate::platform::pages::Pages;
 use crate::platform::process::Process;
+use crate::stack::script::Scripts;
 use crate::stack::walk::Unwinder;
 use crate::tables::filter::{self, Filter};
 use crate::thread::state::Threads;
@@ -21,6 +22,7 @@ pub struct Engine {
     pub(crate) process: Process,
     pub(crate) memory: Arena,
     pub(crate) code: Code,
+    pub(crate) scripts: Scripts,
     pub(crate) threads: Threads,
     pub(crate) books: Books,
     pub(crate) dumping: Dumping,
@@ -30,7 +32,7 @@ pub struct Engine {
 pub static ENGINE: Engine = Engine::new(filter::of_hooks(), Pages::of_kernel());
 
 /// The locks of an engine, outermost first.
-pub(crate) type Locks<'a> = [&'a dyn ForkLock; 16];
+pub(crate) type Locks<'a> = [&'a dyn ForkLock; 18];
 
 impl Engine {
     /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
@@ -40,6 +42,7 @@ impl Engine {
             process: Process::new(pages),
             memory: Arena::new(),
             code: Code::new(),
+            scripts: Scripts::new(),
             threads: Threads::new(),
             books: Books::new(filter),
             dumping: Dumping::new(),
@@ -76,6 +79,7 @@ impl Engine {
             process,
             memory: _,
             code: _,
+            scripts: _,
             threads,
             books,
             dumping: _,
@@ -105,6 +109,7 @@ impl Engine {
             process,
             memory: _,
             code: _,
+            scripts: _,
             threads,
             books,
             dumping,
@@ -127,6 +132,7 @@ impl Engine {
             process: _,
             memory,
             code,
+            scripts,
             threads,
             books,
             dumping,
@@ -135,7 +141,8 @@ impl Engine {
         let [f, g, h, i, j] = books.locks();
         let [k, l, m, n] = code.locks();
         let ([o], [p]) = (threads.locks(), memory.locks());
-        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
+        let [q, r] = scripts.names.locks();
+        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r];
         all.sort_unstable_by_key(|lock| lock.rank());
         all
     }
@@ -149,6 +156,7 @@ impl Engine {
             process,
             memory,
             code,
+            scripts,
             threads,
             books,
             dumping: _,
@@ -157,6 +165,7 @@ impl Engine {
         states.sum::<usize>()
             + books.resident(process)
             + code.rules.resident(process)
+            + scripts.names.resident(process)
             + memory.resident(process)
     }
 }

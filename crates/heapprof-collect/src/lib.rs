@@ -168,11 +168,15 @@ pub use crate::event::Events;
 pub use crate::event::apart::is_apart;
 pub use crate::memory::Memory;
 pub use crate::mode::Mode;
-pub use crate::options::{DEFAULT_PERIOD, Format, LONGEST_PERIOD, Options, Output, Triggers};
+pub use crate::options::{
+    DEFAULT_PERIOD, Format, Frames, LONGEST_PERIOD, Options, Output, Triggers,
+};
 pub use crate::platform::sys;
 pub use crate::reason::Reason;
 pub use crate::recording::dumps::Dumps;
 pub use crate::recording::fork::Forks;
 pub use crate::recording::lifecycle::Lifecycle;
+pub use crate::recording::scripts::StackProviders;
 pub use crate::recording::signals::raise_default;
 pub use crate::stack::call_site::CallSite;
+pub use crate::stack::provider::{NamedFrame, NotRegistered, Provider, RawFrame};

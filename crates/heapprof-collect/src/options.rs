@@ -14,6 +14,31 @@ pub enum Format {
     Text,
 }
 
+/// Which frames are kept of a stack that leads through an interpreter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Frames {
+    /// The interpreter's frames alone.
+    #[default]
+    Script = 1,
+    /// The native frames alone.
+    Native = 2,
+    /// Both: the interpreter's frames in the place of its run loop.
+    Both = 3,
+}
+
+impl Frames {
+    /// The one with this number.
+    #[inline(always)]
+    pub(crate) fn of(number: u8) -> Self {
+        match number {
+            2 => Self::Native,
+            3 => Self::Both,
+            _ => Self::Script,
+        }
+    }
+}
+
 /// When to dump besides at the end. Sizes are in bytes, and `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Triggers {
@@ -81,6 +106,9 @@ pub struct Options {
     pub wrappers: String,
     /// Whether forked children go on recording, each for itself.
     pub follow_children: bool,
+    /// Which frames are kept of a stack that leads through an interpreter. The text form can hold
+    /// native ones only.
+    pub frames: Frames,
 }
 
 /// The period unless another is set: 512 KiB, as in Go and jemalloc.
@@ -101,6 +129,7 @@ impl Default for Options {
             file_mode: OWN_FILE,
             wrappers: String::new(),
             follow_children: true,
+            frames: Frames::default(),
         }
     }
 }

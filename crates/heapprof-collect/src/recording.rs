@@ -6,6 +6,7 @@ pub(crate) mod fork;
 pub(crate) mod lifecycle;
 #[cfg(all(test, shuttle))]
 mod model;
+pub(crate) mod scripts;
 pub(crate) mod signals;
 pub(crate) mod snapshot;
 #[cfg(test)]

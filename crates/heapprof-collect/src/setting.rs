@@ -5,7 +5,7 @@ use std::time::Duration;
 use heapprof_environment::Variable;
 
 use crate::mode::Mode;
-use crate::options::{Format, LONGEST_PERIOD, Options};
+use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 
 /// A setting's form: what it expects, in words, and how to read it.
 pub struct Form<T> {
@@ -41,6 +41,17 @@ pub const FORMAT: Form<Format> = Form {
     read: |text| match text {
         "pprof" => Some(Format::Pprof),
         "text" => Some(Format::Text),
+        _ => None,
+    },
+};
+
+/// Which frames of a stack are kept.
+pub const FRAMES: Form<Frames> = Form {
+    expected: "script, native or both",
+    read: |text| match text {
+        "script" => Some(Frames::Script),
+        "native" => Some(Frames::Native),
+        "both" => Some(Frames::Both),
         _ => None,
     },
 };
@@ -133,6 +144,7 @@ pub const SETTINGS: &[Setting] = &[
     setting!(PEAK, ANSWER, |to, yes| to.triggers.peak = yes),
     setting!(FILE_MODE, FILE_MODE, |to, mode| to.file_mode = mode),
     setting!(WRAPPERS, REGEX, |to, names| to.wrappers = names),
+    setting!(FRAMES, FRAMES, |to, frames| to.frames = frames),
     setting!(FOLLOW, ANSWER, |to, yes| to.follow_children = yes),
 ];
 

@@ -5,5 +5,7 @@ pub(crate) mod counters;
 pub(crate) mod filter;
 pub(crate) mod probe_table;
 pub(crate) mod sampler;
+pub(crate) mod script_frames;
 pub(crate) mod spread;
 pub(crate) mod stacks;
+pub(crate) mod word_memory;

@@ -92,6 +92,13 @@ variables! {
         "Functions that reports leave out as they leave out malloc, so that their callers are \
          named: wrappers that heapprof does not know. It is compared with names without \
          parameters, and becomes part of the profile's `drop_frames`.";
+    FRAMES "HEAPPROF_FRAMES", UserOrRecord, "`script`, `native` or `both`", "`script`",
+        "Which frames are kept of a stack that leads through an interpreter that heapprof can read \
+         (Perl, or one that registers itself): the interpreter's subs and lines alone, the native \
+         ones alone, or both. gperftools' text form always has the native ones.";
+    PERL_EVALS "HEAPPROF_PERL_EVALS", UserOrRecord, "`merged` or `numbered`", "`merged`",
+        "The file of Perl code that comes from `eval \"...\"`. Perl numbers each evaluation, as in \
+         `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
     RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",

@@ -15,6 +15,8 @@ pub struct Asked {
     pub signal: Option<i32>,
     pub mmap: bool,
     pub verbose: bool,
+    /// Whether the numbers of Perl's evals are kept.
+    pub numbers_evals: bool,
     /// Whether this is under `heapprof record`: ends by signals are caught then.
     pub recorded: bool,
 }
@@ -114,6 +116,15 @@ const SECONDS: Form<u64> = Form {
     expected: "seconds",
     read: |text| text.parse().ok(),
 };
+/// Whether evals are numbered.
+const EVALS: Form<bool> = Form {
+    expected: "merged or numbered",
+    read: |text| match text {
+        "merged" => Some(false),
+        "numbered" => Some(true),
+        _ => None,
+    },
+};
 /// An answer as gperftools reads it: by its first letter.
 const LETTER: Form<bool> = Form {
     expected: "1 or 0",
@@ -201,6 +212,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         signal: found_signal,
         mmap: yes(variable::MMAP.name, mmap)?,
         verbose: yes(variable::VERBOSE.name, false)?,
+        numbers_evals: parsed(variable::PERL_EVALS.name, &EVALS)?.unwrap_or(false),
         recorded,
         options,
     }))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
-use crate::{end, environment, identity, mapped, real, sandbox, signals};
+use crate::{end, environment, identity, interpreters, mapped, perl, real, sandbox, signals};
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 const NEW: u8 = 0;
@@ -66,6 +66,9 @@ pub fn begin_early() {
     }
     begin_once(begin_early as *const c_void);
     ENGINE.lifecycle().let_clock_go();
+    if is_done() && !is_secure() {
+        ENGINE.lifecycle().apart(interpreters::look);
+    }
     if !is_secure() {
         end::register();
     }
@@ -118,6 +121,7 @@ fn record() {
         return;
     }
     mapped::enable(asked.mmap);
+    perl::PERL.keep_eval_numbers(asked.numbers_evals);
     // heapprof_start takes these options, with its own mode and period, and its own output if it
     // has one.
     ENGINE.lifecycle().set_default(asked.options.clone());

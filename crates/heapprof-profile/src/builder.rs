@@ -18,6 +18,8 @@ pub struct FrameText<'a> {
     pub filename: &'a str,
     /// The line number; 0 when unknown.
     pub line: i64,
+    /// The line at which the function begins; 0 when unknown.
+    pub start_line: i64,
 }
 
 type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
@@ -27,7 +29,8 @@ type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
 /// ```
 /// use heapprof_profile::{FrameText, Mapping, ProfileBuilder};
 /// let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-/// let main = builder.frame(&[FrameText { name: "main", filename: "main.c", line: 12 }]);
+/// let main = FrameText { name: "main", filename: "main.c", line: 12, ..FrameText::default() };
+/// let main = builder.frame(&[main]);
 /// let filename = builder.text("/usr/lib/libz.so.1");
 /// let library = builder.mapping(Mapping {
 ///     memory_start: 0x7f00_0000_0000,
@@ -197,7 +200,13 @@ impl ProfileBuilder {
             .map(|frame| {
                 let (name, filename) = (self.text(frame.name), self.text(frame.filename));
                 Line {
-                    function: self.named_function(name, filename),
+                    function: self.function(Function {
+                        name,
+                        system_name: name,
+                        filename,
+                        start_line: frame.start_line,
+                        ..Function::default()
+                    }),
                     line: frame.line,
                     column: 0,
                 }
@@ -261,6 +270,7 @@ impl ProfileBuilder {
                     name,
                     filename,
                     line: line.parse().unwrap_or(0),
+                    start_line: 0,
                 }
             })
             .collect();

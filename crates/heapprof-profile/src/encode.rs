@@ -104,7 +104,8 @@ pub fn encode_samples_quickly(
             encoder.know_ids(&builder.profile);
             stack.go_on(shared, &sample.newer, &encoder.ids);
             let values = (&sample.values[..], Some(sample.spread()));
-            encoder.sample(stack.frames(), stack.packed(), values, 0..0)?;
+            let labels = encoder.labels(&builder.profile, sample.labels);
+            encoder.sample(stack.frames(), stack.packed(), values, labels)?;
             sample.clear();
         }
         encoder.tables(&builder.profile)?.finish()?.flush()

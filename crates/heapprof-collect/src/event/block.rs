@@ -10,7 +10,9 @@ use crate::mode::Mode;
 use crate::platform::sys::hint;
 use crate::platform::tls::{self, ThreadSlot};
 use crate::stack::call_site::CallSite;
+use crate::options::Frames;
 use crate::stack::capture::{self, Captured};
+use crate::stack::script::Found;
 use crate::tables::counters::{Counted, Weight};
 use crate::tables::sampler;
 use crate::tables::spread::Spread;
@@ -46,7 +48,7 @@ pub(super) fn allocate(
                 };
                 let (state, own) = event.tables();
                 // The real allocation runs while the stack's place in the tables is fetched.
-                let captured = own.remembered.capture(frame, engine.unwinder());
+                let captured = capture(engine, own, frame);
                 foresee(engine, state, own, captured);
                 let address = real();
                 engine.books.live.prefetch(address as usize);
@@ -107,8 +109,35 @@ unsafe fn allocate_sampled(
 /// The number of the stack at `frame`.
 #[inline(always)]
 pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite) -> Option<u32> {
-    let captured = own.remembered.capture(frame, engine.unwinder());
+    let captured = capture(engine, own, frame);
     number(engine, own, frame, captured)
+}
+
+/// Gets the stack at `frame`: the native one, or that of an interpreter that the thread runs.
+#[inline(always)]
+fn capture(engine: &Engine, own: &mut Own, frame: CallSite) -> Captured {
+    match engine.scripts.providers.frames() {
+        None => own.remembered.capture(frame, engine.unwinder()),
+        Some(frames) => capture_script(engine, own, frame, frames),
+    }
+}
+
+/// Asks the providers for the stack, and falls back on the native one.
+#[inline(never)]
+fn capture_script(engine: &Engine, own: &mut Own, frame: CallSite, frames: Frames) -> Captured {
+    let found = own
+        .script
+        .capture(&engine.scripts, frames, &engine.process);
+    let mut is_same = found == Found::Same;
+    if found == Found::Nothing || frames == Frames::Both {
+        let captured = own.remembered.capture(frame, engine.unwinder());
+        if found == Found::Nothing {
+            return captured;
+        }
+        let native = number(engine, own, frame, captured);
+        is_same = own.script.beside(native) && is_same;
+    }
+    Captured::Script(is_same)
 }
 
 /// The number of the stack that was captured last, at `frame`.
@@ -120,6 +149,8 @@ fn number(engine: &Engine, own: &mut Own, frame: CallSite, captured: Captured) -
             own.last_stack
         }
         Captured::Recent(stack) => Some(stack),
+        Captured::Script(true) if own.script.stack().is_some() => own.script.stack(),
+        Captured::Script(_) => script_stack(engine, own),
         _ => changed_stack(engine, own, frame, captured),
     }
 }
@@ -134,6 +165,11 @@ fn foresee(engine: &Engine, state: &ThreadState, own: &Own, captured: Captured) 
             return;
         }
         Captured::Recent(stack) => Some(stack),
+        Captured::Script(true) => own.script.stack(),
+        Captured::Script(false) => {
+            engine.books.stacks.prefetch(mixed(own.script.hash(), 0));
+            return;
+        }
         _ => own.last_stack,
     };
     if let Some(stack) = stack {
@@ -159,6 +195,28 @@ fn find_or_insert<'a>(
     let stacks = &engine.books.stacks;
     let found = stacks.find(hash);
     found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
+}
+
+/// The number of an interpreter's stack that is not the one of last time.
+#[inline(never)]
+fn script_stack(engine: &Engine, own: &mut Own) -> Option<u32> {
+    let script = &mut own.script;
+    let hash = mixed(script.hash(), 0);
+    let native = script.native();
+    let id = match native {
+        None => find_or_insert(engine, hash, 0, || {
+            let base = script.stack().map(|last| (last, script.shared()));
+            Stack::on(base, script.words())
+        }),
+        Some(native) => engine.books.stacks.find(hash).or_else(|| {
+            let stacks = &engine.books.stacks;
+            let generation = engine.code.mappings.generation();
+            let merged = script.merge(&engine.scripts.providers, |to| stacks.read_into(native, to));
+            stacks.find_or_insert(&engine.process, hash, generation, Stack::new(merged))
+        }),
+    };
+    script.numbered(id);
+    id
 }
 
 fn changed_stack(

@@ -42,19 +42,23 @@ pub(crate) mod rank {
     pub(crate) const CLOSED: u8 = 11;
     /// The loaded objects.
     pub(crate) const MODULES: u8 = 12;
+    /// The frames of interpreters by their texts.
+    pub(crate) const NAMES: u8 = 13;
+    /// The memory of those texts.
+    pub(crate) const TEXTS: u8 = 14;
     /// The stacks by their hash.
-    pub(crate) const STACKS: u8 = 13;
+    pub(crate) const STACKS: u8 = 15;
     /// The memory of the stacks.
-    pub(crate) const FRAMES: u8 = 14;
+    pub(crate) const FRAMES: u8 = 16;
     /// What the engine itself allocates from.
-    pub(crate) const ARENA: u8 = 15;
+    pub(crate) const ARENA: u8 = 17;
     /// The parts of the live table.
-    pub(crate) const PARTS: u8 = 16;
+    pub(crate) const PARTS: u8 = 18;
     /// The size in use.
-    pub(crate) const HEAP: u8 = 17;
+    pub(crate) const HEAP: u8 = 19;
     /// How many ranks there are.
     #[cfg(test)]
-    pub(crate) const COUNT: u8 = 18;
+    pub(crate) const COUNT: u8 = 20;
 }
 
 /// A lock without data of its own.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
-use crate::options::{LONGEST_PERIOD, Options};
+use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 use crate::recording::{clock, unload};
 
@@ -54,6 +54,12 @@ impl Lifecycle {
             dumping.naming.with(process, |naming| {
                 naming.prepare(&options.output, options.format, process.name());
             });
+            // The text form has no place for names.
+            let frames = match options.format {
+                Format::Pprof => options.frames,
+                Format::Text => Frames::Native,
+            };
+            engine.scripts.providers.want(frames);
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
             dumping.options.with(process, |o| *o = Some(options));
             dumping.begin_time();

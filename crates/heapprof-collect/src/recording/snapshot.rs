@@ -6,16 +6,18 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
-    ALLOCATORS, FrameText, LocationIndex, Mapping as ProfileMapping, MappingIndex, ProfileBuilder,
-    QuickSample, encode_samples_quickly,
+    ALLOCATORS, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
+    MappingIndex, ProfileBuilder, QuickSample, encode_samples_quickly,
 };
 
 use crate::code::mappings::Mapping;
 use crate::engine::Engine;
+use crate::options::Frames;
 use crate::platform::floating_point::undisturbed;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::stack::capture::CUT;
+use crate::tables::script_frames::Word;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
 use crate::tables::spread::{self, Known};
 
@@ -34,6 +36,7 @@ const TYPES: [(&str, &str); 8] = [
 pub(super) fn memory_needed(engine: &Engine) -> usize {
     let (code, stacks) = (&engine.code, &engine.books.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
+    let scripts = &engine.scripts.names;
     let generations = code.mappings.generation() as usize + 1;
     let locations = code
         .rules
@@ -42,7 +45,9 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
         .min(stacks.frames());
     let stacks = stacks.len() as usize * (96 + 2 * size_of::<spread::Sum>());
     let mappings = code.mappings.memory_needed(&engine.process);
-    (3 << 19) + mappings + stacks + locations.saturating_mul(288)
+    // A frame of an interpreter has its texts twice: as texts, and as the key of its function.
+    let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
+    (3 << 19) + mappings + stacks + named + locations.saturating_mul(288)
 }
 
 /// One stack's sums over all threads.
@@ -185,7 +190,7 @@ pub(super) fn write_profile(
         .map(|mapping| add_mapping(&mut builder, mapping))
         .collect();
     let mut locations = ByAddress::default();
-    let mut cut = None;
+    let (mut labels, mut cut) = (HashMap::new(), None);
     let sums = sums(engine);
     describe(&mut builder, engine, reason, &sums);
     builder.profile.drop_frames = match wrappers {
@@ -214,6 +219,13 @@ pub(super) fn write_profile(
             totals.peak = totals.peak.saturating_add(sum.peak[1]);
             totals.stacks += 1;
             let generation = engine.books.stacks.read(id as u32, &mut frames);
+            if let Some(&first) = frames.first()
+                && let Word::Label(..) = Word::of(first)
+            {
+                frames.remove(0);
+                let new = || label_set(builder, engine, first);
+                sample.labels = *labels.entry(first).or_insert_with(new);
+            }
             // The next stack mostly has the oldest frames of the last one.
             let same = match last {
                 (of, ref last) if of == generation => shared(&frames, last),
@@ -221,8 +233,8 @@ pub(super) fn write_profile(
             };
             sample
                 .newer
-                .extend(frames[..frames.len() - same].iter().map(|&pc| {
-                    if pc == CUT {
+                .extend(frames[..frames.len() - same].iter().map(|&word| {
+                    if word == CUT {
                         return *cut.get_or_insert_with(|| {
                             builder.frame(&[FrameText {
                                 name: "[truncated]",
@@ -230,6 +242,13 @@ pub(super) fn write_profile(
                             }])
                         });
                     }
+                    let pc = match Word::of(word) {
+                        Word::Address(pc) => pc,
+                        _ => {
+                            let new = || script_location(builder, engine, word);
+                            return *locations.entry((0, word)).or_insert_with(new);
+                        }
+                    };
                     // This is an address in the call, not the one after it.
                     let address = pc - 1;
                     *locations.entry((generation, address)).or_insert_with(|| {
@@ -248,6 +267,42 @@ pub(super) fn write_profile(
         Err(heapprof_profile::Error::Write(error)) => Err(error),
         Err(other) => Err(io::Error::other(other.to_string())),
     }
+}
+
+/// The location of an interpreter's frame.
+fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> LocationIndex {
+    let frame = match Word::of(word) {
+        Word::Frame(Some(number)) => engine.scripts.names.get(number),
+        _ => None,
+    };
+    let Some(frame) = frame else {
+        return builder.frame(&[FrameText {
+            name: "[no memory for the name]",
+            ..FrameText::default()
+        }]);
+    };
+    builder.frame(&[FrameText {
+        name: &String::from_utf8_lossy(frame.name),
+        filename: &String::from_utf8_lossy(frame.file),
+        line: frame.line.into(),
+        start_line: frame.start_line.into(),
+    }])
+}
+
+/// The labels that a word stands for.
+fn label_set(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> LabelSetIndex {
+    let labels = match Word::of(word) {
+        Word::Label(provider, label) => {
+            let provider = engine.scripts.providers.get(provider);
+            provider.map_or_else(Vec::new, |provider| provider.labels(label))
+        }
+        _ => Vec::new(),
+    };
+    let mut labels: Vec<Label> = labels
+        .iter()
+        .map(|(key, text)| builder.text_label(key, text))
+        .collect();
+    builder.label_set(&mut labels)
 }
 
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
@@ -283,6 +338,29 @@ fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     then.or_else(|| known.iter().rposition(holds))
 }
 
+/// Which frames stacks have, if an interpreter's could be among them, and why some are missing.
+fn frames_kept(engine: &Engine) -> Vec<String> {
+    let providers = &engine.scripts.providers;
+    let wanted = match providers.wanted() {
+        Frames::Script => "script",
+        Frames::Both => "both",
+        Frames::Native => return Vec::new(),
+    };
+    let mut comments = Vec::new();
+    for (i, provider) in providers.all() {
+        let language = provider.language();
+        let missing = match providers.is_broken(i) {
+            true => Some("its provider wrote more frames than there is room for".to_string()),
+            false => provider.status(),
+        };
+        comments.push(match missing {
+            None => format!("frames: {wanted}, of {language}"),
+            Some(why) => format!("frames missing: {language}: {why}"),
+        });
+    }
+    comments
+}
+
 /// Says what the values are, and how long the recording had taken when they were taken.
 fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, sums: &[Sums]) {
     let process = &engine.process;
@@ -299,6 +377,7 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, sums:
         },
         format!("dump: {}", reason.text()),
     ];
+    comments.extend(frames_kept(engine));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
         comments.push(format!("rss: {resident} bytes"));

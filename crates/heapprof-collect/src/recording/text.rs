@@ -13,6 +13,7 @@ use crate::code::maps;
 use crate::engine::Engine;
 use crate::recording::snapshot::{self, Sums, Totals};
 use crate::stack::capture::CUT;
+use crate::tables::script_frames::Word;
 
 /// Writes the profile as text.
 pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Totals> {
@@ -43,10 +44,14 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Total
         line(writer, &sums[id])?;
         write!(writer, " @")?;
         engine.books.stacks.read(id as u32, &mut frames);
-        for &pc in frames.iter().filter(|&&pc| pc != CUT) {
+        let is_native = |&word: &u64| matches!(Word::of(word), Word::Address(_));
+        for &pc in frames.iter().filter(|pc| **pc != CUT && is_native(pc)) {
             write!(writer, " {pc:#018x}")?;
         }
         writeln!(writer)?;
+        if !frames.iter().all(is_native) {
+            writeln!(writer, "# the stack above has an interpreter's frames, which have no address")?;
+        }
         // Readers pass over such a line, whereas they would take an address for a frame.
         if frames.contains(&CUT) {
             writeln!(writer, "# the stack above was cut in the middle")?;

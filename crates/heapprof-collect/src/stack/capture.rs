@@ -101,6 +101,8 @@ pub(crate) enum Captured {
     Recent(u32),
     /// Another one, which is in the record.
     Recorded,
+    /// An interpreter's, which its own record holds; whether it is the one of last time.
+    Script(bool),
     /// A stack that can't be remembered (foreign, through a signal): ask [`LastStack::walk`].
     Unrecorded,
 }
@@ -113,7 +115,8 @@ enum Unfinished {
     Deep,
 }
 
-fn term(pc: u64, index: usize) -> u64 {
+/// What a word adds to the hash of a stack, so many words from the root.
+pub(crate) fn term(pc: u64, index: usize) -> u64 {
     let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 32;

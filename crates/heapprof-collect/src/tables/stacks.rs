@@ -7,11 +7,11 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::tables::chunks::Chunks;
 use crate::tables::probe_table::ProbeTable;
+use crate::tables::word_memory::WordMemory;
 
 /// The stacks of a process.
 pub(crate) struct Stacks {
@@ -22,7 +22,7 @@ pub(crate) struct Stacks {
     /// How many frames may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
     frames: AtomicUsize,
-    memory: Locked<{ rank::FRAMES }, FrameMemory>,
+    memory: Locked<{ rank::FRAMES }, WordMemory>,
 }
 
 // SAFETY: frames are written once, before their stack's number is published.
@@ -81,16 +81,6 @@ impl<'a> Stack<'a> {
     }
 }
 
-struct FrameMemory {
-    at: *mut u64,
-    left: usize,
-    /// Bytes mapped so far.
-    mapped: usize,
-}
-
-// SAFETY: it is reached only under its lock.
-unsafe impl Send for FrameMemory {}
-
 impl Stacks {
     pub(crate) const fn new() -> Self {
         Self {
@@ -98,11 +88,7 @@ impl Stacks {
             entry: Chunks::new(),
             len: AtomicU32::new(0),
             frames: AtomicUsize::new(0),
-            memory: Locked::new(FrameMemory {
-                at: std::ptr::null_mut(),
-                left: 0,
-                mapped: 0,
-            }),
+            memory: Locked::new(WordMemory::new()),
         }
     }
 
@@ -134,7 +120,7 @@ impl Stacks {
             }
             let (base, shared) = self.nearest(stack.base);
             let own = stack.frames.len() - shared;
-            let take = |memory: &mut FrameMemory| memory.take(WORDS + own, &process.pages);
+            let take = |memory: &mut WordMemory| memory.take(WORDS + own, &process.pages);
             let at = self.memory.with(process, take)?;
             // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
             // reads it yet.
@@ -212,13 +198,30 @@ impl Stacks {
         }
     }
 
+    /// As [`read`](Self::read), into an array, as far as there is room. Returns how many frames
+    /// that are.
+    pub(crate) fn read_into(&self, id: u32, frames: &mut [u64]) -> usize {
+        let (mut entry, mut wanted, mut n) = (self.entry(id), usize::MAX, 0);
+        loop {
+            let newer = usize::from(entry.frames).saturating_sub(wanted);
+            let own = &entry.own()[newer..];
+            let own = &own[..own.len().min(frames.len() - n)];
+            frames[n..n + own.len()].copy_from_slice(own);
+            n += own.len();
+            wanted = entry.from_base.into();
+            if wanted == 0 {
+                return n;
+            }
+            entry = self.entry(entry.base);
+        }
+    }
+
     /// How many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &Process) -> usize {
         // A dump may be made while an event is held up in there.
-        let known = self.memory.with_in_time(process, |memory| {
-            let rest = memory.at.cast_const().cast();
-            (memory.mapped, memory.left * size_of::<u64>(), rest)
-        });
+        let known = self
+            .memory
+            .with_in_time(process, |memory| memory.extent());
         let (mapped, left, rest) = known.unwrap_or((0, 0, std::ptr::null()));
         // What was not taken of a large page is there, too.
         let unused = process.pages.resident(rest, left).saturating_sub(sys::PAGE);
@@ -236,26 +239,5 @@ impl Stacks {
             memory,
         } = self;
         [&by_hash.lock, &memory.lock]
-    }
-}
-
-impl FrameMemory {
-    fn take(&mut self, words: usize, pages: &Pages) -> Option<*mut u64> {
-        if words > self.left {
-            // A chunk is a quarter of what there is, and a large page once that is as much.
-            let chunk = (self.mapped / 4).next_power_of_two();
-            let chunk = chunk.clamp(64 << 10, sys::LARGE);
-            let new = pages.map_dense(chunk).cast::<u64>();
-            if new.is_null() {
-                return None;
-            }
-            self.mapped += chunk;
-            (self.at, self.left) = (new, chunk / 8);
-        }
-        let at = self.at;
-        // SAFETY: `words` are left behind `at`.
-        self.at = unsafe { at.add(words) };
-        self.left -= words;
-        Some(at)
     }
 }

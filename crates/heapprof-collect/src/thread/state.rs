@@ -15,6 +15,7 @@ use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::platform::tls::{self, Engine, ThreadSlot};
 use crate::stack::capture::LastStack;
+use crate::stack::script::ScriptStack;
 use crate::tables::chunks::Chunks;
 use crate::tables::counters::{Recent, StackCounters, Temporary};
 use crate::tables::sampler::Random;
@@ -58,6 +59,7 @@ pub(crate) struct Own {
     pub(crate) last_stack: Option<u32>,
     pub(crate) last_generation: u32,
     pub(crate) remembered: LastStack,
+    pub(crate) script: ScriptStack,
 }
 
 /// All threads' states.
@@ -120,7 +122,9 @@ impl Threads {
     pub(crate) fn acquire(&'static self, process: &'static Process) -> *const ThreadState {
         if let Some(state) = self.free.pop() {
             // SAFETY: nobody else has it.
-            unsafe { state.own() }.remembered.reset();
+            let own = unsafe { state.own() };
+            own.remembered.reset();
+            own.script.reset();
             return state;
         }
         let new = process
@@ -137,6 +141,7 @@ impl Threads {
             let own = (*new).own.get_mut();
             own.random.seed(new as u64);
             own.remembered.reset();
+            own.script.reset();
             let mut head = self.all.load(Ordering::Acquire);
             loop {
                 (*new).next = head;

@@ -1,15 +1,17 @@
 //! A sample that is written as soon as it is made.
 
-use crate::model::LocationIndex;
+use crate::model::{LabelSetIndex, LocationIndex};
 use crate::model::spread::SampleSpread;
 
 /// A sample of [`encode_samples_quickly`](crate::encode_samples_quickly). Each sample begins
-/// without frames, and with values and a spread of 0.
+/// without frames and labels, and with values and a spread of 0.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct QuickSample {
     /// The frames that the last sample does not have, leaf first.
     pub newer: Vec<LocationIndex>,
+    /// Its labels.
+    pub labels: LabelSetIndex,
     /// One value for each sample type.
     pub values: Box<[i64]>,
     /// How many sampled blocks stand behind each value; all 0 if values are exact.
@@ -22,6 +24,7 @@ impl QuickSample {
     pub(super) fn new(width: usize) -> Self {
         Self {
             newer: Vec::new(),
+            labels: LabelSetIndex::default(),
             values: vec![0; width].into(),
             sampled: vec![0; width].into(),
             variance: vec![0.0; width].into(),
@@ -30,6 +33,7 @@ impl QuickSample {
 
     pub(super) fn clear(&mut self) {
         self.newer.clear();
+        self.labels = LabelSetIndex::default();
         self.values.fill(0);
         self.sampled.fill(0);
         self.variance.fill(0.0);

@@ -1,0 +1,40 @@
+//! The way of those who know an interpreter's frames into the engine.
+
+use crate::engine::Engine;
+use crate::options::Frames;
+use crate::stack::provider::{NotRegistered, Provider};
+
+/// An engine's providers of stacks.
+#[derive(Clone, Copy)]
+pub struct StackProviders(&'static Engine);
+
+impl Engine {
+    /// Who knows the frames of interpreters.
+    pub const fn stack_providers(&'static self) -> StackProviders {
+        StackProviders(self)
+    }
+}
+
+impl StackProviders {
+    /// Has a provider asked for frames from now on. It stays for good.
+    ///
+    /// # Errors
+    /// It is of another version, or there are as many as there can be.
+    ///
+    /// # Safety
+    /// The functions of the provider may be called in any thread, and do what [`Provider`] says.
+    pub unsafe fn register(self, provider: Provider) -> Result<(), NotRegistered> {
+        self.0.guarded(|| self.0.scripts.providers.register(provider))
+    }
+
+    /// Which frames the recording keeps.
+    pub fn wanted(self) -> Frames {
+        self.0.scripts.providers.wanted()
+    }
+
+    /// Has `watcher` told where an object begins, whenever a stack leads through new code of it. It
+    /// runs inside allocations, so it must not allocate or wait.
+    pub fn on_new_code(self, watcher: fn(usize)) {
+        self.0.code.watch(watcher);
+    }
+}

@@ -1,0 +1,317 @@
+//! Providers of stacks: who knows the frames of an interpreter that runs in the program.
+//!
+//! A provider is asked in two steps. *Capture* runs inside an allocation and gives frames as
+//! numbers. *Resolve* makes names of such a frame, when it is new and its code is still there.
+//! include/heapprof.h declares both for C.
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use crate::options::Frames;
+
+/// A frame of an interpreter, as numbers. Equal frames are the same place in the program.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawFrame {
+    /// What is run, as the provider knows it: mostly an address. 0 stands for frames that were left
+    /// out.
+    pub code: u64,
+    /// Where in it.
+    pub place: u64,
+    /// It differs if other code has come to the same address.
+    pub version: u32,
+    /// The line, if it is known without looking further.
+    pub line: u32,
+    /// Whether the interpreter was entered from native code here: 0 if not, 1 if so, and otherwise
+    /// the address in the native stack where it was.
+    pub entry: u64,
+}
+
+/// Where the texts of a frame go. Each ends with a zero.
+#[repr(C)]
+#[derive(Debug)]
+pub struct NamedFrame {
+    /// The function's name.
+    pub name: *mut c_char,
+    /// Bytes for the name.
+    pub name_size: usize,
+    /// The source file.
+    pub file: *mut c_char,
+    /// Bytes for the file.
+    pub file_size: usize,
+    /// The line at which the function begins; 0 if it is not known.
+    pub start_line: u32,
+    /// The line that runs; 0 if it is not known.
+    pub line: u32,
+}
+
+/// Who knows the frames of an interpreter. The functions get `context`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Provider {
+    /// [`Provider::VERSION`].
+    pub version: u32,
+    /// The size of this structure.
+    pub size: u32,
+    /// The interpreter's name, such as `perl`. A provider takes the place of an earlier one of the
+    /// same name.
+    pub language: *const c_char,
+    /// What the functions get.
+    pub context: *mut c_void,
+    /// Puts up to `most` frames into `frames`, the innermost first, and a number below 2^48 into
+    /// `label` that says what else is known. Returns how many frames that are, 0 if the thread runs
+    /// no code of the interpreter. It runs inside an allocation, so it must not allocate, wait or
+    /// call the interpreter.
+    pub capture:
+        unsafe extern "C" fn(*mut c_void, *mut RawFrame, most: usize, label: *mut u64) -> usize,
+    /// Makes the texts of a frame. Returns 0, or something else if it can't. It runs inside an
+    /// allocation, too, in the thread whose frame it is.
+    pub resolve: unsafe extern "C" fn(*mut c_void, *const RawFrame, *mut NamedFrame) -> c_int,
+    /// Puts the key and the text of the `i`th label that a number stands for into two texts of the
+    /// given sizes. Returns 0, or something else if there are not so many. May be missing.
+    pub label: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            u64,
+            i: usize,
+            key: *mut c_char,
+            key_size: usize,
+            text: *mut c_char,
+            text_size: usize,
+        ) -> c_int,
+    >,
+    /// Puts into a text of the given size why frames are missing. Returns 0, or something else if
+    /// none are. May be missing.
+    pub status: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> c_int>,
+    /// Where the code begins that runs the interpreter's code; null if it is not known.
+    pub run_loop: *const c_void,
+    /// How many bytes it has.
+    pub run_loop_size: usize,
+}
+
+// SAFETY: whoever registers a provider promises that its functions can be called in any thread.
+unsafe impl Send for Provider {}
+// SAFETY: as above.
+unsafe impl Sync for Provider {}
+
+impl Provider {
+    /// The version of these structures.
+    pub const VERSION: u32 = 1;
+
+    /// The interpreter's name.
+    pub(crate) fn language(&self) -> &str {
+        if self.language.is_null() {
+            return "script";
+        }
+        // SAFETY: whoever registers a provider promises that the text stays.
+        let text = unsafe { CStr::from_ptr(self.language) };
+        text.to_str().unwrap_or("script")
+    }
+
+    /// The labels that a number stands for, each a key and a text.
+    pub(crate) fn labels(&self, label: u64) -> Vec<(String, String)> {
+        let Some(get) = self.label else {
+            return Vec::new();
+        };
+        let mut labels = Vec::new();
+        while labels.len() < MOST_LABELS {
+            let (mut key, mut text) = ([0; 64], [0; 256]);
+            let (size, text_size) = (key.len() - 1, text.len() - 1);
+            // SAFETY: the texts have so much room, and one byte more, which stays zero.
+            let answer = unsafe {
+                get(
+                    self.context,
+                    label,
+                    labels.len(),
+                    key.as_mut_ptr().cast(),
+                    size,
+                    text.as_mut_ptr().cast(),
+                    text_size,
+                )
+            };
+            if answer != 0 {
+                break;
+            }
+            labels.push((text_of(&key), text_of(&text)));
+        }
+        labels
+    }
+
+    /// Why frames are missing, if some are.
+    pub(crate) fn status(&self) -> Option<String> {
+        let mut text = [0; 512];
+        // SAFETY: the text has so much room, and one byte more, which stays zero.
+        let answer = unsafe { self.status?(self.context, text.as_mut_ptr().cast(), 511) };
+        (answer == 0).then(|| text_of(&text))
+    }
+}
+
+/// More labels than this are a mistake.
+const MOST_LABELS: usize = 16;
+
+/// The text in `bytes`, up to a zero.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+}
+
+/// How many providers there can be.
+pub(crate) const MOST: usize = 8;
+
+/// Why a provider can't be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotRegistered {
+    /// It is of another version, or some of it is missing.
+    Invalid,
+    /// There are as many as there can be.
+    Full,
+}
+
+/// The providers of a process. Each stays for good.
+pub(crate) struct Providers {
+    slot: [Slot; MOST],
+    /// A bit for each provider that is asked.
+    asked: AtomicU32,
+    /// What is kept of stacks: [`Frames`] as a number, [`OFF`] if nobody is asked.
+    frames: AtomicU8,
+    /// What a recording asks for, as a number.
+    wanted: AtomicU8,
+}
+
+struct Slot {
+    state: AtomicU8,
+    provider: UnsafeCell<Option<Provider>>,
+}
+
+const FREE: u8 = 0;
+const TAKEN: u8 = 1;
+const READY: u8 = 2;
+/// It gave what it must not give.
+const BROKEN: u8 = 3;
+
+/// Nobody is asked for frames.
+const OFF: u8 = 0;
+
+// SAFETY: a slot is written once, by whoever took it, before it is ready.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            state: AtomicU8::new(FREE),
+            provider: UnsafeCell::new(None),
+        }
+    }
+}
+
+impl Providers {
+    /// Nobody is registered.
+    pub(crate) const fn new() -> Self {
+        Self {
+            slot: [const { Slot::new() }; MOST],
+            asked: AtomicU32::new(0),
+            frames: AtomicU8::new(OFF),
+            wanted: AtomicU8::new(Frames::Native as u8),
+        }
+    }
+
+    /// Whether anybody is to be asked for frames, and what is kept then.
+    #[inline(always)]
+    pub(crate) fn frames(&self) -> Option<Frames> {
+        match self.frames.load(Ordering::Relaxed) {
+            OFF => None,
+            frames => Some(Frames::of(frames)),
+        }
+    }
+
+    /// Says what a recording keeps of stacks.
+    pub(crate) fn want(&self, frames: Frames) {
+        self.wanted.store(frames as u8, Ordering::Relaxed);
+        self.update();
+    }
+
+    /// What the recording keeps of stacks.
+    pub(crate) fn wanted(&self) -> Frames {
+        Frames::of(self.wanted.load(Ordering::Relaxed))
+    }
+
+    fn update(&self) {
+        let nobody = self.asked.load(Ordering::Acquire) == 0;
+        let frames = match self.wanted() {
+            Frames::Native => OFF,
+            _ if nobody => OFF,
+            frames => frames as u8,
+        };
+        self.frames.store(frames, Ordering::Release);
+    }
+
+    /// Adds a provider, which is asked from now on.
+    pub(crate) fn register(&self, provider: Provider) -> Result<(), NotRegistered> {
+        let is_whole = provider.size as usize >= size_of::<Provider>();
+        if provider.version != Provider::VERSION || !is_whole {
+            return Err(NotRegistered::Invalid);
+        }
+        for (i, slot) in self.slot.iter().enumerate() {
+            let took =
+                slot.state
+                    .compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
+            if took.is_err() {
+                continue;
+            }
+            // SAFETY: this thread took the slot, and nobody reads it before it is ready.
+            unsafe { *slot.provider.get() = Some(provider) };
+            slot.state.store(READY, Ordering::Release);
+            let mut asked = 1 << i;
+            for (j, other) in self.all() {
+                let is_older = j != i && self.asked.load(Ordering::Relaxed) & 1 << j != 0;
+                if is_older && other.language() != provider.language() {
+                    asked |= 1 << j;
+                }
+            }
+            self.asked.store(asked, Ordering::Release);
+            self.update();
+            return Ok(());
+        }
+        Err(NotRegistered::Full)
+    }
+
+    /// The provider with this number, if it was registered.
+    pub(crate) fn get(&self, i: usize) -> Option<&Provider> {
+        let slot = self.slot.get(i)?;
+        if slot.state.load(Ordering::Acquire) < READY {
+            return None;
+        }
+        // SAFETY: a slot that is ready is not written any more.
+        unsafe { (*slot.provider.get()).as_ref() }
+    }
+
+    /// Every provider that was registered, with its number.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Provider)> {
+        (0..MOST).filter_map(|i| Some((i, self.get(i)?)))
+    }
+
+    /// The providers to ask, the newest first, each with its number.
+    #[inline(always)]
+    pub(crate) fn to_ask(&self) -> impl Iterator<Item = (usize, &Provider)> {
+        let mut asked = self.asked.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            let i = asked.checked_ilog2()? as usize;
+            asked &= !(1 << i);
+            Some((i, self.get(i)?))
+        })
+    }
+
+    /// Asks a provider no more, because it gave what it must not give.
+    #[cold]
+    pub(crate) fn switch_off(&self, i: usize) {
+        self.asked.fetch_and(!(1 << i), Ordering::AcqRel);
+        self.slot[i].state.store(BROKEN, Ordering::Release);
+        self.update();
+    }
+
+    /// Whether a provider was switched off.
+    pub(crate) fn is_broken(&self, i: usize) -> bool {
+        self.slot[i].state.load(Ordering::Relaxed) == BROKEN
+    }
+}

@@ -1,0 +1,332 @@
+//! The stack of an interpreter at an allocation: asked of its provider, compared with the last one.
+//!
+//! A stack's next one mostly differs in its newest frames. So the last one is kept as its provider
+//! gave it, and with the word of each frame. Only frames that differ get a new word. The words of
+//! frames that were seen lately are known by the frame's numbers, because looking up texts takes
+//! longer.
+//!
+//! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
+//! with its distance from the root.
+
+use crate::options::Frames;
+use crate::platform::process::Process;
+use crate::stack::capture::{CUT, term};
+use crate::stack::provider::{NamedFrame, Provider, Providers, RawFrame};
+use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
+
+/// The most frames of a stack: those of both ends, and one for what was left out between them.
+const MOST: usize = 513;
+/// How many frames' words are known by number. It is a power of two.
+const KNOWN: usize = 2048;
+/// Bytes of a name or of a file's name, with a zero at the end.
+const TEXT: usize = 1024;
+/// What stands behind the last frame that a provider may write.
+const GUARD: RawFrame = RawFrame {
+    code: 0x5afe_5afe_5afe_5afe,
+    place: 0,
+    version: 0,
+    line: 0,
+    entry: 0,
+};
+
+/// The last stack of an interpreter in a thread, and what is known of its frames. All zero is a new
+/// one.
+pub(crate) struct ScriptStack {
+    /// The last stack and the one before, innermost frame first.
+    raw: [[RawFrame; MOST + 1]; 2],
+    /// Which one of them is the last.
+    last: usize,
+    len: usize,
+    /// The provider that gave it.
+    provider: usize,
+    label: u64,
+    /// What was kept of stacks then, as a number.
+    frames: u8,
+    /// The words of the stack, root first, and its label's word behind them.
+    word: [u64; MOST + 1],
+    /// The sum of the terms of so many of the oldest words.
+    sum: [u64; MOST + 1],
+    /// The stack's number, if it has one.
+    stack: Option<u32>,
+    /// How many of the oldest words are those of the stack with that number.
+    shared: usize,
+    known: [Known; KNOWN],
+    name: [u8; TEXT],
+    file: [u8; TEXT],
+    /// The number of the native stack that was captured with it.
+    native: Option<u32>,
+    /// Its frames, and those of both together, innermost first.
+    natives: [u64; MOST],
+    merged: [u64; 2 * MOST + 2],
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    raw: RawFrame,
+    /// The word, 0 if there is none.
+    word: u64,
+    provider: usize,
+}
+
+/// What is known of interpreters in the process: who knows their frames, and which frames there
+/// were.
+pub(crate) struct Scripts {
+    pub(crate) providers: Providers,
+    pub(crate) names: ScriptFrames,
+}
+
+impl Scripts {
+    /// Nothing is known yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            providers: Providers::new(),
+            names: ScriptFrames::new(),
+        }
+    }
+}
+
+/// What an interpreter's provider said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The thread runs no code of an interpreter.
+    Nothing,
+    /// The stack of last time.
+    Same,
+    /// Another one.
+    Changed,
+}
+
+impl ScriptStack {
+    /// Forgets the last stack, and whose stack it was.
+    pub(crate) fn reset(&mut self) {
+        (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
+    }
+
+    /// Asks for the thread's stack.
+    pub(crate) fn capture(
+        &mut self,
+        scripts: &Scripts,
+        frames: Frames,
+        process: &Process,
+    ) -> Found {
+        let Scripts { providers, names } = scripts;
+        for (i, provider) in providers.to_ask() {
+            let next = 1 - self.last;
+            let mut label = 0;
+            self.raw[next][MOST] = GUARD;
+            // SAFETY: whoever registered the provider promised that it can be asked so.
+            let len = unsafe {
+                let to = self.raw[next].as_mut_ptr();
+                (provider.capture)(provider.context, to, MOST, &raw mut label)
+            };
+            if len > MOST || self.raw[next][MOST] != GUARD {
+                // What it wrote further on is lost. At least it writes nothing more.
+                providers.switch_off(i);
+                continue;
+            }
+            if len == 0 {
+                continue;
+            }
+            let is_same_kind = self.provider == i && self.frames == frames as u8;
+            if is_same_kind
+                && len == self.len
+                && label == self.label
+                && self.raw[next][..len] == self.raw[self.last][..len]
+            {
+                return Found::Same;
+            }
+            if !is_same_kind {
+                self.reset();
+            }
+            (self.provider, self.frames, self.label) = (i, frames as u8, label);
+            self.replace(next, len, provider, names, process);
+            return Found::Changed;
+        }
+        Found::Nothing
+    }
+
+    /// Makes the stack the one that was captured into `next`.
+    fn replace(
+        &mut self,
+        next: usize,
+        len: usize,
+        provider: &Provider,
+        names: &ScriptFrames,
+        process: &Process,
+    ) {
+        let (old, new) = (&self.raw[self.last][..self.len], &self.raw[next][..len]);
+        let pairs = old.iter().rev().zip(new.iter().rev());
+        let same = pairs.take_while(|(old, new)| old == new).count();
+        self.shared = self.shared.min(same);
+        for at in same..len {
+            let raw = self.raw[next][len - 1 - at];
+            let word = self.word_of(raw, provider, names, process);
+            self.word[at] = word;
+            self.sum[at + 1] = self.sum[at].wrapping_add(term(word, at));
+        }
+        (self.last, self.len) = (next, len);
+        self.word[len] = Word::Label(self.provider, self.label).to_word();
+    }
+
+    /// The word of a frame.
+    #[inline]
+    fn word_of(
+        &mut self,
+        raw: RawFrame,
+        provider: &Provider,
+        names: &ScriptFrames,
+        process: &Process,
+    ) -> u64 {
+        if raw.code == 0 {
+            return CUT;
+        }
+        let mixed = raw.code ^ raw.place.rotate_left(20) ^ u64::from(raw.line) << 40;
+        let mixed = mixed ^ u64::from(raw.version).rotate_left(8);
+        let place = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let place = place as usize & (KNOWN - 1);
+        let known = self.known[place];
+        // How a frame was entered says nothing of its name.
+        let raw = RawFrame { entry: 0, ..raw };
+        if known.word != 0 && known.raw == raw && known.provider == self.provider {
+            return known.word;
+        }
+        let word = self.resolve(raw, provider, names, process);
+        self.known[place] = Known {
+            raw,
+            word,
+            provider: self.provider,
+        };
+        word
+    }
+
+    #[cold]
+    fn resolve(
+        &mut self,
+        raw: RawFrame,
+        provider: &Provider,
+        names: &ScriptFrames,
+        process: &Process,
+    ) -> u64 {
+        (self.name[0], self.file[0]) = (0, 0);
+        // The last byte stays zero, whatever the provider writes.
+        let mut named = NamedFrame {
+            name: self.name.as_mut_ptr().cast(),
+            name_size: TEXT - 1,
+            file: self.file.as_mut_ptr().cast(),
+            file_size: TEXT - 1,
+            start_line: 0,
+            line: raw.line,
+        };
+        // SAFETY: whoever registered the provider promised that it can be asked so.
+        let answer = unsafe { (provider.resolve)(provider.context, &raw, &raw mut named) };
+        let (start_line, line) = (named.start_line, named.line);
+        let until_zero = |text: &'_ [u8; TEXT]| {
+            let end = text[..TEXT - 1].iter().position(|&byte| byte == 0);
+            end.unwrap_or(TEXT - 1)
+        };
+        let (name, file) = (until_zero(&self.name), until_zero(&self.file));
+        let is_named = answer == 0 && name != 0;
+        names.word(
+            process,
+            ScriptFrame {
+                name: if is_named { &self.name[..name] } else { b"(unnamed)" },
+                file: if answer == 0 { &self.file[..file] } else { b"" },
+                start_line,
+                line,
+            },
+        )
+    }
+
+    /// What tells the stack from others: the native one that it was captured with, its words, and
+    /// its label.
+    #[inline(always)]
+    pub(crate) fn hash(&self) -> u64 {
+        let sum = self.sum[self.len];
+        let label = term(self.word[self.len], MOST);
+        let native = self.native.map_or(0, |native| term(u64::from(native), MOST + 1));
+        sum.wrapping_add(label).wrapping_add(native)
+    }
+
+    /// The stack's number, if it has one.
+    #[inline(always)]
+    pub(crate) fn stack(&self) -> Option<u32> {
+        self.stack
+    }
+
+    /// The words of the stack, root first, its label last.
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.word[..=self.len]
+    }
+
+    /// How many of the oldest words are those of the stack with [`stack`](Self::stack).
+    pub(crate) fn shared(&self) -> usize {
+        self.shared
+    }
+
+    /// Remembers the number that the stack got.
+    #[inline(always)]
+    pub(crate) fn numbered(&mut self, stack: Option<u32>) {
+        (self.stack, self.shared) = (stack, if stack.is_some() { self.len } else { 0 });
+    }
+
+    /// The number of the native stack that was captured with this one.
+    pub(crate) fn native(&self) -> Option<u32> {
+        self.native
+    }
+
+    /// Remembers the native stack that was captured with this one. Returns whether it is the same
+    /// as last time.
+    #[inline(always)]
+    pub(crate) fn beside(&mut self, native: Option<u32>) -> bool {
+        std::mem::replace(&mut self.native, native) == native
+    }
+
+    /// Puts the frames of the stack where its interpreter stands in the native stack, which `read`
+    /// puts into an array, innermost frame first. So is the result.
+    ///
+    /// The frames between two entries from native code are one run, and each run stands for one
+    /// frame of the provider's run loop. If the last run has none, it comes right behind the one
+    /// before.
+    #[cold]
+    pub(crate) fn merge(
+        &mut self,
+        providers: &Providers,
+        read: impl FnOnce(&mut [u64]) -> usize,
+    ) -> &[u64] {
+        let run_loop = providers.get(self.provider).map_or(0..0, |provider| {
+            let begin = provider.run_loop as u64;
+            begin..begin + provider.run_loop_size as u64
+        });
+        let natives = read(&mut self.natives);
+        let native = &self.natives[..natives];
+        let mut n = 0;
+        let mut add = |word: u64| {
+            self.merged[n] = word;
+            n += 1;
+        };
+        add(self.word[self.len]);
+        let raw = &self.raw[self.last][..self.len];
+        let (mut next, len) = (0, self.len);
+        // A return address may be the one behind the last instruction.
+        let is_loop = |pc: u64| run_loop.contains(&pc.wrapping_sub(1));
+        let last_loop = native.iter().rposition(|&pc| is_loop(pc));
+        for (i, &pc) in native.iter().enumerate() {
+            if !is_loop(pc) || next == len {
+                add(pc);
+                continue;
+            }
+            while next < len {
+                add(self.word[len - 1 - next]);
+                next += 1;
+                if raw[next - 1].entry != 0 && Some(i) != last_loop {
+                    break;
+                }
+            }
+        }
+        while next < len {
+            add(self.word[len - 1 - next]);
+            next += 1;
+        }
+        &self.merged[..n]
+    }
+}

@@ -1,0 +1,225 @@
+//! Every distinct frame of an interpreter once: its texts by its number.
+//!
+//! In a stack such a frame stands as a word that no address of code can be, because its highest
+//! bits are `10`.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
+use crate::tables::chunks::Chunks;
+use crate::tables::probe_table::ProbeTable;
+use crate::tables::word_memory::WordMemory;
+
+/// The texts and lines of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScriptFrame<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) file: &'a [u8],
+    pub(crate) start_line: u32,
+    pub(crate) line: u32,
+}
+
+/// What a word of a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// A return address.
+    Address(u64),
+    /// The number of a frame of an interpreter; `None` if there was no memory for it.
+    Frame(Option<u32>),
+    /// What a provider said of the whole stack: the provider's number, and what it said.
+    Label(usize, u64),
+}
+
+const KIND: u64 = 0xf << 60;
+const FRAME: u64 = 0x8 << 60;
+const LABEL: u64 = 0x9 << 60;
+const UNNAMED: u64 = FRAME | u32::MAX as u64;
+/// Bits of what a provider says of a stack.
+const LABEL_BITS: u32 = 48;
+
+impl Word {
+    /// What `word` is.
+    #[inline]
+    pub(crate) fn of(word: u64) -> Self {
+        match word & KIND {
+            FRAME if word == UNNAMED => Self::Frame(None),
+            FRAME => Self::Frame(Some(word as u32)),
+            LABEL => {
+                let provider = word >> LABEL_BITS & 0xff;
+                Self::Label(provider as usize, word & ((1 << LABEL_BITS) - 1))
+            }
+            _ => Self::Address(word),
+        }
+    }
+
+    /// The word for it.
+    #[inline]
+    pub(crate) const fn to_word(self) -> u64 {
+        match self {
+            Self::Address(address) => address,
+            Self::Frame(Some(number)) => FRAME | number as u64,
+            Self::Frame(None) => UNNAMED,
+            Self::Label(provider, label) => {
+                LABEL | (provider as u64) << LABEL_BITS | label & ((1 << LABEL_BITS) - 1)
+            }
+        }
+    }
+}
+
+/// The frames of interpreters in a process.
+pub(crate) struct ScriptFrames {
+    by_text: ProbeTable<{ rank::NAMES }>,
+    entry: Chunks<*const Entry>,
+    len: AtomicU32,
+    /// How many bytes all texts have together.
+    bytes: AtomicUsize,
+    memory: Locked<{ rank::TEXTS }, WordMemory>,
+}
+
+// SAFETY: entries are written once, before their number is published.
+unsafe impl Sync for ScriptFrames {}
+
+/// A frame; its texts lie behind it, the name first.
+#[repr(C)]
+struct Entry {
+    start_line: u32,
+    line: u32,
+    name: u32,
+    file: u32,
+}
+
+const WORDS: usize = size_of::<Entry>() / 8;
+
+impl ScriptFrames {
+    /// No frames yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            by_text: ProbeTable::new(),
+            entry: Chunks::new(),
+            len: AtomicU32::new(0),
+            bytes: AtomicUsize::new(0),
+            memory: Locked::new(WordMemory::new()),
+        }
+    }
+
+    /// The word for a frame, which gets a number if it is new.
+    pub(crate) fn word(&self, process: &Process, frame: ScriptFrame<'_>) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(frame.name);
+        hasher.write(&[0]);
+        hasher.write(frame.file);
+        hasher.write_u64(u64::from(frame.start_line) << 32 | u64::from(frame.line));
+        let key = hasher.finish().max(2);
+        let found = self.by_text.find(key);
+        let number = found.or_else(|| self.add(process, key, frame));
+        Word::Frame(number.map(|number| number as u32)).to_word()
+    }
+
+    #[cold]
+    fn add(&self, process: &Process, key: u64, frame: ScriptFrame<'_>) -> Option<u64> {
+        self.by_text.find_or_insert(process, key, || {
+            let number = self.len.load(Ordering::Relaxed);
+            let place = self.entry.touch(number as usize, &process.pages);
+            if place.is_null() || number == u32::MAX {
+                return None;
+            }
+            let bytes = frame.name.len() + frame.file.len();
+            let words = WORDS + bytes.div_ceil(8);
+            let take = |memory: &mut WordMemory| memory.take(words, &process.pages);
+            let at = self.memory.with(process, take)?;
+            // SAFETY: `at` has room for the entry and both texts; `place` is mapped, and nobody
+            // reads it yet.
+            unsafe {
+                at.cast::<Entry>().write(Entry {
+                    start_line: frame.start_line,
+                    line: frame.line,
+                    name: u32::try_from(frame.name.len()).ok()?,
+                    file: u32::try_from(frame.file.len()).ok()?,
+                });
+                let text = at.add(WORDS).cast::<u8>();
+                text.copy_from_nonoverlapping(frame.name.as_ptr(), frame.name.len());
+                text.add(frame.name.len())
+                    .copy_from_nonoverlapping(frame.file.as_ptr(), frame.file.len());
+                *place = at.cast_const().cast();
+            }
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.len.store(number + 1, Ordering::Release);
+            Some(u64::from(number))
+        })
+    }
+
+    /// The frame with a number.
+    pub(crate) fn get(&self, number: u32) -> Option<ScriptFrame<'_>> {
+        if number >= self.len() {
+            return None;
+        }
+        // SAFETY: numbers below `len` have a published, immutable entry, with its texts behind it.
+        unsafe {
+            let entry = &**self.entry.get(number as usize);
+            let text = std::ptr::from_ref(entry).add(1).cast::<u8>();
+            let (name, file) = (entry.name as usize, entry.file as usize);
+            Some(ScriptFrame {
+                name: std::slice::from_raw_parts(text, name),
+                file: std::slice::from_raw_parts(text.add(name), file),
+                start_line: entry.start_line,
+                line: entry.line,
+            })
+        }
+    }
+
+    /// How many frames there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// How many bytes all texts have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of the tables are in memory.
+    pub(crate) fn resident(&self, process: &Process) -> usize {
+        let known = self
+            .memory
+            .with_in_time(process, |memory| memory.extent());
+        let (mapped, left, _) = known.unwrap_or((0, 0, std::ptr::null()));
+        self.by_text.resident(process) + self.entry.resident(&process.pages) + mapped - left
+    }
+
+    /// The locks that fork must hold.
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
+        let Self {
+            by_text,
+            entry: _,
+            len: _,
+            bytes: _,
+            memory,
+        } = self;
+        [&by_text.lock, &memory.lock]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_what_it_was_made_of() {
+        for word in [
+            Word::Frame(Some(0)),
+            Word::Frame(Some(7_000_000)),
+            Word::Frame(None),
+            Word::Label(0, 0),
+            Word::Label(7, (1 << LABEL_BITS) - 1),
+            Word::Address(1),
+            Word::Address(0x7fff_ffff_f000),
+            // What the kernel's code and five levels of page tables have.
+            Word::Address(0x00ff_ffff_ffff_f000),
+            Word::Address(0xffff_ffff_8000_0000),
+        ] {
+            assert_eq!(Word::of(word.to_word()), word);
+        }
+    }
+}

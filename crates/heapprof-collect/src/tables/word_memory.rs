@@ -1,0 +1,52 @@
+//! Memory for words that are written once and stay: stacks, and the texts of frames.
+
+use crate::platform::pages::Pages;
+use crate::platform::sys;
+
+/// Memory that is handed out word by word, and never taken back.
+pub(crate) struct WordMemory {
+    at: *mut u64,
+    left: usize,
+    /// Bytes mapped so far.
+    mapped: usize,
+}
+
+// SAFETY: what is handed out is whoever's got it, and the rest is reached only through this.
+unsafe impl Send for WordMemory {}
+
+impl WordMemory {
+    /// Nothing is mapped yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            at: std::ptr::null_mut(),
+            left: 0,
+            mapped: 0,
+        }
+    }
+
+    /// So many zeroed words that stay; `None` without memory.
+    pub(crate) fn take(&mut self, words: usize, pages: &Pages) -> Option<*mut u64> {
+        if words > self.left {
+            // A chunk is a quarter of what there is, and a large page once that is as much.
+            let chunk = (self.mapped / 4).next_power_of_two();
+            let chunk = chunk.clamp(64 << 10, sys::LARGE);
+            let new = pages.map_dense(chunk).cast::<u64>();
+            if new.is_null() {
+                return None;
+            }
+            self.mapped += chunk;
+            (self.at, self.left) = (new, chunk / 8);
+        }
+        let at = self.at;
+        // SAFETY: `words` are left behind `at`.
+        self.at = unsafe { at.add(words) };
+        self.left -= words;
+        Some(at)
+    }
+
+    /// How many bytes are mapped, how many of them are left, and where those begin.
+    pub(crate) fn extent(&self) -> (usize, usize, *const u8) {
+        let rest = self.at.cast_const().cast();
+        (self.mapped, self.left * size_of::<u64>(), rest)
+    }
+}

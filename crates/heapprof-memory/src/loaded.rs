@@ -1,0 +1,148 @@
+//! The objects that the loader loaded, and their dynamic symbols, found without asking the loader.
+//!
+//! The structures are those of glibc's `link.h` and of the ELF specification: `r_debug`,
+//! `link_map`, the dynamic section, its GNU hash table and its symbols. Debuggers find objects in
+//! the same way. It works while another thread loads something: what is half there is not found.
+
+use crate::Memory;
+
+/// A loaded object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What is added to the addresses in its file.
+    pub base: u64,
+    /// Where its dynamic section is.
+    dynamic: u64,
+}
+
+/// A symbol that an object defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Where it is; for a thread-local one, its place in the object's thread-local memory.
+    pub address: u64,
+    /// How many bytes it has.
+    pub size: u64,
+}
+
+/// A list longer than this is a broken one.
+const MOST_OBJECTS: usize = 100_000;
+/// A dynamic section longer than this is a broken one.
+const MOST_ENTRIES: u64 = 1000;
+/// A chain of symbols with equal hashes that is longer than this is a broken one.
+const MOST_IN_CHAIN: u64 = 100_000;
+
+/// The objects in the list that begins in the `r_debug` at `at`, which glibc exports as `_r_debug`.
+pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = Object> {
+    let mut map = memory.u64(at + 8).unwrap_or(0);
+    let next = move || {
+        if map == 0 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        if !memory.read(map, &mut bytes) {
+            return None;
+        }
+        let word = |at: usize| {
+            let word = bytes[at..at + 8].first_chunk();
+            word.map_or(0, |word| u64::from_ne_bytes(*word))
+        };
+        let object = Object {
+            base: word(0),
+            dynamic: word(16),
+        };
+        map = word(24);
+        Some(object)
+    };
+    core::iter::from_fn(next).take(MOST_OBJECTS)
+}
+
+impl Object {
+    /// Where the section is that the dynamic section has under `tag`.
+    fn section<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
+        if self.dynamic == 0 {
+            return None;
+        }
+        for i in 0..MOST_ENTRIES {
+            let at = self.dynamic + 16 * i;
+            let (found, value) = (memory.u64(at)?, memory.u64(at + 8)?);
+            if found == 0 {
+                return None;
+            }
+            if found == tag {
+                // Old versions of glibc write the address over the value from the file.
+                let is_address = value >= self.base;
+                return Some(if is_address { value } else { self.base + value });
+            }
+        }
+        None
+    }
+
+    /// A symbol that the object defines.
+    pub fn symbol<M: Memory>(self, memory: M, name: &str) -> Option<Symbol> {
+        const DT_STRTAB: u64 = 5;
+        const DT_SYMTAB: u64 = 6;
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        let table = self.section(memory, DT_GNU_HASH)?;
+        let hash = gnu_hash(name);
+        let (buckets, first) = (memory.u32(table)?, memory.u32(table + 4)?);
+        let (words, shift) = (memory.u32(table + 8)?, memory.u32(table + 12)?);
+        if buckets == 0 || words == 0 {
+            return None;
+        }
+        // A filter says of most names that they are not there.
+        let word = memory.u64(table + 16 + 8 * u64::from((hash / 64) % words))?;
+        let bits = 1u64 << (hash % 64) | 1u64 << (hash.checked_shr(shift).unwrap_or(0) % 64);
+        if word & bits != bits {
+            return None;
+        }
+        let bucket = table + 16 + 8 * u64::from(words);
+        let chain = bucket + 4 * u64::from(buckets);
+        let begin = memory.u32(bucket + 4 * u64::from(hash % buckets))?;
+        if begin < first {
+            return None;
+        }
+        let texts = self.section(memory, DT_STRTAB)?;
+        let symbols = self.section(memory, DT_SYMTAB)?;
+        for i in u64::from(begin)..u64::from(begin) + MOST_IN_CHAIN {
+            let entry = memory.u32(chain + 4 * (i - u64::from(first)))?;
+            if entry | 1 == hash | 1 {
+                let symbol = self.symbol_at(memory, symbols + 24 * i, texts, name);
+                if symbol.is_some() {
+                    return symbol;
+                }
+            }
+            if entry & 1 != 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The symbol at `at`, if it is defined here and has this name.
+    fn symbol_at<M: Memory>(self, memory: M, at: u64, texts: u64, name: &str) -> Option<Symbol> {
+        const TLS: u8 = 6;
+        const UNDEFINED: u16 = 0;
+        let mut found = [0; 64];
+        let wanted = name.as_bytes();
+        let found = found.get_mut(..=wanted.len())?;
+        let read = memory.read(texts + u64::from(memory.u32(at)?), found);
+        if !read || found[..wanted.len()] != *wanted || found[wanted.len()] != 0 {
+            return None;
+        }
+        if memory.u16(at + 6)? == UNDEFINED {
+            return None;
+        }
+        let value = memory.u64(at + 8)?;
+        let is_local = memory.u8(at + 4)? & 15 == TLS;
+        Some(Symbol {
+            address: if is_local { value } else { self.base.wrapping_add(value) },
+            size: memory.u64(at + 16)?,
+        })
+    }
+}
+
+/// The hash of a name in a GNU hash table.
+fn gnu_hash(name: &str) -> u32 {
+    let mix = |hash: u32, byte: u8| hash.wrapping_mul(33).wrapping_add(byte.into());
+    name.bytes().fold(5381, mix)
+}

@@ -1,0 +1,231 @@
+//! A frame of a Perl stack: as numbers while it runs, as text for whoever reads it.
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A sub, anonymous or not.
+    Sub,
+    /// A format.
+    Format,
+    /// `eval { }`.
+    EvalBlock,
+    /// `eval "text"`.
+    EvalString,
+    /// A file that is required or used.
+    Require,
+    /// A file that `do` runs.
+    DoFile,
+    /// The text of a file outside of any sub.
+    Main,
+    /// Perl compiles the text at this line.
+    Compile,
+    /// Perl starts, and has no text yet.
+    Start,
+    /// Perl frees everything at its end.
+    Destruct,
+    /// Perl called back from C: the number says for what, such as a sort.
+    Callback(u8),
+}
+
+/// A frame as numbers. Equal numbers mean the same place, as long as [`version`](Self::version)
+/// tells apart what came to the same address one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What is run: an address with the kind in its lowest bits, or a number below 4096.
+    pub code: u64,
+    /// The statement that is run (a COP's address).
+    pub cop: u64,
+    /// Which text the statement is of.
+    pub version: u32,
+    /// The statement's line.
+    pub line: u32,
+    /// Whether C code called what is run.
+    pub from_c: bool,
+    /// Where the frame's context is; 0 if it has none.
+    pub context: u64,
+}
+
+/// The lowest bits of a [`Frame::code`] that is an address.
+const TAGS: u64 = 7;
+const CALLBACK: u64 = 0x100;
+
+impl Kind {
+    /// The code of a frame of this kind, which runs what is at `address`.
+    #[inline(always)]
+    pub(crate) const fn code(self, address: u64) -> u64 {
+        let tag = match self {
+            Self::Sub => 0,
+            Self::Format => 1,
+            Self::Require => 2,
+            Self::DoFile => 3,
+            Self::EvalBlock => return 0x10,
+            Self::EvalString => return 0x20,
+            Self::Main => return 0x30,
+            Self::Compile => return 0x40,
+            Self::Start => return 0x50,
+            Self::Destruct => return 0x60,
+            Self::Callback(of) => return CALLBACK + of as u64,
+        };
+        // A file's name may be missing. What is below 4096 is no address.
+        (address & !TAGS) | tag
+    }
+}
+
+impl Frame {
+    /// What the frame is.
+    pub fn kind(&self) -> Kind {
+        match self.code {
+            0x10 => Kind::EvalBlock,
+            0x20 => Kind::EvalString,
+            0x30 => Kind::Main,
+            0x40 => Kind::Compile,
+            0x50 => Kind::Start,
+            0x60 => Kind::Destruct,
+            code @ CALLBACK..4096 => Kind::Callback((code - CALLBACK) as u8),
+            code => match code & TAGS {
+                1 => Kind::Format,
+                2 => Kind::Require,
+                3 => Kind::DoFile,
+                _ => Kind::Sub,
+            },
+        }
+    }
+
+    /// The address of what is run, for kinds that have one.
+    pub(crate) fn address(&self) -> u64 {
+        self.code & !TAGS
+    }
+}
+
+/// A text of a bounded length.
+#[derive(Debug)]
+pub struct Text<'a> {
+    to: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Text<'a> {
+    /// An empty text, which grows into `to`.
+    pub fn new(to: &'a mut [u8]) -> Self {
+        Self { to, len: 0 }
+    }
+
+    /// The text so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.to[..self.len]
+    }
+
+    /// Adds `bytes`, as far as there is room.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        let n = bytes.len().min(self.to.len() - self.len);
+        self.to[self.len..self.len + n].copy_from_slice(&bytes[..n]);
+        self.len += n;
+    }
+
+    /// The room that is left.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.to[self.len..]
+    }
+
+    /// Adds the first `n` bytes that were put into the room.
+    pub(crate) fn grow(&mut self, n: usize) {
+        self.len = (self.len + n).min(self.to.len());
+    }
+
+    /// Leaves the number out of each `(eval 12)`, because each evaluation has its own.
+    pub fn leave_out_eval_numbers(&mut self) {
+        const EVAL: &[u8] = b"(eval ";
+        let mut at = 0;
+        while let Some(found) = find(&self.to[at..self.len], EVAL) {
+            let begin = at + found + EVAL.len();
+            let digits = self.to[begin..self.len]
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
+            let end = begin + digits;
+            at = begin;
+            if digits != 0 && self.to[..self.len].get(end) == Some(&b')') {
+                // The space goes, too.
+                self.to.copy_within(end..self.len, begin - 1);
+                self.len -= digits + 1;
+            }
+        }
+    }
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|part| part == wanted)
+}
+
+/// A frame as text.
+#[derive(Debug)]
+pub struct Named<'a> {
+    /// `Package::sub`, or `(what it is)` in parentheses.
+    pub name: Text<'a>,
+    /// The file of the statement; may be empty.
+    pub file: Text<'a>,
+    /// The line of the first statement of a sub; 0 if it is not known.
+    pub start_line: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_tells_its_kind() {
+        let kinds = [
+            Kind::Sub,
+            Kind::Format,
+            Kind::EvalBlock,
+            Kind::EvalString,
+            Kind::Require,
+            Kind::DoFile,
+            Kind::Main,
+            Kind::Compile,
+            Kind::Start,
+            Kind::Destruct,
+            Kind::Callback(0),
+            Kind::Callback(11),
+        ];
+        for kind in kinds {
+            let frame = Frame {
+                code: kind.code(0x5555_1230),
+                cop: 0,
+                version: 0,
+                line: 0,
+                from_c: false,
+                context: 0,
+            };
+            assert_eq!(frame.kind(), kind);
+        }
+    }
+
+    #[test]
+    fn numbers_of_evals_are_left_out() {
+        for (given, wanted) in [
+            ("(eval 12)", "(eval)"),
+            ("__ANON__[(eval 3):1]", "__ANON__[(eval):1]"),
+            ("(eval 1)[(eval 22):3]", "(eval)[(eval):3]"),
+            ("(eval )", "(eval )"),
+            ("(eval 12", "(eval 12"),
+            ("(eval x1)", "(eval x1)"),
+            ("", ""),
+        ] {
+            let mut room = [0; 64];
+            let mut text = Text::new(&mut room);
+            text.add(given.as_bytes());
+            text.leave_out_eval_numbers();
+            assert_eq!(text.bytes(), wanted.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_text_ends_where_its_room_ends() {
+        let mut room = [0; 4];
+        let mut text = Text::new(&mut room);
+        text.add(b"abc");
+        text.add(b"def");
+        assert_eq!(text.bytes(), b"abcd");
+    }
+}

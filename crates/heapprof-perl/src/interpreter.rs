@@ -1,0 +1,249 @@
+//! A perl in a process: where its variables are, and the layout of its structures.
+
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::{Object, Symbol};
+
+use crate::layout::{Layout, Version};
+
+/// How to find the interpreter that a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Each thread has its own. The addresses are those of the key for `pthread_getspecific`, and
+    /// of the pointer to the first interpreter. As long as that one is null, the key is nobody's.
+    Key {
+        /// Where the key is.
+        key: u64,
+        /// Where the pointer is.
+        first: u64,
+    },
+    /// There is one, which this pointer points to.
+    Pointer(u64),
+    /// There is one, and its parts are variables by themselves.
+    Variables,
+}
+
+/// A perl that was found in a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Perl {
+    /// Its version.
+    pub version: Version,
+    /// How to find the interpreter of a thread.
+    pub context: Context,
+    /// The function `Perl_caller_cx`, which says what `caller` would say; 0 if it is not exported.
+    pub caller_cx: u64,
+    /// Where the code of the loop is that runs a program's ops; empty if it is not known.
+    pub run_loop: (u64, u64),
+    /// The array of the names of ops; 0 if it is not exported.
+    op_names: u64,
+    pub(crate) layout: Layout,
+    pub(crate) variable: Variables,
+}
+
+/// Where the variables of an interpreter are, from its beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Variables {
+    pub(crate) stack_sp: u64,
+    pub(crate) stack_base: u64,
+    pub(crate) stack_max: u64,
+    pub(crate) op: u64,
+    pub(crate) curcop: u64,
+    pub(crate) curstackinfo: u64,
+    pub(crate) compiling: u64,
+    pub(crate) db_sub: u64,
+    /// `None` if this build may have it elsewhere.
+    pub(crate) phase: Option<u64>,
+}
+
+/// Why a perl's stacks can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// The layout of this version is not known.
+    Version(Version),
+    /// The interpreter has another size (the second) than this version's has.
+    Size(Version, u32),
+    /// A variable is not exported.
+    Variable(Version),
+    /// Its ops are not those of its version.
+    Ops(Version),
+    /// It was built with an option that changes the structures.
+    Build(Version),
+}
+
+impl core::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Version(version) => {
+                write!(f, "the structures of perl {version} are not known")
+            }
+            Self::Size(version, size) => write!(
+                f,
+                "this perl {version} has an interpreter of {size} bytes, which perls of that \
+                 version do not have"
+            ),
+            Self::Variable(version) => {
+                write!(f, "this perl {version} does not export its variables")
+            }
+            Self::Ops(version) => write!(f, "this perl {version} has ops that others do not have"),
+            Self::Build(version) => write!(
+                f,
+                "this perl {version} was built with options that change its structures"
+            ),
+        }
+    }
+}
+
+impl Perl {
+    /// The perl that is in `object`; `None` if there is none.
+    pub fn find<M: Memory>(memory: M, object: Object) -> Option<Result<Self, Unreadable>> {
+        let symbol = |name: &str| object.symbol(memory, name);
+        // A perl has them all, whatever it was built with.
+        let (revision, version) = (symbol("PL_revision")?, symbol("PL_version")?);
+        let subversion = symbol("PL_subversion")?;
+        let byte = |symbol: Symbol| memory.u8(symbol.address);
+        let version = Version {
+            revision: byte(revision)?,
+            version: byte(version)?,
+            subversion: byte(subversion)?,
+        };
+        let address = |name: &str| symbol(name).map_or(0, |symbol| symbol.address);
+        let (key, first) = (address("PL_thr_key"), address("PL_curinterp"));
+        let context = match (key, first, address("PL_curstackinfo")) {
+            (key, first, _) if key != 0 && first != 0 => Context::Key { key, first },
+            (_, _, curstackinfo) if curstackinfo != 0 => Context::Variables,
+            (_, first, _) if first != 0 => Context::Pointer(first),
+            _ => return Some(Err(Unreadable::Variable(version))),
+        };
+        let has_interpreter = context != Context::Variables;
+        let Some(mut layout) = Layout::of(version, has_interpreter) else {
+            return Some(Err(Unreadable::Version(version)));
+        };
+        let size = symbol("PL_interp_size").and_then(|symbol| memory.u16(symbol.address));
+        if let (Some(size), Some(known)) = (size.map(u32::from), layout.interpreter_size)
+            && size != known
+        {
+            return Some(Err(Unreadable::Size(version, size)));
+        }
+        let mut options = [0; 4096];
+        let read = memory.text(address("PL_bincompat_options"), &mut options);
+        let options = &options[..read.unwrap_or(0)];
+        let has = |option: &[u8]| options.windows(option.len()).any(|part| part == option);
+        if has(b"DEBUG_LEAKING_SCALARS") {
+            // The head of each value is longer.
+            return Some(Err(Unreadable::Build(version)));
+        }
+        if has(b"USE_LONG_DOUBLE") || has(b"USE_QUADMATH") {
+            // A number that may stand in the place of a glob's package is 16 bytes.
+            layout.gv_stash = 0x30;
+        }
+        let variable = match context {
+            Context::Variables => by_name(&address),
+            _ => by_offset(&layout),
+        };
+        let Some(mut variable) = variable else {
+            return Some(Err(Unreadable::Variable(version)));
+        };
+        if has(b"SAWAMPERSAND") && has_interpreter {
+            // Some variables are there that the table does not have.
+            variable.phase = None;
+        }
+        let run_loop = symbol("Perl_runops_standard");
+        let run_loop = run_loop.map_or((0, 0), |of| (of.address, of.address + of.size));
+        let perl = Self {
+            version,
+            context,
+            caller_cx: address("Perl_caller_cx"),
+            run_loop,
+            op_names: address("PL_op_name"),
+            layout,
+            variable,
+        };
+        Some(match perl.has_ops(memory) {
+            true => Ok(perl),
+            false => Err(Unreadable::Ops(version)),
+        })
+    }
+
+    /// Whether the numbers of ops in the layout are those of this perl. Most releases have other
+    /// numbers than the one before.
+    pub fn has_ops<M: Memory>(&self, memory: M) -> bool {
+        let layout = &self.layout;
+        let is = |op: u32, wanted: &str| {
+            let mut room = [0; 24];
+            let name = memory.u64(self.op_names + 8 * u64::from(op));
+            let n = name.and_then(|name| memory.text(name, &mut room));
+            n.is_some_and(|n| room[..n] == *wanted.as_bytes())
+        };
+        self.op_names == 0
+            || is(layout.op_require, "require")
+                && is(layout.op_dofile, "dofile")
+                && is(layout.op_entereval, "entereval")
+                && is(layout.op_nextstate, "nextstate")
+                && is(layout.op_dbstate, "dbstate")
+                && is(layout.op_max, "freed")
+    }
+
+    /// The same perl, read with another layout: for tests of what a wrong one does.
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Self {
+        let variable = match self.context {
+            Context::Variables => self.variable,
+            _ => by_offset(&layout).unwrap_or(self.variable),
+        };
+        Self {
+            layout,
+            variable,
+            ..self
+        }
+    }
+
+    /// Puts the name of an op into `to`, such as `concat`. Returns its length.
+    pub fn op_name<M: Memory>(&self, memory: M, op: u16, to: &mut [u8]) -> Option<usize> {
+        if op == 0 || u32::from(op) >= self.layout.op_max || self.op_names == 0 {
+            return None;
+        }
+        let name = memory.u64(self.op_names + 8 * u64::from(op))?;
+        memory.text(name, to)
+    }
+
+    /// How many ops there are.
+    pub fn ops(&self) -> u16 {
+        self.layout.op_max as u16
+    }
+
+    /// Where the statement of an interpreter lies that stands for what is being compiled.
+    pub(crate) fn compiling(&self, interpreter: u64) -> u64 {
+        interpreter.wrapping_add(self.variable.compiling)
+    }
+}
+
+/// Where the variables are in an interpreter that is one structure.
+fn by_offset(layout: &Layout) -> Option<Variables> {
+    let at = |offset: Option<u32>| offset.map(u64::from);
+    Some(Variables {
+        stack_sp: at(layout.stack_sp)?,
+        stack_base: at(layout.stack_base)?,
+        stack_max: at(layout.stack_max)?,
+        op: at(layout.op)?,
+        curcop: at(layout.curcop)?,
+        curstackinfo: at(layout.curstackinfo)?,
+        compiling: at(layout.compiling)?,
+        db_sub: at(layout.db_sub)?,
+        phase: at(layout.phase),
+    })
+}
+
+/// Where the variables are if each has a symbol of its own.
+fn by_name(address: &impl Fn(&str) -> u64) -> Option<Variables> {
+    let at = |name: &str| Some(address(name)).filter(|&at| at != 0);
+    Some(Variables {
+        stack_sp: at("PL_stack_sp")?,
+        stack_base: at("PL_stack_base")?,
+        stack_max: at("PL_stack_max")?,
+        op: at("PL_op")?,
+        curcop: at("PL_curcop")?,
+        curstackinfo: at("PL_curstackinfo")?,
+        compiling: at("PL_compiling")?,
+        db_sub: at("PL_DBsub")?,
+        phase: at("PL_phase"),
+    })
+}

@@ -1,0 +1,261 @@
+//! Sizes, offsets and numbers of Perl's structures, by version.
+//!
+//! `layouts.tsv` has a column for each build that was looked at: perls 5.20 to 5.42, each with
+//! threads (`-thr`) and without (`-nothr`), and those of Debian. The headers of each perl gave the
+//! values. `-` says that a version lacks the field. `sym:PL_x` says that it is a variable by
+//! itself. `0x20:0:9` is a field of bits.
+
+const TABLE: &str = include_str!("layouts.tsv");
+
+/// The version of a perl, as it exports it: 5, 36, 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// 5.
+    pub revision: u8,
+    /// The series. An odd one is in development.
+    pub version: u8,
+    /// The release in the series.
+    pub subversion: u8,
+}
+
+impl core::fmt::Display for Version {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self {
+            revision,
+            version,
+            subversion,
+        } = self;
+        write!(f, "{revision}.{version}.{subversion}")
+    }
+}
+
+/// Defines [`Layout`] and how its fields are called in the table.
+macro_rules! layout {
+    (
+        needed { $($(#[$doc:meta])* $field:ident $row:literal,)* }
+        optional { $($(#[$optional_doc:meta])* $optional:ident $optional_row:literal,)* }
+    ) => {
+        /// Sizes, offsets (both in bytes) and numbers in one version of Perl. A field that is in no
+        /// structure of the version is `None`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Layout {
+            $($(#[$doc])* pub(crate) $field: u32,)*
+            $($(#[$optional_doc])* pub(crate) $optional: Option<u32>,)*
+        }
+
+        impl Layout {
+            /// The layout in a column of the table, if every field is there that must be.
+            fn in_column(column: usize) -> Option<Self> {
+                let mut layout = Self::default();
+                let mut found = 0;
+                for line in TABLE.lines().skip(1) {
+                    let mut cells = line.split('\t');
+                    let (row, cell) = (cells.next()?, cells.nth(column)?);
+                    match row {
+                        $($row => {
+                            layout.$field = number(cell)?;
+                            found += 1;
+                        })*
+                        $($optional_row => layout.$optional = number(cell),)*
+                        _ => return None,
+                    }
+                }
+                (found == [$($row),*].len()).then_some(layout)
+            }
+        }
+    };
+}
+
+layout! {
+    needed {
+        si_cxstack "PERL_SI.si_cxstack",
+        si_prev "PERL_SI.si_prev",
+        si_cxix "PERL_SI.si_cxix",
+        si_cxmax "PERL_SI.si_cxmax",
+        si_type "PERL_SI.si_type",
+        cx_size "sizeof.CX",
+        cx_type "CX.cx_u.cx_blk.blku_type",
+        /// The upper bits of a context's flags: for an eval, the number of its op.
+        cx_u16 "CX.cx_u.cx_blk.blku_u16",
+        cx_oldcop "CX.cx_u.cx_blk.blku_oldcop",
+        cx_sub_retop "CX.cx_u.cx_blk.blk_u.blku_sub.retop",
+        cx_sub_cv "CX.cx_u.cx_blk.blk_u.blku_sub.cv",
+        cx_format_retop "CX.cx_u.cx_blk.blk_u.blku_format.retop",
+        cx_format_cv "CX.cx_u.cx_blk.blk_u.blku_format.cv",
+        cx_eval_retop "CX.cx_u.cx_blk.blk_u.blku_eval.retop",
+        cx_eval_namesv "CX.cx_u.cx_blk.blk_u.blku_eval.old_namesv",
+        cx_type_mask "CXTYPEMASK",
+        cx_is_sub "CXt_SUB",
+        cx_is_format "CXt_FORMAT",
+        cx_is_eval "CXt_EVAL",
+        /// A sub or format that only stands for the code in a regular expression.
+        cx_is_fake "CXp_SUB_RE_FAKE",
+        si_is_main "PERLSI_MAIN",
+        cop_line "COP.cop_line",
+        cop_seq "COP.cop_seq",
+        op_next "OP.op_next",
+        op_type "OP.op_type",
+        op_require "OP_REQUIRE",
+        op_dofile "OP_DOFILE",
+        op_entereval "OP_ENTEREVAL",
+        op_nextstate "OP_NEXTSTATE",
+        op_dbstate "OP_DBSTATE",
+        op_max "OP_max",
+        sv_any "SV.sv_any",
+        sv_flags "SV.sv_flags",
+        sv_u "SV.sv_u",
+        sv_type_mask "SVTYPEMASK",
+        sv_is_gv "SVt_PVGV",
+        sv_is_cv "SVt_PVCV",
+        sv_is_format "SVt_PVFM",
+        sv_is_hv "SVt_PVHV",
+        /// A hash has what it knows besides keys and values.
+        sv_has_aux "SVf_OOK",
+        cv_stash "XPVCV.xcv_stash",
+        cv_start "XPVCV.xcv_start_u",
+        cv_gv "XPVCV.xcv_gv_u",
+        cv_flags "XPVCV.xcv_flags",
+        cv_is_named "CVf_NAMED",
+        cv_is_xsub "CVf_ISXSUB",
+        gv_name "XPVGV.xiv_u.xivu_namehek",
+        gv_stash "XPVGV.xnv_u.xgv_stash",
+        gp_cv "GP.gp_cv",
+        gp_egv "GP.gp_egv",
+        hek_len "HEK.hek_len",
+        hek_key "HEK.hek_key",
+        hv_max "XPVHV.xhv_max",
+        aux_name "XPVHV_AUX.xhv_name_u",
+        aux_name_count "XPVHV_AUX.xhv_name_count",
+    }
+    optional {
+        /// The size of the whole interpreter, which perls with threads export, too.
+        interpreter_size "sizeof.interp",
+        stack_sp "interp.Istack_sp",
+        op "interp.Iop",
+        stack_base "interp.Istack_base",
+        stack_max "interp.Istack_max",
+        curcop "interp.Icurcop",
+        curstackinfo "interp.Icurstackinfo",
+        db_sub "interp.IDBsub",
+        compiling "interp.Icompiling",
+        phase "interp.Iphase",
+        /// The newest sub, format or eval whose context is whole, from 5.32.
+        si_cxsubix "PERL_SI.si_cxsubix",
+        cx_sub_older "CX.cx_u.cx_blk.blk_u.blku_sub.old_cxsubix",
+        cx_format_older "CX.cx_u.cx_blk.blk_u.blku_format.old_cxsubix",
+        cx_eval_older "CX.cx_u.cx_blk.blk_u.blku_eval.old_cxsubix",
+        /// An eval that is the `try` of 5.34.
+        cx_is_try "CXp_TRY",
+        /// The file of a line: its text in perls with threads, a glob in others.
+        cop_file "COP.cop_file",
+        cop_filegv "COP.cop_filegv",
+        cv_is_lexical "CVf_LEXICAL",
+        /// Where a hash's body has what it knows besides, from 5.36. Before, that lies behind the
+        /// array of its buckets.
+        hv_aux "XPVHV_WITH_AUX.xhv_aux",
+    }
+}
+
+/// The number in a cell; `None` for a field that is not there, or that is a variable by itself.
+fn number(cell: &str) -> Option<u32> {
+    let offset = cell.split(':').next()?;
+    match offset.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => offset.parse().ok(),
+    }
+}
+
+/// The name of a column without Debian's mark: the version, then how it was built.
+fn build(column: &str) -> (&str, &str) {
+    let column = column.strip_prefix("deb-").unwrap_or(column);
+    column.split_once('-').unwrap_or((column, ""))
+}
+
+impl Layout {
+    /// The layout of a version, with threads or without; `None` if it is not known. A series that
+    /// was released has one layout. A release in development has its own.
+    pub fn of(version: Version, has_threads: bool) -> Option<Self> {
+        let wanted_build = if has_threads { "thr" } else { "nothr" };
+        let columns = || TABLE.lines().next().unwrap_or_default().split('\t').skip(1);
+        let find = |fits: &dyn Fn(Version) -> bool| {
+            columns().position(|column| {
+                let (found, build) = build(column);
+                build == wanted_build && parse(found).is_some_and(fits)
+            })
+        };
+        let is_released = version.version.is_multiple_of(2);
+        let same_series = |found: Version| {
+            (found.revision, found.version) == (version.revision, version.version)
+        };
+        let exact = find(&|found| found == version);
+        let column = exact.or_else(|| find(&same_series).filter(|_| is_released));
+        Self::in_column(column?)
+    }
+
+    /// The layout in the table's column of that name, such as `deb-5.36.0-thr`.
+    pub fn by_column(name: &str) -> Option<Self> {
+        let mut columns = TABLE.lines().next()?.split('\t').skip(1);
+        Self::in_column(columns.position(|column| column == name)?)
+    }
+}
+
+fn parse(text: &str) -> Option<Version> {
+    let mut parts = text.split('.').map(str::parse);
+    let mut part = || parts.next()?.ok();
+    Some(Version {
+        revision: part()?,
+        version: part()?,
+        subversion: part()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn version(text: &str) -> Version {
+        parse(text).unwrap()
+    }
+
+    #[test]
+    fn every_column_is_a_layout() {
+        let columns: Vec<&str> = TABLE.lines().next().unwrap().split('\t').skip(1).collect();
+        assert!(columns.len() > 30);
+        for column in columns {
+            let layout = Layout::by_column(column).unwrap_or_else(|| panic!("{column}"));
+            // One offset serves subs, formats and evals in the walk.
+            let older = [layout.cx_sub_older, layout.cx_format_older];
+            assert_eq!(older, [layout.cx_eval_older; 2], "{column}");
+            assert_eq!(layout.cx_sub_retop, layout.cx_format_retop, "{column}");
+            assert_eq!(layout.cx_sub_retop, layout.cx_eval_retop, "{column}");
+            assert_eq!(layout.cx_sub_cv, layout.cx_format_cv, "{column}");
+            assert_eq!(layout.si_cxsubix.is_some(), older[0].is_some(), "{column}");
+            assert!(layout.cop_file.is_some() != layout.cop_filegv.is_some());
+            assert_eq!(layout.curcop.is_some(), column.contains("-thr"), "{column}");
+        }
+    }
+
+    #[test]
+    fn a_version_has_its_own_layout() {
+        let of = |text, threads| Layout::of(version(text), threads);
+        let column = |name| Layout::by_column(name);
+        assert_eq!(of("5.36.0", true), column("deb-5.36.0-thr"));
+        assert_eq!(of("5.36.9", true), column("5.36.3-thr"));
+        assert_eq!(of("5.36.9", false), column("5.36.3-nothr"));
+        assert_eq!(of("5.41.5", true), column("5.41.5-thr"));
+        assert_eq!(of("5.41.6", true), None);
+        assert_eq!(of("5.18.2", true), None);
+        assert_eq!(of("5.44.0", true), None);
+        assert_eq!(of("6.36.0", true), None);
+        assert_ne!(of("5.36.0", true), of("5.36.0", false));
+        assert_ne!(of("5.36.0", true), of("5.32.0", true));
+    }
+
+    #[test]
+    fn a_cell_is_a_number_or_nothing() {
+        assert_eq!(number("0x20:0:9"), Some(0x20));
+        assert_eq!(number("104"), Some(104));
+        assert_eq!((number("-"), number("sym:PL_op")), (None, None));
+    }
+}

@@ -1,0 +1,34 @@
+//! Perl's stack, read without asking Perl: which sub, which file, which line.
+//!
+//! A [`Perl`] is an interpreter's library as it was found in a process, with the [`Layout`] of its
+//! structures by its exact version. [`Perl::walk`] gives the frames of a stack as numbers, so it
+//! can run inside malloc: it allocates nothing, calls nothing of Perl's, and takes no lock.
+//! [`Perl::name`] makes names of such frames while the code is still there.
+//!
+//! Both are generic over [`Memory`](heapprof_memory::Memory), so they also work on another process
+//! or on a core file. The layouts come from perls of all versions (`layouts.tsv`), and are for
+//! x86-64 and other processors with the same sizes of types.
+//!
+//! It must never know malloc, profiles or SQLite.
+//!
+//! * `layout.rs`: sizes, offsets and numbers by version.
+//! * `interpreter.rs`: finding a perl, choosing its layout, and where its variables are.
+//! * `frame.rs`: a frame as numbers, and as text.
+//! * `walk.rs`: from the innermost frame to the outermost one.
+//! * `name.rs`: the name, file and line of a frame.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod frame;
+mod interpreter;
+mod layout;
+mod name;
+mod walk;
+
+pub use frame::{Frame, Kind, Named, Text};
+pub use interpreter::{Context, Perl, Unreadable};
+pub use layout::{Layout, Version};
+pub use walk::{EACH_END, Leaf, Sink};
