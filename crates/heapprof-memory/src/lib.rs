@@ -21,24 +21,21 @@ pub trait Memory: Copy {
     #[inline(always)]
     fn u64(self, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
-        self.read(at, &mut bytes)
-            .then(|| u64::from_ne_bytes(bytes))
+        self.read(at, &mut bytes).then(|| u64::from_ne_bytes(bytes))
     }
 
     /// The 4 bytes at `at`, in the machine's order.
     #[inline(always)]
     fn u32(self, at: u64) -> Option<u32> {
         let mut bytes = [0; 4];
-        self.read(at, &mut bytes)
-            .then(|| u32::from_ne_bytes(bytes))
+        self.read(at, &mut bytes).then(|| u32::from_ne_bytes(bytes))
     }
 
     /// The 2 bytes at `at`, in the machine's order.
     #[inline(always)]
     fn u16(self, at: u64) -> Option<u16> {
         let mut bytes = [0; 2];
-        self.read(at, &mut bytes)
-            .then(|| u16::from_ne_bytes(bytes))
+        self.read(at, &mut bytes).then(|| u16::from_ne_bytes(bytes))
     }
 
     /// The byte at `at`.
@@ -46,6 +43,16 @@ pub trait Memory: Copy {
     fn u8(self, at: u64) -> Option<u8> {
         let mut bytes = [0; 1];
         self.read(at, &mut bytes).then(|| bytes[0])
+    }
+
+    /// The 8 bytes at each of these distances behind `at`, as of a structure's fields.
+    #[inline(always)]
+    fn fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
+        let mut fields = [0; N];
+        for (field, distance) in fields.iter_mut().zip(distances) {
+            *field = self.u64(at.checked_add(distance.into())?)?;
+        }
+        Some(fields)
     }
 
     /// Puts the bytes at `at` into `to`, up to a zero. Returns how many come before it, or

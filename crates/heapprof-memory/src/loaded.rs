@@ -135,7 +135,11 @@ impl Object {
         let value = memory.u64(at + 8)?;
         let is_local = memory.u8(at + 4)? & 15 == TLS;
         Some(Symbol {
-            address: if is_local { value } else { self.base.wrapping_add(value) },
+            address: if is_local {
+                value
+            } else {
+                self.base.wrapping_add(value)
+            },
             size: memory.u64(at + 16)?,
         })
     }

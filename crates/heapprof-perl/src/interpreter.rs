@@ -36,6 +36,8 @@ pub struct Perl {
     /// The array of the names of ops; 0 if it is not exported.
     op_names: u64,
     pub(crate) layout: Layout,
+    /// Whether the layout has the offsets of [`Layout::USUAL`].
+    pub(crate) is_usual: bool,
     pub(crate) variable: Variables,
 }
 
@@ -50,7 +52,8 @@ pub(crate) struct Variables {
     pub(crate) curstackinfo: u64,
     pub(crate) compiling: u64,
     pub(crate) db_sub: u64,
-    /// `None` if this build may have it elsewhere.
+    /// `None` if this build may have them elsewhere.
+    pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
 }
 
@@ -144,7 +147,7 @@ impl Perl {
         };
         if has(b"SAWAMPERSAND") && has_interpreter {
             // Some variables are there that the table does not have.
-            variable.phase = None;
+            (variable.phase, variable.cop_seqmax) = (None, None);
         }
         let run_loop = symbol("Perl_runops_standard");
         let run_loop = run_loop.map_or((0, 0), |of| (of.address, of.address + of.size));
@@ -155,6 +158,7 @@ impl Perl {
             run_loop,
             op_names: address("PL_op_name"),
             layout,
+            is_usual: layout.is_usual(),
             variable,
         };
         Some(match perl.has_ops(memory) {
@@ -191,6 +195,7 @@ impl Perl {
         };
         Self {
             layout,
+            is_usual: layout.is_usual(),
             variable,
             ..self
         }
@@ -228,6 +233,7 @@ fn by_offset(layout: &Layout) -> Option<Variables> {
         curstackinfo: at(layout.curstackinfo)?,
         compiling: at(layout.compiling)?,
         db_sub: at(layout.db_sub)?,
+        cop_seqmax: at(layout.cop_seqmax),
         phase: at(layout.phase),
     })
 }
@@ -244,6 +250,7 @@ fn by_name(address: &impl Fn(&str) -> u64) -> Option<Variables> {
         curstackinfo: at("PL_curstackinfo")?,
         compiling: at("PL_compiling")?,
         db_sub: at("PL_DBsub")?,
+        cop_seqmax: at("PL_cop_seqmax"),
         phase: at("PL_phase"),
     })
 }

@@ -44,6 +44,11 @@ macro_rules! layout {
         }
 
         impl Layout {
+            const EMPTY: Self = Self {
+                $($field: 0,)*
+                $($optional: None,)*
+            };
+
             /// The layout in a column of the table, if every field is there that must be.
             fn in_column(column: usize) -> Option<Self> {
                 let mut layout = Self::default();
@@ -138,6 +143,8 @@ layout! {
         curstackinfo "interp.Icurstackinfo",
         db_sub "interp.IDBsub",
         compiling "interp.Icompiling",
+        /// It counts up with each compilation.
+        cop_seqmax "interp.Icop_seqmax",
         phase "interp.Iphase",
         /// The newest sub, format or eval whose context is whole, from 5.32.
         si_cxsubix "PERL_SI.si_cxsubix",
@@ -153,6 +160,49 @@ layout! {
         /// Where a hash's body has what it knows besides, from 5.36. Before, that lies behind the
         /// array of its buckets.
         hv_aux "XPVHV_WITH_AUX.xhv_aux",
+    }
+}
+
+impl Layout {
+    /// Where a sub's context and its statement have what a walk needs, in releases from 5.32 on.
+    /// The other fields are empty.
+    pub(crate) const USUAL: Self = Self {
+        cx_size: 104,
+        cx_type: 0,
+        cx_oldcop: 0x10,
+        cx_sub_retop: 0x30,
+        cx_sub_older: Some(0x38),
+        cx_sub_cv: 0x48,
+        cx_type_mask: 15,
+        cx_is_sub: 9,
+        cx_is_fake: 0x80,
+        cop_line: 0x24,
+        cop_seq: 0x3c,
+        ..Self::EMPTY
+    };
+
+    /// Whether it has the usual values.
+    pub(crate) fn is_usual(&self) -> bool {
+        let of = |layout: &Self| {
+            let Self {
+                cx_size,
+                cx_type,
+                cx_oldcop,
+                cx_sub_retop,
+                cx_sub_older,
+                cx_sub_cv,
+                cx_type_mask,
+                cx_is_sub,
+                cx_is_fake,
+                cop_line,
+                cop_seq,
+                ..
+            } = *layout;
+            let context = [cx_size, cx_type, cx_oldcop, cx_sub_retop, cx_sub_cv];
+            let kind = [cx_type_mask, cx_is_sub, cx_is_fake];
+            (context, kind, cx_sub_older, [cop_line, cop_seq])
+        };
+        of(self) == of(&Self::USUAL)
     }
 }
 
@@ -184,9 +234,8 @@ impl Layout {
             })
         };
         let is_released = version.version.is_multiple_of(2);
-        let same_series = |found: Version| {
-            (found.revision, found.version) == (version.revision, version.version)
-        };
+        let same_series =
+            |found: Version| (found.revision, found.version) == (version.revision, version.version);
         let exact = find(&|found| found == version);
         let column = exact.or_else(|| find(&same_series).filter(|_| is_released));
         Self::in_column(column?)
@@ -230,8 +279,11 @@ mod tests {
             assert_eq!(layout.cx_sub_retop, layout.cx_format_retop, "{column}");
             assert_eq!(layout.cx_sub_retop, layout.cx_eval_retop, "{column}");
             assert_eq!(layout.cx_sub_cv, layout.cx_format_cv, "{column}");
+            assert_eq!(layout.cx_type + 2, layout.cx_u16, "{column}");
             assert_eq!(layout.si_cxsubix.is_some(), older[0].is_some(), "{column}");
             assert!(layout.cop_file.is_some() != layout.cop_filegv.is_some());
+            let from_5_32 = parse(build(column).0) >= parse("5.32.0") && !column.contains("5.41");
+            assert_eq!(layout.is_usual(), from_5_32, "{column}");
             assert_eq!(layout.curcop.is_some(), column.contains("-thr"), "{column}");
         }
     }

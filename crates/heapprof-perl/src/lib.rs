@@ -15,6 +15,7 @@
 //! * `interpreter.rs`: finding a perl, choosing its layout, and where its variables are.
 //! * `frame.rs`: a frame as numbers, and as text.
 //! * `walk.rs`: from the innermost frame to the outermost one.
+//! * `last.rs`: what a thread's next walk need not walk again.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,11 +25,13 @@ extern crate std;
 
 mod frame;
 mod interpreter;
+mod last;
 mod layout;
 mod name;
 mod walk;
 
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Context, Perl, Unreadable};
+pub use last::LastWalk;
 pub use layout::{Layout, Version};
 pub use walk::{EACH_END, Leaf, Sink};

@@ -61,9 +61,10 @@ impl Perl {
             Kind::Compile => fixed(name, "(compile)"),
             Kind::Start => fixed(name, "(perl start)"),
             Kind::Destruct => fixed(name, "(global destruction)"),
-            Kind::Callback(of) => {
-                fixed(name, CALLBACKS.get(usize::from(of)).unwrap_or(&CALLBACKS[0]))
-            }
+            Kind::Callback(of) => fixed(
+                name,
+                CALLBACKS.get(usize::from(of)).unwrap_or(&CALLBACKS[0]),
+            ),
         };
         if frame.cop == 0 {
             return is_read;
@@ -141,11 +142,7 @@ impl Perl {
             }
         }
         let body = memory.u64(glob + u64::from(layout.sv_any))?;
-        self.package(
-            memory,
-            memory.u64(body + u64::from(layout.gv_stash))?,
-            name,
-        )?;
+        self.package(memory, memory.u64(body + u64::from(layout.gv_stash))?, name)?;
         name.add(b"::");
         self.key(memory, memory.u64(body + u64::from(layout.gv_name))?, name)
     }

@@ -9,9 +9,9 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use heapprof_collect::{ENGINE, NamedFrame, Provider, RawFrame};
+use heapprof_collect::{Capture, ENGINE, NamedFrame, Provider, RawFrame};
 use heapprof_memory::{Memory, Own};
-use heapprof_perl::{Context, EACH_END, Frame, Named, Perl, Sink, Text, Unreadable};
+use heapprof_perl::{Context, EACH_END, Frame, LastWalk, Named, Perl, Sink, Text, Unreadable};
 
 use crate::interpreters::Kernel;
 
@@ -27,6 +27,8 @@ pub struct PerlStacks {
     /// How many interpreters there were.
     count: AtomicU32,
     keeps_eval_numbers: AtomicBool,
+    /// Whether enough stacks were read and found right.
+    is_believed: AtomicBool,
 }
 
 /// The names of ops, each up to a zero.
@@ -81,6 +83,7 @@ impl PerlStacks {
             }; 64],
             count: AtomicU32::new(0),
             keeps_eval_numbers: AtomicBool::new(false),
+            is_believed: AtomicBool::new(false),
         }
     }
 
@@ -91,9 +94,9 @@ impl PerlStacks {
 
     /// Notes a perl, if it is the first one, and has its stacks asked for.
     pub fn found<M: Memory>(&'static self, memory: M, found: Result<Perl, Unreadable>) {
-        let first =
-            self.state
-                .compare_exchange(NONE, FOUND, Ordering::AcqRel, Ordering::Relaxed);
+        let first = self
+            .state
+            .compare_exchange(NONE, FOUND, Ordering::AcqRel, Ordering::Relaxed);
         if first.is_err() {
             return;
         }
@@ -233,15 +236,20 @@ struct Contexts {
     len: usize,
 }
 
-/// Writes frames as the engine wants them, and keeps their contexts if they are compared.
-struct Writer<'a> {
+/// Writes frames as the engine wants them.
+struct Writer {
     to: *mut RawFrame,
     most: usize,
     len: usize,
-    contexts: Option<&'a mut Contexts>,
 }
 
-impl Writer<'_> {
+/// Writes frames, and keeps their contexts.
+struct Careful {
+    writer: Writer,
+    contexts: Contexts,
+}
+
+impl Writer {
     #[inline(always)]
     fn put(&mut self, i: usize, frame: Frame) {
         let raw = RawFrame {
@@ -258,24 +266,42 @@ impl Writer<'_> {
     }
 }
 
-impl Sink for Writer<'_> {
+impl Sink for Writer {
+    fn restart(&mut self) {
+        self.len = 0;
+    }
+
     #[inline(always)]
     fn newest(&mut self, frame: Frame) {
         self.put(self.len, frame);
         self.len += 1;
-        if let Some(contexts) = &mut self.contexts
-            && frame.context != 0
-        {
-            if let Some(at) = contexts.at.get_mut(contexts.len) {
-                *at = frame.context;
-            }
-            contexts.len += 1;
-        }
     }
 
     fn oldest(&mut self, callers: usize, frame: Frame) {
         // They come from the root, and are moved to their place at the end.
         self.put(self.most - 1 - callers, frame);
+    }
+}
+
+impl Sink for Careful {
+    fn restart(&mut self) {
+        self.writer.restart();
+        self.contexts.len = 0;
+    }
+
+    fn newest(&mut self, frame: Frame) {
+        self.writer.newest(frame);
+        let Contexts { at, len } = &mut self.contexts;
+        if frame.context != 0 {
+            if let Some(at) = at.get_mut(*len) {
+                *at = frame.context;
+            }
+            *len += 1;
+        }
+    }
+
+    fn oldest(&mut self, callers: usize, frame: Frame) {
+        self.writer.oldest(callers, frame);
     }
 }
 
@@ -316,14 +342,17 @@ const PHASES: [&str; 7] = [
     "DESTRUCT",
 ];
 
-unsafe extern "C" fn capture(
-    context: *mut c_void,
-    frames: *mut RawFrame,
-    most: usize,
-    label: *mut u64,
-) -> usize {
-    // SAFETY: the context that was registered.
-    let this = unsafe { &*context.cast::<PerlStacks>() };
+unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {
+    // SAFETY: the context that was registered, and what the engine gives. Its memory is large
+    // enough, and all zero is a new one.
+    let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
+    const { assert!(size_of::<LastWalk>() <= 16 << 10) };
+    if to.memory_size < size_of::<LastWalk>() {
+        return 0;
+    }
+    // SAFETY: as above.
+    let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
+    let (frames, most) = (to.frames, to.most);
     let Some(perl) = this.perl() else { return 0 };
     let Some(at) = current(perl) else { return 0 };
     let interpreter = this.interpreter(at);
@@ -335,30 +364,35 @@ unsafe extern "C" fn capture(
         to: frames,
         most,
         len: 0,
-        contexts: None,
     };
+    if count == PROBATION {
+        this.is_believed.store(true, Ordering::Relaxed);
+    }
     let walked = if count < PROBATION || count.is_multiple_of(COMPARED) {
-        this.walk_and_compare(perl, at, count < PROBATION, &mut writer)
+        last.forget();
+        this.walk_and_compare(perl, at, count < PROBATION, writer)
     } else {
         // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-        perl.walk(unsafe { Own::new() }, at, &mut writer)
+        perl.walk(unsafe { Own::new() }, at, last, &mut writer)
     };
     let Some(leaf) = walked else { return 0 };
     let op = if leaf.compiles { 0 } else { leaf.op };
     let number = interpreter.number.load(Ordering::Relaxed);
-    // SAFETY: the engine wants it there.
-    unsafe { *label = label_of(op, leaf.phase, number) };
-    if !leaf.is_cut {
-        return leaf.newest;
+    to.label = label_of(op, leaf.phase, number);
+    to.shared = leaf.shared;
+    if leaf.oldest == 0 && !leaf.is_cut {
+        return leaf.newest + leaf.shared;
     }
+    let cut = usize::from(leaf.is_cut);
     // SAFETY: all lie in the array, which has room for both ends and one more.
     unsafe {
-        frames.add(leaf.newest).write(RawFrame::default());
+        if leaf.is_cut {
+            frames.add(leaf.newest).write(RawFrame::default());
+        }
         let from = frames.add(most - leaf.oldest);
-        let to = frames.add(leaf.newest + 1);
-        std::ptr::copy(from, to, leaf.oldest);
+        std::ptr::copy(from, frames.add(leaf.newest + cut), leaf.oldest);
     }
-    leaf.newest + 1 + leaf.oldest
+    leaf.newest + cut + leaf.oldest
 }
 
 impl PerlStacks {
@@ -369,25 +403,20 @@ impl PerlStacks {
         perl: &Perl,
         at: u64,
         carefully: bool,
-        writer: &mut Writer<'_>,
+        writer: Writer,
     ) -> Option<heapprof_perl::Leaf> {
-        let mut contexts = Contexts {
+        let contexts = Contexts {
             at: [0; FRAMES],
             len: 0,
         };
-        let Writer { to, most, .. } = *writer;
-        let mut careful = Writer {
-            to,
-            most,
-            len: 0,
-            contexts: Some(&mut contexts),
-        };
+        let mut careful = Careful { writer, contexts };
+        let mut last = LastWalk::NEW;
         let failed = Cell::new(false);
         let walked = if carefully {
-            perl.walk(Kernel { failed: &failed }, at, &mut careful)
+            perl.walk(Kernel { failed: &failed }, at, &mut last, &mut careful)
         } else {
             // SAFETY: as in `capture`.
-            perl.walk(unsafe { Own::new() }, at, &mut careful)
+            perl.walk(unsafe { Own::new() }, at, &mut last, &mut careful)
         };
         if failed.get() {
             self.switch_off(BROKEN);
@@ -395,7 +424,7 @@ impl PerlStacks {
         }
         let leaf = walked?;
         if leaf.is_walked {
-            self.compare(perl, at, &contexts, leaf.is_cut);
+            self.compare(perl, at, &careful.contexts, leaf.is_cut);
         }
         (self.state.load(Ordering::Relaxed) == ON).then_some(leaf)
     }
@@ -430,8 +459,12 @@ unsafe extern "C" fn resolve(
         start_line: 0,
     };
     let failed = Cell::new(false);
-    // The kernel reads here, too: this is rare, and names lie further from the stack.
-    perl.name(Kernel { failed: &failed }, &frame, &mut texts);
+    if this.is_believed.load(Ordering::Relaxed) {
+        // SAFETY: what was read so far was right, and the frame is one of this thread's stack.
+        perl.name(unsafe { Own::new() }, &frame, &mut texts);
+    } else {
+        perl.name(Kernel { failed: &failed }, &frame, &mut texts);
+    }
     if failed.get() {
         this.switch_off(BROKEN);
         return 1;
@@ -460,8 +493,7 @@ unsafe fn give(text: &[u8], to: *mut c_char, size: usize) {
     let n = text.len().min(size.saturating_sub(1));
     // SAFETY: the caller's promise.
     unsafe {
-        to.cast::<u8>()
-            .copy_from_nonoverlapping(text.as_ptr(), n);
+        to.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), n);
         *to.add(n) = 0;
     }
 }

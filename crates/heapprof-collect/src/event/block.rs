@@ -7,10 +7,10 @@ use crate::engine::Engine;
 use crate::event::entry::Countdown::{GoesOn, RanOut};
 use crate::event::entry::{Event, Tables, charge};
 use crate::mode::Mode;
+use crate::options::Frames;
 use crate::platform::sys::hint;
 use crate::platform::tls::{self, ThreadSlot};
 use crate::stack::call_site::CallSite;
-use crate::options::Frames;
 use crate::stack::capture::{self, Captured};
 use crate::stack::script::Found;
 use crate::tables::counters::{Counted, Weight};
@@ -125,9 +125,7 @@ fn capture(engine: &Engine, own: &mut Own, frame: CallSite) -> Captured {
 /// Asks the providers for the stack, and falls back on the native one.
 #[inline(never)]
 fn capture_script(engine: &Engine, own: &mut Own, frame: CallSite, frames: Frames) -> Captured {
-    let found = own
-        .script
-        .capture(&engine.scripts, frames, &engine.process);
+    let found = own.script.capture(&engine.scripts, frames, &engine.process);
     let mut is_same = found == Found::Same;
     if found == Found::Nothing || frames == Frames::Both {
         let captured = own.remembered.capture(frame, engine.unwinder());

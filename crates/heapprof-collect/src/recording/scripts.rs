@@ -24,7 +24,8 @@ impl StackProviders {
     /// # Safety
     /// The functions of the provider may be called in any thread, and do what [`Provider`] says.
     pub unsafe fn register(self, provider: Provider) -> Result<(), NotRegistered> {
-        self.0.guarded(|| self.0.scripts.providers.register(provider))
+        self.0
+            .guarded(|| self.0.scripts.providers.register(provider))
     }
 
     /// Which frames the recording keeps.

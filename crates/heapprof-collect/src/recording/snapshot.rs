@@ -17,8 +17,8 @@ use crate::platform::floating_point::undisturbed;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::stack::capture::CUT;
-use crate::tables::script_frames::Word;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
+use crate::tables::script_frames::Word;
 use crate::tables::spread::{self, Known};
 
 const TYPES: [(&str, &str); 8] = [

@@ -50,7 +50,10 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Total
         }
         writeln!(writer)?;
         if !frames.iter().all(is_native) {
-            writeln!(writer, "# the stack above has an interpreter's frames, which have no address")?;
+            writeln!(
+                writer,
+                "# the stack above has an interpreter's frames, which have no address"
+            )?;
         }
         // Readers pass over such a line, whereas they would take an address for a frame.
         if frames.contains(&CUT) {

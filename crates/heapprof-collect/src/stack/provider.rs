@@ -46,6 +46,26 @@ pub struct NamedFrame {
     pub line: u32,
 }
 
+/// What a provider is given to capture a stack, and what it gives besides frames.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Capture {
+    /// Where the frames go.
+    pub frames: *mut RawFrame,
+    /// How many there can be at most.
+    pub most: usize,
+    /// A number below 2^48 that says what else is known of the stack. 0 stands for nothing.
+    pub label: u64,
+    /// How many of the oldest frames are the same as in the thread's last stack that this provider
+    /// gave. They need not be written again. 0 if the provider does not know.
+    pub shared: usize,
+    /// Memory of the thread's for this provider, to know what it gave last. It is zero when there
+    /// is no last stack.
+    pub memory: *mut c_void,
+    /// How many bytes that are.
+    pub memory_size: usize,
+}
+
 /// Who knows the frames of an interpreter. The functions get `context`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +79,10 @@ pub struct Provider {
     pub language: *const c_char,
     /// What the functions get.
     pub context: *mut c_void,
-    /// Puts up to `most` frames into `frames`, the innermost first, and a number below 2^48 into
-    /// `label` that says what else is known. Returns how many frames that are, 0 if the thread runs
-    /// no code of the interpreter. It runs inside an allocation, so it must not allocate, wait or
-    /// call the interpreter.
-    pub capture:
-        unsafe extern "C" fn(*mut c_void, *mut RawFrame, most: usize, label: *mut u64) -> usize,
+    /// Captures the thread's stack, the innermost frame first. Returns how many frames it has, 0 if
+    /// the thread runs no code of the interpreter. It runs inside an allocation, so it must not
+    /// allocate, wait or call the interpreter.
+    pub capture: unsafe extern "C" fn(*mut c_void, *mut Capture) -> usize,
     /// Makes the texts of a frame. Returns 0, or something else if it can't. It runs inside an
     /// allocation, too, in the thread whose frame it is.
     pub resolve: unsafe extern "C" fn(*mut c_void, *const RawFrame, *mut NamedFrame) -> c_int,

@@ -11,13 +11,15 @@
 use crate::options::Frames;
 use crate::platform::process::Process;
 use crate::stack::capture::{CUT, term};
-use crate::stack::provider::{NamedFrame, Provider, Providers, RawFrame};
+use crate::stack::provider::{Capture, NamedFrame, Provider, Providers, RawFrame};
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
 
 /// The most frames of a stack: those of both ends, and one for what was left out between them.
 const MOST: usize = 513;
 /// How many frames' words are known by number. It is a power of two.
 const KNOWN: usize = 2048;
+/// Words of a provider's own memory.
+const MEMORY: usize = 2048;
 /// Bytes of a name or of a file's name, with a zero at the end.
 const TEXT: usize = 1024;
 /// What stands behind the last frame that a provider may write.
@@ -32,15 +34,16 @@ const GUARD: RawFrame = RawFrame {
 /// The last stack of an interpreter in a thread, and what is known of its frames. All zero is a new
 /// one.
 pub(crate) struct ScriptStack {
-    /// The last stack and the one before, innermost frame first.
-    raw: [[RawFrame; MOST + 1]; 2],
-    /// Which one of them is the last.
-    last: usize,
+    /// What a provider wrote last, innermost frame first.
+    fresh: [RawFrame; MOST + 1],
+    /// The last stack, root first.
+    raw: [RawFrame; MOST],
     len: usize,
     /// The provider that gave it.
     provider: usize,
+    /// The word of its label.
     label: u64,
-    /// What was kept of stacks then, as a number.
+    /// What was kept of stacks then, as a number; 0 if there is no last stack.
     frames: u8,
     /// The words of the stack, root first, and its label's word behind them.
     word: [u64; MOST + 1],
@@ -50,6 +53,8 @@ pub(crate) struct ScriptStack {
     stack: Option<u32>,
     /// How many of the oldest words are those of the stack with that number.
     shared: usize,
+    /// The provider's own memory.
+    memory: [u64; MEMORY],
     known: [Known; KNOWN],
     name: [u8; TEXT],
     file: [u8; TEXT],
@@ -100,6 +105,11 @@ impl ScriptStack {
     /// Forgets the last stack, and whose stack it was.
     pub(crate) fn reset(&mut self) {
         (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
+        // Most threads run no interpreter.
+        if self.frames != 0 {
+            self.memory.fill(0);
+            self.frames = 0;
+        }
     }
 
     /// Asks for the thread's stack.
@@ -111,61 +121,68 @@ impl ScriptStack {
     ) -> Found {
         let Scripts { providers, names } = scripts;
         for (i, provider) in providers.to_ask() {
-            let next = 1 - self.last;
-            let mut label = 0;
-            self.raw[next][MOST] = GUARD;
-            // SAFETY: whoever registered the provider promised that it can be asked so.
-            let len = unsafe {
-                let to = self.raw[next].as_mut_ptr();
-                (provider.capture)(provider.context, to, MOST, &raw mut label)
+            if self.provider != i || self.frames != frames as u8 {
+                self.reset();
+                self.provider = i;
+            }
+            self.fresh[MOST] = GUARD;
+            let mut capture = Capture {
+                frames: self.fresh.as_mut_ptr(),
+                most: MOST,
+                label: 0,
+                shared: 0,
+                memory: self.memory.as_mut_ptr().cast(),
+                memory_size: size_of_val(&self.memory),
             };
-            if len > MOST || self.raw[next][MOST] != GUARD {
+            // SAFETY: whoever registered the provider promised that it can be asked so.
+            let len = unsafe { (provider.capture)(provider.context, &raw mut capture) };
+            let (shared, label) = (capture.shared, capture.label);
+            if len > MOST || shared > len.min(self.len) || self.fresh[MOST] != GUARD {
                 // What it wrote further on is lost. At least it writes nothing more.
+                self.reset();
                 providers.switch_off(i);
                 continue;
             }
             if len == 0 {
                 continue;
             }
-            let is_same_kind = self.provider == i && self.frames == frames as u8;
-            if is_same_kind
-                && len == self.len
-                && label == self.label
-                && self.raw[next][..len] == self.raw[self.last][..len]
-            {
-                return Found::Same;
-            }
-            if !is_same_kind {
-                self.reset();
-            }
-            (self.provider, self.frames, self.label) = (i, frames as u8, label);
-            self.replace(next, len, provider, names, process);
-            return Found::Changed;
+            self.frames = frames as u8;
+            let label = Word::Label(i, label).to_word();
+            let old = (self.len, std::mem::replace(&mut self.label, label));
+            let is_same = self.replace(len, shared, provider, names, process);
+            return match is_same && old == (len, label) {
+                true => Found::Same,
+                false => Found::Changed,
+            };
         }
         Found::Nothing
     }
 
-    /// Makes the stack the one that was captured into `next`.
+    /// Makes the stack the one that was captured, which has so many of the oldest frames in common
+    /// with the last one at least. Returns whether it has them all.
+    #[inline(always)]
     fn replace(
         &mut self,
-        next: usize,
         len: usize,
+        shared: usize,
         provider: &Provider,
         names: &ScriptFrames,
         process: &Process,
-    ) {
-        let (old, new) = (&self.raw[self.last][..self.len], &self.raw[next][..len]);
-        let pairs = old.iter().rev().zip(new.iter().rev());
-        let same = pairs.take_while(|(old, new)| old == new).count();
+    ) -> bool {
+        let same = |&at: &usize| self.raw[at] == self.fresh[len - 1 - at];
+        let known = (shared..len.min(self.len)).take_while(same).count();
+        let same = shared + known;
         self.shared = self.shared.min(same);
         for at in same..len {
-            let raw = self.raw[next][len - 1 - at];
+            let raw = self.fresh[len - 1 - at];
             let word = self.word_of(raw, provider, names, process);
+            self.raw[at] = raw;
             self.word[at] = word;
             self.sum[at + 1] = self.sum[at].wrapping_add(term(word, at));
         }
-        (self.last, self.len) = (next, len);
-        self.word[len] = Word::Label(self.provider, self.label).to_word();
+        self.len = len;
+        self.word[len] = self.label;
+        same == len
     }
 
     /// The word of a frame.
@@ -229,7 +246,11 @@ impl ScriptStack {
         names.word(
             process,
             ScriptFrame {
-                name: if is_named { &self.name[..name] } else { b"(unnamed)" },
+                name: if is_named {
+                    &self.name[..name]
+                } else {
+                    b"(unnamed)"
+                },
                 file: if answer == 0 { &self.file[..file] } else { b"" },
                 start_line,
                 line,
@@ -242,8 +263,10 @@ impl ScriptStack {
     #[inline(always)]
     pub(crate) fn hash(&self) -> u64 {
         let sum = self.sum[self.len];
-        let label = term(self.word[self.len], MOST);
-        let native = self.native.map_or(0, |native| term(u64::from(native), MOST + 1));
+        let label = term(self.label, MOST);
+        let native = self
+            .native
+            .map_or(0, |native| term(u64::from(native), MOST + 1));
         sum.wrapping_add(label).wrapping_add(native)
     }
 
@@ -304,8 +327,7 @@ impl ScriptStack {
             self.merged[n] = word;
             n += 1;
         };
-        add(self.word[self.len]);
-        let raw = &self.raw[self.last][..self.len];
+        add(self.label);
         let (mut next, len) = (0, self.len);
         // A return address may be the one behind the last instruction.
         let is_loop = |pc: u64| run_loop.contains(&pc.wrapping_sub(1));
@@ -318,7 +340,7 @@ impl ScriptStack {
             while next < len {
                 add(self.word[len - 1 - next]);
                 next += 1;
-                if raw[next - 1].entry != 0 && Some(i) != last_loop {
+                if self.raw[len - next].entry != 0 && Some(i) != last_loop {
                     break;
                 }
             }

@@ -181,9 +181,7 @@ impl ScriptFrames {
 
     /// How many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &Process) -> usize {
-        let known = self
-            .memory
-            .with_in_time(process, |memory| memory.extent());
+        let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, _) = known.unwrap_or((0, 0, std::ptr::null()));
         self.by_text.resident(process) + self.entry.resident(&process.pages) + mapped - left
     }

@@ -219,9 +219,7 @@ impl Stacks {
     /// How many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &Process) -> usize {
         // A dump may be made while an event is held up in there.
-        let known = self
-            .memory
-            .with_in_time(process, |memory| memory.extent());
+        let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, rest) = known.unwrap_or((0, 0, std::ptr::null()));
         // What was not taken of a large page is there, too.
         let unused = process.pages.resident(rest, left).saturating_sub(sys::PAGE);

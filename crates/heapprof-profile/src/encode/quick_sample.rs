@@ -1,7 +1,7 @@
 //! A sample that is written as soon as it is made.
 
-use crate::model::{LabelSetIndex, LocationIndex};
 use crate::model::spread::SampleSpread;
+use crate::model::{LabelSetIndex, LocationIndex};
 
 /// A sample of [`encode_samples_quickly`](crate::encode_samples_quickly). Each sample begins
 /// without frames and labels, and with values and a spread of 0.

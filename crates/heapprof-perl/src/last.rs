@@ -1,0 +1,121 @@
+//! The last walk of a thread: which contexts it met, so that the next one walks only what changed.
+//!
+//! A frame is the same as last time if its context is, and if no code was compiled since: Perl
+//! counts up `cop_seqmax` in each compilation, so no statement can have come to the place of
+//! another one meanwhile.
+
+use crate::walk::{EACH_END, Fields};
+
+/// The contexts of a thread's last walk. All zero is a new one.
+#[repr(C)]
+pub struct LastWalk {
+    interpreter: u64,
+    info: u64,
+    /// What Perl had compiled then.
+    compiled: u32,
+    pub(crate) len: u32,
+    /// The frames' contexts, root first.
+    pub(crate) context: [Remembered; EACH_END],
+}
+
+/// A context as it was.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Remembered {
+    pub(crate) ix: i32,
+    pub(crate) flags: u32,
+    pub(crate) oldcop: u64,
+    pub(crate) retop: u64,
+    pub(crate) of: u64,
+}
+
+/// A walk that is being remembered.
+#[derive(Clone, Copy)]
+pub(crate) struct Memo {
+    /// How many of the oldest contexts are what they were.
+    pub(crate) holds: usize,
+    /// The number of the newest one of them; -1 if there is none.
+    pub(crate) stop: i32,
+    /// How many contexts were met, newest first. They are at the end of the array meanwhile.
+    met: usize,
+}
+
+impl Memo {
+    pub(crate) const NOTHING: Self = Self {
+        holds: 0,
+        stop: -1,
+        met: 0,
+    };
+}
+
+impl LastWalk {
+    /// No walk yet.
+    pub const NEW: Self = Self {
+        interpreter: 0,
+        info: 0,
+        compiled: 0,
+        len: 0,
+        context: [Remembered {
+            ix: 0,
+            flags: 0,
+            oldcop: 0,
+            retop: 0,
+            of: 0,
+        }; EACH_END],
+    };
+
+    /// Begins a walk. What is remembered is of no use if anything was compiled since, or if it is of
+    /// another stack.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, interpreter: u64, info: u64, compiled: u32) {
+        let is_same = (self.interpreter, self.info, self.compiled) == (interpreter, info, compiled);
+        if !is_same {
+            (self.interpreter, self.info, self.compiled) = (interpreter, info, compiled);
+            self.len = 0;
+        }
+    }
+
+    /// Forgets the last walk.
+    pub fn forget(&mut self) {
+        (self.interpreter, self.len) = (0, 0);
+    }
+
+    /// How many contexts are remembered.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        (self.len as usize).min(EACH_END)
+    }
+
+    /// Remembers the next older context.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, memo: &mut Memo, ix: i32, fields: Fields) {
+        memo.met += 1;
+        if let Some(place) = EACH_END.checked_sub(memo.met)
+            && place + 1 >= memo.holds
+        {
+            self.context[place] = Remembered {
+                ix,
+                flags: fields.flags,
+                oldcop: fields.oldcop,
+                retop: fields.retop,
+                of: fields.of,
+            };
+        }
+    }
+
+    /// Ends a walk that met all contexts that are new, and the newest one that is the same. Returns
+    /// how many frames are the same: that one's statement may be another one, and the text of the
+    /// file outside of any sub is a frame, too.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self, memo: Memo) -> usize {
+        let same = memo.holds.saturating_sub(1);
+        let len = same + memo.met;
+        self.len = 0;
+        if len + 2 < EACH_END {
+            let from = EACH_END - memo.met;
+            self.context.copy_within(from..EACH_END, same);
+            self.len = len as u32;
+        }
+        memo.holds
+    }
+}
