@@ -94,7 +94,8 @@ struct Subs<'a> {
     stop: i32,
     cop: u64,
     count: &'a mut usize,
-    called_back: &'a mut bool,
+    /// Whether no callback's frame follows.
+    is_main: bool,
     memo: Option<&'a mut Memo>,
     last: &'a mut LastWalk,
 }
@@ -312,7 +313,6 @@ impl<M: Memory> Walk<'_, M> {
                 Some(whole) if info.at == first => (whole, true),
                 _ => (info.newest, false),
             };
-            let mut called_back = false;
             // Stacks in several parts are walked as a whole.
             let is_whole = info.at == first && info.kind == layout.si_is_main;
             let mut memo = match info.whole {
@@ -334,7 +334,7 @@ impl<M: Memory> Walk<'_, M> {
                         stop,
                         cop,
                         count: &mut leaf.newest,
-                        called_back: &mut called_back,
+                        is_main: info.kind == layout.si_is_main,
                         memo: memo.as_mut(),
                         last: &mut *last,
                     };
@@ -380,8 +380,9 @@ impl<M: Memory> Walk<'_, M> {
                     Found::Other => continue,
                     Found::Hidden => {}
                     Found::Frame(kind) => {
-                        let frame = self.frame_of(kind, context, fields, cop)?;
-                        called_back |= frame.from_c;
+                        let mut frame = self.frame_of(kind, context, fields, cop)?;
+                        // The callback's own frame says it.
+                        frame.from_c &= ix >= 0 || info.kind == layout.si_is_main;
                         sink.newest(frame);
                         leaf.newest += 1;
                         if let Some(memo) = &mut memo {
@@ -407,7 +408,7 @@ impl<M: Memory> Walk<'_, M> {
             }
             if info.kind != FOR_BEGIN {
                 let callback = Kind::Callback(info.kind.wrapping_add(1) as u8);
-                sink.newest(self.frame(callback, 0, cop, !called_back, 0)?);
+                sink.newest(self.frame(callback, 0, cop, true, 0)?);
                 leaf.newest += 1;
             }
             at = self.memory.u64(info.at + u64::from(layout.si_prev))?;
@@ -483,7 +484,7 @@ impl<M: Memory> Walk<'_, M> {
             false => &self.perl.layout,
         };
         let (mut ix, mut cop) = (subs.ix, subs.cop);
-        let (mut count, mut called_back) = (*subs.count, false);
+        let mut count = *subs.count;
         let mut memo = subs.memo;
         while ix >= 0 && count + 2 < EACH_END {
             let context = subs.contexts + ix as u64 * u64::from(layout.cx_size);
@@ -512,7 +513,7 @@ impl<M: Memory> Walk<'_, M> {
             if older >= ix || older < -1 {
                 return None;
             }
-            let from_c = retop == 0;
+            let from_c = retop == 0 && (older >= 0 || subs.is_main);
             sink.newest(Frame {
                 code: Kind::Sub.code(of),
                 cop,
@@ -521,7 +522,6 @@ impl<M: Memory> Walk<'_, M> {
                 from_c,
                 context,
             });
-            called_back |= from_c;
             count += 1;
             if let Some(memo) = &mut memo {
                 let fields = Fields {
@@ -539,7 +539,7 @@ impl<M: Memory> Walk<'_, M> {
             }
             (ix, cop) = (older, oldcop);
         }
-        (*subs.count, *subs.called_back) = (count, *subs.called_back | called_back);
+        *subs.count = count;
         Some((ix, cop))
     }
 

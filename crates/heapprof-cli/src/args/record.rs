@@ -40,6 +40,12 @@ pub(crate) struct RecordArgs {
     /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,
+    /// Which frames are kept of a stack that leads through an interpreter such as Perl
+    #[arg(long, value_enum, default_value_t = Frames::Script, value_name = "WHICH")]
+    pub(crate) frames: Frames,
+    /// Whether Perl's evals of text keep their numbers, as in (eval 12)
+    #[arg(long, value_enum, default_value_t = Evals::Merged, value_name = "HOW")]
+    pub(crate) perl_evals: Evals,
     /// Have reports leave out, like malloc, the functions whose name without parameters matches:
     /// wrappers of your own
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
@@ -58,6 +64,45 @@ pub(crate) struct RecordArgs {
 pub(crate) enum Answer {
     Yes,
     No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Frames {
+    /// The interpreter's alone, with what it does as a label
+    Script,
+    /// The native ones alone
+    Native,
+    /// Both, with the interpreter's in the place of its run loop
+    Both,
+}
+
+impl Frames {
+    /// Its name in the environment.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Native => "native",
+            Self::Both => "both",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Evals {
+    /// Equal code is one place
+    Merged,
+    /// Each evaluation has its number
+    Numbered,
+}
+
+impl Evals {
+    /// Its name in the environment.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Merged => "merged",
+            Self::Numbered => "numbered",
+        }
+    }
 }
 
 fn period(text: &str) -> Result<u64, String> {

@@ -242,6 +242,8 @@ fn environment(
     if let Some(pattern) = &names.children {
         command.env(variable::CHILDREN.name, pattern);
     }
+    command.env(variable::FRAMES.name, args.frames.name());
+    command.env(variable::PERL_EVALS.name, args.perl_evals.name());
     if let Some(wrappers) = &args.wrappers {
         command.env(variable::WRAPPERS.name, wrappers);
     }

@@ -38,6 +38,8 @@ pub(super) struct Told {
     pub(super) sampled: Option<Sampled>,
     /// What is held by code that symbolizing, if it was asked for, has found no names for.
     pub(super) unnamed: Option<Unnamed>,
+    /// Which interpreter's frames are missing, and why.
+    pub(super) missing_frames: Option<String>,
 }
 
 /// What is held by code without names.
@@ -194,7 +196,16 @@ fn told(profile: &Profile, one: &Written) -> Told {
         runtime: runtime(&mut files),
         sampled: (!one.is_exact).then(|| sampled(profile)),
         unnamed: None,
+        missing_frames: missing_frames(&comments),
     }
+}
+
+/// Which interpreter's frames the library could not read, and why.
+fn missing_frames(comments: &[String]) -> Option<String> {
+    let mut missing = comments
+        .iter()
+        .filter_map(|comment| comment.strip_prefix("frames missing: "));
+    missing.next().map(str::to_string)
 }
 
 /// What code without names holds at the peak. If nothing was held there, it is what such code has

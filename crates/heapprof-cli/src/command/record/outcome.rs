@@ -210,6 +210,12 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
         let already = if args.mmap { "; --mmap was given" } else { "" };
         messages::note(&format!("{next_path}: {text}{already}"));
     }
+    if let Some(missing) = of_next.and_then(|told| told.missing_frames.as_ref()) {
+        messages::note(&format!(
+            "{next_path}: has native frames only: {}",
+            heapprof_text::printable(missing)
+        ));
+    }
     if of.lost > 0 {
         messages::note(&format!(
             "{} allocations and frees could not be recorded, so the numbers are too low or too \
