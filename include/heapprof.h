@@ -7,6 +7,7 @@
 #define HEAPPROF_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,6 +35,73 @@ int heapprof_dump(const char *path);
 
 /* The gzipped pprof profile in memory, its length in `*length`; free() it. NULL without memory. */
 void *heapprof_profile(size_t *length);
+
+/* Frames of an interpreter.
+ *
+ * A program that runs code of a language of its own, or switches between coroutines, may say what frames a thread's stack
+ * has there. heapprof asks in two steps. `capture` runs inside an allocation and gives frames as numbers. `resolve` makes
+ * names of such a frame when it is new, inside an allocation too, while its code is still there. Neither may allocate (what
+ * it allocates is not recorded), wait for a lock, or change errno. Both are called in any thread, in several at once, as
+ * long as the process lives.
+ *
+ * heapprof checks what it can: too many frames, or a write behind the last one, end the asking, and the profile says so.
+ * Texts are cut at their size. It can't help against a provider that crashes, loops, or writes elsewhere. */
+
+#define HEAPPROF_STACK_PROVIDER_VERSION 1
+
+/* A frame as numbers. Equal numbers mean the same place in the program. `code` 0 stands for frames that were left out. */
+struct heapprof_raw_frame {
+    uint64_t code;    /* what is run: an address, or a number of yours */
+    uint64_t place;   /* where in it */
+    uint32_t version; /* another one if other code has come to the same address */
+    uint32_t line;    /* the line, if you know it without looking further */
+    uint64_t entry;   /* 1 if native code entered the interpreter here, otherwise 0 */
+};
+
+/* What `capture` is given, and what it gives besides frames. */
+struct heapprof_capture {
+    struct heapprof_raw_frame *frames; /* where frames go, the innermost first */
+    size_t most;                       /* how many there can be; of a deeper stack, leave out the middle */
+    uint64_t label;                    /* set it to a number below 2^48 that says what else is known; 0 is nothing */
+    size_t shared;      /* set it to how many of the oldest frames are those of this thread's last stack that you gave;
+                         * they need not be written again; leave it 0 if you do not know */
+    void *memory;       /* this thread's memory for you, zero when there is no last stack */
+    size_t memory_size; /* 16384 */
+};
+
+/* Where texts go, each with a zero at its end. */
+struct heapprof_named_frame {
+    char *name;
+    size_t name_size;
+    char *file;
+    size_t file_size;
+    uint32_t start_line; /* where the function begins; 0 if you do not know */
+    uint32_t line;       /* the line that runs; it begins as the raw frame's */
+};
+
+struct heapprof_stack_provider {
+    uint32_t version;     /* HEAPPROF_STACK_PROVIDER_VERSION */
+    uint32_t size;        /* sizeof(struct heapprof_stack_provider) */
+    const char *language; /* such as "lua"; it takes the place of an earlier provider of the same name */
+    void *context;        /* what the functions get */
+    /* Returns how many frames the thread's stack has, 0 if it runs no code of the interpreter. */
+    size_t (*capture)(void *context, struct heapprof_capture *capture);
+    /* Returns 0, or something else if there is no name. */
+    int (*resolve)(void *context, const struct heapprof_raw_frame *frame, struct heapprof_named_frame *named);
+    /* Gives the key and the text of the i-th label of a number. Returns 0, or something else if there are not so many. May
+     * be NULL. It is called when a profile is written. */
+    int (*label)(void *context, uint64_t label, size_t i, char *key, size_t key_size, char *text, size_t text_size);
+    /* Says why frames are missing. Returns 0, or something else if none are. May be NULL. */
+    int (*status)(void *context, char *text, size_t text_size);
+    /* The native code that runs the interpreter's, for --frames=both: each run of frames stands in its place. NULL and 0 if
+     * you do not know. */
+    const void *run_loop;
+    size_t run_loop_size;
+};
+
+/* Has the provider asked from now on. It is copied. Returns 0; EINVAL if it is NULL, of another version or lacks a
+ * function; ENOSPC if there are eight already. */
+int heapprof_register_stack_provider(const struct heapprof_stack_provider *provider);
 
 /* gperftools' heap profiler, by its names and with its text form: every allocation, into PREFIX.NNNN.heap, at the
  * intervals of its variables (HEAP_PROFILE_ALLOCATION_INTERVAL and so on). */

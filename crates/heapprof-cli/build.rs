@@ -22,6 +22,8 @@ fn main() {
     for part in [
         "../heapprof-preload",
         "../heapprof-collect",
+        "../heapprof-memory",
+        "../heapprof-perl",
         "../heapprof-environment",
         "../heapprof-profile",
         "../../Cargo.toml",

@@ -30,6 +30,8 @@ mod children;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
+// Frames of interpreters, Perl above all.
+mod scripts;
 // What reports call functions: wrappers are left out, names are short, code without symbols has
 // names.
 mod names;

@@ -1,9 +1,11 @@
 //! The functions that a program may call: our own, and those of gperftools under their usual names.
 //! include/heapprof.h declares all of them.
 
-use std::ffi::{c_char, c_int, c_ulong};
+use std::ffi::{c_char, c_int, c_ulong, c_void};
 
-use heapprof_collect::{ENGINE, Format, LONGEST_PERIOD, Mode, Options, Output, Reason, sys};
+use heapprof_collect::{
+    ENGINE, Format, LONGEST_PERIOD, Mode, NotRegistered, Options, Output, Provider, Reason, sys,
+};
 
 use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
@@ -109,6 +111,42 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
             block
         }
     })
+}
+
+/// Has a provider asked for the frames of an interpreter from now on. Its functions must stay as
+/// long as the process does. Returns 0; EINVAL if `provider` is null, of another version, or lacks
+/// a function; ENOSPC if there are as many as there can be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_void) -> c_int {
+    /// The provider as C gives it: its functions may be missing.
+    #[repr(C)]
+    struct Given {
+        version: u32,
+        size: u32,
+        language: *const c_char,
+        context: *mut c_void,
+        capture: *const c_void,
+        resolve: *const c_void,
+    }
+    let given = provider.cast::<Given>();
+    // SAFETY: the caller's contract: a structure that begins with its version and its size.
+    let provider = unsafe {
+        let is_whole = !given.is_null()
+            && (*given).version == Provider::VERSION
+            && (*given).size as usize >= size_of::<Provider>()
+            && !(*given).capture.is_null()
+            && !(*given).resolve.is_null();
+        if !is_whole {
+            return libc::EINVAL;
+        }
+        *provider.cast::<Provider>()
+    };
+    // SAFETY: the caller's contract.
+    match unsafe { ENGINE.stack_providers().register(provider) } {
+        Ok(()) => 0,
+        Err(NotRegistered::Invalid) => libc::EINVAL,
+        Err(NotRegistered::Full) => libc::ENOSPC,
+    }
 }
 
 /// gperftools: starts a recording of every allocation into `PREFIX.NNNN.heap`. The variables of

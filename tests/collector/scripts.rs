@@ -1,0 +1,544 @@
+//! Frames of interpreters: Perl's subs and lines compared with what `caller` says, and providers
+//! that programs register themselves.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use heapprof_profile::{Profile, decode};
+use heapprof_tests::built::{build, example, have};
+use heapprof_tests::harness::{Run, command, preloaded, root, run};
+
+/// A frame: its function, its file and its line.
+type Frame = (String, String, i64);
+
+/// A sample: its frames, innermost first, its labels, and what was allocated, in objects and bytes.
+pub(crate) struct Sample {
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) allocated: [i64; 2],
+}
+
+pub(crate) fn read(path: &Path) -> Profile {
+    decode(std::fs::File::open(path).unwrap()).unwrap()
+}
+
+pub(crate) fn samples(profile: &Profile) -> Vec<Sample> {
+    let text = |id| profile.text(id).to_string();
+    let column = |name| profile.find_sample_type(name).unwrap();
+    let (objects, bytes) = (column("alloc_objects"), column("alloc_space"));
+    (0..profile.samples.len())
+        .map(|i| {
+            let mut frames = Vec::new();
+            for &location in profile.samples.stack(i) {
+                let location = &profile.location[location.index()];
+                let lines = profile.lines(location);
+                if lines.is_empty() {
+                    frames.push((String::new(), String::new(), 0));
+                }
+                for line in lines {
+                    let function = &profile.function[line.function.index()];
+                    frames.push((text(function.name), text(function.filename), line.line));
+                }
+            }
+            let labels = profile.label_sets.get(profile.samples.label_set(i));
+            let values = profile.samples.values(i);
+            Sample {
+                frames,
+                labels: labels.iter().map(|l| (text(l.key), text(l.str))).collect(),
+                allocated: [values[objects], values[bytes]],
+            }
+        })
+        .collect()
+}
+
+fn comments(profile: &Profile) -> Vec<&str> {
+    profile.comment.iter().map(|&id| profile.text(id)).collect()
+}
+
+fn program(name: &str) -> String {
+    root()
+        .join("tests/programs/perl")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+/// The files that constructs.pl requires and runs.
+pub(crate) fn files(folder: &Path) {
+    let body = "main::further($main::for_file);\n1;\n";
+    for i in 0..3 {
+        let lines = "\n".repeat(i);
+        let text = format!("package Used{i};\nsub name {{ 1 }}\n{lines}{body}");
+        std::fs::write(folder.join(format!("Used{i}.pm")), text).unwrap();
+    }
+    std::fs::write(folder.join("done.pl"), format!("\n{body}")).unwrap();
+}
+
+/// Frames of ours that `caller` has no word for.
+const BESIDES: &[&str] = &[
+    "(tie)",
+    "(sort)",
+    "(signal)",
+    "(overload)",
+    "(DESTROY)",
+    "(warn handler)",
+    "(die handler)",
+    "(multicall)",
+    "(regular expression)",
+    "(callback)",
+    "(compile)",
+];
+
+/// Compares the allocations that constructs.pl wrote into `said` with a profile. Returns how many
+/// there were.
+pub(crate) fn compare(said: &Path, profile: &Path) -> usize {
+    let source = std::fs::read_to_string(program("constructs.pl")).unwrap();
+    let line = source
+        .lines()
+        .position(|line| line.contains("# the allocation"));
+    let line = line.unwrap() as i64 + 1;
+    // By stack: how many allocations there were, and how many bytes they asked for.
+    let mut wanted = BTreeMap::<Vec<Frame>, [i64; 2]>::new();
+    let text = std::fs::read_to_string(said).unwrap();
+    for mark in text.lines() {
+        let mut parts = mark.split('\t');
+        let size: i64 = parts.next().unwrap().parse().unwrap();
+        let mut stack = Vec::new();
+        let (mut file, mut at) = (String::new(), 0);
+        for (i, frame) in parts.enumerate() {
+            let frame: Vec<&str> = frame.split('|').collect();
+            let name = match frame[0] {
+                "string" => "(eval string)".to_string(),
+                "block" => "(eval block)".to_string(),
+                "format" => format!("{} (format)", frame[1]),
+                "file" => format!("file {}", frame[1]),
+                _ => frame[1].to_string(),
+            };
+            // The innermost one is the sub that allocates.
+            if i > 0 {
+                stack.push((name, file, at));
+            }
+            (file, at) = (frame[2].to_string(), frame[3].parse().unwrap());
+        }
+        stack.push(("(main)".to_string(), file, at));
+        let sums = wanted.entry(stack).or_default();
+        *sums = [sums[0] + 1, sums[1] + size];
+    }
+    let mut found = BTreeMap::<Vec<Frame>, [i64; 2]>::new();
+    for sample in samples(&read(profile)) {
+        let is_mark = sample
+            .frames
+            .first()
+            .is_some_and(|f| f.0 == "main::mark" && f.2 == line);
+        if !is_mark || sample.labels.get("op").is_none_or(|op| op != "sassign") {
+            continue;
+        }
+        let frames = sample.frames.into_iter().skip(1);
+        let stack = frames.filter(|f| !BESIDES.contains(&f.0.as_str()));
+        let stack = stack.map(|(name, file, line)| {
+            let file_name = name.strip_prefix("require ").or(name.strip_prefix("do "));
+            let name = file_name.map_or(name.clone(), |file| format!("file {file}"));
+            (name, file, line)
+        });
+        let sums = found.entry(stack.collect()).or_default();
+        *sums = [0, 1].map(|i| sums[i] + sample.allocated[i]);
+    }
+    let marks: i64 = wanted.values().map(|sums| sums[0]).sum();
+    for (stack, [count, bytes]) in &wanted {
+        let got = found.remove(stack);
+        // Perl first allocates a small block, then grows it to what is needed and a zero.
+        assert_eq!(got, Some([2 * count, bytes + 18 * count]), "{stack:#?}");
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    marks as usize
+}
+
+/// Records constructs.pl with these options. Returns the folder.
+fn constructs(options: &[&str], rounds: &str, environment: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let script = program("constructs.pl");
+    let program = ["perl", &script, rounds, "12"];
+    let args = [
+        &["record", "--perl-evals=numbered", "-o", "p.pb.gz"],
+        options,
+        &program,
+    ]
+    .concat();
+    let done: Run = command(folder.path())
+        .args(args)
+        .env("SAID", folder.path().join("said"))
+        .env("FILES", folder.path())
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(!done.err.contains("native frames only"), "{}", done.err);
+    folder
+}
+
+#[test]
+fn stacks_are_what_caller_says() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = constructs(&["--exact"], "3000", &[("WITH_FORK", "1")]);
+    let path = |name: &str| folder.path().join(name);
+    assert!(compare(&path("said"), &path("p.pb.gz")) > 3000);
+    let children = std::fs::read_dir(path("p.children")).unwrap();
+    let mut children: Vec<_> = children.map(|entry| entry.unwrap().path()).collect();
+    children.sort();
+    assert_eq!(children.len(), 2);
+    for (i, child) in children.iter().enumerate() {
+        assert!(compare(&path(&format!("said.{}", i + 1)), child) > 3000);
+    }
+}
+
+#[test]
+fn threads_have_their_own_stacks() {
+    if !have(&["perl"])
+        || Command::new("perl")
+            .args(["-Mthreads", "-e1"])
+            .status()
+            .is_ok_and(|s| !s.success())
+    {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = program("threads.pl");
+    let args = ["record", "--exact", "-o", "p.pb.gz", "perl", "-T", &script];
+    let done = run(folder.path(), &args);
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (0, "2000000 4000000 6000000\n8000000\n"),
+        "{}",
+        done.err
+    );
+    let mut found = BTreeMap::<String, [i64; 2]>::new();
+    for sample in samples(&read(&folder.path().join("p.pb.gz"))) {
+        if sample.frames[0].0 == "main::made"
+            && sample.labels.get("op").is_some_and(|op| op == "repeat")
+        {
+            let names: Vec<&str> = sample.frames.iter().map(|f| f.0.as_str()).collect();
+            let thread = sample.labels.get("thread").cloned().unwrap_or_default();
+            // A thread's stack begins in XS code, not in the file.
+            assert_eq!(names[1], "main::worker", "{names:?}");
+            let sums = found.entry(thread).or_default();
+            *sums = [0, 1].map(|i| sums[i] + sample.allocated[i]);
+        }
+    }
+    let bytes: Vec<i64> = found.values().map(|sums| sums[1] / 100_000).collect();
+    assert_eq!(
+        found.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["", "ithread 1", "ithread 2", "ithread 3"]
+    );
+    let mut sorted = bytes.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [20, 40, 60, 80], "{found:?}");
+}
+
+#[test]
+fn evals_are_one_place_unless_asked() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "for (1 .. 50) { eval 'my $x = \"y\" x 100_000; 1' or die }";
+    let lines = |options: &[&str]| {
+        let args = [
+            &["record", "--exact", "-o", "p.pb.gz"],
+            options,
+            &["perl", "-e", script],
+        ]
+        .concat();
+        let done = run(folder.path(), &args);
+        assert_eq!(done.code, 0, "{}", done.err);
+        let mut files: Vec<String> = Vec::new();
+        for sample in samples(&read(&folder.path().join("p.pb.gz"))) {
+            files.extend(
+                sample
+                    .frames
+                    .iter()
+                    .filter(|f| f.1.starts_with("(eval"))
+                    .map(|f| f.1.clone()),
+            );
+        }
+        files.sort();
+        files.dedup();
+        files
+    };
+    assert_eq!(lines(&[]), ["(eval)"]);
+    assert_eq!(lines(&["--perl-evals=numbered"]).len(), 50);
+}
+
+/// A program that did not notice that it was recorded.
+#[test]
+fn hostile_perls_behave_as_bare() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = program("hostile.pl");
+    let smaller = [("DEEP", "20000"), ("EVALS", "20000")];
+    let bare = Command::new("perl")
+        .arg(&script)
+        .envs(smaller)
+        .output()
+        .unwrap();
+    for options in [
+        &["--exact"][..],
+        &["--period=4096"],
+        &["--exact", "--frames=both"],
+    ] {
+        let args = [&["record", "-o", "p.pb.gz"], options, &["perl", &script]].concat();
+        let done = command(folder.path())
+            .args(args)
+            .envs(smaller)
+            .output()
+            .unwrap();
+        let (out, err) = (
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr),
+        );
+        assert_eq!(done.status.code(), bare.status.code(), "{options:?}: {err}");
+        assert_eq!(
+            out,
+            String::from_utf8_lossy(&bare.stdout),
+            "{options:?}: {err}"
+        );
+        assert!(!err.contains("native frames only"), "{options:?}: {err}");
+    }
+}
+
+/// A perl that says that it is of another version has native frames, or right ones.
+#[test]
+fn a_perl_of_another_version_is_not_believed() {
+    if !have(&["perl", "nm"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let perl = Command::new("perl")
+        .args(["-e", "print $^X"])
+        .output()
+        .unwrap();
+    let perl = String::from_utf8(perl.stdout).unwrap();
+    let symbols = Command::new("nm").args(["-D", &perl]).output().unwrap();
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let place = symbols.lines().find(|line| line.ends_with(" R PL_version"));
+    let Some(place) = place else {
+        eprintln!("SKIPPED a part: this perl has its library outside of its executable");
+        return;
+    };
+    let at = usize::from_str_radix(place.split(' ').next().unwrap(), 16).unwrap();
+    let original = std::fs::read(&perl).unwrap();
+    let own = original[at];
+    for version in [
+        6, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 41, 42, 44, 99,
+    ] {
+        if version == own {
+            continue;
+        }
+        // In an executable that was not packed, read-only data lies at its address.
+        let mut forged = original.clone();
+        forged[at] = version;
+        let copy = folder.path().join("perl");
+        std::fs::write(&copy, &forged).unwrap();
+        let _ = Command::new("chmod")
+            .arg("755")
+            .arg(&copy)
+            .status()
+            .unwrap();
+        let script = "sub f { my $x = 'y' x 100_000 } f() for 1 .. 200; print 'done'";
+        let args = ["record", "--exact", "-o", "p.pb.gz", "./perl", "-e", script];
+        let done = run(folder.path(), &args);
+        assert_eq!(
+            (done.code, done.out.as_str()),
+            (0, "done"),
+            "{version}: {}",
+            done.err
+        );
+        assert!(
+            done.err.contains("has native frames only: perl: "),
+            "{version}: {}",
+            done.err
+        );
+        let profile = read(&folder.path().join("p.pb.gz"));
+        let said = comments(&profile)
+            .iter()
+            .any(|c| c.starts_with("frames missing: perl: "));
+        assert!(said, "{version}");
+    }
+}
+
+/// The stacks of the toy interpreter, as it says them and as the profile has them.
+#[test]
+fn a_provider_s_frames_are_its_own() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = format!(
+        "-g -O1 -I{} -ldl -pthread",
+        root().join("include").display()
+    );
+    if !example(folder.path(), "interpreter", &options) {
+        return;
+    }
+    for frames in ["script", "both"] {
+        let frames = format!("--frames={frames}");
+        let args = [
+            "record",
+            "--exact",
+            &frames,
+            "-o",
+            "p.pb.gz",
+            "./interpreter",
+        ];
+        let done = run(folder.path(), &args);
+        assert_eq!(done.code, 0, "{}", done.err);
+        let mut wanted = BTreeMap::<String, i64>::new();
+        for line in done.out.lines() {
+            let (size, stack) = line.split_once(' ').unwrap();
+            *wanted.entry(stack.to_string()).or_default() += size.parse::<i64>().unwrap();
+        }
+        assert_eq!(wanted.len(), 8);
+        let mut found = BTreeMap::<String, i64>::new();
+        for sample in samples(&read(&folder.path().join("p.pb.gz"))) {
+            let toys = sample.frames.iter().filter(|f| f.1 == "shop.toy");
+            let toys: Vec<String> = toys.map(|f| format!("{}:{}", f.0, f.2)).collect();
+            if !toys.is_empty() {
+                assert_eq!(sample.labels["op"], "allocate");
+                // Each run loop's frame became the frames that it ran.
+                assert!(
+                    sample.frames.iter().all(|f| f.0 != "run"),
+                    "{:?}",
+                    sample.frames
+                );
+                *found.entry(toys.join(" ")).or_default() += sample.allocated[1];
+            }
+        }
+        assert_eq!(found, wanted, "{frames}");
+    }
+}
+
+/// Providers that give what they must not give.
+const LIARS: &str = r#"
+#include "heapprof.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static const char *how;
+static void *volatile kept;
+static size_t capture(void *context, struct heapprof_capture *c) {
+    if (!strcmp(how, "many")) return c->most + 1;
+    if (!strcmp(how, "behind")) { memset(c->frames, 1, (c->most + 1) * sizeof *c->frames); return 1; }
+    if (!strcmp(how, "shared")) { c->shared = 7; return 9; }
+    if (!strcmp(how, "allocates")) free(malloc(100));
+    if (!strcmp(how, "full")) {
+        for (size_t i = 0; i < c->most; i++) c->frames[i].code = 1 + i % 7;
+        c->label = ~0ull;
+        return c->most;
+    }
+    c->frames[0].code = 1;
+    return 1;
+}
+static int resolve(void *context, const struct heapprof_raw_frame *f, struct heapprof_named_frame *n) {
+    if (!strcmp(how, "nameless")) return 1;
+    if (!strcmp(how, "endless")) { memset(n->name, 'n', n->name_size); memset(n->file, '\xff', n->file_size); return 0; }
+    if (!strcmp(how, "empty")) return 0;
+    strcpy(n->name, "named");
+    return 0;
+}
+static int label(void *context, uint64_t l, size_t i, char *k, size_t ks, char *t, size_t ts) {
+    memset(k, 'k', ks);
+    memset(t, 't', ts);
+    return 0;
+}
+int main(int argc, char **argv) {
+    how = argv[1];
+    int (*add)(const struct heapprof_stack_provider *) = (int (*)(const struct heapprof_stack_provider *))dlsym(RTLD_DEFAULT, "heapprof_register_stack_provider");
+    struct heapprof_stack_provider p = {HEAPPROF_STACK_PROVIDER_VERSION, sizeof p, "liar", 0, capture, resolve, label, 0, 0, 0};
+    struct heapprof_stack_provider wrong = p;
+    wrong.version = 99;
+    if (add(0) != 22 || add(&wrong) != 22) return 1;
+    wrong = p, wrong.capture = 0;
+    if (add(&wrong) != 22 || add(&p) != 0) return 2;
+    for (int i = 0; i < 100; i++) { kept = malloc(1000 + i); free(kept); }
+    int n = 0;
+    while (n < 20 && add(&p) == 0) n++;
+    printf("%d\n", n);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_provider_that_lies_is_contained() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let options = format!("gcc -w -O1 -I{} -ldl", root().join("include").display());
+    let built = build(LIARS, &options);
+    let folder = built.folder.path();
+    for (how, wanted) in [
+        ("many", None),
+        ("behind", None),
+        ("shared", None),
+        ("allocates", Some("named".to_string())),
+        ("full", Some("named".to_string())),
+        ("nameless", Some("(unnamed)".to_string())),
+        ("empty", Some("(unnamed)".to_string())),
+        ("endless", Some("n".repeat(1023))),
+    ] {
+        let args = ["record", "--exact", "-o", "p.pb.gz", "./program", how];
+        let done = run(folder, &args);
+        assert_eq!(
+            (done.code, done.out.as_str()),
+            (0, "7\n"),
+            "{how}: {}",
+            done.err
+        );
+        let profile = read(&folder.join("p.pb.gz"));
+        let samples = samples(&profile);
+        let objects: i64 = samples.iter().map(|s| s.allocated[0]).sum();
+        assert!(objects >= 100, "{how}: {objects}");
+        let is_wanted = |frame: &Frame| wanted.as_ref().is_some_and(|name| *name == frame.0);
+        let named = samples.iter().filter(|s| s.frames.iter().any(is_wanted));
+        assert_eq!(named.count() > 0, wanted.is_some(), "{how}");
+        let missing = comments(&profile)
+            .iter()
+            .any(|c| c.starts_with("frames missing: liar"));
+        assert_eq!(missing, wanted.is_none(), "{how}: {:?}", comments(&profile));
+    }
+}
+
+#[test]
+fn native_frames_when_asked() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = preloaded("perl")
+        .args(["-e", "my $x = 'y' x 100_000"])
+        .env("HEAPPROF_OUTPUT", folder.path().join("p.pb.gz"))
+        .env("HEAPPROF_MODE", "exact")
+        .env("HEAPPROF_FRAMES", "native")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let path = std::fs::read_dir(folder.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let profile = read(&path);
+    assert!(
+        samples(&profile)
+            .iter()
+            .all(|s| s.frames.iter().all(|f| f.0 != "(main)"))
+    );
+    assert!(comments(&profile).iter().all(|c| !c.starts_with("frames")));
+}
