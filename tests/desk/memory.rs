@@ -109,7 +109,7 @@ fn report(name: &str) {
         _ => match what {
             "top" => top(session, 1, &query, false)
                 .map_err(Into::into)
-                .and_then(|report| heapprof_report::top(&report, &style))
+                .and_then(|report| heapprof_report::top(&report, &style, &|_, _| None))
                 .map(drop),
             "peek" => heapprof_report::peek(&peek(session, &query).expect("answers"), &style, out),
             "tree" => {

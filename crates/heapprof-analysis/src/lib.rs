@@ -85,7 +85,7 @@ pub use crate::{
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     session::Session,
-    statement::{ResultTable, Statement, Value, run as run_statement},
+    statement::{Call, ResultTable, Statement, Value, run as run_statement},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},

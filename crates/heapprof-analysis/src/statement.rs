@@ -21,6 +21,38 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
+/// A call of a sub as Devel::MProf notes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// The sub's name.
+    pub function: &'a str,
+    /// Pages of the process before the call.
+    pub before: i64,
+    /// Pages after it.
+    pub after: i64,
+}
+
+impl Session {
+    /// Makes the table `f(id, function, before, after)` of these calls, for statements of users.
+    /// Devel::MProf's own tool makes the same table of its file.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn add_calls<'a>(&self, calls: impl Iterator<Item = Call<'a>>) -> Result<(), Error> {
+        let table = "CREATE TEMP TABLE f(id INTEGER PRIMARY KEY, function TEXT NOT NULL, \
+                     before INTEGER NOT NULL, after INTEGER NOT NULL)";
+        let transaction = self.connection.unchecked_transaction()?;
+        transaction.execute_batch(table)?;
+        let insert = "INSERT INTO f(function, before, after) VALUES (?1, ?2, ?3)";
+        let mut insert = transaction.prepare(insert)?;
+        for call in calls {
+            insert.execute((call.function, call.before, call.after))?;
+        }
+        drop(insert);
+        Ok(transaction.commit()?)
+    }
+}
+
 /// Columns and rows of a statement's result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResultTable {

@@ -28,7 +28,7 @@ pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
-pub(crate) use list::ListArgs;
+pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use record::RecordArgs;
 use size::size;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -446,6 +446,8 @@ pub(crate) struct TopArgs {
     /// otherwise no limit
     #[arg(long, value_name = "COLUMNS", requires = "wide")]
     pub(crate) width: Option<usize>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) gate: GateArgs,
     #[command(flatten)]

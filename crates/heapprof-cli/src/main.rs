@@ -17,6 +17,7 @@ mod place;
 mod preload;
 mod progress;
 mod source;
+mod source_file;
 mod suggestion;
 
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! What a PROFILE argument means: a file, stdin, a URL, or a name in the database.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Process, Session, Source, Store};
 use heapprof_dropin::{ReadAs, Transfer};
-use heapprof_formats::{Format, Options, Part, Reading};
+use heapprof_formats::{Format, MprofCall, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::{Cli, Command};
@@ -97,6 +97,17 @@ impl Sources {
         })?;
         say_warnings(&source.name, &source.profile);
         Ok((source, format.get()))
+    }
+
+    /// The profile behind one argument, and the calls of Devel::MProf's file if it is one.
+    pub(crate) fn read_with_calls(&self, name: &str) -> Result<(Source, Vec<MprofCall>)> {
+        let calls = RefCell::new(Vec::new());
+        let source = self.read_one(name, |mut reading| {
+            calls.replace(std::mem::take(&mut reading.calls));
+            reading.commented()
+        })?;
+        say_warnings(&source.name, &source.profile);
+        Ok((source, calls.into_inner()))
     }
 
     /// As these, for a tool that reads files in its own way.

@@ -50,6 +50,6 @@ pub use crate::{
     open::read,
     others::DATABASE,
     readers::{formats, sniff},
-    reading::{Options, Part, Reading, Values},
+    reading::{MprofCall, Options, Part, Reading, Values},
     writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},
 };

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use heapprof_profile::Profile;
@@ -175,6 +176,19 @@ pub struct Reading {
     /// How the file's values became the profile's, for people. It is empty for pprof, whose values
     /// are taken as they are.
     pub unsampling: Cow<'static, str>,
+    /// The lines of Devel::MProf's file as they are. It is empty for other formats.
+    pub calls: Vec<MprofCall>,
+}
+
+/// A line of Devel::MProf's file: a call that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MprofCall {
+    /// The sub's name.
+    pub function: Rc<str>,
+    /// Pages of the process before the call.
+    pub before: i64,
+    /// Pages after it.
+    pub after: i64,
 }
 
 impl Reading {
@@ -188,6 +202,7 @@ impl Reading {
             profile,
             format,
             unsampling: unsampling.into(),
+            calls: Vec::new(),
         }
     }
 

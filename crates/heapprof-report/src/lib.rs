@@ -50,7 +50,7 @@ pub use crate::{
     stored::stored,
     style::{Format, Style},
     tags::tags,
-    top::top,
+    top::{SourceLine, top},
     traces::traces,
     tree::tree,
 };

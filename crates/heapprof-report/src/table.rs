@@ -199,6 +199,15 @@ impl Table {
         }
     }
 
+    /// Adds a last column whose cells are cut to `width`.
+    pub(crate) fn append(&mut self, name: &'static str, cells: Vec<String>, width: usize) {
+        self.column(name, Align::Left);
+        for (row, cell) in self.rows.iter_mut().zip(cells) {
+            row.push(cell);
+        }
+        self.cut_last(width);
+    }
+
     /// Cuts the cells of the last column that are wider than `width`.
     pub(crate) fn cut_last(&mut self, width: usize) {
         for cell in self.rows.iter_mut().filter_map(|row| row.last_mut()) {
@@ -232,6 +241,11 @@ impl Table {
         let widths = self.widths();
         let others = widths.split_last().map_or(&[][..], |(_, others)| others);
         others.iter().map(|width| width + 2).sum()
+    }
+
+    /// The width of all columns and the space between them.
+    pub(crate) fn width(&self) -> usize {
+        self.width_of_others() + self.last_width()
     }
 
     /// The width of the widest cell of the last column on a terminal, including the column's name.

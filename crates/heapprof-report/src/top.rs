@@ -1,27 +1,36 @@
 //! `top`: one row for each entity. `(other)` holds the rest, so that the rows add up to the total.
 
-use heapprof_analysis::{Estimate, Place, SampleType, Sort, Top, TopRow};
+use heapprof_analysis::{Estimate, Granularity, Place, SampleType, Sort, Top, TopRow};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent};
-use crate::names::{name_cells, name_columns, name_rows, name_rows_within, name_wide_rows};
+use crate::names::{LEAST, name_cells, name_columns, name_rows, name_rows_within, name_wide_rows};
 use crate::next::after_top;
 use crate::range;
 use crate::style::{Format, Style};
-use crate::table::{Align, Table, markdown_cell, printable};
+use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
 
-/// Writes the report.
-pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
+/// Gives a line of a source file by the file's name and the line's number; `None` if there is no
+/// such file or line.
+pub type SourceLine<'a> = &'a dyn Fn(&str, i64) -> Option<String>;
+
+/// Writes the report. Rows of lines have the text of the line beside them, as far as `source` has
+/// it; CSV has no such column.
+pub fn top(top: &Top, style: &Style, source: SourceLine<'_>) -> Result<String, Error> {
+    let sources: Vec<Option<String>> = match top.header.granularity {
+        Granularity::Lines => top.rows.iter().map(|row| line_of(row, source)).collect(),
+        _ => vec![None; top.rows.len()],
+    };
     let measure = head::measure(&top.header, style)?;
     if style.format == Format::Json {
-        return json::text(document(top));
+        return json::text(document(top, &sources));
     }
     let mut lines = head::lines(&top.header, &measure, style);
     let table = match top.types.is_empty() {
-        true => narrow(top, &measure, style),
+        true => narrow(top, &measure, style, &sources),
         false => {
             let mut table = wide(top, style)?;
             if let (Some(width), Format::Text) = (style.width, style.format) {
@@ -51,6 +60,15 @@ pub fn top(top: &Top, style: &Style) -> Result<String, Error> {
     Ok(text)
 }
 
+/// The columns that source text gets at least.
+const SOURCE: usize = 42;
+
+/// The text of a row's line, without the space around it.
+fn line_of(row: &TopRow, source: SourceLine<'_>) -> Option<String> {
+    let text = source(row.place.file.as_ref()?, row.place.line?)?;
+    Some(text.trim().to_string()).filter(|text| !text.is_empty())
+}
+
 fn sort_word(top: &Top) -> &'static str {
     match top.sort {
         Sort::Flat => "flat",
@@ -77,7 +95,7 @@ fn remainders(top: &Top) -> Vec<(Place, i64)> {
     rows
 }
 
-fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
+fn narrow(top: &Top, measure: &Measure, style: &Style, sources: &[Option<String>]) -> Table {
     let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
     // The value that the rows are ordered by, if the table says how sure it is.
     let known =
@@ -140,9 +158,29 @@ fn narrow(top: &Top, measure: &Measure, style: &Style) -> Table {
     for (place, flat) in remainders(top) {
         add(&place, flat, None, &[None; 2]);
     }
-    if !split {
-        name_rows(&mut table, &places, &top.alike, style);
+    if split {
+        return table;
     }
+    if sources.iter().all(Option::is_none) {
+        name_rows(&mut table, &places, &top.alike, style);
+        return table;
+    }
+    let left = COLUMNS.saturating_sub(table.width_of_others());
+    name_rows_within(
+        &mut table,
+        &places,
+        &top.alike,
+        left.saturating_sub(SOURCE).max(LEAST),
+        style,
+    );
+    let texts = sources.iter().cloned().map(Option::unwrap_or_default);
+    let texts = texts.chain(std::iter::repeat(String::new()));
+    let left = COLUMNS.saturating_sub(table.width() + 2);
+    table.append(
+        "source",
+        texts.take(places.len()).collect(),
+        left.max(LEAST),
+    );
     table
 }
 
@@ -315,9 +353,12 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
     Ok(table)
 }
 
-fn document(top: &Top) -> Map<String, Value> {
-    let row = |row: &TopRow| {
+fn document(top: &Top, sources: &[Option<String>]) -> Map<String, Value> {
+    let row = |(row, source): (&TopRow, &Option<String>)| {
         let mut object = json::place(&row.place);
+        if let Some(source) = source {
+            object.insert("source".into(), json!(source));
+        }
         object.insert("flat".into(), json!(row.flat));
         object.insert("cum".into(), json!(row.cum));
         let [flat, cum] = &row.estimates;
@@ -348,7 +389,10 @@ fn document(top: &Top) -> Map<String, Value> {
         Value::Object(object)
     };
     let mut document = json::head(&top.header);
-    document.insert("rows".into(), top.rows.iter().map(row).collect());
+    document.insert(
+        "rows".into(),
+        top.rows.iter().zip(sources).map(row).collect(),
+    );
     document.insert(
         "other".into(),
         json!({"flat": top.other.flat, "rows": top.other.rows}),

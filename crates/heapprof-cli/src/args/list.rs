@@ -1,4 +1,4 @@
-//! The command line of `list`, the one report that reads source files.
+//! The command line of `list`, and where source files are.
 
 use std::path::PathBuf;
 
@@ -13,6 +13,19 @@ pub(crate) struct ListArgs {
     pub(crate) regex: String,
     #[command(flatten)]
     pub(crate) profiles: Profiles,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// Where source files are.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
     /// Folders to look for source in, separated by colons; the default is the current folder and
     /// the folders above it
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
@@ -20,10 +33,4 @@ pub(crate) struct ListArgs {
     /// Beginnings to cut off the profile's file names, separated by colons
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
     pub(crate) trim_path: Vec<String>,
-    #[command(flatten)]
-    pub(crate) limit: LimitArg,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
 }

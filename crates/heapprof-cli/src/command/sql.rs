@@ -1,7 +1,7 @@
 //! `heapprof sql STATEMENT`: the user's own question.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Statement, Store, Types};
+use heapprof_analysis::{Call, Statement, Store, Types};
 use heapprof_report::{Style, result_table};
 
 use super::Shared;
@@ -27,11 +27,21 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
                 .with_context(|| db.display().to_string())?
         }
         names => {
-            let mut sources = Vec::new();
+            let (mut sources, mut calls) = (Vec::new(), Vec::new());
             for name in names {
-                sources.push(shared.sources.read(std::slice::from_ref(name))?);
+                let (source, of_mprof) = shared.sources.read_with_calls(name)?;
+                sources.push(source);
+                calls.extend(of_mprof);
             }
-            shared.session(sources, &query, Types::All, |q| q)?
+            let session = shared.session(sources, &query, Types::All, |q| q)?;
+            if !calls.is_empty() {
+                session.add_calls(calls.iter().map(|call| Call {
+                    function: &call.function,
+                    before: call.before,
+                    after: call.after,
+                }))?;
+            }
+            session
         }
     };
     let mut statement = Statement::new(&session, &args.statement).context("the statement")?;

@@ -11,6 +11,7 @@ use super::Shared;
 use super::gate::Gate;
 use crate::args::TopArgs;
 use crate::output;
+use crate::source_file::SourceFiles;
 
 pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     let mut gate = Gate::of_one_profile(&args.gate)?;
@@ -59,12 +60,15 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         Some(width) => Some(width),
         None => output::is_terminal(args.report.output.file()).then(output::console_columns),
     };
+    let sources = SourceFiles::new(&args.source);
     let written = shared.finish(&args.report, &session, |style| {
         let style = &Style {
             width,
             ..style.clone()
         };
-        Ok(heapprof_report::top(&report, style)?)
+        Ok(heapprof_report::top(&report, style, &|file, line| {
+            sources.line(file, line)
+        })?)
     });
     gate.end(written, heapprof_report::value_line)
 }

@@ -12,6 +12,8 @@
 //! called itself. Both are counted at the place of the first call. Otherwise a loop would look like
 //! a recursion as deep as it ran.
 
+use std::rc::Rc;
+
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
 
@@ -19,7 +21,7 @@ use crate::error::{Error, shortened};
 use crate::figures::decimal;
 use crate::format::Format;
 use crate::lines::Lines;
-use crate::reading::{Options, Reading};
+use crate::reading::{MprofCall, Options, Reading};
 use crate::tally::{Frames, Tally, overflow};
 
 /// The size of a page on the machines that Perl profiles come from. The file does not say it.
@@ -68,6 +70,7 @@ type Stack = (LocationIndex, u32);
 
 pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
     let mut tally = Tally::new(&[("calls", "count"), ("growth", "bytes")]).within(options);
+    let (mut asked, mut names) = (Vec::new(), HashMap::<u32, Rc<str>>::new());
     let mut calls: Vec<Call> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
     let mut waiting: Vec<(u32, i64)> = Vec::new();
@@ -82,6 +85,14 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
             name,
             |tally| Ok(tally.named(&String::from_utf8_lossy(name))),
         )?;
+        asked.push(MprofCall {
+            function: Rc::clone(names.entry(function.0).or_insert_with(|| {
+                // The name is the profile's, too.
+                String::from_utf8_lossy(name).into()
+            })),
+            before,
+            after,
+        });
         let number = u32::try_from(calls.len()).ok().filter(|&n| n != NO_CALLER);
         let number = number.ok_or_else(|| overflow("the number of calls"))?;
         let too_much = || overflow("the growth of calls");
@@ -146,7 +157,9 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     if calls.is_empty() {
         return Err(lines.ended("function:before:after, in pages"));
     }
-    profile(tally, calls, Frames::of(lines.bytes()))
+    let mut reading = profile(tally, calls, Frames::of(lines.bytes()))?;
+    reading.calls = asked;
+    Ok(reading)
 }
 
 fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Reading, Error> {

@@ -1,0 +1,102 @@
+//! Source files that a profile names: where they are, and their lines.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::args::SourceArgs;
+
+/// The source files that were looked for. Each is read once, however often it is asked for.
+pub(crate) struct SourceFiles<'a> {
+    args: &'a SourceArgs,
+    known: RefCell<HashMap<String, Lines>>,
+}
+
+/// A larger file is not read.
+const LARGEST: u64 = 64 << 20;
+
+impl<'a> SourceFiles<'a> {
+    /// No file was read yet.
+    pub(crate) fn new(args: &'a SourceArgs) -> Self {
+        Self {
+            args,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The lines of a file that a profile names.
+    pub(crate) fn lines(&self, file: &str) -> Lines {
+        let mut known = self.known.borrow_mut();
+        let lines = known.entry(file.to_string());
+        let read = || source_text(file, &self.args.source_path, &self.args.trim_path);
+        lines.or_insert_with(read).clone()
+    }
+
+    /// One line of such a file, counted from 1.
+    pub(crate) fn line(&self, file: &str, line: i64) -> Option<String> {
+        let index = usize::try_from(line).ok()?.checked_sub(1)?;
+        self.lines(file).ok()?.get(index).cloned()
+    }
+}
+
+/// A source file's lines, or why there are none.
+pub(crate) type Lines = Result<Rc<[String]>, String>;
+
+/// The lines of a source file that a profile names.
+///
+/// If `file` begins with one of `trim`, that beginning is cut off, and the rest is looked for in
+/// each of `folders` and nowhere else. Any other `file` is looked for as it is, and then in each of
+/// `folders`. If that fails, the ends of its path are looked for in `folders`, the longest first:
+/// each one has one part less than the one before. In this way a file that was built elsewhere is
+/// found in a checkout. The bare file name is not tried in this step. If `folders`
+/// is empty, the current folder and all folders above it are searched.
+fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
+    if file.is_empty() {
+        return Err("the profile names no file".to_string());
+    }
+    let file = file.strip_prefix("/proc/self/cwd/").unwrap_or(file);
+    let trimmed = trim.iter().find_map(|t| {
+        let rest = file.strip_prefix(t.trim_end_matches('/'))?;
+        rest.strip_prefix('/')
+    });
+    let here = std::env::current_dir().map_err(|e| e.to_string())?;
+    let folders: Vec<&Path> = match folders {
+        [] => here.ancestors().collect(),
+        given => given.iter().map(PathBuf::as_path).collect(),
+    };
+    let mut candidates = Vec::new();
+    if trimmed.is_none() {
+        candidates.push(PathBuf::from(file));
+    }
+    let mut relative = trimmed.unwrap_or(file).trim_start_matches('/');
+    loop {
+        candidates.extend(folders.iter().map(|folder| folder.join(relative)));
+        match relative.split_once('/') {
+            // A bare file name could be any file; at least one folder must agree.
+            Some((_, rest)) if trimmed.is_none() && rest.contains('/') => relative = rest,
+            _ => break,
+        }
+    }
+    let found = candidates.iter().find(|path| path.is_file());
+    let Some(found) = found else {
+        return Err(format!("{file} is not found; say where with --source-path"));
+    };
+    let failed = |error: std::io::Error| format!("{}: {error}", found.display());
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(found).map_err(failed)?;
+    file.take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!(
+            "{}: is larger than a source file is (64MiB)",
+            found.display()
+        ));
+    }
+    Ok(String::from_utf8_lossy(&bytes)
+        .lines()
+        .map(str::to_string)
+        .collect())
+}
