@@ -52,6 +52,7 @@ fn profile() -> Profile {
                 name: &format!("module::Type<u{}>::function_{n}", n % 64),
                 filename: &format!("/src/file{}.cc", n % 50),
                 line: n,
+                start_line: 0,
             }])
         })
         .collect();

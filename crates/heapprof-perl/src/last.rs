@@ -4,7 +4,7 @@
 //! counts up `cop_seqmax` in each compilation, so no statement can have come to the place of
 //! another one meanwhile.
 
-use crate::walk::{EACH_END, Fields};
+use crate::context::{EACH_END, Fields};
 
 /// The contexts of a thread's last walk. All zero is a new one.
 #[repr(C)]
@@ -64,8 +64,8 @@ impl LastWalk {
         }; EACH_END],
     };
 
-    /// Begins a walk. What is remembered is of no use if anything was compiled since, or if it is of
-    /// another stack.
+    /// Begins a walk. What is remembered is of no use if anything was compiled since, or if it is
+    /// of another stack.
     #[inline(always)]
     pub(crate) fn begin(&mut self, interpreter: u64, info: u64, compiled: u32) {
         let is_same = (self.interpreter, self.info, self.compiled) == (interpreter, info, compiled);

@@ -14,7 +14,9 @@
 //! * `layout.rs`: sizes, offsets and numbers by version.
 //! * `interpreter.rs`: finding a perl, choosing its layout, and where its variables are.
 //! * `frame.rs`: a frame as numbers, and as text.
-//! * `walk.rs`: from the innermost frame to the outermost one.
+//! * `context.rs`: what Perl keeps of each sub, eval and block that it is in.
+//! * `walk.rs`, `deep.rs`: from the innermost frame to the outermost one, and from the other end of
+//!   a deep stack.
 //! * `last.rs`: what a thread's next walk need not walk again.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
@@ -23,6 +25,8 @@
 #[cfg(test)]
 extern crate std;
 
+mod context;
+mod deep;
 mod frame;
 mod interpreter;
 mod last;
@@ -30,8 +34,9 @@ mod layout;
 mod name;
 mod walk;
 
+pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Context, Perl, Unreadable};
 pub use last::LastWalk;
 pub use layout::{Layout, Version};
-pub use walk::{EACH_END, Leaf, Sink};
+pub use walk::{Leaf, Sink};

@@ -4,27 +4,19 @@
 //! info for each call back from C that must not see the old stack (a sort, a tie, a DESTROY). The
 //! statement of a frame is that of `PL_curcop` for the innermost one, and then the one that the
 //! next inner context was entered from. `Perl_caller_cx` in Perl's `pp_ctl.c` goes the same way.
-//!
-//! Nothing is read of a context that Perl may be in the middle of pushing, except what it sets
-//! first.
 
 use heapprof_memory::Memory;
 
+use crate::context::{Contexts, EACH_END, Fields, Found, Info, NO_DEBUGGER, debugger_of};
 use crate::frame::{Frame, Kind};
 use crate::interpreter::Perl;
 use crate::last::{LastWalk, Memo};
 use crate::layout::Layout;
 
-/// So many frames are walked at each end of a deep stack.
-pub const EACH_END: usize = 256;
-
 /// Stack infos after which a walk gives up.
-const MOST_INFOS: usize = 10_000;
+pub(crate) const MOST_INFOS: usize = 10_000;
 /// The kind of a stack info (PERLSI_REQUIRE) that is made for BEGIN, whose frame says enough.
 const FOR_BEGIN: u32 = 9;
-/// No stack of contexts is as long.
-const MOST_CONTEXTS: i32 = 1 << 24;
-
 /// Takes the frames of a walk.
 pub trait Sink {
     /// Forgets all frames so far. The walk begins anew.
@@ -33,8 +25,8 @@ pub trait Sink {
     /// The next outer frame, beginning with the innermost one. There are [`EACH_END`] at most.
     fn newest(&mut self, frame: Frame);
 
-    /// A frame at the other end of a stack that has more frames than that: so many of its own callers are
-    /// before it. It begins with 0. There are [`EACH_END`] at most.
+    /// A frame at the other end of a stack that has more frames than that: so many of its callers
+    /// are before it, beginning with 0. There are [`EACH_END`] at most.
     fn oldest(&mut self, callers: usize, frame: Frame);
 }
 
@@ -60,32 +52,6 @@ pub struct Leaf {
     pub shared: usize,
 }
 
-/// No sub is there.
-const NO_DEBUGGER: u64 = 1;
-
-/// What stays the same in a walk.
-#[derive(Clone, Copy)]
-struct Walk<'a, M> {
-    perl: &'a Perl,
-    memory: M,
-    /// The statement that stands for what is being compiled.
-    compiling: u64,
-    /// The sub of the debugger that calls all others, or 1. `caller` hides it.
-    debugger: u64,
-}
-
-/// A stack info.
-#[derive(Clone, Copy)]
-struct Info {
-    at: u64,
-    contexts: u64,
-    /// The index of the newest context; -1 if there is none.
-    newest: i32,
-    /// The index of the newest frame that is whole; `None` if this version does not tell.
-    whole: Option<i32>,
-    kind: u32,
-}
-
 /// Where a walk of subs begins, and what it goes on counting.
 struct Subs<'a> {
     contexts: u64,
@@ -102,29 +68,6 @@ struct Subs<'a> {
 
 /// No context's number: the walk met what is the same as last time.
 const DONE: i32 = -2;
-
-/// What is read of a context.
-#[derive(Clone, Copy)]
-pub(crate) struct Fields {
-    /// The kind and its flags, and in the upper half what Perl calls `blku_u16`.
-    pub(crate) flags: u32,
-    pub(crate) oldcop: u64,
-    pub(crate) retop: u64,
-    /// The sub or format, of those kinds.
-    pub(crate) of: u64,
-    /// The number of the next older frame, in versions that have it.
-    pub(crate) older: i32,
-}
-
-/// What a context is to a walk.
-enum Found {
-    /// A frame.
-    Frame(Kind),
-    /// A frame that `caller` does not show. The statement that it was entered from counts.
-    Hidden,
-    /// No frame.
-    Other,
-}
 
 impl Perl {
     /// Walks the stack of the interpreter at `interpreter` (0 if its parts are variables by
@@ -187,11 +130,11 @@ impl Perl {
         if op != 0 {
             leaf.op = memory.u16(op + u64::from(layout.op_type))? & 0x1ff;
         }
-        let walk = Walk {
+        let walk = Contexts {
             perl: self,
             memory,
             compiling: self.compiling(interpreter),
-            debugger: walk_debugger(self, memory, read(variable.db_sub)?)?.max(NO_DEBUGGER),
+            debugger: debugger_of(self, memory, read(variable.db_sub)?)?.max(NO_DEBUGGER),
         };
         leaf.compiles = cop == walk.compiling;
         let same = match compiled {
@@ -224,20 +167,7 @@ impl Perl {
     }
 }
 
-/// The sub that the debugger calls all others through, 0 without a debugger.
-#[inline(always)]
-fn walk_debugger<M: Memory>(perl: &Perl, memory: M, glob: u64) -> Option<u64> {
-    if glob == 0 {
-        return Some(0);
-    }
-    let parts = memory.u64(glob + u64::from(perl.layout.sv_u))?;
-    match parts {
-        0 => Some(0),
-        _ => memory.u64(parts + u64::from(perl.layout.gp_cv)),
-    }
-}
-
-impl<M: Memory> Walk<'_, M> {
+impl<M: Memory> Contexts<'_, M> {
     /// Walks as if there had been no last walk.
     #[cold]
     #[inline(never)]
@@ -307,8 +237,7 @@ impl<M: Memory> Walk<'_, M> {
         let mut at = first;
         for _ in 0..MOST_INFOS {
             let info = self.info(at)?;
-            // What is above the newest whole frame is a block, or Perl is in the middle of pushing it
-            // or popping it.
+            // Above the newest whole frame are blocks, or what Perl is just pushing or popping.
             let (mut ix, mut chain) = match info.whole {
                 Some(whole) if info.at == first => (whole, true),
                 _ => (info.newest, false),
@@ -362,7 +291,7 @@ impl<M: Memory> Walk<'_, M> {
                     && ix == info.newest
                     && let Found::Frame(kind) = found
                 {
-                    found = self.half_pushed(kind, op, leaf);
+                    found = self.half_pushed(kind, (op != 0).then_some(leaf.op), leaf.compiles);
                 }
                 let here = ix;
                 ix = match info.whole {
@@ -541,260 +470,5 @@ impl<M: Memory> Walk<'_, M> {
         }
         *subs.count = count;
         Some((ix, cop))
-    }
-
-    /// Walks the other end of a deep stack, up to the context `stop` of `info`, where the walk from
-    /// the leaf stopped, at the statement `stopped_at`.
-    #[cold]
-    #[inline(never)]
-    fn go_on_from_root(
-        self,
-        info: Info,
-        stop: i32,
-        stopped_at: u64,
-        sink: &mut impl Sink,
-        mut leaf: Leaf,
-    ) -> Option<Leaf> {
-        let layout = &self.perl.layout;
-        leaf.is_cut = true;
-        let mut root = info;
-        for _ in 0..MOST_INFOS {
-            if root.kind == layout.si_is_main {
-                break;
-            }
-            match self.memory.u64(root.at + u64::from(layout.si_prev))? {
-                0 => break,
-                at => root = self.info(at)?,
-            }
-        }
-        if root.kind != layout.si_is_main {
-            // The stack begins further away than anybody looks.
-            return Some(leaf);
-        }
-        let last = if root.at == info.at {
-            stop
-        } else {
-            root.newest
-        };
-        // The frame that waits for the statement that it runs.
-        let mut waiting = Some((Kind::Main, None));
-        for ix in 0..=last {
-            let context = self.context(root, ix);
-            let fields = self.fields(context)?;
-            let found = self.look(fields);
-            if matches!(found, Found::Other) {
-                continue;
-            }
-            let cop = fields.oldcop;
-            if let Some((kind, of)) = waiting.take() {
-                if leaf.oldest == EACH_END {
-                    return Some(leaf);
-                }
-                let frame = match of {
-                    None => self.frame(kind, 0, cop, false, 0)?,
-                    Some((context, fields)) => self.frame_of(kind, context, fields, cop)?,
-                };
-                sink.oldest(leaf.oldest, frame);
-                leaf.oldest += 1;
-            }
-            if let Found::Frame(kind) = found {
-                waiting = Some((kind, Some((context, fields))));
-            }
-        }
-        if let (Some((kind, of)), true) = (waiting, root.at == info.at)
-            && leaf.oldest < EACH_END
-        {
-            // The two ends have met.
-            let frame = match of {
-                None => self.frame(kind, 0, stopped_at, false, 0)?,
-                Some((context, fields)) => self.frame_of(kind, context, fields, stopped_at)?,
-            };
-            sink.oldest(leaf.oldest, frame);
-            leaf.oldest += 1;
-            leaf.is_cut = false;
-        }
-        Some(leaf)
-    }
-
-    #[inline(always)]
-    fn context(self, info: Info, ix: i32) -> u64 {
-        info.contexts + ix as u64 * u64::from(self.perl.layout.cx_size)
-    }
-
-    #[inline(always)]
-    fn info(self, at: u64) -> Option<Info> {
-        let (layout, memory) = (&self.perl.layout, self.memory);
-        let int = |offset: u32| memory.u32(at + u64::from(offset)).map(|int| int as i32);
-        let info = Info {
-            at,
-            contexts: memory.u64(at + u64::from(layout.si_cxstack))?,
-            newest: int(layout.si_cxix)?,
-            whole: match layout.si_cxsubix {
-                Some(offset) => Some(int(offset)?),
-                None => None,
-            },
-            kind: int(layout.si_type)? as u32,
-        };
-        let most = int(layout.si_cxmax)?;
-        let is_sound = at & 7 == 0
-            && info.contexts & 7 == 0
-            && (info.contexts != 0 || info.newest < 0)
-            && (-1..=most).contains(&info.newest)
-            && most < MOST_CONTEXTS
-            && info
-                .whole
-                .is_none_or(|whole| whole >= -1 && whole <= info.newest);
-        is_sound.then_some(info)
-    }
-
-    /// What a context holds. What it means depends on its kind.
-    #[inline(always)]
-    fn fields(self, context: u64) -> Option<Fields> {
-        let layout = &self.perl.layout;
-        let [flags, oldcop, retop, of, older] = self.memory.fields(
-            context,
-            [
-                layout.cx_type,
-                layout.cx_oldcop,
-                layout.cx_sub_retop,
-                layout.cx_sub_cv,
-                layout.cx_sub_older.unwrap_or(layout.cx_type),
-            ],
-        )?;
-        Some(Fields {
-            flags: flags as u32,
-            oldcop,
-            retop,
-            of,
-            older: older as i32,
-        })
-    }
-
-    /// What a context is.
-    #[inline(always)]
-    fn look(self, fields: Fields) -> Found {
-        let layout = &self.perl.layout;
-        let kind = fields.flags & layout.cx_type_mask;
-        if kind == layout.cx_is_sub && fields.flags & layout.cx_is_fake == 0 {
-            return match fields.of == self.debugger {
-                true => Found::Hidden,
-                false => Found::Frame(Kind::Sub),
-            };
-        }
-        self.look_further(fields, kind)
-    }
-
-    /// What a context is that is no sub.
-    #[inline(never)]
-    fn look_further(self, fields: Fields, kind: u32) -> Found {
-        let layout = &self.perl.layout;
-        if kind == layout.cx_is_eval {
-            if layout.cx_is_try.is_some_and(|bit| fields.flags & bit != 0) {
-                return Found::Other;
-            }
-            Found::Frame(self.eval(fields.flags >> 23))
-        } else if kind == layout.cx_is_format {
-            Found::Frame(Kind::Format)
-        } else {
-            Found::Other
-        }
-    }
-
-    /// What an eval is that this op began.
-    #[inline(always)]
-    fn eval(self, op: u32) -> Kind {
-        let layout = &self.perl.layout;
-        match op {
-            op if op == layout.op_entereval => Kind::EvalString,
-            op if op == layout.op_require => Kind::Require,
-            op if op == layout.op_dofile => Kind::DoFile,
-            _ => Kind::EvalBlock,
-        }
-    }
-
-    /// The newest context in a version that does not tell whether it is whole. Perl pushes the
-    /// context of an eval in two steps, and allocates between them.
-    #[cold]
-    fn half_pushed(self, kind: Kind, op: u64, leaf: Leaf) -> Found {
-        let is_eval = matches!(
-            kind,
-            Kind::EvalBlock | Kind::EvalString | Kind::Require | Kind::DoFile
-        );
-        if !is_eval || op == 0 || leaf.compiles {
-            return Found::Frame(kind);
-        }
-        match self.eval(leaf.op.into()) {
-            // Its file is not there yet. What the context says of it is of an earlier one.
-            Kind::EvalString => Found::Frame(Kind::EvalString),
-            Kind::Require | Kind::DoFile => Found::Frame(Kind::EvalBlock),
-            _ => Found::Frame(kind),
-        }
-    }
-
-    /// The frame of a context, whose statement is `cop`.
-    #[inline(always)]
-    fn frame_of(self, kind: Kind, context: u64, fields: Fields, cop: u64) -> Option<Frame> {
-        let (of, from_c) = match kind {
-            Kind::Sub | Kind::Format => (fields.of, fields.retop == 0),
-            Kind::EvalString => (0, fields.retop == 0),
-            Kind::Require | Kind::DoFile => {
-                let name = u64::from(self.perl.layout.cx_eval_namesv);
-                (self.memory.u64(context + name)?, false)
-            }
-            _ => (0, false),
-        };
-        self.frame(kind, of, cop, from_c, context)
-    }
-
-    #[inline(always)]
-    fn frame(self, kind: Kind, of: u64, cop: u64, from_c: bool, context: u64) -> Option<Frame> {
-        let (mut line, mut version) = (0, 0);
-        if cop != 0 {
-            let layout = &self.perl.layout;
-            let fields = [layout.cop_line, layout.cop_seq];
-            let [of_line, of_version] = self.memory.fields(cop, fields)?;
-            (line, version) = (of_line as u32, of_version as u32);
-            // What is being compiled has no number yet, nor do copies of the statement for it.
-            if cop == self.compiling || version == 0 {
-                version = self.version_of_file(cop)?;
-            }
-        }
-        Some(Frame {
-            code: kind.code(of),
-            cop,
-            version,
-            line,
-            from_c,
-            context,
-        })
-    }
-
-    /// Where the text of a statement's file is, or the glob that has it; 0 if there is none.
-    #[inline(always)]
-    fn file(self, cop: u64) -> Option<u64> {
-        let layout = &self.perl.layout;
-        let offset = layout.cop_file.or(layout.cop_filegv)?;
-        self.memory.u64(cop + u64::from(offset))
-    }
-
-    /// A number for the file that is being compiled: one statement stands for all of them.
-    #[cold]
-    fn version_of_file(self, cop: u64) -> Option<u32> {
-        let mut room = [0; 256];
-        let n = self.perl.file(self.memory, cop, &mut room).unwrap_or(0);
-        let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        Some(room[..n].iter().fold(0x811c_9dc5, mix))
-    }
-}
-
-impl Perl {
-    /// Whether the context at `context` only stands for the code in a regular expression.
-    pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
-        let layout = &self.layout;
-        let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));
-        flags.is_some_and(|flags| {
-            let flags = u32::from(flags);
-            flags & layout.cx_type_mask == layout.cx_is_sub && flags & layout.cx_is_fake != 0
-        })
     }
 }

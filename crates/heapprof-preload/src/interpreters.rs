@@ -4,32 +4,12 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_collect::{ENGINE, sys};
+use heapprof_collect::ENGINE;
 use heapprof_memory::loaded::{Object, objects};
 use heapprof_memory::{Memory, Own};
 
+use crate::kernel_memory::Kernel;
 use crate::perl::PERL;
-
-/// This process's own memory, read by the kernel, so that what is not there is no more than a
-/// failure.
-#[derive(Clone, Copy)]
-pub struct Kernel<'a> {
-    /// Whether a read failed.
-    pub failed: &'a Cell<bool>,
-}
-
-/// Addresses below it are null pointers with an offset. That they can't be read proves nothing.
-const FIRST: u64 = 4096;
-
-impl Memory for Kernel<'_> {
-    fn read(self, at: u64, to: &mut [u8]) -> bool {
-        let is_read = at >= FIRST && sys::read_memory(at as usize, to) == to.len();
-        if !is_read && at >= FIRST {
-            self.failed.set(true);
-        }
-        is_read
-    }
-}
 
 // glibc's loader exports it for debuggers. It is null elsewhere.
 std::arch::global_asm!(

@@ -17,6 +17,7 @@ mod fork;
 mod hook;
 mod identity;
 mod interpreters;
+mod kernel_memory;
 mod mapped;
 mod operators;
 mod perl;

@@ -13,7 +13,7 @@ use heapprof_collect::{Capture, ENGINE, NamedFrame, Provider, RawFrame};
 use heapprof_memory::{Memory, Own};
 use heapprof_perl::{Context, EACH_END, Frame, LastWalk, Named, Perl, Sink, Text, Unreadable};
 
-use crate::interpreters::Kernel;
+use crate::kernel_memory::Kernel;
 
 /// The provider of this process.
 pub static PERL: PerlStacks = PerlStacks::new();

@@ -55,6 +55,7 @@ fn columns_tell_places_apart() {
         name: "f",
         filename: "f.c",
         line: 1,
+        start_line: 0,
     }]);
     let mut line = builder
         .profile

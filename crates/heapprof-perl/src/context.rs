@@ -1,0 +1,275 @@
+//! The contexts of a stack: what Perl keeps of each sub, eval and block that it is in, and the
+//! frames that they are.
+//!
+//! Nothing is read of a context that Perl may be in the middle of pushing, except what it sets
+//! first.
+
+use heapprof_memory::Memory;
+
+use crate::frame::{Frame, Kind};
+use crate::interpreter::Perl;
+
+/// So many frames are walked at each end of a deep stack.
+pub const EACH_END: usize = 256;
+
+/// No stack of contexts is as long.
+const MOST_CONTEXTS: i32 = 1 << 24;
+
+/// No sub is there.
+pub(crate) const NO_DEBUGGER: u64 = 1;
+
+/// What stays the same in a walk.
+#[derive(Clone, Copy)]
+pub(crate) struct Contexts<'a, M> {
+    pub(crate) perl: &'a Perl,
+    pub(crate) memory: M,
+    /// The statement that stands for what is being compiled.
+    pub(crate) compiling: u64,
+    /// The sub of the debugger that calls all others, or 1. `caller` hides it.
+    pub(crate) debugger: u64,
+}
+
+/// A stack info.
+#[derive(Clone, Copy)]
+pub(crate) struct Info {
+    pub(crate) at: u64,
+    pub(crate) contexts: u64,
+    /// The index of the newest context; -1 if there is none.
+    pub(crate) newest: i32,
+    /// The index of the newest frame that is whole; `None` if this version does not tell.
+    pub(crate) whole: Option<i32>,
+    pub(crate) kind: u32,
+}
+
+/// What is read of a context.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields {
+    /// The kind and its flags, and in the upper half what Perl calls `blku_u16`.
+    pub(crate) flags: u32,
+    pub(crate) oldcop: u64,
+    pub(crate) retop: u64,
+    /// The sub or format, of those kinds.
+    pub(crate) of: u64,
+    /// The number of the next older frame, in versions that have it.
+    pub(crate) older: i32,
+}
+
+/// What a context is to a walk.
+pub(crate) enum Found {
+    /// A frame.
+    Frame(Kind),
+    /// A frame that `caller` does not show. The statement that it was entered from counts.
+    Hidden,
+    /// No frame.
+    Other,
+}
+
+impl<M: Memory> Contexts<'_, M> {
+    #[inline(always)]
+    pub(crate) fn context(self, info: Info, ix: i32) -> u64 {
+        info.contexts + ix as u64 * u64::from(self.perl.layout.cx_size)
+    }
+
+    #[inline(always)]
+    pub(crate) fn info(self, at: u64) -> Option<Info> {
+        let (layout, memory) = (&self.perl.layout, self.memory);
+        let int = |offset: u32| memory.u32(at + u64::from(offset)).map(|int| int as i32);
+        let info = Info {
+            at,
+            contexts: memory.u64(at + u64::from(layout.si_cxstack))?,
+            newest: int(layout.si_cxix)?,
+            whole: match layout.si_cxsubix {
+                Some(offset) => Some(int(offset)?),
+                None => None,
+            },
+            kind: int(layout.si_type)? as u32,
+        };
+        let most = int(layout.si_cxmax)?;
+        let is_sound = at & 7 == 0
+            && info.contexts & 7 == 0
+            && (info.contexts != 0 || info.newest < 0)
+            && (-1..=most).contains(&info.newest)
+            && most < MOST_CONTEXTS
+            && info
+                .whole
+                .is_none_or(|whole| whole >= -1 && whole <= info.newest);
+        is_sound.then_some(info)
+    }
+
+    /// What a context holds. What it means depends on its kind.
+    #[inline(always)]
+    pub(crate) fn fields(self, context: u64) -> Option<Fields> {
+        let layout = &self.perl.layout;
+        let [flags, oldcop, retop, of, older] = self.memory.fields(
+            context,
+            [
+                layout.cx_type,
+                layout.cx_oldcop,
+                layout.cx_sub_retop,
+                layout.cx_sub_cv,
+                layout.cx_sub_older.unwrap_or(layout.cx_type),
+            ],
+        )?;
+        Some(Fields {
+            flags: flags as u32,
+            oldcop,
+            retop,
+            of,
+            older: older as i32,
+        })
+    }
+
+    /// What a context is.
+    #[inline(always)]
+    pub(crate) fn look(self, fields: Fields) -> Found {
+        let layout = &self.perl.layout;
+        let kind = fields.flags & layout.cx_type_mask;
+        if kind == layout.cx_is_sub && fields.flags & layout.cx_is_fake == 0 {
+            return match fields.of == self.debugger {
+                true => Found::Hidden,
+                false => Found::Frame(Kind::Sub),
+            };
+        }
+        self.look_further(fields, kind)
+    }
+
+    /// What a context is that is no sub.
+    #[inline(never)]
+    pub(crate) fn look_further(self, fields: Fields, kind: u32) -> Found {
+        let layout = &self.perl.layout;
+        if kind == layout.cx_is_eval {
+            if layout.cx_is_try.is_some_and(|bit| fields.flags & bit != 0) {
+                return Found::Other;
+            }
+            Found::Frame(self.eval(fields.flags >> 23))
+        } else if kind == layout.cx_is_format {
+            Found::Frame(Kind::Format)
+        } else {
+            Found::Other
+        }
+    }
+
+    /// What an eval is that this op began.
+    #[inline(always)]
+    pub(crate) fn eval(self, op: u32) -> Kind {
+        let layout = &self.perl.layout;
+        match op {
+            op if op == layout.op_entereval => Kind::EvalString,
+            op if op == layout.op_require => Kind::Require,
+            op if op == layout.op_dofile => Kind::DoFile,
+            _ => Kind::EvalBlock,
+        }
+    }
+
+    /// The newest context in a version that does not tell whether it is whole. Perl pushes the
+    /// context of an eval in two steps, and allocates between them.
+    #[cold]
+    pub(crate) fn half_pushed(self, kind: Kind, op: Option<u16>, compiles: bool) -> Found {
+        let is_eval = matches!(
+            kind,
+            Kind::EvalBlock | Kind::EvalString | Kind::Require | Kind::DoFile
+        );
+        let (true, Some(op), false) = (is_eval, op, compiles) else {
+            return Found::Frame(kind);
+        };
+        match self.eval(op.into()) {
+            // Its file is not there yet. What the context says of it is of an earlier one.
+            Kind::EvalString => Found::Frame(Kind::EvalString),
+            Kind::Require | Kind::DoFile => Found::Frame(Kind::EvalBlock),
+            _ => Found::Frame(kind),
+        }
+    }
+
+    /// The frame of a context, whose statement is `cop`.
+    #[inline(always)]
+    pub(crate) fn frame_of(
+        self,
+        kind: Kind,
+        context: u64,
+        fields: Fields,
+        cop: u64,
+    ) -> Option<Frame> {
+        let (of, from_c) = match kind {
+            Kind::Sub | Kind::Format => (fields.of, fields.retop == 0),
+            Kind::EvalString => (0, fields.retop == 0),
+            Kind::Require | Kind::DoFile => {
+                let name = u64::from(self.perl.layout.cx_eval_namesv);
+                (self.memory.u64(context + name)?, false)
+            }
+            _ => (0, false),
+        };
+        self.frame(kind, of, cop, from_c, context)
+    }
+
+    #[inline(always)]
+    pub(crate) fn frame(
+        self,
+        kind: Kind,
+        of: u64,
+        cop: u64,
+        from_c: bool,
+        context: u64,
+    ) -> Option<Frame> {
+        let (mut line, mut version) = (0, 0);
+        if cop != 0 {
+            let layout = &self.perl.layout;
+            let fields = [layout.cop_line, layout.cop_seq];
+            let [of_line, of_version] = self.memory.fields(cop, fields)?;
+            (line, version) = (of_line as u32, of_version as u32);
+            // What is being compiled has no number yet, nor do copies of the statement for it.
+            if cop == self.compiling || version == 0 {
+                version = self.version_of_file(cop)?;
+            }
+        }
+        Some(Frame {
+            code: kind.code(of),
+            cop,
+            version,
+            line,
+            from_c,
+            context,
+        })
+    }
+
+    /// Where the text of a statement's file is, or the glob that has it; 0 if there is none.
+    #[inline(always)]
+    pub(crate) fn file(self, cop: u64) -> Option<u64> {
+        let layout = &self.perl.layout;
+        let offset = layout.cop_file.or(layout.cop_filegv)?;
+        self.memory.u64(cop + u64::from(offset))
+    }
+
+    /// A number for the file that is being compiled: one statement stands for all of them.
+    #[cold]
+    pub(crate) fn version_of_file(self, cop: u64) -> Option<u32> {
+        let mut room = [0; 256];
+        let n = self.perl.file(self.memory, cop, &mut room).unwrap_or(0);
+        let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        Some(room[..n].iter().fold(0x811c_9dc5, mix))
+    }
+}
+
+/// The sub that the debugger calls all others through, 0 without a debugger.
+#[inline(always)]
+pub(crate) fn debugger_of<M: Memory>(perl: &Perl, memory: M, glob: u64) -> Option<u64> {
+    if glob == 0 {
+        return Some(0);
+    }
+    let parts = memory.u64(glob + u64::from(perl.layout.sv_u))?;
+    match parts {
+        0 => Some(0),
+        _ => memory.u64(parts + u64::from(perl.layout.gp_cv)),
+    }
+}
+
+impl Perl {
+    /// Whether the context at `context` only stands for the code in a regular expression.
+    pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
+        let layout = &self.layout;
+        let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));
+        flags.is_some_and(|flags| {
+            let flags = u32::from(flags);
+            flags & layout.cx_type_mask == layout.cx_is_sub && flags & layout.cx_is_fake != 0
+        })
+    }
+}

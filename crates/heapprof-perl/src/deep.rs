@@ -1,0 +1,82 @@
+//! The other end of a deep stack, walked from the root.
+
+use heapprof_memory::Memory;
+
+use crate::context::{Contexts, EACH_END, Found, Info};
+use crate::frame::Kind;
+use crate::walk::{Leaf, MOST_INFOS, Sink};
+
+impl<M: Memory> Contexts<'_, M> {
+    /// Walks the other end of a deep stack, up to the context `stop` of `info`, where the walk from
+    /// the leaf stopped, at the statement `stopped_at`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn go_on_from_root(
+        self,
+        info: Info,
+        stop: i32,
+        stopped_at: u64,
+        sink: &mut impl Sink,
+        mut leaf: Leaf,
+    ) -> Option<Leaf> {
+        let layout = &self.perl.layout;
+        leaf.is_cut = true;
+        let mut root = info;
+        for _ in 0..MOST_INFOS {
+            if root.kind == layout.si_is_main {
+                break;
+            }
+            match self.memory.u64(root.at + u64::from(layout.si_prev))? {
+                0 => break,
+                at => root = self.info(at)?,
+            }
+        }
+        if root.kind != layout.si_is_main {
+            // The stack begins further away than anybody looks.
+            return Some(leaf);
+        }
+        let last = if root.at == info.at {
+            stop
+        } else {
+            root.newest
+        };
+        // The frame that waits for the statement that it runs.
+        let mut waiting = Some((Kind::Main, None));
+        for ix in 0..=last {
+            let context = self.context(root, ix);
+            let fields = self.fields(context)?;
+            let found = self.look(fields);
+            if matches!(found, Found::Other) {
+                continue;
+            }
+            let cop = fields.oldcop;
+            if let Some((kind, of)) = waiting.take() {
+                if leaf.oldest == EACH_END {
+                    return Some(leaf);
+                }
+                let frame = match of {
+                    None => self.frame(kind, 0, cop, false, 0)?,
+                    Some((context, fields)) => self.frame_of(kind, context, fields, cop)?,
+                };
+                sink.oldest(leaf.oldest, frame);
+                leaf.oldest += 1;
+            }
+            if let Found::Frame(kind) = found {
+                waiting = Some((kind, Some((context, fields))));
+            }
+        }
+        if let (Some((kind, of)), true) = (waiting, root.at == info.at)
+            && leaf.oldest < EACH_END
+        {
+            // The two ends have met.
+            let frame = match of {
+                None => self.frame(kind, 0, stopped_at, false, 0)?,
+                Some((context, fields)) => self.frame_of(kind, context, fields, stopped_at)?,
+            };
+            sink.oldest(leaf.oldest, frame);
+            leaf.oldest += 1;
+            leaf.is_cut = false;
+        }
+        Some(leaf)
+    }
+}
