@@ -14,6 +14,10 @@ pub struct LastWalk {
     /// What Perl had compiled then.
     compiled: u32,
     pub(crate) len: u32,
+    /// The number that whoever walks gave the interpreter.
+    pub number: u32,
+    /// How many walks may follow before whoever walks has something else to do.
+    pub left: u32,
     /// The frames' contexts, root first.
     pub(crate) context: [Remembered; EACH_END],
 }
@@ -55,6 +59,8 @@ impl LastWalk {
         info: 0,
         compiled: 0,
         len: 0,
+        number: 0,
+        left: 0,
         context: [Remembered {
             ix: 0,
             flags: 0,
@@ -78,6 +84,30 @@ impl LastWalk {
     /// Forgets the last walk.
     pub fn forget(&mut self) {
         (self.interpreter, self.len) = (0, 0);
+    }
+
+    /// Whether the last walk was of this interpreter.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, interpreter: u64) -> bool {
+        self.interpreter == interpreter
+    }
+
+    /// Whether the last walk was of this stack, and nothing was compiled since.
+    #[inline(always)]
+    pub(crate) fn is_after(&self, info: u64, compiled: u32) -> bool {
+        (self.info, self.compiled) == (info, compiled)
+    }
+
+    /// The contexts of the last walk, root first.
+    #[inline(always)]
+    pub(crate) fn contexts(&self) -> &[Remembered] {
+        &self.context[..self.len()]
+    }
+
+    /// The newest context of the last walk.
+    #[inline(always)]
+    pub(crate) fn newest(&self) -> Option<&Remembered> {
+        self.contexts().last()
     }
 
     /// How many contexts are remembered.

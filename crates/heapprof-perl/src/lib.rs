@@ -17,7 +17,7 @@
 //! * `context.rs`: what Perl keeps of each sub, eval and block that it is in.
 //! * `walk.rs`, `deep.rs`: from the innermost frame to the outermost one, and from the other end of
 //!   a deep stack.
-//! * `last.rs`: what a thread's next walk need not walk again.
+//! * `last.rs`, `unchanged.rs`: what a thread's next walk need not walk again.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -32,6 +32,7 @@ mod interpreter;
 mod last;
 mod layout;
 mod name;
+mod unchanged;
 mod walk;
 
 pub use context::EACH_END;

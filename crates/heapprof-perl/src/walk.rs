@@ -147,12 +147,6 @@ impl Perl {
         if !same {
             last.forget();
         }
-        if same
-            && self.is_usual
-            && let Some(walked) = walk.go_as_before(first, cop, last, sink, leaf)
-        {
-            return Some(walked);
-        }
         match walk.go(first, cop, op, same, last, sink, leaf) {
             Some(walked) if walked.newest + walked.shared + 2 < EACH_END || walked.shared == 0 => {
                 Some(walked)
@@ -183,31 +177,6 @@ impl<M: Memory> Contexts<'_, M> {
         last.forget();
         sink.restart();
         self.go(first, cop, op, false, last, sink, leaf)
-    }
-
-    /// Walks a stack in which nothing but the innermost frame's statement is another one than in
-    /// the last walk; `None` if it is not so. Most stacks of most programs are like that.
-    #[inline(always)]
-    fn go_as_before(
-        self,
-        first: u64,
-        cop: u64,
-        last: &LastWalk,
-        sink: &mut impl Sink,
-        mut leaf: Leaf,
-    ) -> Option<Leaf> {
-        let newest = last.context[..last.len()].last()?;
-        let info = self.info(first)?;
-        let is_it = info.kind == self.perl.layout.si_is_main
-            && info.whole == Some(newest.ix)
-            && self.what_holds::<true>(info, newest.ix, last).holds == last.len();
-        let kind = newest.flags & (Layout::USUAL.cx_type_mask | Layout::USUAL.cx_is_fake);
-        if !is_it || kind != Layout::USUAL.cx_is_sub {
-            return None;
-        }
-        sink.newest(self.frame(Kind::Sub, newest.of, cop, newest.retop == 0, 0)?);
-        (leaf.newest, leaf.shared, leaf.is_walked) = (1, last.len(), true);
-        Some(leaf)
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are what the walk knows")]

@@ -63,7 +63,7 @@ struct Interpreter {
 
 /// So many stacks of an interpreter are read by the kernel first.
 const PROBATION: u32 = 64;
-/// One in so many is compared with what Perl says.
+/// One in so many of a thread's stacks is compared with what Perl says.
 const COMPARED: u32 = 4096;
 /// How many frames of a stack are compared.
 const FRAMES: usize = 32;
@@ -352,47 +352,72 @@ unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {
     }
     // SAFETY: as above.
     let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
-    let (frames, most) = (to.frames, to.most);
     let Some(perl) = this.perl() else { return 0 };
     let Some(at) = current(perl) else { return 0 };
-    let interpreter = this.interpreter(at);
-    let count = interpreter.stacks.load(Ordering::Relaxed);
-    interpreter
-        .stacks
-        .store(count.wrapping_add(1), Ordering::Relaxed);
-    let mut writer = Writer {
-        to: frames,
-        most,
-        len: 0,
-    };
-    if count == PROBATION {
-        this.is_believed.store(true, Ordering::Relaxed);
-    }
-    let walked = if count < PROBATION || count.is_multiple_of(COMPARED) {
-        last.forget();
-        this.walk_and_compare(perl, at, count < PROBATION, writer)
-    } else {
+    if last.left > 0
         // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-        perl.walk(unsafe { Own::new() }, at, last, &mut writer)
-    };
-    let Some(leaf) = walked else { return 0 };
-    let op = if leaf.compiles { 0 } else { leaf.op };
-    let number = interpreter.number.load(Ordering::Relaxed);
-    to.label = label_of(op, leaf.phase, number);
-    to.shared = leaf.shared;
-    if leaf.oldest == 0 && !leaf.is_cut {
-        return leaf.newest + leaf.shared;
+        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { Own::new() }, at, last)
+    {
+        last.left -= 1;
+        let mut writer = Writer {
+            to: to.frames,
+            most: to.most,
+            len: 0,
+        };
+        writer.newest(frame);
+        to.label = label_of(leaf.op, leaf.phase, last.number);
+        to.shared = leaf.shared;
+        return 1 + leaf.shared;
     }
-    let cut = usize::from(leaf.is_cut);
-    // SAFETY: all lie in the array, which has room for both ends and one more.
-    unsafe {
-        if leaf.is_cut {
-            frames.add(leaf.newest).write(RawFrame::default());
+    this.capture_whole(perl, at, last, to)
+}
+
+impl PerlStacks {
+    /// Captures a stack of which something changed, or that is to be compared.
+    #[inline(never)]
+    fn capture_whole(&self, perl: &Perl, at: u64, last: &mut LastWalk, to: &mut Capture) -> usize {
+        let interpreter = self.interpreter(at);
+        let count = interpreter.stacks.load(Ordering::Relaxed);
+        interpreter
+            .stacks
+            .store(count.saturating_add(1), Ordering::Relaxed);
+        if count == PROBATION {
+            self.is_believed.store(true, Ordering::Relaxed);
         }
-        let from = frames.add(most - leaf.oldest);
-        std::ptr::copy(from, frames.add(leaf.newest + cut), leaf.oldest);
+        let (frames, most) = (to.frames, to.most);
+        let mut writer = Writer {
+            to: frames,
+            most,
+            len: 0,
+        };
+        let walked = if count < PROBATION || last.left == 0 {
+            last.forget();
+            last.left = COMPARED;
+            self.walk_and_compare(perl, at, count < PROBATION, writer)
+        } else {
+            last.left -= 1;
+            // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
+            perl.walk(unsafe { Own::new() }, at, last, &mut writer)
+        };
+        let Some(leaf) = walked else { return 0 };
+        last.number = interpreter.number.load(Ordering::Relaxed);
+        let op = if leaf.compiles { 0 } else { leaf.op };
+        to.label = label_of(op, leaf.phase, last.number);
+        to.shared = leaf.shared;
+        if leaf.oldest == 0 && !leaf.is_cut {
+            return leaf.newest + leaf.shared;
+        }
+        let cut = usize::from(leaf.is_cut);
+        // SAFETY: all lie in the array, which has room for both ends and one more.
+        unsafe {
+            if leaf.is_cut {
+                frames.add(leaf.newest).write(RawFrame::default());
+            }
+            let from = frames.add(most - leaf.oldest);
+            std::ptr::copy(from, frames.add(leaf.newest + cut), leaf.oldest);
+        }
+        leaf.newest + cut + leaf.oldest
     }
-    leaf.newest + cut + leaf.oldest
 }
 
 impl PerlStacks {

@@ -126,6 +126,9 @@ fn capture(engine: &Engine, own: &mut Own, frame: CallSite) -> Captured {
 #[inline(never)]
 fn capture_script(engine: &Engine, own: &mut Own, frame: CallSite, frames: Frames) -> Captured {
     let found = own.script.capture(&engine.scripts, frames, &engine.process);
+    if let Found::Recent(stack) = found {
+        return Captured::Recent(stack);
+    }
     let mut is_same = found == Found::Same;
     if found == Found::Nothing || frames == Frames::Both {
         let captured = own.remembered.capture(frame, engine.unwinder());

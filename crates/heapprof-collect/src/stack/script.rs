@@ -31,35 +31,47 @@ const GUARD: RawFrame = RawFrame {
     entry: 0,
 };
 
+/// How many stacks are known by their newest frame. It is a power of two.
+const RECENT: usize = 256;
+
 /// The last stack of an interpreter in a thread, and what is known of its frames. All zero is a new
 /// one.
+///
+/// What every capture looks at comes first and lies together, because the profiled program needs
+/// the caches itself.
+#[repr(C, align(64))]
 pub(crate) struct ScriptStack {
-    /// What a provider wrote last, innermost frame first.
-    fresh: [RawFrame; MOST + 1],
-    /// The last stack, root first.
-    raw: [RawFrame; MOST],
     len: usize,
     /// The provider that gave it.
     provider: usize,
     /// The word of its label.
     label: u64,
-    /// What was kept of stacks then, as a number; 0 if there is no last stack.
-    frames: u8,
-    /// The words of the stack, root first, and its label's word behind them.
-    word: [u64; MOST + 1],
-    /// The sum of the terms of so many of the oldest words.
-    sum: [u64; MOST + 1],
     /// The stack's number, if it has one.
     stack: Option<u32>,
+    /// What was kept of stacks then, as a number; 0 if there is no last stack.
+    frames: u8,
+    /// Whether the word of the newest frame is not there, because nobody needed it.
+    is_leaf_unknown: bool,
     /// How many of the oldest words are those of the stack with that number.
     shared: usize,
+    /// What stands for the newest frame, its label and its callers.
+    key: u64,
+    /// The number of the native stack that was captured with it.
+    native: Option<u32>,
+    recent: [(u64, u32); RECENT],
+    /// The last stack, root first.
+    raw: [RawFrame; MOST],
+    /// The sum of the terms of so many of the oldest words.
+    sum: [u64; MOST + 1],
     /// The provider's own memory.
     memory: [u64; MEMORY],
+    /// What a provider wrote last, innermost frame first.
+    fresh: [RawFrame; MOST + 1],
+    /// The words of the stack, root first, and its label's word behind them.
+    word: [u64; MOST + 1],
     known: [Known; KNOWN],
     name: [u8; TEXT],
     file: [u8; TEXT],
-    /// The number of the native stack that was captured with it.
-    native: Option<u32>,
     /// Its frames, and those of both together, innermost first.
     natives: [u64; MOST],
     merged: [u64; 2 * MOST + 2],
@@ -97,35 +109,48 @@ pub(crate) enum Found {
     Nothing,
     /// The stack of last time.
     Same,
+    /// Another one, which was seen lately and has this number.
+    Recent(u32),
     /// Another one.
     Changed,
+}
+
+/// What stands for a stack: its callers' sum, its newest frame and its label. It is never 0.
+#[inline(always)]
+fn key_of(callers: u64, leaf: RawFrame, label: u64) -> u64 {
+    let mix = |a: u64, b: u64| (a ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let place = mix(callers, leaf.place);
+    let code = mix(place, leaf.code ^ leaf.entry);
+    let text = mix(code, u64::from(leaf.version) << 32 | u64::from(leaf.line));
+    mix(text, label).max(1)
 }
 
 impl ScriptStack {
     /// Forgets the last stack, and whose stack it was.
     pub(crate) fn reset(&mut self) {
         (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
+        self.is_leaf_unknown = false;
         // Most threads run no interpreter.
         if self.frames != 0 {
             self.memory.fill(0);
             self.frames = 0;
         }
+        self.fresh[MOST] = GUARD;
     }
 
     /// Asks for the thread's stack.
+    #[inline(always)]
     pub(crate) fn capture(
         &mut self,
         scripts: &Scripts,
         frames: Frames,
         process: &Process,
     ) -> Found {
-        let Scripts { providers, names } = scripts;
-        for (i, provider) in providers.to_ask() {
+        for (i, provider) in scripts.providers.to_ask() {
             if self.provider != i || self.frames != frames as u8 {
                 self.reset();
                 self.provider = i;
             }
-            self.fresh[MOST] = GUARD;
             let mut capture = Capture {
                 frames: self.fresh.as_mut_ptr(),
                 most: MOST,
@@ -136,26 +161,78 @@ impl ScriptStack {
             };
             // SAFETY: whoever registered the provider promised that it can be asked so.
             let len = unsafe { (provider.capture)(provider.context, &raw mut capture) };
-            let (shared, label) = (capture.shared, capture.label);
-            if len > MOST || shared > len.min(self.len) || self.fresh[MOST] != GUARD {
-                // What it wrote further on is lost. At least it writes nothing more.
-                self.reset();
-                providers.switch_off(i);
-                continue;
+            let (shared, label) = (capture.shared, Word::Label(i, capture.label).to_word());
+            // Mostly the newest frame alone is another one.
+            if len == self.len && shared + 1 == len && frames == Frames::Script {
+                let leaf = self.fresh[0];
+                let key = key_of(self.sum[shared], leaf, label);
+                let recent = &self.recent[(key >> 56) as usize % RECENT];
+                if recent.0 == key {
+                    let is_same = key == self.key && self.stack == Some(recent.1);
+                    (self.label, self.key) = (label, key);
+                    if !is_same {
+                        (self.stack, self.is_leaf_unknown) = (Some(recent.1), true);
+                        self.raw[shared] = leaf;
+                    }
+                    return Found::Recent(recent.1);
+                }
             }
-            if len == 0 {
-                continue;
+            match self.take(i, len, shared, label, frames, scripts, process) {
+                Found::Nothing => continue,
+                found => return found,
             }
-            self.frames = frames as u8;
-            let label = Word::Label(i, label).to_word();
-            let old = (self.len, std::mem::replace(&mut self.label, label));
-            let is_same = self.replace(len, shared, provider, names, process);
-            return match is_same && old == (len, label) {
-                true => Found::Same,
-                false => Found::Changed,
-            };
         }
         Found::Nothing
+    }
+
+    /// Takes a stack that was captured.
+    #[expect(clippy::too_many_arguments, reason = "they are what was captured")]
+    #[inline(never)]
+    fn take(
+        &mut self,
+        i: usize,
+        len: usize,
+        shared: usize,
+        label: u64,
+        frames: Frames,
+        scripts: &Scripts,
+        process: &Process,
+    ) -> Found {
+        let Scripts { providers, names } = scripts;
+        let Some(provider) = providers.get(i) else {
+            return Found::Nothing;
+        };
+        if len > MOST || shared > len.min(self.len) || self.fresh[MOST] != GUARD {
+            // What it wrote further on is lost. At least it writes nothing more.
+            self.reset();
+            providers.switch_off(i);
+            return Found::Nothing;
+        }
+        if len == 0 {
+            return Found::Nothing;
+        }
+        if self.is_leaf_unknown {
+            // The stack's number is that of the newest frame, whose word is not there.
+            let leaf = self.len - 1;
+            let word = self.word_of(self.raw[leaf], provider, names, process);
+            self.put(leaf, word);
+            self.is_leaf_unknown = false;
+            self.shared = self.len;
+        }
+        self.frames = frames as u8;
+        let old = (self.len, std::mem::replace(&mut self.label, label));
+        let is_same = self.replace(len, shared, provider, names, process);
+        self.key = key_of(self.sum[len - 1], self.raw[len - 1], label);
+        match is_same && old == (len, label) {
+            true => Found::Same,
+            false => Found::Changed,
+        }
+    }
+
+    /// Makes `word` the one at `at`.
+    fn put(&mut self, at: usize, word: u64) {
+        self.word[at] = word;
+        self.sum[at + 1] = self.sum[at].wrapping_add(term(word, at));
     }
 
     /// Makes the stack the one that was captured, which has so many of the oldest frames in common
@@ -177,8 +254,7 @@ impl ScriptStack {
             let raw = self.fresh[len - 1 - at];
             let word = self.word_of(raw, provider, names, process);
             self.raw[at] = raw;
-            self.word[at] = word;
-            self.sum[at + 1] = self.sum[at].wrapping_add(term(word, at));
+            self.put(at, word);
         }
         self.len = len;
         self.word[len] = self.label;
@@ -290,6 +366,9 @@ impl ScriptStack {
     #[inline(always)]
     pub(crate) fn numbered(&mut self, stack: Option<u32>) {
         (self.stack, self.shared) = (stack, if stack.is_some() { self.len } else { 0 });
+        if let (Some(stack), None) = (stack, self.native) {
+            self.recent[(self.key >> 56) as usize % RECENT] = (self.key, stack);
+        }
     }
 
     /// The number of the native stack that was captured with this one.

@@ -1,0 +1,124 @@
+//! The walk of a stack in which nothing has changed since the last one, except the statement of the
+//! innermost sub. Most stacks of most programs are like that.
+
+use heapprof_memory::Memory;
+
+use crate::context::Contexts;
+use crate::frame::{Frame, Kind};
+use crate::interpreter::{Context, Perl};
+use crate::last::LastWalk;
+use crate::layout::Layout;
+use crate::walk::Leaf;
+
+const USUAL: Layout = Layout::USUAL;
+
+impl Perl {
+    /// Walks the stack of the interpreter at `interpreter` if all its frames are those of the last
+    /// walk, with another statement in the innermost one at most. Gives that one, and `None` if the
+    /// whole stack must be [walked](Self::walk).
+    ///
+    /// It is the same as that walk, with what can't be otherwise left out.
+    #[inline(always)]
+    pub fn walk_unchanged<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        last: &LastWalk,
+    ) -> Option<(Frame, Leaf)> {
+        let newest = last.newest()?;
+        if !self.is_usual || !last.is_of(interpreter) || self.context == Context::Variables {
+            return None;
+        }
+        let variable = &self.variable;
+        let offset = |at: u64| at as u32;
+        let [first, cop, op, compiled, base, top, end, debugger, phase] = memory.fields(
+            interpreter,
+            [
+                offset(variable.curstackinfo),
+                offset(variable.curcop),
+                offset(variable.op),
+                offset(variable.cop_seqmax?),
+                offset(variable.stack_base),
+                offset(variable.stack_sp),
+                offset(variable.stack_max),
+                offset(variable.db_sub),
+                offset(variable.phase?),
+            ],
+        )?;
+        let compiling = self.compiling(interpreter);
+        let is_sound = base <= top && top <= end && (cop | op) & 7 == 0;
+        let is_same = last.is_after(first, compiled as u32) && debugger == 0 && cop != compiling;
+        // Perl's last phase frees everything.
+        if !is_sound || !is_same || phase as u8 >= 6 {
+            return None;
+        }
+        let [contexts, number, kind] = memory.fields(
+            first,
+            [
+                self.layout.si_cxstack,
+                self.layout.si_cxsubix?,
+                self.layout.si_type,
+            ],
+        )?;
+        if number as i32 != newest.ix || kind as u32 != self.layout.si_is_main {
+            return None;
+        }
+        let kind = newest.flags & (USUAL.cx_type_mask | USUAL.cx_is_fake);
+        if kind != USUAL.cx_is_sub || !Contexts::all_hold(memory, contexts, last) {
+            return None;
+        }
+        let [line, version] = memory.fields(cop, [USUAL.cop_line, USUAL.cop_seq])?;
+        if version as u32 == 0 {
+            return None;
+        }
+        let mut leaf = Leaf {
+            phase: Some(phase as u8),
+            is_walked: true,
+            newest: 1,
+            shared: last.len(),
+            ..Leaf::default()
+        };
+        if op != 0 {
+            leaf.op = memory.u16(op + u64::from(self.layout.op_type))? & 0x1ff;
+        }
+        let frame = Frame {
+            code: Kind::Sub.code(newest.of),
+            cop,
+            version: version as u32,
+            line: line as u32,
+            from_c: newest.retop == 0,
+            context: 0,
+        };
+        Some((frame, leaf))
+    }
+}
+
+impl<M: Memory> Contexts<'_, M> {
+    /// Whether all contexts of the last walk are still what they were.
+    #[inline(always)]
+    fn all_hold(memory: M, contexts: u64, last: &LastWalk) -> bool {
+        let mut older = -1;
+        for remembered in last.contexts() {
+            let context = contexts + remembered.ix as u64 * u64::from(USUAL.cx_size);
+            let fields = [
+                USUAL.cx_type,
+                USUAL.cx_oldcop,
+                USUAL.cx_sub_retop,
+                USUAL.cx_sub_older.unwrap_or_default(),
+                USUAL.cx_sub_cv,
+            ];
+            let Some([flags, oldcop, retop, next, of]) = memory.fields(context, fields) else {
+                return false;
+            };
+            let differs = (oldcop ^ remembered.oldcop)
+                | (retop ^ remembered.retop)
+                | (of ^ remembered.of)
+                | u64::from((flags as u32 ^ remembered.flags) | (next as i32 ^ older) as u32);
+            if differs != 0 {
+                return false;
+            }
+            older = remembered.ix;
+        }
+        true
+    }
+}
