@@ -44,11 +44,13 @@ impl Memory for Own {
         if at < FIRST {
             return None;
         }
-        // SAFETY: whoever made this promised that the addresses can be read.
-        let read = |distance: u32| unsafe {
-            (at.wrapping_add(distance.into()) as *const u64).read_unaligned()
-        };
-        Some(distances.map(read))
+        let mut fields = [0; N];
+        for (field, distance) in fields.iter_mut().zip(distances) {
+            let at = at.wrapping_add(distance.into()) as *const u64;
+            // SAFETY: whoever made this promised that the addresses can be read.
+            *field = unsafe { at.read_unaligned() };
+        }
+        Some(fields)
     }
 
     #[inline(always)]
