@@ -54,7 +54,8 @@ impl Kind {
     #[inline(always)]
     pub(crate) const fn code(self, address: u64) -> u64 {
         let tag = match self {
-            Self::Sub => 0,
+            // So that a sub whose address is gone is a frame, too.
+            Self::Sub => 4,
             Self::Format => 1,
             Self::Require => 2,
             Self::DoFile => 3,

@@ -16,6 +16,12 @@ pub struct LastWalk {
     pub(crate) len: u32,
     /// The number that whoever walks gave the interpreter.
     pub number: u32,
+    /// The interpreter that the thread runs, as far as whoever walks knows.
+    pub runs: u64,
+    /// How often whoever walks met another one since.
+    pub others: u32,
+    /// The state of things at the last walk, which must be the same for another one.
+    pub moment: u32,
     /// How many walks may follow before whoever walks has something else to do.
     pub left: u32,
     /// The frames' contexts, root first.
@@ -60,6 +66,9 @@ impl LastWalk {
         compiled: 0,
         len: 0,
         number: 0,
+        runs: 0,
+        others: 0,
+        moment: 0,
         left: 0,
         context: [Remembered {
             ix: 0,

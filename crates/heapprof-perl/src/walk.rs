@@ -61,7 +61,7 @@ struct Subs<'a> {
     cop: u64,
     count: &'a mut usize,
     /// Whether no callback's frame follows.
-    is_main: bool,
+    has_no_callback: bool,
     memo: Option<&'a mut Memo>,
     last: &'a mut LastWalk,
 }
@@ -110,6 +110,7 @@ impl Perl {
             if !matches!(leaf.phase, Some(0 | 1)) {
                 return None;
             }
+            last.forget();
             sink.newest(alone(Kind::Start));
             leaf.newest = 1;
             return Some(leaf);
@@ -122,6 +123,7 @@ impl Perl {
             return None;
         }
         if leaf.phase == Some(6) {
+            last.forget();
             sink.newest(alone(Kind::Destruct));
             leaf.newest = 1;
             return Some(leaf);
@@ -211,6 +213,7 @@ impl<M: Memory> Contexts<'_, M> {
                 Some(whole) if info.at == first => (whole, true),
                 _ => (info.newest, false),
             };
+            let has_no_callback = info.kind == layout.si_is_main || info.kind == FOR_BEGIN;
             // Stacks in several parts are walked as a whole.
             let is_whole = info.at == first && info.kind == layout.si_is_main;
             let mut memo = match info.whole {
@@ -232,7 +235,7 @@ impl<M: Memory> Contexts<'_, M> {
                         stop,
                         cop,
                         count: &mut leaf.newest,
-                        is_main: info.kind == layout.si_is_main,
+                        has_no_callback,
                         memo: memo.as_mut(),
                         last: &mut *last,
                     };
@@ -240,13 +243,13 @@ impl<M: Memory> Contexts<'_, M> {
                         true => self.subs::<true>(subs, sink)?,
                         false => self.subs::<false>(subs, sink)?,
                     };
-                    if leaf.newest + 2 >= EACH_END {
-                        last.len = 0;
-                        return self.go_on_from_root(info, ix, cop, sink, leaf);
-                    }
                     if ix == DONE {
                         leaf.shared = last.finish(memo?);
                         return Some(leaf);
+                    }
+                    if leaf.newest + 2 >= EACH_END {
+                        last.len = 0;
+                        return self.go_on_from_root(info, ix, cop, sink, leaf);
                     }
                     if ix < 0 {
                         break;
@@ -280,7 +283,7 @@ impl<M: Memory> Contexts<'_, M> {
                     Found::Frame(kind) => {
                         let mut frame = self.frame_of(kind, context, fields, cop)?;
                         // The callback's own frame says it.
-                        frame.from_c &= ix >= 0 || info.kind == layout.si_is_main;
+                        frame.from_c &= ix >= 0 || has_no_callback;
                         sink.newest(frame);
                         leaf.newest += 1;
                         if let Some(memo) = &mut memo {
@@ -411,7 +414,7 @@ impl<M: Memory> Contexts<'_, M> {
             if older >= ix || older < -1 {
                 return None;
             }
-            let from_c = retop == 0 && (older >= 0 || subs.is_main);
+            let from_c = retop == 0 && (older >= 0 || subs.has_no_callback);
             sink.newest(Frame {
                 code: Kind::Sub.code(of),
                 cop,

@@ -8,6 +8,7 @@ use heapprof_collect::{ENGINE, Reason, raise_default, sys};
 
 use crate::atfork;
 use crate::hook::announced;
+use crate::perl::PERL;
 use crate::real::{ALIGNED_ALLOC, Behind};
 
 /// How far the last dump is.
@@ -329,7 +330,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
     if !ENGINE.lifecycle().is_shut_in() && ENGINE.lifecycle().was_started() {
-        ENGINE.lifecycle().around_unload(close)
+        PERL.around_unload(|| ENGINE.lifecycle().around_unload(close))
     } else {
         close()
     }

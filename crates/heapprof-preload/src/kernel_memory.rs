@@ -16,7 +16,31 @@ pub struct Kernel<'a> {
 /// Addresses below it are null pointers with an offset. That they can't be read proves nothing.
 const FIRST: u64 = 4096;
 
+/// Fields that lie within so many bytes are read at once.
+const SPAN: usize = 160;
+
 impl Memory for Kernel<'_> {
+    fn fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
+        let (least, most) = (*distances.iter().min()?, *distances.iter().max()?);
+        let mut room = [0; SPAN];
+        let span = (most - least) as usize + 8;
+        let mut fields = [0; N];
+        let Some(room) = room.get_mut(..span) else {
+            for (field, distance) in fields.iter_mut().zip(distances) {
+                *field = self.u64(at.checked_add(distance.into())?)?;
+            }
+            return Some(fields);
+        };
+        if !self.read(at.checked_add(least.into())?, room) {
+            return None;
+        }
+        for (field, distance) in fields.iter_mut().zip(distances) {
+            let from = (distance - least) as usize;
+            *field = u64::from_ne_bytes(*room[from..].first_chunk()?);
+        }
+        Some(fields)
+    }
+
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         let is_read = at >= FIRST && sys::read_memory(at as usize, to) == to.len();
         if !is_read && at >= FIRST {

@@ -19,6 +19,7 @@ mod identity;
 mod interpreters;
 mod kernel_memory;
 mod mapped;
+mod objects;
 mod operators;
 mod perl;
 mod real;

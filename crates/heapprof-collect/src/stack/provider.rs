@@ -255,13 +255,19 @@ impl Providers {
     }
 
     fn update(&self) {
-        let nobody = self.asked.load(Ordering::Acquire) == 0;
-        let frames = match self.wanted() {
-            Frames::Native => OFF,
-            _ if nobody => OFF,
-            frames => frames as u8,
-        };
-        self.frames.store(frames, Ordering::Release);
+        loop {
+            let asked = self.asked.load(Ordering::SeqCst);
+            let frames = match self.wanted() {
+                Frames::Native => OFF,
+                _ if asked == 0 => OFF,
+                frames => frames as u8,
+            };
+            self.frames.store(frames, Ordering::SeqCst);
+            // Another thread may have changed it meanwhile, and stored first.
+            if asked == self.asked.load(Ordering::SeqCst) {
+                break;
+            }
+        }
     }
 
     /// Adds a provider, which is asked from now on.
@@ -280,14 +286,12 @@ impl Providers {
             // SAFETY: this thread took the slot, and nobody reads it before it is ready.
             unsafe { *slot.provider.get() = Some(provider) };
             slot.state.store(READY, Ordering::Release);
-            let mut asked = 1 << i;
+            self.asked.fetch_or(1 << i, Ordering::AcqRel);
             for (j, other) in self.all() {
-                let is_older = j != i && self.asked.load(Ordering::Relaxed) & 1 << j != 0;
-                if is_older && other.language() != provider.language() {
-                    asked |= 1 << j;
+                if j != i && other.language() == provider.language() {
+                    self.asked.fetch_and(!(1 << j), Ordering::AcqRel);
                 }
             }
-            self.asked.store(asked, Ordering::Release);
             self.update();
             return Ok(());
         }
@@ -309,12 +313,16 @@ impl Providers {
         (0..MOST).filter_map(|i| Some((i, self.get(i)?)))
     }
 
-    /// The providers to ask, the newest first, each with its number.
+    /// The providers to ask, each with its number: `first`, if it is one of them, and then the newest
+    /// first.
     #[inline(always)]
-    pub(crate) fn to_ask(&self) -> impl Iterator<Item = (usize, &Provider)> {
+    pub(crate) fn to_ask(&self, first: usize) -> impl Iterator<Item = (usize, &Provider)> {
         let mut asked = self.asked.load(Ordering::Acquire);
+        let mut preferred = asked & 1u32.wrapping_shl(first as u32);
         std::iter::from_fn(move || {
-            let i = asked.checked_ilog2()? as usize;
+            let from = if preferred != 0 { preferred } else { asked };
+            let i = from.checked_ilog2()? as usize;
+            preferred = 0;
             asked &= !(1 << i);
             Some((i, self.get(i)?))
         })

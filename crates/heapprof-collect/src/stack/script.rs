@@ -12,6 +12,7 @@ use crate::options::Frames;
 use crate::platform::process::Process;
 use crate::stack::capture::{CUT, term};
 use crate::stack::provider::{Capture, NamedFrame, Provider, Providers, RawFrame};
+use crate::stack::watched::Watched;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
 
 /// The most frames of a stack: those of both ends, and one for what was left out between them.
@@ -50,6 +51,8 @@ pub(crate) struct ScriptStack {
     stack: Option<u32>,
     /// What was kept of stacks then, as a number; 0 if there is no last stack.
     frames: u8,
+    /// Whether a provider had the memory for it.
+    is_used: bool,
     /// Whether the word of the newest frame is not there, because nobody needed it.
     is_leaf_unknown: bool,
     /// How many of the oldest words are those of the stack with that number.
@@ -90,6 +93,7 @@ struct Known {
 pub(crate) struct Scripts {
     pub(crate) providers: Providers,
     pub(crate) names: ScriptFrames,
+    pub(crate) watched: Watched,
 }
 
 impl Scripts {
@@ -98,8 +102,23 @@ impl Scripts {
         Self {
             providers: Providers::new(),
             names: ScriptFrames::new(),
+            watched: Watched::new(),
         }
     }
+}
+
+impl Known {
+    const NOTHING: Self = Self {
+        raw: RawFrame {
+            code: 0,
+            place: 0,
+            version: 0,
+            line: 0,
+            entry: 0,
+        },
+        word: 0,
+        provider: 0,
+    };
 }
 
 /// What an interpreter's provider said.
@@ -131,9 +150,12 @@ impl ScriptStack {
         (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
         self.is_leaf_unknown = false;
         // Most threads run no interpreter.
-        if self.frames != 0 {
+        if self.is_used {
             self.memory.fill(0);
-            self.frames = 0;
+            (self.is_used, self.frames) = (false, 0);
+            // Another interpreter may have other code in the same places.
+            self.recent.fill((0, 0));
+            self.known.fill(Known::NOTHING);
         }
         self.fresh[MOST] = GUARD;
     }
@@ -146,11 +168,14 @@ impl ScriptStack {
         frames: Frames,
         process: &Process,
     ) -> Found {
-        for (i, provider) in scripts.providers.to_ask() {
+        // Whoever gave the last stack is asked first.
+        for (i, provider) in scripts.providers.to_ask(self.provider) {
             if self.provider != i || self.frames != frames as u8 {
                 self.reset();
                 self.provider = i;
+                self.frames = frames as u8;
             }
+            self.is_used = true;
             let mut capture = Capture {
                 frames: self.fresh.as_mut_ptr(),
                 most: MOST,
@@ -177,7 +202,7 @@ impl ScriptStack {
                     return Found::Recent(recent.1);
                 }
             }
-            match self.take(i, len, shared, label, frames, scripts, process) {
+            match self.take(i, len, shared, label, scripts, process) {
                 Found::Nothing => continue,
                 found => return found,
             }
@@ -186,7 +211,6 @@ impl ScriptStack {
     }
 
     /// Takes a stack that was captured.
-    #[expect(clippy::too_many_arguments, reason = "they are what was captured")]
     #[inline(never)]
     fn take(
         &mut self,
@@ -194,11 +218,12 @@ impl ScriptStack {
         len: usize,
         shared: usize,
         label: u64,
-        frames: Frames,
         scripts: &Scripts,
         process: &Process,
     ) -> Found {
-        let Scripts { providers, names } = scripts;
+        let Scripts {
+            providers, names, ..
+        } = scripts;
         let Some(provider) = providers.get(i) else {
             return Found::Nothing;
         };
@@ -212,14 +237,18 @@ impl ScriptStack {
             return Found::Nothing;
         }
         if self.is_leaf_unknown {
-            // The stack's number is that of the newest frame, whose word is not there.
-            let leaf = self.len - 1;
-            let word = self.word_of(self.raw[leaf], provider, names, process);
-            self.put(leaf, word);
             self.is_leaf_unknown = false;
+            let leaf = self.len - 1;
+            if shared > leaf {
+                // It is there still, so its texts are.
+                let word = self.word_of(self.raw[leaf], provider, names, process);
+                self.put(leaf, word);
+            } else {
+                self.len = leaf;
+            }
+            // The stack that has the number begins with all of these words.
             self.shared = self.len;
         }
-        self.frames = frames as u8;
         let old = (self.len, std::mem::replace(&mut self.label, label));
         let is_same = self.replace(len, shared, provider, names, process);
         self.key = key_of(self.sum[len - 1], self.raw[len - 1], label);
@@ -380,7 +409,12 @@ impl ScriptStack {
     /// as last time.
     #[inline(always)]
     pub(crate) fn beside(&mut self, native: Option<u32>) -> bool {
-        std::mem::replace(&mut self.native, native) == native
+        let before = std::mem::replace(&mut self.native, native);
+        if before.is_some() != native.is_some() {
+            // The stack with the number has other words than ours.
+            (self.stack, self.shared) = (None, 0);
+        }
+        before == native
     }
 
     /// Puts the frames of the stack where its interpreter stands in the native stack, which `read`

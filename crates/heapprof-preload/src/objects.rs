@@ -1,0 +1,53 @@
+//! The objects that are loaded, and which of them were looked at.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::{Object, objects};
+
+use crate::kernel_memory::Kernel;
+
+// glibc's loader exports it for debuggers. It is null elsewhere.
+std::arch::global_asm!(
+    ".weak _r_debug",
+    ".pushsection .data.rel.ro.heapprof_r_debug,\"aw\",@progbits",
+    ".balign 8",
+    ".globl heapprof_r_debug",
+    ".hidden heapprof_r_debug",
+    "heapprof_r_debug: .quad _r_debug",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    #[link_name = "heapprof_r_debug"]
+    safe static R_DEBUG: u64;
+}
+
+/// The objects that are loaded.
+pub fn loaded<M: Memory>(memory: M) -> impl Iterator<Item = Object> {
+    objects(memory, R_DEBUG)
+}
+
+/// Whether an object is still loaded.
+pub fn is_loaded(object: Object) -> bool {
+    let failed = Cell::new(false);
+    loaded(Kernel { failed: &failed }).any(|other| other == object)
+}
+
+/// Forgets which objects were looked at, because another one may have come to the place of one.
+pub fn forget() {
+    for seen in &SEEN {
+        seen.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Where objects began that were looked at. It is as long as most programs need, and what has no
+/// place in it is looked at again.
+static SEEN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// Remembers an object. Returns whether it was known.
+pub fn note(base: u64) -> bool {
+    let place = (base >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    SEEN[place as usize].swap(base.max(1), Ordering::Relaxed) == base.max(1)
+}

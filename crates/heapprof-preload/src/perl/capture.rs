@@ -1,0 +1,344 @@
+//! Capturing a stack of Perl's: which thread runs which interpreter, and whether what is read of it
+//! can be believed.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use heapprof_collect::{Capture, ENGINE, RawFrame};
+use heapprof_memory::{Memory, Own};
+use heapprof_perl::{Context, EACH_END, Frame, LastWalk, Leaf, Perl, Sink};
+
+use super::state::{BROKEN, COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
+use crate::kernel_memory::Kernel;
+
+/// How many frames of a stack are compared.
+const FRAMES: usize = 32;
+
+/// The contexts of the newest frames.
+struct Contexts {
+    at: [u64; FRAMES],
+    len: usize,
+}
+
+/// Writes frames as the engine wants them.
+struct Writer {
+    to: *mut RawFrame,
+    most: usize,
+    len: usize,
+    /// The interpreter's number, which tells its code from another one's at the same place.
+    number: u32,
+}
+
+/// Writes frames, and keeps their contexts.
+struct Careful {
+    writer: Writer,
+    contexts: Contexts,
+}
+
+impl Writer {
+    #[inline(always)]
+    fn new(to: &Capture, number: u32) -> Self {
+        Self {
+            to: to.frames,
+            most: to.most,
+            len: 0,
+            number,
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, i: usize, frame: Frame) {
+        let raw = RawFrame {
+            code: frame.code,
+            place: frame.cop,
+            version: frame.version ^ self.number.wrapping_mul(0x9e37_79b1),
+            line: frame.line,
+            entry: u64::from(frame.from_c),
+        };
+        if i < self.most {
+            // SAFETY: the engine gives an array of so many frames.
+            unsafe { self.to.add(i).write(raw) };
+        }
+    }
+}
+
+impl Sink for Writer {
+    fn restart(&mut self) {
+        self.len = 0;
+    }
+
+    #[inline(always)]
+    fn newest(&mut self, frame: Frame) {
+        self.put(self.len, frame);
+        self.len += 1;
+    }
+
+    fn oldest(&mut self, callers: usize, frame: Frame) {
+        // They come from the root, and are moved to their place at the end.
+        self.put(self.most - 1 - callers, frame);
+    }
+}
+
+impl Sink for Careful {
+    fn restart(&mut self) {
+        self.writer.restart();
+        self.contexts.len = 0;
+    }
+
+    fn newest(&mut self, frame: Frame) {
+        self.writer.newest(frame);
+        let Contexts { at, len } = &mut self.contexts;
+        if frame.context != 0 {
+            if let Some(at) = at.get_mut(*len) {
+                *at = frame.context;
+            }
+            *len += 1;
+        }
+    }
+
+    fn oldest(&mut self, callers: usize, frame: Frame) {
+        self.writer.oldest(callers, frame);
+    }
+}
+
+/// The interpreter that this thread runs; 0 if its parts are variables by themselves.
+#[inline(always)]
+fn current(perl: &Perl) -> Option<u64> {
+    // SAFETY: these are variables of a perl that is not unloaded while it runs.
+    let memory = unsafe { Own::new() };
+    match perl.context {
+        Context::Key { key, first } => {
+            if memory.u64(first)? == 0 {
+                return None;
+            }
+            let key = memory.u32(key)?;
+            // SAFETY: Perl has made the key.
+            let found = unsafe { libc::pthread_getspecific(key) };
+            Some(found as u64).filter(|&found| found != 0)
+        }
+        Context::Pointer(first) => memory.u64(first).filter(|&found| found != 0),
+        Context::Variables => Some(0),
+    }
+}
+
+/// What is said of a whole stack, in one number: the op, Perl's phase and one more, and which
+/// interpreter it is.
+fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
+    let phase = phase.map_or(0, |phase| u64::from(phase) + 1);
+    u64::from(op) | phase << 16 | u64::from(interpreter as u16) << 32
+}
+
+pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {
+    // SAFETY: the context that was registered, and what the engine gives. Its memory is large
+    // enough, and all zero is a new one.
+    let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
+    const { assert!(size_of::<LastWalk>() <= 16 << 10) };
+    if to.memory_size < size_of::<LastWalk>() {
+        return 0;
+    }
+    // SAFETY: as above.
+    let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
+    let Some(perl) = this.perl() else { return 0 };
+    let Some(at) = current(perl) else { return 0 };
+    let at = at.max(1);
+    let moment = this.moment();
+    if last.left > 0 && (last.runs, last.moment) == (at, moment)
+        // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
+        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { Own::new() }, at, last)
+    {
+        last.left -= 1;
+        let mut writer = Writer::new(to, last.number);
+        writer.newest(frame);
+        to.label = label_of(leaf.op, leaf.phase, last.number);
+        to.shared = leaf.shared;
+        return 1 + leaf.shared;
+    }
+    this.capture_whole(perl, at, moment, last, to)
+}
+
+impl PerlStacks {
+    /// Captures a stack of which something changed, or that is to be compared.
+    #[inline(never)]
+    fn capture_whole(
+        &self,
+        perl: &Perl,
+        at: u64,
+        moment: u32,
+        last: &mut LastWalk,
+        to: &mut Capture,
+    ) -> usize {
+        if last.moment != moment {
+            last.forget();
+            (last.moment, last.left) = (moment, 0);
+        }
+        if last.runs != at {
+            // C code may have changed the interpreter for a moment only: threads->create, join, and
+            // data that threads share. The thread still runs the code that it ran.
+            if last.runs != 0
+                && let Some(own) = self.known_interpreter(last.runs)
+                && let Some(len) = self.capture_of(perl, own, last.runs, last, to)
+            {
+                return len;
+            }
+            last.forget();
+        }
+        let Some(interpreter) = self.interpreter(at) else {
+            return 0;
+        };
+        // SAFETY: it only says which thread this is.
+        let this_thread = unsafe { libc::pthread_self() } as u64;
+        let thread = interpreter.thread.load(Ordering::Relaxed);
+        if thread != 0 && thread != this_thread {
+            let may_move = matches!(perl.context, Context::Key { .. });
+            last.others = last.others.saturating_add(1);
+            if !may_move || last.others < PATIENCE {
+                return 0;
+            }
+        }
+        let Some(len) = self.capture_of(perl, interpreter, at, last, to) else {
+            return 0;
+        };
+        interpreter.thread.store(this_thread, Ordering::Relaxed);
+        (last.runs, last.others) = (at, 0);
+        len
+    }
+
+    /// Captures the stack of an interpreter; `None` if it runs nothing.
+    fn capture_of(
+        &self,
+        perl: &Perl,
+        interpreter: &Interpreter,
+        at: u64,
+        last: &mut LastWalk,
+        to: &mut Capture,
+    ) -> Option<usize> {
+        let stacks = interpreter.stacks.load(Ordering::Relaxed);
+        // Only an exact recording sees the end of every interpreter.
+        let carefully = stacks < PROBATION || !ENGINE.stack_providers().is_exact();
+        last.number = interpreter.number.load(Ordering::Relaxed);
+        let writer = Writer::new(to, last.number);
+        let address = match perl.context {
+            Context::Variables => 0,
+            _ => at,
+        };
+        let leaf = if carefully || last.left == 0 {
+            last.forget();
+            last.left = if carefully { 0 } else { COMPARED };
+            self.walk_and_compare(perl, address, carefully, writer)?
+        } else {
+            last.left -= 1;
+            let mut writer = writer;
+            // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
+            perl.walk(unsafe { Own::new() }, address, last, &mut writer)?
+        };
+        // After Perl's last phase the interpreter may be gone.
+        let stacks = match leaf.phase {
+            Some(6) => 0,
+            _ => stacks.saturating_add(1),
+        };
+        interpreter.stacks.store(stacks, Ordering::Relaxed);
+        if stacks == PROBATION {
+            self.is_believed.store(true, Ordering::Relaxed);
+        }
+        let op = if leaf.compiles { 0 } else { leaf.op };
+        to.label = label_of(op, leaf.phase, last.number);
+        to.shared = leaf.shared;
+        if leaf.oldest == 0 && !leaf.is_cut {
+            return Some(leaf.newest + leaf.shared);
+        }
+        let cut = usize::from(leaf.is_cut);
+        // SAFETY: all lie in the array, which has room for both ends and one more.
+        unsafe {
+            if leaf.is_cut {
+                to.frames.add(leaf.newest).write(RawFrame::default());
+            }
+            let from = to.frames.add(to.most - leaf.oldest);
+            std::ptr::copy(from, to.frames.add(leaf.newest + cut), leaf.oldest);
+        }
+        Some(leaf.newest + cut + leaf.oldest)
+    }
+}
+
+impl PerlStacks {
+    #[cold]
+    #[inline(never)]
+    fn walk_and_compare(
+        &self,
+        perl: &Perl,
+        at: u64,
+        carefully: bool,
+        writer: Writer,
+    ) -> Option<Leaf> {
+        let contexts = Contexts {
+            at: [0; FRAMES],
+            len: 0,
+        };
+        let mut careful = Careful { writer, contexts };
+        let mut last = LastWalk::NEW;
+        let failed = Cell::new(false);
+        let walked = if carefully {
+            let memory = Kernel { failed: &failed };
+            perl.walk(memory, at, &mut last, &mut careful)
+        } else {
+            // SAFETY: as in `capture`.
+            perl.walk(unsafe { Own::new() }, at, &mut last, &mut careful)
+        };
+        if failed.get() {
+            // If stacks were right before, only this interpreter is gone.
+            if !self.is_believed.load(Ordering::Relaxed) {
+                self.switch_off(BROKEN);
+            }
+            return None;
+        }
+        let leaf = walked?;
+        if leaf.is_walked {
+            self.compare(perl, at, &careful.contexts, leaf.is_cut);
+        }
+        (self.state.load(Ordering::Relaxed) == ON).then_some(leaf)
+    }
+
+    /// Compares frames with what Perl says. `contexts` are those of the newest ones.
+    #[cold]
+    fn compare(&self, perl: &Perl, interpreter: u64, contexts: &Contexts, leaf_is_cut: bool) {
+        if perl.caller_cx == 0 {
+            return;
+        }
+        let ask = |level: usize| -> u64 {
+            type WithThreads = unsafe extern "C" fn(u64, c_int, *mut c_void) -> u64;
+            type Without = unsafe extern "C" fn(c_int, *mut c_void) -> u64;
+            let (level, none) = (level as c_int, std::ptr::null_mut());
+            let function = perl.caller_cx as *const c_void;
+            // SAFETY: the function is Perl's, of a version that declares it so. It reads the stack
+            // of the interpreter that this thread runs, and nothing else.
+            unsafe {
+                match perl.context {
+                    Context::Variables => {
+                        std::mem::transmute::<*const c_void, Without>(function)(level, none)
+                    }
+                    _ => std::mem::transmute::<*const c_void, WithThreads>(function)(
+                        interpreter,
+                        level,
+                        none,
+                    ),
+                }
+            }
+        };
+        let mut fake = 0;
+        let known = &contexts.at[..contexts.len.min(FRAMES)];
+        // SAFETY: what Perl gives are its contexts.
+        let memory = unsafe { Own::new() };
+        let first = ask(0);
+        if known.first() != Some(&first) && perl.is_fake(memory, first) {
+            // Perl counts the code of a regular expression at the top.
+            fake = 1;
+        }
+        let differs = known.iter().enumerate().any(|(i, &at)| ask(i + fake) != at);
+        let all = contexts.len <= FRAMES && !leaf_is_cut;
+        if differs || all && ask(known.len() + fake) != 0 {
+            self.switch_off(DIFFERS);
+        }
+    }
+}
+
+const _: () = assert!(2 * EACH_END < 513);

@@ -1,0 +1,246 @@
+//! What is known of the perl in this process, and of the interpreters that it runs.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use heapprof_collect::ENGINE;
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::Object;
+use heapprof_perl::{Perl, Unreadable};
+
+use crate::objects;
+
+/// The perl of this process.
+pub static PERL: PerlStacks = PerlStacks::new();
+
+/// What is known of the perl in this process.
+pub struct PerlStacks {
+    pub(super) state: AtomicU8,
+    pub(super) known: UnsafeCell<Option<Result<Perl, Unreadable>>>,
+    /// Where it was found.
+    pub(super) object: UnsafeCell<Option<Object>>,
+    pub(super) op_names: UnsafeCell<OpNames>,
+    pub(super) interpreters: [Interpreter; 64],
+    /// How many interpreters there were.
+    pub(super) count: AtomicU32,
+    /// How many of them are gone, and how often the library was closed.
+    pub(super) changes: AtomicU32,
+    pub(super) keeps_eval_numbers: AtomicBool,
+    /// Whether enough stacks were read and found right.
+    pub(super) is_believed: AtomicBool,
+}
+
+/// The names of ops, each up to a zero.
+pub(super) struct OpNames(pub(super) [[u8; 24]; 512]);
+
+/// Nobody has found a perl.
+pub(super) const NONE: u8 = 0;
+/// Somebody has, and notes it.
+pub(super) const FOUND: u8 = 1;
+/// It may be closed at this moment.
+pub(super) const PAUSED: u8 = 6;
+/// Its stacks are read.
+pub(super) const ON: u8 = 2;
+/// Its structures are not known.
+pub(super) const UNREADABLE: u8 = 3;
+/// Its own function says something else.
+pub(super) const DIFFERS: u8 = 4;
+/// An address in it was none.
+pub(super) const BROKEN: u8 = 5;
+
+// SAFETY: what was found is written once, before the state says so.
+unsafe impl Sync for PerlStacks {}
+
+/// An interpreter that runs or ran.
+#[repr(align(64))]
+pub(super) struct Interpreter {
+    /// Where it is; 0 if this place was never taken, and [`GONE`] if it was.
+    pub(super) at: AtomicU64,
+    /// How many came before it.
+    pub(super) number: AtomicU32,
+    /// How many stacks of it were read and found right. Threads may lose some of each other's
+    /// counts.
+    pub(super) stacks: AtomicU32,
+    /// The thread that runs it; 0 if that is not known yet.
+    pub(super) thread: AtomicU64,
+}
+
+/// An interpreter was in this place.
+pub(super) const GONE: u64 = u64::MAX;
+/// A thread may run another thread's interpreter after it met it so often.
+pub(super) const PATIENCE: u32 = 64;
+/// So many stacks of an interpreter are read by the kernel first.
+pub(super) const PROBATION: u32 = 64;
+/// One in so many of a thread's stacks is compared with what Perl says.
+pub(super) const COMPARED: u32 = 4096;
+
+impl PerlStacks {
+    const fn new() -> Self {
+        Self {
+            state: AtomicU8::new(NONE),
+            known: UnsafeCell::new(None),
+            object: UnsafeCell::new(None),
+            op_names: UnsafeCell::new(OpNames([[0; 24]; 512])),
+            interpreters: [const {
+                Interpreter {
+                    at: AtomicU64::new(0),
+                    number: AtomicU32::new(0),
+                    stacks: AtomicU32::new(0),
+                    thread: AtomicU64::new(0),
+                }
+            }; 64],
+            count: AtomicU32::new(0),
+            changes: AtomicU32::new(0),
+            keeps_eval_numbers: AtomicBool::new(false),
+            is_believed: AtomicBool::new(false),
+        }
+    }
+
+    /// Says whether `(eval 12)` keeps its number.
+    pub fn keep_eval_numbers(&self, keeps: bool) {
+        self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Notes a perl, if it is the first one. Returns where its run loop is, and how many bytes it
+    /// has.
+    pub(super) fn found<M: Memory>(
+        &'static self,
+        memory: M,
+        object: Object,
+        found: Result<Perl, Unreadable>,
+    ) -> Option<(u64, u64)> {
+        let first = self
+            .state
+            .compare_exchange(NONE, FOUND, Ordering::AcqRel, Ordering::Relaxed);
+        if first.is_err() {
+            return None;
+        }
+        let state = if found.is_ok() { ON } else { UNREADABLE };
+        let (run_loop, size) = match &found {
+            Ok(perl) => (perl.run_loop.0, perl.run_loop.1 - perl.run_loop.0),
+            Err(_) => (0, 0),
+        };
+        // SAFETY: this thread alone changed the state from `NONE`, and nobody reads either before
+        // the next change.
+        unsafe {
+            if let Ok(perl) = &found {
+                let names = &mut (*self.op_names.get()).0;
+                for (op, name) in names.iter_mut().enumerate().take(perl.ops().into()) {
+                    let last = name.len() - 1;
+                    if perl.op_name(memory, op as u16, &mut name[..last]).is_none() {
+                        name[0] = 0;
+                    }
+                }
+            }
+            *self.known.get() = Some(found);
+            *self.object.get() = Some(object);
+        }
+        self.state.store(state, Ordering::Release);
+        Some((run_loop, size))
+    }
+
+    /// The perl, if its stacks are read.
+    #[inline(always)]
+    pub(super) fn perl(&self) -> Option<&Perl> {
+        if self.state.load(Ordering::Acquire) != ON {
+            return None;
+        }
+        self.known_perl()
+    }
+
+    /// The perl, whether its stacks are read or not any more.
+    pub(super) fn known_perl(&self) -> Option<&Perl> {
+        if self.state.load(Ordering::Acquire) < ON {
+            return None;
+        }
+        // SAFETY: it is not written any more.
+        unsafe { (*self.known.get()).as_ref()?.as_ref().ok() }
+    }
+
+    pub(super) fn switch_off(&self, why: u8) {
+        let _ = self
+            .state
+            .compare_exchange(ON, why, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Where the search for an interpreter begins.
+    pub(super) fn places(&self, at: u64) -> impl Iterator<Item = &Interpreter> {
+        let first = (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        (0..8).map(move |i| &self.interpreters[(first as usize + i) & 63])
+    }
+
+    /// What is known of the interpreter at `at`.
+    pub(super) fn known_interpreter(&self, at: u64) -> Option<&Interpreter> {
+        let is_it = |found: &&Interpreter| found.at.load(Ordering::Relaxed) == at;
+        self.places(at).find(is_it)
+    }
+
+    /// What is known of the interpreter at `at`, which is noted if it is new; `None` if there are
+    /// too many.
+    pub(super) fn interpreter(&self, at: u64) -> Option<&Interpreter> {
+        if let Some(known) = self.known_interpreter(at) {
+            return Some(known);
+        }
+        let is_exact = ENGINE.stack_providers().is_exact();
+        if is_exact && !ENGINE.stack_providers().watch(at as usize, gone) {
+            return None;
+        }
+        let take = |found: &&Interpreter| {
+            let free = found.at.load(Ordering::Relaxed);
+            let took = |free: u64| {
+                found
+                    .at
+                    .compare_exchange(free, at, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            };
+            (free == 0 || free == GONE) && took(free)
+        };
+        let free = self.places(at).find(take);
+        // A sampled recording does not see that an interpreter is gone, and takes its place.
+        let new = match free {
+            None if !is_exact => self.places(at).next(),
+            free => free,
+        }?;
+        new.at.store(at, Ordering::Relaxed);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        new.number.store(number, Ordering::Relaxed);
+        new.stacks.store(0, Ordering::Relaxed);
+        new.thread.store(0, Ordering::Relaxed);
+        Some(new)
+    }
+
+    /// Changes whenever what a thread knows may not hold any more.
+    #[inline(always)]
+    pub(super) fn moment(&self) -> u32 {
+        let recording = ENGINE.stack_providers().recording() as u32;
+        recording.wrapping_add(self.changes.load(Ordering::Relaxed))
+    }
+
+    /// Reads no stacks while `close` runs, which may close the library that Perl is in.
+    pub fn around_unload<R>(&self, close: impl FnOnce() -> R) -> R {
+        let pause = self
+            .state
+            .compare_exchange(ON, PAUSED, Ordering::AcqRel, Ordering::Relaxed);
+        let result = close();
+        if pause.is_ok() {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+            // SAFETY: it is not written while the state is what it is.
+            let object = unsafe { *self.object.get() };
+            let is_there = object.is_some_and(objects::is_loaded);
+            let next = if is_there { ON } else { NONE };
+            self.state.store(next, Ordering::Release);
+            if !is_there {
+                objects::forget();
+            }
+        }
+        result
+    }
+}
+
+/// Called before an interpreter is freed.
+pub(super) fn gone(at: usize) {
+    PERL.changes.fetch_add(1, Ordering::AcqRel);
+    if let Some(known) = PERL.known_interpreter(at as u64) {
+        known.at.store(GONE, Ordering::Release);
+    }
+}
