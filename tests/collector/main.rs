@@ -30,8 +30,10 @@ mod children;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
-// Frames of interpreters, Perl above all.
+// Frames of Perl.
 mod scripts;
+// Frames of interpreters that register themselves.
+mod providers;
 // What reports call functions: wrappers are left out, names are short, code without symbols has
 // names.
 mod names;

@@ -174,6 +174,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "identity",
             "interpreters",
             "mapped",
+            "objects",
             "operators",
             "perl",
             "perl/capture",

@@ -31,6 +31,9 @@
 //!    loops that allocate on two or three in turn. One step is in `walk.rs`: the return address
 //!    finds its rule in a table. The first time, `modules.rs` finds the object and `cfi.rs` reads
 //!    its `.eh_frame_hdr`.
+//!    If a provider knows an interpreter that the thread runs (`provider.rs`), the stack is the
+//!    interpreter's instead: frames as numbers, whose texts are copied when they are new
+//!    (`script.rs`, `script_frames.rs`). With `--frames=both` it is put into the native one.
 //! 4. **Its number** (`stacks.rs`). A hash leads to the number, without a lock if the stack was
 //!    seen before. A new stack is added under a lock, as an earlier stack and the frames above it,
 //!    with the generation of the mappings (`mappings.rs`). The generation goes up when code lies

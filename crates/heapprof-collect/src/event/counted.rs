@@ -2,8 +2,8 @@
 
 use crate::dropped::count;
 use crate::engine::Engine;
-use crate::event::block::stack;
 use crate::event::entry::{self, Tables, state_of};
+use crate::event::stack::stack;
 use crate::platform::tls;
 use crate::stack::call_site::CallSite;
 use crate::tables::counters::{Counted, Weight};

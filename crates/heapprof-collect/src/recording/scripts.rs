@@ -34,8 +34,8 @@ impl StackProviders {
     }
 
     /// Has `freed` told before the block at `address` is freed, which may begin up to 63 bytes
-    /// before. An exact recording misses no such free. Returns false if too many are watched. `freed`
-    /// runs inside a free, and must not allocate or wait.
+    /// before. An exact recording misses no such free. Returns false if too many are watched.
+    /// `freed` runs inside a free, and must not allocate or wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
         self.0.scripts.watched.watch(address, freed)
     }

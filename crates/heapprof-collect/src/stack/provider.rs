@@ -313,8 +313,8 @@ impl Providers {
         (0..MOST).filter_map(|i| Some((i, self.get(i)?)))
     }
 
-    /// The providers to ask, each with its number: `first`, if it is one of them, and then the newest
-    /// first.
+    /// The providers to ask, each with its number: `first`, if it is one of them, and then the
+    /// newest first.
     #[inline(always)]
     pub(crate) fn to_ask(&self, first: usize) -> impl Iterator<Item = (usize, &Provider)> {
         let mut asked = self.asked.load(Ordering::Acquire);

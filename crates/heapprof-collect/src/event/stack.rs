@@ -1,0 +1,162 @@
+//! The stack of an allocation: captured, and the number that it has in the tables.
+
+use crate::engine::Engine;
+use crate::options::Frames;
+use crate::platform::sys::hint;
+use crate::stack::call_site::CallSite;
+use crate::stack::capture::{self, Captured};
+use crate::stack::script::Found;
+use crate::tables::stacks::Stack;
+use crate::thread::state::{Own, ThreadState};
+
+/// The number of the stack at `frame`.
+#[inline(always)]
+pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite) -> Option<u32> {
+    let captured = capture(engine, own, frame);
+    number(engine, own, frame, captured)
+}
+
+/// Gets the stack at `frame`: the native one, or that of an interpreter that the thread runs.
+#[inline(always)]
+pub(super) fn capture(engine: &Engine, own: &mut Own, frame: CallSite) -> Captured {
+    match engine.scripts.providers.frames() {
+        None => own.remembered.capture(frame, engine.unwinder()),
+        Some(frames) => capture_script(engine, own, frame, frames),
+    }
+}
+
+/// Asks the providers for the stack, and falls back on the native one.
+#[inline(never)]
+fn capture_script(engine: &Engine, own: &mut Own, frame: CallSite, frames: Frames) -> Captured {
+    let found = own.script.capture(&engine.scripts, frames, &engine.process);
+    if let Found::Recent(stack) = found {
+        return Captured::Recent(stack);
+    }
+    let mut is_same = found == Found::Same;
+    if found == Found::Nothing || frames == Frames::Both {
+        let captured = own.remembered.capture(frame, engine.unwinder());
+        if found == Found::Nothing {
+            return captured;
+        }
+        let native = number(engine, own, frame, captured);
+        is_same = own.script.beside(native) && is_same;
+    }
+    Captured::Script(is_same)
+}
+
+/// The number of the stack that was captured last, at `frame`.
+#[inline(always)]
+pub(super) fn number(
+    engine: &Engine,
+    own: &mut Own,
+    frame: CallSite,
+    captured: Captured,
+) -> Option<u32> {
+    let generation = || engine.code.mappings.generation();
+    match captured {
+        Captured::Same if own.last_generation == generation() && own.last_stack.is_some() => {
+            own.last_stack
+        }
+        Captured::Recent(stack) => Some(stack),
+        Captured::Script(true) if own.script.stack().is_some() => own.script.stack(),
+        Captured::Script(_) => script_stack(engine, own),
+        _ => changed_stack(engine, own, frame, captured),
+    }
+}
+
+/// Brings into the cache what a captured stack will need.
+#[inline(always)]
+pub(super) fn foresee(engine: &Engine, state: &ThreadState, own: &Own, captured: Captured) {
+    let stack = match captured {
+        Captured::Recorded => {
+            let key = mixed(own.remembered.hash(), engine.code.mappings.generation());
+            engine.books.stacks.prefetch(key);
+            return;
+        }
+        Captured::Recent(stack) => Some(stack),
+        Captured::Script(true) => own.script.stack(),
+        Captured::Script(false) => {
+            engine.books.stacks.prefetch(mixed(own.script.hash(), 0));
+            return;
+        }
+        _ => own.last_stack,
+    };
+    if let Some(stack) = stack {
+        hint(state.place_of_counters(stack));
+    }
+}
+
+/// The key of a stack: its hash, mixed with the generation of mappings. It is no key that the table
+/// has a use of its own for.
+#[inline(always)]
+fn mixed(hash: u64, generation: u32) -> u64 {
+    (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
+}
+
+/// The number of the stack with this hash, which is `new` if nobody saw it before.
+#[inline(always)]
+fn find_or_insert<'a>(
+    engine: &Engine,
+    hash: u64,
+    generation: u32,
+    new: impl FnOnce() -> Stack<'a>,
+) -> Option<u32> {
+    let stacks = &engine.books.stacks;
+    let found = stacks.find(hash);
+    found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
+}
+
+/// The number of an interpreter's stack that is not the one of last time.
+#[inline(never)]
+fn script_stack(engine: &Engine, own: &mut Own) -> Option<u32> {
+    let script = &mut own.script;
+    let hash = mixed(script.hash(), 0);
+    let native = script.native();
+    let id = match native {
+        None => find_or_insert(engine, hash, 0, || {
+            let base = script.stack().map(|last| (last, script.shared()));
+            Stack::on(base, script.words())
+        }),
+        Some(native) => engine.books.stacks.find(hash).or_else(|| {
+            let stacks = &engine.books.stacks;
+            let generation = engine.code.mappings.generation();
+            let merged = script.merge(&engine.scripts.providers, |to| stacks.read_into(native, to));
+            stacks.find_or_insert(&engine.process, hash, generation, Stack::new(merged))
+        }),
+    };
+    script.numbered(id);
+    id
+}
+
+fn changed_stack(
+    engine: &Engine,
+    own: &mut Own,
+    frame: CallSite,
+    captured: Captured,
+) -> Option<u32> {
+    let generation = engine.code.mappings.generation();
+    let record = &mut own.remembered;
+    let id = if captured == Captured::Unrecorded {
+        let kept = record.walk(frame, engine.unwinder());
+        let hash = mixed(capture::hash(kept), generation);
+        let id = find_or_insert(engine, hash, generation, || Stack::new(kept));
+        // What the record holds, if anything, is not what got this number.
+        record.numbered(None, generation);
+        id
+    } else if record.is_deep() {
+        let hash = mixed(record.hash_of_ends(), generation);
+        let id = find_or_insert(engine, hash, generation, || Stack::new(record.ends()));
+        record.numbered(None, generation);
+        id
+    } else {
+        let hash = mixed(record.hash(), generation);
+        let id = find_or_insert(engine, hash, generation, || {
+            let base = own.last_stack.map(|last| (last, record.shared()));
+            Stack::on(base, record.frames())
+        });
+        record.numbered(id, generation);
+        id
+    };
+    (own.last_stack, own.last_generation) = (id, generation);
+    id
+}
