@@ -450,6 +450,47 @@ fn embedded_perls_may_go() {
     }
 }
 
+/// Perl's debugger calls every sub through one of its own, which `caller` hides.
+#[test]
+fn the_debugger_s_sub_is_hidden() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "sub inner { my $x = 'y' x 100_000 }\nsub outer { inner() }\nouter() for 1 .. 9;\n";
+    std::fs::write(folder.path().join("script.pl"), script).unwrap();
+    let done = command(folder.path())
+        .args([
+            "record",
+            "--exact",
+            "-o",
+            "p.pb.gz",
+            "perl",
+            "-d",
+            "script.pl",
+        ])
+        .env("PERLDB_OPTS", "NonStop=1")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert!(!err.contains("native frames only"), "{err}");
+    let samples = samples(&read(&folder.path().join("p.pb.gz")));
+    let inner = samples
+        .iter()
+        .filter(|s| s.frames[0].0 == "main::inner" && s.allocated[1] >= 100_000);
+    let stacks: Vec<Vec<(&str, i64)>> = inner
+        .map(|s| s.frames.iter().map(|f| (f.0.as_str(), f.2)).collect())
+        .collect();
+    assert!(!stacks.is_empty());
+    for stack in stacks {
+        assert_eq!(
+            stack,
+            [("main::inner", 1), ("main::outer", 2), ("(main)", 3)]
+        );
+    }
+}
+
 /// A perl that says that it is of another version has native frames, or right ones.
 #[test]
 fn a_perl_of_another_version_is_not_believed() {

@@ -305,24 +305,27 @@ impl PerlStacks {
             return;
         }
         let ask = |level: usize| -> u64 {
-            type WithThreads = unsafe extern "C" fn(u64, c_int, *mut c_void) -> u64;
-            type Without = unsafe extern "C" fn(c_int, *mut c_void) -> u64;
-            let (level, none) = (level as c_int, std::ptr::null_mut());
+            type WithThreads = unsafe extern "C" fn(u64, c_int, *mut u64) -> u64;
+            type Without = unsafe extern "C" fn(c_int, *mut u64) -> u64;
+            // Under a debugger, what it returns is the context of the debugger's own sub.
+            let (level, mut frame) = (level as c_int, 0);
             let function = perl.caller_cx as *const c_void;
             // SAFETY: the function is Perl's, of a version that declares it so. It reads the stack
             // of the interpreter that this thread runs, and nothing else.
-            unsafe {
+            let found = unsafe {
                 match perl.context {
-                    Context::Variables => {
-                        std::mem::transmute::<*const c_void, Without>(function)(level, none)
-                    }
+                    Context::Variables => std::mem::transmute::<*const c_void, Without>(function)(
+                        level,
+                        &raw mut frame,
+                    ),
                     _ => std::mem::transmute::<*const c_void, WithThreads>(function)(
                         interpreter,
                         level,
-                        none,
+                        &raw mut frame,
                     ),
                 }
-            }
+            };
+            if found == 0 { 0 } else { frame }
         };
         let mut fake = 0;
         let known = &contexts.at[..contexts.len.min(FRAMES)];
