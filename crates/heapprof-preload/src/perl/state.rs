@@ -71,8 +71,9 @@ pub(super) const GONE: u64 = u64::MAX;
 pub(super) const PATIENCE: u32 = 64;
 /// So many stacks of an interpreter are read by the kernel first.
 pub(super) const PROBATION: u32 = 64;
-/// One in so many of a thread's stacks is compared with what Perl says.
-pub(super) const COMPARED: u32 = 4096;
+/// One in so many of a thread's stacks is compared with what Perl says. In a debug build that is
+/// every second one.
+pub(super) const COMPARED: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 impl PerlStacks {
     const fn new() -> Self {
