@@ -56,11 +56,7 @@ pub(crate) fn comments(profile: &Profile) -> Vec<&str> {
 }
 
 fn program(name: &str) -> String {
-    root()
-        .join("tests/programs/perl")
-        .join(name)
-        .display()
-        .to_string()
+    root().join("tests/perl").join(name).display().to_string()
 }
 
 /// The files that constructs.pl requires and runs.
@@ -197,12 +193,7 @@ fn stacks_are_what_caller_says() {
 
 #[test]
 fn threads_have_their_own_stacks() {
-    if !have(&["perl"])
-        || Command::new("perl")
-            .args(["-Mthreads", "-e1"])
-            .status()
-            .is_ok_and(|s| !s.success())
-    {
+    if !has_threads() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -314,17 +305,22 @@ fn hostile_perls_behave_as_bare() {
 /// Recorded in each of these ways, a program behaves as bare, and heapprof goes on reading its
 /// stacks. Returns the samples of the first recording.
 fn behaves_as_bare(folder: &Path, words: &[&str]) -> Vec<Sample> {
+    let ways = [
+        &["--exact"][..],
+        &["--period=2048"],
+        &["--exact", "--frames=both"],
+    ];
+    behaves_as_bare_with(folder, words, &ways)
+}
+
+fn behaves_as_bare_with(folder: &Path, words: &[&str], ways: &[&[&str]]) -> Vec<Sample> {
     let bare = Command::new(words[0])
         .args(&words[1..])
         .current_dir(folder)
         .output()
         .unwrap();
     let mut first = None;
-    for options in [
-        &["--exact"][..],
-        &["--period=2048"],
-        &["--exact", "--frames=both"],
-    ] {
+    for &options in ways {
         let args = [&["record", "-o", "p.pb.gz"], options, &["--"], words].concat();
         let done = command(folder).args(args).output().unwrap();
         let (out, err) = (
@@ -351,16 +347,21 @@ fn allocated_in(samples: &[Sample], function: &str) -> i64 {
     of.map(|s| s.allocated[1]).sum()
 }
 
+/// Whether there is a perl that has threads.
+fn has_threads() -> bool {
+    let mut check = Command::new("perl");
+    have(&["perl"])
+        && check
+            .args(["-Mthreads", "-e1"])
+            .status()
+            .is_ok_and(|s| s.success())
+}
+
 /// Joining a thread destroys its interpreter in this one. Shared data belongs to an interpreter
 /// that runs nothing.
 #[test]
 fn threads_that_are_joined_leave_stacks_right() {
-    if !have(&["perl"])
-        || Command::new("perl")
-            .args(["-Mthreads", "-e1"])
-            .status()
-            .is_ok_and(|s| !s.success())
-    {
+    if !has_threads() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -376,6 +377,27 @@ fn threads_that_are_joined_leave_stacks_right() {
     // Shared texts count for the line that set them.
     let texts = allocated_in(&samples, "main::inner");
     assert!(texts > 40 * (10_000 + 5_000), "{texts}");
+}
+
+/// A stack may refer to code that is gone, and Perl may be between two frames.
+#[test]
+fn code_that_is_freed_is_not_read() {
+    if !has_threads() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let required = folder.path().join("required.pl");
+    std::fs::write(&required, "my @list = map { \"r$_\" } 1 .. 20;\n1;\n").unwrap();
+    let script = program("freed.pl");
+    let required = required.display().to_string();
+    for options in [&["--exact"][..], &["--period=64"]] {
+        let words = ["perl", &script, &required];
+        let samples = behaves_as_bare_with(folder.path(), &words, &[options]);
+        let mut frames = samples.iter().flat_map(|s| &s.frames);
+        let strange = frames.find(|f| !(0..100_000).contains(&f.2));
+        assert_eq!(strange, None);
+        assert!(allocated_in(&samples, "main::work") > 0);
+    }
 }
 
 /// Interpreters that come and go in one program, linked and loaded.

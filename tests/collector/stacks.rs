@@ -183,6 +183,7 @@ fn compare(binary: &Path, args: &[&str]) -> Result<u64, String> {
     let child = preloaded(folder.path(), binary, &[unwinder])
         .args(args)
         .env("HEAPPROF_TEST_STACKS", &stacks)
+        .env("HEAPPROF_FRAMES", "native")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

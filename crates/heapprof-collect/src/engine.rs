@@ -73,13 +73,13 @@ impl Engine {
     /// Begins to record, and forgets what an earlier start recorded. Returns false if that can't
     /// be, because a thread is held up in the middle of an event.
     pub(crate) fn restart(&self, mode: Mode, period: u64) -> bool {
-        // What is known of code holds for every recording, as does the engine's own memory. Dumps
-        // are told of a recording by whoever starts it.
+        // What is known of code and scripts holds for every recording, as does the engine's own
+        // memory. Dumps are told of a recording by whoever starts it.
         let Self {
             process,
             memory: _,
             code: _,
-            scripts: _,
+            scripts,
             threads,
             books,
             dumping: _,
@@ -96,6 +96,7 @@ impl Engine {
         if !books.restart(process, threads, mode) {
             return false;
         }
+        scripts.watched.note_again(books.filter);
         process.dropped.clear();
         process.recorded.begin(mode, period);
         threads.rewind_all(process);

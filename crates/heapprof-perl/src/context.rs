@@ -7,7 +7,7 @@
 use heapprof_memory::Memory;
 
 use crate::frame::{Frame, Kind};
-use crate::interpreter::Perl;
+use crate::interpreter::{Context, Perl};
 
 /// So many frames are walked at each end of a deep stack.
 pub const EACH_END: usize = 256;
@@ -18,6 +18,12 @@ const MOST_CONTEXTS: i32 = 1 << 24;
 /// No sub is there.
 pub(crate) const NO_DEBUGGER: u64 = 1;
 
+/// Stack infos after which a walk gives up.
+pub(crate) const MOST_INFOS: usize = 10_000;
+
+/// The line of a statement that has none (NOLINE).
+pub(crate) const NO_LINE: u32 = u32::MAX;
+
 /// What stays the same in a walk.
 #[derive(Clone, Copy)]
 pub(crate) struct Contexts<'a, M> {
@@ -27,6 +33,9 @@ pub(crate) struct Contexts<'a, M> {
     pub(crate) compiling: u64,
     /// The sub of the debugger that calls all others, or 1. `caller` hides it.
     pub(crate) debugger: u64,
+    /// The statement that a copied interpreter began with, 0 in any other. It is one of the
+    /// interpreter that it was copied from, which may have freed it since.
+    pub(crate) foreign: u64,
 }
 
 /// A stack info.
@@ -211,11 +220,14 @@ impl<M: Memory> Contexts<'_, M> {
         context: u64,
     ) -> Option<Frame> {
         let (mut line, mut version) = (0, 0);
-        if cop != 0 {
+        if cop != 0 && cop != self.foreign {
             let layout = &self.perl.layout;
             let fields = [layout.cop_line, layout.cop_seq];
             let [of_line, of_version] = self.memory.fields(cop, fields)?;
             (line, version) = (of_line as u32, of_version as u32);
+            if line == NO_LINE {
+                line = 0;
+            }
             // What is being compiled has no number yet, nor do copies of the statement for it.
             if cop == self.compiling || version == 0 {
                 version = self.version_of_file(cop)?;
@@ -223,12 +235,50 @@ impl<M: Memory> Contexts<'_, M> {
         }
         Some(Frame {
             code: kind.code(of),
-            cop,
+            cop: if cop == self.foreign { 0 } else { cop },
             version,
             line,
             from_c,
             context,
         })
+    }
+
+    /// The statement that a copied interpreter began with; 0 if the interpreter is the first one,
+    /// or if the stack does not tell.
+    ///
+    /// C code calls the first sub of a copy, so that the oldest context was entered from there.
+    #[inline(always)]
+    pub(crate) fn foreign_of(self, interpreter: u64, first: u64, cop: u64) -> Option<u64> {
+        match self.perl.context {
+            Context::Key { first: pointer, .. } if self.memory.u64(pointer)? != interpreter => {
+                self.foreign_of_copy(first, cop)
+            }
+            _ => Some(0),
+        }
+    }
+
+    #[inline(never)]
+    fn foreign_of_copy(self, first: u64, cop: u64) -> Option<u64> {
+        let layout = &self.perl.layout;
+        let mut found = cop;
+        let mut at = first;
+        for _ in 0..MOST_INFOS {
+            let info = self.info(at)?;
+            if info.newest >= 0 {
+                let oldest = self.fields(self.context(info, 0))?;
+                let is_frame = !matches!(self.look(oldest), Found::Other);
+                let is_called_by_c = is_frame && oldest.retop == 0;
+                found = if is_called_by_c { oldest.oldcop } else { 0 };
+            }
+            if info.kind == layout.si_is_main {
+                return Some(found);
+            }
+            at = self.memory.u64(info.at + u64::from(layout.si_prev))?;
+            if at == 0 {
+                break;
+            }
+        }
+        Some(0)
     }
 
     /// Where the text of a statement's file is, or the glob that has it; 0 if there is none.

@@ -2,9 +2,9 @@
 
 use heapprof_memory::Memory;
 
-use crate::context::{Contexts, EACH_END, Found, Info};
+use crate::context::{Contexts, EACH_END, Found, Info, MOST_INFOS};
 use crate::frame::Kind;
-use crate::walk::{Leaf, MOST_INFOS, Sink};
+use crate::walk::{Leaf, Sink};
 
 impl<M: Memory> Contexts<'_, M> {
     /// Walks the other end of a deep stack, up to the context `stop` of `info`, where the walk from

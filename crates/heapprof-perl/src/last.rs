@@ -14,6 +14,8 @@ pub struct LastWalk {
     /// What Perl had compiled then.
     compiled: u32,
     pub(crate) len: u32,
+    /// The statement that is another interpreter's.
+    pub(crate) foreign: u64,
     /// The number that whoever walks gave the interpreter.
     pub number: u32,
     /// The interpreter that the thread runs, as far as whoever walks knows.
@@ -65,6 +67,7 @@ impl LastWalk {
         info: 0,
         compiled: 0,
         len: 0,
+        foreign: 0,
         number: 0,
         runs: 0,
         others: 0,

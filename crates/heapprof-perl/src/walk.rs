@@ -7,14 +7,14 @@
 
 use heapprof_memory::Memory;
 
-use crate::context::{Contexts, EACH_END, Fields, Found, Info, NO_DEBUGGER, debugger_of};
+use crate::context::{
+    Contexts, EACH_END, Fields, Found, Info, MOST_INFOS, NO_DEBUGGER, NO_LINE, debugger_of,
+};
 use crate::frame::{Frame, Kind};
 use crate::interpreter::Perl;
 use crate::last::{LastWalk, Memo};
 use crate::layout::Layout;
 
-/// Stack infos after which a walk gives up.
-pub(crate) const MOST_INFOS: usize = 10_000;
 /// The kind of a stack info (PERLSI_REQUIRE) that is made for BEGIN, whose frame says enough.
 const FOR_BEGIN: u32 = 9;
 /// Takes the frames of a walk.
@@ -118,7 +118,7 @@ impl Perl {
         // An interpreter that was freed may hold anything.
         let stack = [variable.stack_base, variable.stack_sp, variable.stack_max];
         let [base, top, end] = [read(stack[0])?, read(stack[1])?, read(stack[2])?];
-        let cop = read(variable.curcop)?;
+        let mut cop = read(variable.curcop)?;
         if base == 0 || base > top || top > end || (base | top | cop | first) & 7 != 0 {
             return None;
         }
@@ -132,13 +132,21 @@ impl Perl {
         if op != 0 {
             leaf.op = memory.u16(op + u64::from(layout.op_type))? & 0x1ff;
         }
-        let walk = Contexts {
+        let mut walk = Contexts {
             perl: self,
             memory,
             compiling: self.compiling(interpreter),
             debugger: debugger_of(self, memory, read(variable.db_sub)?)?.max(NO_DEBUGGER),
+            foreign: 0,
         };
+        walk.foreign = walk.foreign_of(interpreter, first, cop)?;
+        last.foreign = walk.foreign;
         leaf.compiles = cop == walk.compiling;
+        if leaf.compiles && memory.u32(cop + u64::from(layout.cop_line))? == NO_LINE {
+            // Perl makes a constant sub, and compiles no text. The statement that runs is put away.
+            leaf.compiles = false;
+            cop = walk.foreign;
+        }
         let same = match compiled {
             Some(compiled) if walk.debugger == NO_DEBUGGER && !leaf.compiles => {
                 last.begin(interpreter, first, compiled);
@@ -204,10 +212,13 @@ impl<M: Memory> Contexts<'_, M> {
             sink.newest(self.frame(Kind::Compile, 0, cop, false, 0)?);
             leaf.newest = 1;
         }
-        leaf.is_walked = true;
         let mut at = first;
         for _ in 0..MOST_INFOS {
             let info = self.info(at)?;
+            if info.at == first {
+                // As long as there is no whole frame, Perl looks at what it is pushing, too.
+                leaf.is_walked = info.whole != Some(-1) || info.newest < 0;
+            }
             // Above the newest whole frame are blocks, or what Perl is just pushing or popping.
             let (mut ix, mut chain) = match info.whole {
                 Some(whole) if info.at == first => (whole, true),
@@ -322,7 +333,7 @@ impl<M: Memory> Contexts<'_, M> {
                 return self.go_on_from_root(info, info.newest, cop, sink, leaf);
             }
         }
-        if leaf.newest == 0 && op == 0 {
+        if leaf.newest == 0 && (op == 0 || self.foreign != 0 && cop == self.foreign) {
             // The program that holds this perl runs code of its own.
             return None;
         }
@@ -400,7 +411,8 @@ impl<M: Memory> Contexts<'_, M> {
                 ],
             )?;
             let kind = flags as u32 & (layout.cx_type_mask | layout.cx_is_fake);
-            if kind != layout.cx_is_sub || of == self.debugger || cop == self.compiling {
+            let is_special = cop == self.compiling || cop == self.foreign;
+            if kind != layout.cx_is_sub || of == self.debugger || is_special {
                 break;
             }
             let statement = [layout.cop_line, layout.cop_seq];

@@ -1,9 +1,9 @@
 //! The provider of Perl's stacks.
 //!
 //! The first stacks of an interpreter are read by the kernel, and compared with what Perl's own
-//! `Perl_caller_cx` says. If nothing is wrong with them, an exact recording reads later ones
-//! directly, and compares them now and then. A stack that is wrong switches the provider off. A
-//! sampled recording does not see that an interpreter is freed, so there the kernel reads always.
+//! `Perl_caller_cx` says. If nothing is wrong with them, later ones are read directly, and compared
+//! now and then. A stack that is wrong switches the provider off. The engine tells when an
+//! interpreter is freed, so nothing is read of one that is gone.
 //!
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.

@@ -290,7 +290,8 @@ fn take(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<Block>
 /// thread may get the address.
 #[inline]
 pub(super) fn release(engine: &'static Engine, address: *mut u8) {
-    engine.scripts.watched.is_freed(address as usize);
+    let watched = &engine.scripts.watched;
+    watched.is_freed(address as usize, engine.books.filter);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
     // SAFETY: as in `allocate`.

@@ -34,22 +34,17 @@ impl StackProviders {
     }
 
     /// Has `freed` told before the block at `address` is freed, which may begin up to 63 bytes
-    /// before. An exact recording misses no such free. Returns false if too many are watched.
+    /// before. No such free is missed. Returns false if too many are watched.
     /// `freed` runs inside a free, and must not allocate or wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
-        self.0.scripts.watched.watch(address, freed)
+        let filter = self.0.books.filter;
+        self.0.scripts.watched.watch(address, freed, filter)
     }
 
     /// The number of the recording, which is another one in the next.
     #[inline(always)]
     pub fn recording(self) -> u64 {
         self.0.process.recorded.epoch()
-    }
-
-    /// Whether every allocation and free is recorded.
-    #[inline(always)]
-    pub fn is_exact(self) -> bool {
-        self.0.process.recorded.is_exact()
     }
 
     /// Has `watcher` told where an object begins, whenever a stack leads through new code of it. It

@@ -1,14 +1,19 @@
 //! Blocks whose end a provider of stacks must know: the interpreters themselves.
 //!
 //! A provider that remembers where an interpreter is must not read it once it is freed. Every free
-//! that is recorded looks here, so in an exact recording no such free is missed.
+//! that the filter chooses looks here, and the filter holds the watched blocks too, so no such free
+//! is missed in a sampled recording either.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::tables::filter::Filter;
 
 /// The most blocks that can be watched at once.
 const MOST: usize = 64;
 /// A block may begin so many bytes before what was given, because of a header.
 const HEADER: usize = 64;
+/// What allocators give is a multiple of this.
+const ALIGNMENT: usize = 16;
 
 /// Who is told of a block's end, with the address that it gave.
 pub(crate) type Freed = fn(usize);
@@ -27,6 +32,11 @@ fn bit(address: usize) -> u64 {
     1 << (address / HEADER % 64)
 }
 
+/// Where a watched block may begin.
+fn begins(address: usize) -> impl Iterator<Item = usize> {
+    (0..HEADER / ALIGNMENT).map(move |i| address.wrapping_sub(i * ALIGNMENT))
+}
+
 impl Watched {
     /// Nothing is watched.
     pub(crate) const fn new() -> Self {
@@ -39,36 +49,54 @@ impl Watched {
 
     /// Watches the block that begins at `address` or a little before. Returns false if there are as
     /// many as there can be.
-    pub(crate) fn watch(&self, address: usize, freed: Freed) -> bool {
+    pub(crate) fn watch(&self, address: usize, freed: Freed, filter: &Filter) -> bool {
         self.freed.store(freed as *mut (), Ordering::Release);
-        let is_mine = |place: &&AtomicUsize| {
-            let took = place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed);
-            took.is_ok() || place.load(Ordering::Relaxed) == address
-        };
-        if !self.block.iter().any(|place| is_mine(&place)) {
-            return false;
-        }
         let bits = bit(address) | bit(address.wrapping_sub(HEADER));
-        self.mask.fetch_or(bits, Ordering::AcqRel);
-        true
+        for place in &self.block {
+            let took = place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed);
+            match took {
+                Ok(_) => {
+                    self.mask.fetch_or(bits, Ordering::AcqRel);
+                    begins(address).for_each(|begin| filter.add(begin));
+                    return true;
+                }
+                Err(watched) if watched == address => return true,
+                Err(_) => {}
+            }
+        }
+        false
+    }
+
+    /// Has `filter`, which was emptied, choose the frees of all that is watched.
+    pub(crate) fn note_again(&self, filter: &Filter) {
+        for place in &self.block {
+            let watched = place.load(Ordering::Acquire);
+            if watched != 0 {
+                begins(watched).for_each(|begin| filter.add(begin));
+            }
+        }
     }
 
     /// Called before the block at `address` is freed.
     #[inline(always)]
-    pub(crate) fn is_freed(&self, address: usize) {
+    pub(crate) fn is_freed(&self, address: usize, filter: &Filter) {
         if self.mask.load(Ordering::Relaxed) & bit(address) != 0 {
-            self.tell(address);
+            self.tell(address, filter);
         }
     }
 
     #[cold]
-    fn tell(&self, address: usize) {
+    fn tell(&self, address: usize, filter: &Filter) {
         for place in &self.block {
             let watched = place.load(Ordering::Acquire);
             if watched == 0 || watched.wrapping_sub(address) >= HEADER {
                 continue;
             }
-            place.store(0, Ordering::Release);
+            let ended = place.compare_exchange(watched, 0, Ordering::AcqRel, Ordering::Relaxed);
+            if ended.is_err() {
+                continue;
+            }
+            begins(watched).for_each(|begin| filter.remove(begin));
             let freed = self.freed.load(Ordering::Acquire);
             if !freed.is_null() {
                 // SAFETY: nothing else is stored there.
@@ -86,24 +114,32 @@ mod tests {
 
     #[test]
     fn a_watched_block_s_end_is_told_once() {
-        let watched = Watched::new();
+        let (watched, filter) = (Watched::new(), Filter::new());
         let ended = |address: usize| ENDED.store(address, Ordering::Relaxed);
         let told = || ENDED.swap(0, Ordering::Relaxed);
-        assert!(watched.watch(0x1_0000, ended) && watched.watch(0x2_0040, ended));
-        watched.is_freed(0x3_0000);
-        watched.is_freed(0x1_0010);
+        assert!(watched.watch(0x1_0000, ended, &filter) && watched.watch(0x2_0040, ended, &filter));
+        watched.is_freed(0x3_0000, &filter);
+        watched.is_freed(0x1_0010, &filter);
         assert_eq!(told(), 0);
-        watched.is_freed(0x1_0000);
+        assert!(filter.may_hold(0x1_0000) && filter.may_hold(0x2_0010));
+        watched.is_freed(0x1_0000, &filter);
         assert_eq!(told(), 0x1_0000);
-        watched.is_freed(0x1_0000);
+        assert!(!filter.may_hold(0x1_0000) && !filter.may_hold(0x1_0000 - 48));
+        filter.fill(0);
+        watched.note_again(&filter);
+        assert!(!filter.may_hold(0x1_0000) && filter.may_hold(0x2_0040));
+        watched.is_freed(0x1_0000, &filter);
         assert_eq!(told(), 0);
         // The block begins before a header.
-        watched.is_freed(0x2_0020);
+        watched.is_freed(0x2_0020, &filter);
         assert_eq!(told(), 0x2_0040);
         for i in 1..=MOST {
-            assert!(watched.watch(i << 12, ended));
+            assert!(watched.watch(i << 12, ended, &filter));
         }
-        assert!(!watched.watch(1 << 30, ended));
-        assert!(watched.watch(1 << 12, ended), "it is watched already");
+        assert!(!watched.watch(1 << 30, ended, &filter));
+        assert!(
+            watched.watch(1 << 12, ended, &filter),
+            "it is watched already"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{Capture, ENGINE, RawFrame};
+use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::{Memory, Own};
 use heapprof_perl::{Context, EACH_END, Frame, LastWalk, Leaf, Perl, Sink};
 
@@ -214,8 +214,7 @@ impl PerlStacks {
         to: &mut Capture,
     ) -> Option<usize> {
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
-        // Only an exact recording sees the end of every interpreter.
-        let carefully = stacks < PROBATION || !ENGINE.stack_providers().is_exact();
+        let carefully = stacks < PROBATION;
         last.number = interpreter.number.load(Ordering::Relaxed);
         let writer = Writer::new(to, last.number);
         let address = match perl.context {

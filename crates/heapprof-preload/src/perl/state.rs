@@ -182,8 +182,7 @@ impl PerlStacks {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
         }
-        let is_exact = ENGINE.stack_providers().is_exact();
-        if is_exact && !ENGINE.stack_providers().watch(at as usize, gone) {
+        if !ENGINE.stack_providers().watch(at as usize, gone) {
             return None;
         }
         let take = |found: &&Interpreter| {
@@ -196,13 +195,7 @@ impl PerlStacks {
             };
             (free == 0 || free == GONE) && took(free)
         };
-        let free = self.places(at).find(take);
-        // A sampled recording does not see that an interpreter is gone, and takes its place.
-        let new = match free {
-            None if !is_exact => self.places(at).next(),
-            free => free,
-        }?;
-        new.at.store(at, Ordering::Relaxed);
+        let new = self.places(at).find(take)?;
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         new.number.store(number, Ordering::Relaxed);
         new.stacks.store(0, Ordering::Relaxed);
