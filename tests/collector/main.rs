@@ -30,8 +30,12 @@ mod children;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
+// What record says of lines that grow.
+mod follow_lines;
 // Frames of Perl.
 mod scripts;
+// Perls that a profiler of stacks might trip over.
+mod perl_hazards;
 // Frames of interpreters that register themselves.
 mod providers;
 // What reports call functions: wrappers are left out, names are short, code without symbols has

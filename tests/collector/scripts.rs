@@ -1,4 +1,4 @@
-//! Perl's subs and lines: compared with what `caller` says, and read under hostile conditions.
+//! Perl's subs and lines: compared with what `caller` says.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,8 +55,18 @@ pub(crate) fn comments(profile: &Profile) -> Vec<&str> {
     profile.comment.iter().map(|&id| profile.text(id)).collect()
 }
 
-fn program(name: &str) -> String {
+pub(crate) fn program(name: &str) -> String {
     root().join("tests/perl").join(name).display().to_string()
+}
+
+/// Whether there is a perl that has threads.
+pub(crate) fn has_threads() -> bool {
+    let mut check = Command::new("perl");
+    have(&["perl"])
+        && check
+            .args(["-Mthreads", "-e1"])
+            .status()
+            .is_ok_and(|s| s.success())
 }
 
 /// The files that constructs.pl requires and runs.
@@ -261,215 +271,6 @@ fn evals_are_one_place_unless_asked() {
     };
     assert_eq!(lines(&[]), ["(eval)"]);
     assert_eq!(lines(&["--perl-evals=numbered"]).len(), 50);
-}
-
-/// A program that did not notice that it was recorded.
-#[test]
-fn hostile_perls_behave_as_bare() {
-    if !have(&["perl"]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = program("hostile.pl");
-    let smaller = [("DEEP", "20000"), ("EVALS", "20000")];
-    let bare = Command::new("perl")
-        .arg(&script)
-        .envs(smaller)
-        .output()
-        .unwrap();
-    for options in [
-        &["--exact"][..],
-        &["--period=4096"],
-        &["--exact", "--frames=both"],
-    ] {
-        let args = [&["record", "-o", "p.pb.gz"], options, &["perl", &script]].concat();
-        let done = command(folder.path())
-            .args(args)
-            .envs(smaller)
-            .output()
-            .unwrap();
-        let (out, err) = (
-            String::from_utf8_lossy(&done.stdout),
-            String::from_utf8_lossy(&done.stderr),
-        );
-        assert_eq!(done.status.code(), bare.status.code(), "{options:?}: {err}");
-        assert_eq!(
-            out,
-            String::from_utf8_lossy(&bare.stdout),
-            "{options:?}: {err}"
-        );
-        assert!(!err.contains("native frames only"), "{options:?}: {err}");
-    }
-}
-
-/// Recorded in each of these ways, a program behaves as bare, and heapprof goes on reading its
-/// stacks. Returns the samples of the first recording.
-fn behaves_as_bare(folder: &Path, words: &[&str]) -> Vec<Sample> {
-    let ways = [
-        &["--exact"][..],
-        &["--period=2048"],
-        &["--exact", "--frames=both"],
-    ];
-    behaves_as_bare_with(folder, words, &ways)
-}
-
-fn behaves_as_bare_with(folder: &Path, words: &[&str], ways: &[&[&str]]) -> Vec<Sample> {
-    let bare = Command::new(words[0])
-        .args(&words[1..])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let mut first = None;
-    for &options in ways {
-        let args = [&["record", "-o", "p.pb.gz"], options, &["--"], words].concat();
-        let done = command(folder).args(args).output().unwrap();
-        let (out, err) = (
-            String::from_utf8_lossy(&done.stdout),
-            String::from_utf8_lossy(&done.stderr),
-        );
-        assert_eq!(done.status.code(), bare.status.code(), "{options:?}: {err}");
-        assert_eq!(
-            out,
-            String::from_utf8_lossy(&bare.stdout),
-            "{options:?}: {err}"
-        );
-        assert!(!err.contains("native frames only"), "{options:?}: {err}");
-        first.get_or_insert_with(|| samples(&read(&folder.join("p.pb.gz"))));
-    }
-    first.unwrap()
-}
-
-/// Bytes that stacks allocated with this function innermost.
-fn allocated_in(samples: &[Sample], function: &str) -> i64 {
-    let of = samples
-        .iter()
-        .filter(|s| s.frames.first().is_some_and(|f| f.0 == function));
-    of.map(|s| s.allocated[1]).sum()
-}
-
-/// Whether there is a perl that has threads.
-fn has_threads() -> bool {
-    let mut check = Command::new("perl");
-    have(&["perl"])
-        && check
-            .args(["-Mthreads", "-e1"])
-            .status()
-            .is_ok_and(|s| s.success())
-}
-
-/// Joining a thread destroys its interpreter in this one. Shared data belongs to an interpreter
-/// that runs nothing.
-#[test]
-fn threads_that_are_joined_leave_stacks_right() {
-    if !has_threads() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = program("joins.pl");
-    let samples = behaves_as_bare(folder.path(), &["perl", &script]);
-    for sample in &samples {
-        let names: Vec<&str> = sample.frames.iter().map(|f| f.0.as_str()).collect();
-        if names.first() == Some(&"main::inner") {
-            let subs = ["main::inner", "main::outer", "main::nested", "(main)"];
-            assert_eq!(names, subs, "{:?}", sample.labels);
-        }
-    }
-    // Shared texts count for the line that set them.
-    let texts = allocated_in(&samples, "main::inner");
-    assert!(texts > 40 * (10_000 + 5_000), "{texts}");
-}
-
-/// A stack may refer to code that is gone, and Perl may be between two frames.
-#[test]
-fn code_that_is_freed_is_not_read() {
-    if !has_threads() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let required = folder.path().join("required.pl");
-    std::fs::write(&required, "my @list = map { \"r$_\" } 1 .. 20;\n1;\n").unwrap();
-    let script = program("freed.pl");
-    let required = required.display().to_string();
-    for options in [&["--exact"][..], &["--period=64"]] {
-        let words = ["perl", &script, &required];
-        let samples = behaves_as_bare_with(folder.path(), &words, &[options]);
-        let mut frames = samples.iter().flat_map(|s| &s.frames);
-        let strange = frames.find(|f| !(0..100_000).contains(&f.2));
-        assert_eq!(strange, None);
-        assert!(allocated_in(&samples, "main::work") > 0);
-    }
-}
-
-/// Interpreters that come and go in one program, linked and loaded.
-#[test]
-fn embedded_perls_may_go() {
-    if !have(&["gcc", "perl"]) {
-        return;
-    }
-    let options = Command::new("perl")
-        .args(["-MExtUtils::Embed", "-e", "ccopts; print ' '; ldopts"])
-        .output()
-        .unwrap();
-    let options = String::from_utf8(options.stdout)
-        .unwrap()
-        .replace('\n', " ");
-    let has_headers = options
-        .split_whitespace()
-        .filter_map(|o| o.strip_prefix("-I"))
-        .any(|folder| Path::new(folder).join("perl.h").exists());
-    if !has_headers {
-        assert!(
-            std::env::var_os("HEAPPROF_REQUIRE").is_none(),
-            "libperl-dev is required here"
-        );
-        eprintln!("SKIPPED a test: there are no headers of Perl (libperl-dev)");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let compile = |before: &str, source: &str, after: &str| {
-        let line = format!("{before} {} {after}", program(source));
-        let built = Command::new("gcc")
-            .args(line.split_whitespace())
-            .current_dir(folder.path())
-            .status()
-            .unwrap();
-        assert!(built.success(), "{line}");
-    };
-    compile("-w -O1 -o embedded", "embedded.c", &options);
-    compile(
-        "-w -O1 -shared -fPIC -DPLUGIN -o libembedded.so",
-        "embedded.c",
-        &options,
-    );
-    compile("-w -O1 -o loads", "loads.c", "-ldl");
-    let script = program("called.pl");
-    for (words, rounds) in [(["./embedded", &script], 3), (["./loads", &script], 6)] {
-        let samples = behaves_as_bare(folder.path(), &words);
-        assert_eq!(
-            allocated_in(&samples, "main::called"),
-            rounds * 50_002,
-            "{words:?}"
-        );
-        assert_eq!(
-            allocated_in(&samples, "main::helper"),
-            rounds * 90_002,
-            "{words:?}"
-        );
-        // The program's own allocations are its own.
-        let own = samples
-            .iter()
-            .filter(|s| s.frames.first().is_some_and(|f| f.0 == "in_c"));
-        let own: Vec<_> = own.map(|s| s.allocated).collect();
-        assert!(
-            own.iter().map(|o| o[1]).sum::<i64>() >= 77_777 * 4 * rounds / 3,
-            "{own:?}"
-        );
-        let wrong = samples.iter().find(|s| {
-            s.frames.iter().any(|f| f.0 == "in_c")
-                && s.frames.iter().any(|f| f.0.starts_with("main::"))
-        });
-        assert!(wrong.is_none(), "{:?}", wrong.unwrap().frames);
-    }
 }
 
 /// Perl's debugger calls every sub through one of its own, which `caller` hides.

@@ -48,6 +48,7 @@ mod gate;
 mod header;
 mod info;
 mod leaks;
+mod line_growth;
 mod list;
 mod nameless;
 mod own_code;
@@ -77,6 +78,7 @@ pub use crate::{
     header::{Header, SampleType},
     info::{Info, MappingInfo, TypeTotal, info},
     leaks::{InUse, Leak, Leaks, leaks},
+    line_growth::line_growth,
     list::{List, Listing, list},
     nameless::{Nameless, nameless},
     own_code::{OwnCode, own_code},

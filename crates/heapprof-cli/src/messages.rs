@@ -157,6 +157,11 @@ pub(crate) fn note(text: &str) {
     say(text);
 }
 
+/// Prints a line for programs, as it is.
+pub(crate) fn plain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 fn say(text: &str) {
     // Names come from files and may hold anything. A message stays one line, so line ends and tabs
     // in it become blanks.

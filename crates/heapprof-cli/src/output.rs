@@ -1,6 +1,7 @@
 //! Where reports go: stdout (through a pager on a terminal) or a file that appears whole or not at
 //! all.
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -63,6 +64,21 @@ fn write_for(
             let kept = found.filter(|found| access == Access::Umask && Owner::of(found).is_us());
             let access = kept.map_or(access, |found| Access::Exactly(found.st_mode & 0o777));
             replace(&place, &shown, access, body)
+        }
+    }
+}
+
+/// Opens a file that is written while work goes on. It is a new one, with the rights `mode`, or a
+/// pipe or device that is there.
+pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
+    let named = || format!("{}: cannot be written", path.display());
+    match typed(path, Trust::Any)? {
+        Typed::Open(file) => Ok(file),
+        Typed::Place(place, _) => {
+            let mut draft = place.draft(Access::Exactly(mode.0)).with_context(named)?;
+            let file = draft.file().try_clone().with_context(named)?;
+            draft.finish().with_context(named)?;
+            Ok(file)
         }
     }
 }

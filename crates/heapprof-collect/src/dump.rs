@@ -3,6 +3,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod due;
+pub(crate) mod following;
 pub(crate) mod output;
 pub(crate) mod turn;
 
@@ -199,7 +200,7 @@ impl Dumping {
     }
 
     /// The locks that fork must hold.
-    pub(crate) fn locks(&self) -> [&dyn ForkLock; 5] {
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 6] {
         let Self {
             options,
             default,
@@ -216,13 +217,14 @@ impl Dumping {
             started: _,
             since: _,
         } = self;
-        let ([dumping], [triggers]) = (turn.locks(), due.locks());
+        let ([dumping], [triggers, told]) = (turn.locks(), due.locks());
         [
             dumping,
             &options.lock,
             &naming.lock,
             &default.lock,
             triggers,
+            told,
         ]
     }
 }

@@ -32,7 +32,7 @@ pub struct Engine {
 pub static ENGINE: Engine = Engine::new(filter::of_hooks(), Pages::of_kernel());
 
 /// The locks of an engine, outermost first.
-pub(crate) type Locks<'a> = [&'a dyn ForkLock; 18];
+pub(crate) type Locks<'a> = [&'a dyn ForkLock; 19];
 
 impl Engine {
     /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
@@ -138,12 +138,12 @@ impl Engine {
             books,
             dumping,
         } = self;
-        let [a, b, c, d, e] = dumping.locks();
+        let [a, b, c, d, e, s] = dumping.locks();
         let [f, g, h, i, j] = books.locks();
         let [k, l, m, n] = code.locks();
         let ([o], [p]) = (threads.locks(), memory.locks());
         let [q, r] = scripts.names.locks();
-        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r];
+        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s];
         all.sort_unstable_by_key(|lock| lock.rank());
         all
     }

@@ -55,6 +55,9 @@ pub struct Triggers {
     pub allocated: Option<u64>,
     /// Dumps each time this much was freed.
     pub freed: Option<u64>,
+    /// Tells of the places whose memory in use has changed each time a line may have grown by this
+    /// much. It goes into [`Output::list`], and is no dump.
+    pub line_growth: Option<u64>,
 }
 
 /// Where dumps go.
@@ -76,7 +79,9 @@ pub struct Output {
     /// A folder with a file for each user, to which each dump adds an entry, ended by a NUL:
     /// process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in
     /// use, peak bytes, stacks, events lost, path. A dump that was not written adds `!`, errno and
-    /// path, or `!` and a text.
+    /// path, or `!` and a text. What [`Triggers::line_growth`] tells goes into another file there,
+    /// whose name ends in `.lines`: process and length as text, a newline, and a gzipped profile of
+    /// that length, with the growth of each stack.
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,

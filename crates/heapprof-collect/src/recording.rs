@@ -4,6 +4,7 @@ pub(crate) mod clock;
 pub(crate) mod dumps;
 pub(crate) mod fork;
 pub(crate) mod lifecycle;
+pub(crate) mod lines;
 #[cfg(all(test, shuttle))]
 mod model;
 pub(crate) mod scripts;

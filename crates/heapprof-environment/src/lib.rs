@@ -111,6 +111,9 @@ variables! {
          and has: process, when (0 on the way, 1 at the end, 2 before an exec), whether it is \
          exact, bytes in use, peak bytes, stacks, events lost, path. The entry of a dump that was \
          not written has `!`, its errno and its path.";
+    LINES "HEAPPROF_LINES", Record, "bytes", "never",
+        "Each time a line may have grown by so much, the process says into a file in HEAPPROF_LIST \
+         by how much its stacks have grown.";
     PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
         "Records every allocation into `PREFIX.NNNN.heap`.";
     PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",

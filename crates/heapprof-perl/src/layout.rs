@@ -304,6 +304,37 @@ mod tests {
         assert_ne!(of("5.36.0", true), of("5.32.0", true));
     }
 
+    /// Two columns that differ in anything are of different versions or builds, so the version
+    /// refuses all columns but the right one.
+    #[test]
+    fn the_version_tells_columns_apart() {
+        let columns: Vec<&str> = TABLE.lines().next().unwrap().split('\t').skip(1).collect();
+        let of = |column: &str| {
+            let (text, build) = build(column);
+            (version(text), build.starts_with("thr"), Layout::by_column(column))
+        };
+        let mut differ = 0;
+        for &column in &columns {
+            let (known, has_threads, layout) = of(column);
+            assert_eq!(Layout::of(known, has_threads), layout, "{column}");
+            for &other in &columns {
+                let (version, threads, wrong) = of(other);
+                if threads != has_threads || wrong == layout {
+                    continue;
+                }
+                differ += 1;
+                assert_ne!(Layout::of(version, threads), layout, "{column}, {other}");
+                let series = |version: Version| (version.revision, version.version);
+                let is_released = known.version.is_multiple_of(2);
+                assert!(
+                    !is_released || series(version) != series(known),
+                    "{column}, {other}"
+                );
+            }
+        }
+        assert!(differ > 100, "{differ}");
+    }
+
     #[test]
     fn a_cell_is_a_number_or_nothing() {
         assert_eq!(number("0x20:0:9"), Some(0x20));

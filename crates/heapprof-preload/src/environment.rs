@@ -188,6 +188,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.parent = processes.map(parent_of_program);
         options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
+        let lines = parsed(variable::LINES.name, &setting::SIZE)?;
+        options.triggers.line_growth = lines.filter(|&bytes| bytes > 0);
     } else if get(variable::PREFIX.name).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;

@@ -17,6 +17,7 @@ mod head;
 mod info;
 mod json;
 mod leaks;
+mod line_growth;
 mod list;
 mod measure;
 mod names;
@@ -41,6 +42,7 @@ pub use crate::{
     flame::{FlameOptions, Root, flame_folded, flame_svg},
     info::info,
     leaks::{leaks, value_line},
+    line_growth::LineGrowth,
     list::{SourceText, list},
     measure::{Measure, percent, time_utc},
     peek::peek,

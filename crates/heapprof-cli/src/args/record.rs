@@ -46,6 +46,18 @@ pub(crate) struct RecordArgs {
     /// Whether Perl's evals of text keep their numbers, as in (eval 12)
     #[arg(long, value_enum, default_value_t = Evals::Merged, value_name = "HOW")]
     pub(crate) perl_evals: Evals,
+    /// Say, while the program runs, each time the memory in use that a line allocated has grown by
+    /// MIN [default: 1MiB]
+    #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1MiB", value_parser = growth)]
+    pub(crate) follow_lines: Option<u64>,
+    /// Say it in this file or pipe instead of on stderr
+    #[arg(long, value_name = "FILE", requires = "follow_lines")]
+    pub(crate) follow_output: Option<PathBuf>,
+    /// How it is said: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object a line
+    #[arg(long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
+    #[arg(requires = "follow_lines")]
+    pub(crate) follow_format: LineFormat,
     /// Have reports leave out, like malloc, the functions whose name without parameters matches:
     /// wrappers of your own
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
@@ -64,6 +76,14 @@ pub(crate) struct RecordArgs {
 pub(crate) enum Answer {
     Yes,
     No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LineFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,7 @@
 
 mod child;
 mod files;
+mod lines;
 mod list;
 mod outcome;
 mod program;
@@ -18,6 +19,7 @@ use heapprof_environment::{self as variable, Setter, Variable};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
+use self::lines::Follower;
 use self::list::List;
 use crate::args::record::Answer;
 use crate::args::{FileMode, RecordArgs};
@@ -34,7 +36,10 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let library = preload::library()?;
     let mode = args.file_mode.mode()?;
     let names = Names::new(args.output.as_deref(), program)?;
+    let said = lines::open(args)?;
     let mut list = List::new().context("no temporary file can be made")?;
+    let follow = |least| Follower::start(list.path(), least, args, said);
+    let follower = args.follow_lines.map(follow).transpose()?;
     let start = |words: &[&OsStr], preloaded| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&args.command[1..]);
@@ -50,6 +55,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
         let shell = OsStr::new(program::SHELL);
         let preloaded = program::look_at(shell, Path::new(shell))?;
         ended = start(&[shell, script.as_os_str()], preloaded);
+    }
+    if let Some(follower) = follower {
+        follower.end();
     }
     let ended = match ended {
         Ok(ended) => ended,
@@ -249,6 +257,9 @@ fn environment(
     }
     if let Some(growth) = args.on_growth {
         command.env(variable::GROWTH.name, growth.to_string());
+    }
+    if let Some(least) = args.follow_lines {
+        command.env(variable::LINES.name, least.to_string());
     }
     if let Some(signal) = args.on_signal {
         command.env(variable::SIGNAL.name, signal.to_string());

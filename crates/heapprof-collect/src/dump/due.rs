@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use crate::dump::following::Following;
 use crate::options::Triggers;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
@@ -28,16 +29,22 @@ pub(crate) struct Due {
     /// time.
     deadline: AtomicI64,
     last_peak: AtomicI64,
+    pub(crate) following: Following,
 }
 
 /// Whoever makes the dumps that are due.
 pub(crate) trait Dumper: Sync {
     /// Makes a dump.
     fn dump_due(&'static self, reason: Reason);
+
+    /// Looks by how much lines have grown.
+    fn look_due(&'static self);
 }
 
 const MOST_UNREPORTED: u64 = 1 << 20;
 const NOTHING: u8 = 0;
+/// A look at lines is to be made. A dump makes one, too, so it may take this one's place.
+const LOOK: u8 = u8::MAX;
 const TERMINATED: u8 = Reason::Terminated as u8 + 1;
 
 impl Due {
@@ -52,6 +59,7 @@ impl Due {
                 peak_growth: None,
                 allocated: None,
                 freed: None,
+                line_growth: None,
             }),
             pending: AtomicU8::new(NOTHING),
             dumper: OnceLock::new(),
@@ -61,11 +69,12 @@ impl Due {
             freed_limit: AtomicU64::new(u64::MAX),
             deadline: AtomicI64::new(i64::MAX),
             last_peak: AtomicI64::new(0),
+            following: Following::new(),
         }
     }
 
     /// The lock that fork must hold.
-    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             triggers,
             most_unreported: _,
@@ -77,8 +86,9 @@ impl Due {
             freed_limit: _,
             deadline: _,
             last_peak: _,
+            following,
         } = self;
-        [&triggers.lock]
+        [&triggers.lock, following.lock()]
     }
 
     /// Whether something is to be done after this event.
@@ -105,7 +115,11 @@ impl Due {
         self.triggers.with(process, |t| *t = triggers);
         let limits = [triggers.allocated, triggers.freed];
         let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
-        let most = (least / 64).clamp(1, MOST_UNREPORTED);
+        self.allocated.store(0, Ordering::Relaxed);
+        self.freed.store(0, Ordering::Relaxed);
+        let step = self.following.begin(process, triggers.line_growth);
+        let most = (least / 64).min(step.unwrap_or(u64::MAX) / 4);
+        let most = most.clamp(1, MOST_UNREPORTED);
         self.most_unreported.store(most, Ordering::Relaxed);
         self.last_peak.store(0, Ordering::Relaxed);
         self.deadline.store(i64::MAX, Ordering::Relaxed);
@@ -175,6 +189,19 @@ impl Due {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked);
     }
 
+    /// Asks for a look at lines, unless something else is asked for.
+    fn ask_to_look(&self) {
+        let _ = self
+            .pending
+            .compare_exchange(NOTHING, LOOK, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Notes a look at lines that began at `began`, in nanoseconds.
+    pub(crate) fn looked(&self, began: i64) {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        self.following.looked(began, allocated);
+    }
+
     /// Called when the heap passed the alarm's limit.
     #[cold]
     pub(crate) fn alarm(&self, process: &Process, heap: &Heap) {
@@ -215,6 +242,12 @@ impl Due {
         if deadline != i64::MAX && now() >= deadline {
             self.ask(Reason::Interval);
         }
+        if self
+            .following
+            .is_due(self.allocated.load(Ordering::Relaxed))
+        {
+            self.ask_to_look();
+        }
     }
 
     /// Forgets what was asked for, in a forked child: it is the parent's.
@@ -225,10 +258,14 @@ impl Due {
     /// Does what is pending.
     #[cold]
     pub(crate) fn run(&self) {
-        if let Some(reason) = self.pending.swap(NOTHING, Ordering::AcqRel).checked_sub(1)
-            && let Some(dumper) = self.dumper.get()
-        {
-            dumper.dump_due(Reason::from_number(reason));
+        let pending = self.pending.swap(NOTHING, Ordering::AcqRel);
+        let Some(dumper) = self.dumper.get() else {
+            return;
+        };
+        match pending {
+            NOTHING => {}
+            LOOK => dumper.look_due(),
+            reason => dumper.dump_due(Reason::from_number(reason - 1)),
         }
     }
 }

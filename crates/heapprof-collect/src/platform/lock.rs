@@ -26,39 +26,41 @@ pub(crate) mod rank {
     pub(crate) const STARTING: u8 = 3;
     /// The triggers of dumps.
     pub(crate) const TRIGGERS: u8 = 4;
+    /// What was told of stacks that are followed.
+    pub(crate) const TOLD: u8 = 5;
     /// The rules of unwinding.
-    pub(crate) const RULES: u8 = 5;
+    pub(crate) const RULES: u8 = 6;
     /// The program's own mappings.
-    pub(crate) const REGIONS: u8 = 6;
+    pub(crate) const REGIONS: u8 = 7;
     /// The budgets, and the owners of the live table's parts.
-    pub(crate) const CHANGING: u8 = 7;
+    pub(crate) const CHANGING: u8 = 8;
     /// The slots of other threads.
-    pub(crate) const SLOTS: u8 = 8;
+    pub(crate) const SLOTS: u8 = 9;
     /// The options of a recording that the program is to start.
-    pub(crate) const DEFAULT: u8 = 9;
+    pub(crate) const DEFAULT: u8 = 10;
     /// The mappings that are known.
-    pub(crate) const KNOWN: u8 = 10;
+    pub(crate) const KNOWN: u8 = 11;
     /// The mappings that are closed.
-    pub(crate) const CLOSED: u8 = 11;
+    pub(crate) const CLOSED: u8 = 12;
     /// The loaded objects.
-    pub(crate) const MODULES: u8 = 12;
+    pub(crate) const MODULES: u8 = 13;
     /// The frames of interpreters by their texts.
-    pub(crate) const NAMES: u8 = 13;
+    pub(crate) const NAMES: u8 = 14;
     /// The memory of those texts.
-    pub(crate) const TEXTS: u8 = 14;
+    pub(crate) const TEXTS: u8 = 15;
     /// The stacks by their hash.
-    pub(crate) const STACKS: u8 = 15;
+    pub(crate) const STACKS: u8 = 16;
     /// The memory of the stacks.
-    pub(crate) const FRAMES: u8 = 16;
+    pub(crate) const FRAMES: u8 = 17;
     /// What the engine itself allocates from.
-    pub(crate) const ARENA: u8 = 17;
+    pub(crate) const ARENA: u8 = 18;
     /// The parts of the live table.
-    pub(crate) const PARTS: u8 = 18;
+    pub(crate) const PARTS: u8 = 19;
     /// The size in use.
-    pub(crate) const HEAP: u8 = 19;
+    pub(crate) const HEAP: u8 = 20;
     /// How many ranks there are.
     #[cfg(test)]
-    pub(crate) const COUNT: u8 = 20;
+    pub(crate) const COUNT: u8 = 21;
 }
 
 /// A lock without data of its own.

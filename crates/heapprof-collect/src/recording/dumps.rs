@@ -11,6 +11,7 @@ use crate::options::{Format, Options};
 use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
+use crate::recording::lines;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
 
@@ -128,6 +129,27 @@ fn in_turn<R>(
     })
 }
 
+/// Looks by how much lines have grown, unless another thread dumps.
+pub(super) fn look(engine: &Engine) {
+    if !engine.process.is_own() || lines::has_ended(engine) {
+        return;
+    }
+    in_turn(engine, Reason::Growth, 0, |turn| {
+        if turn.is_none() {
+            return;
+        }
+        in_own_place(engine, &mut || {
+            let options = engine.dumping.options.with(&engine.process, |o| o.clone());
+            if let Some(options) = options
+                && engine.reserve(snapshot::memory_needed(engine))
+            {
+                lines::look(engine, &options);
+            }
+            false
+        });
+    });
+}
+
 /// What became of a dump that nobody wants to know the path of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dumped {
@@ -194,6 +216,9 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
     in_own_place(engine, &mut || {
         let reserved = engine.reserve(snapshot::memory_needed(engine));
         if let Some(options) = dumping.options.with(process, |o| o.clone()) {
+            if reserved {
+                lines::look(engine, &options);
+            }
             result = if reserved {
                 write(engine, &options, reason, path)
             } else {

@@ -7,9 +7,15 @@ use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::platform::sys;
 use crate::reason::Reason;
-use crate::recording::dumps::{Dumped, Dumps, dump_only};
+use crate::recording::dumps::{Dumped, Dumps, dump_only, look};
 
 impl Dumper for Engine {
+    fn look_due(&'static self) {
+        let mask = self.process.block_signals();
+        look(self);
+        sys::restore_signals(mask);
+    }
+
     /// Does what was asked for in the middle of an event.
     fn dump_due(&'static self, reason: Reason) {
         let due = &self.dumping.due;

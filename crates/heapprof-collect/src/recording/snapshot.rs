@@ -139,7 +139,7 @@ impl Sums {
 
 /// Hashes addresses: they are spread well enough by one multiplication.
 #[derive(Default)]
-struct AddressHasher(u64);
+pub(super) struct AddressHasher(u64);
 
 impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {
@@ -184,24 +184,12 @@ pub(super) fn write_profile(
     let exact = engine.process.recorded.is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
-    let known = engine.code.mappings.known(&engine.process);
-    let indices: Vec<MappingIndex> = known
-        .iter()
-        .map(|mapping| add_mapping(&mut builder, mapping))
-        .collect();
-    let mut locations = ByAddress::default();
-    let (mut labels, mut cut) = (HashMap::new(), None);
     let sums = sums(engine);
     describe(&mut builder, engine, reason, &sums);
-    builder.profile.drop_frames = match wrappers {
-        "" => builder.text(ALLOCATORS),
-        more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
-    };
     let mut left = sums.iter().enumerate();
-    let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let mut totals = Totals::default();
     // Gives the next stack that has a value.
-    let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
+    let next = |sample: &mut QuickSample| {
         for (id, sum) in left.by_ref() {
             let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
             sample
@@ -218,52 +206,96 @@ pub(super) fn write_profile(
             totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
             totals.peak = totals.peak.saturating_add(sum.peak[1]);
             totals.stacks += 1;
-            let generation = engine.books.stacks.read(id as u32, &mut frames);
-            if let Some(&first) = frames.first()
-                && let Word::Label(..) = Word::of(first)
-            {
-                frames.remove(0);
-                let new = || label_set(builder, engine, first);
-                sample.labels = *labels.entry(first).or_insert_with(new);
-            }
-            // The next stack mostly has the oldest frames of the last one.
-            let same = match last {
-                (of, ref last) if of == generation => shared(&frames, last),
-                _ => 0,
-            };
-            sample
-                .newer
-                .extend(frames[..frames.len() - same].iter().map(|&word| {
-                    if word == CUT {
-                        return *cut.get_or_insert_with(|| {
-                            builder.frame(&[FrameText {
-                                name: "[truncated]",
-                                ..FrameText::default()
-                            }])
-                        });
-                    }
-                    let pc = match Word::of(word) {
-                        Word::Address(pc) => pc,
-                        _ => {
-                            let new = || script_location(builder, engine, word);
-                            return *locations.entry((0, word)).or_insert_with(new);
-                        }
-                    };
-                    // This is an address in the call, not the one after it.
-                    let address = pc - 1;
-                    *locations.entry((generation, address)).or_insert_with(|| {
-                        let mapping = find(&known, address as usize, generation);
-                        builder.location(mapping.map(|i| indices[i]), address, false, &[])
-                    })
-                }));
-            last.0 = generation;
-            std::mem::swap(&mut last.1, &mut frames);
-            return Some(same);
+            return Some(id as u32);
         }
         None
     };
+    write_stacks(engine, builder, wrappers, next, writer)?;
+    Ok(totals)
+}
+
+/// Writes how much each of these stacks has grown, in bytes, as a gzipped profile of one type.
+pub(super) fn write_growth(
+    engine: &Engine,
+    wrappers: &str,
+    mut grown: impl Iterator<Item = (u32, i64)>,
+    writer: &mut dyn Write,
+) -> io::Result<()> {
+    let builder = ProfileBuilder::new(&[("growth", "bytes")]);
+    let next = |sample: &mut QuickSample| {
+        let (id, growth) = grown.next()?;
+        sample.values[0] = growth;
+        Some(id)
+    };
+    write_stacks(engine, builder, wrappers, next, writer)
+}
+
+/// Writes the stacks whose numbers `next` gives, after it has put in their values.
+fn write_stacks(
+    engine: &Engine,
+    mut builder: ProfileBuilder,
+    wrappers: &str,
+    mut next: impl FnMut(&mut QuickSample) -> Option<u32>,
+    writer: &mut dyn Write,
+) -> io::Result<()> {
+    let known = engine.code.mappings.known(&engine.process);
+    let indices: Vec<MappingIndex> = known
+        .iter()
+        .map(|mapping| add_mapping(&mut builder, mapping))
+        .collect();
+    let mut locations = ByAddress::default();
+    let (mut labels, mut cut) = (HashMap::new(), None);
+    builder.profile.drop_frames = match wrappers {
+        "" => builder.text(ALLOCATORS),
+        more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
+    };
+    let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
+    let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
+        let id = next(sample)?;
+        let generation = engine.books.stacks.read(id, &mut frames);
+        if let Some(&first) = frames.first()
+            && let Word::Label(..) = Word::of(first)
+        {
+            frames.remove(0);
+            let new = || label_set(builder, engine, first);
+            sample.labels = *labels.entry(first).or_insert_with(new);
+        }
+        // The next stack mostly has the oldest frames of the last one.
+        let same = match last {
+            (of, ref last) if of == generation => shared(&frames, last),
+            _ => 0,
+        };
+        sample
+            .newer
+            .extend(frames[..frames.len() - same].iter().map(|&word| {
+                if word == CUT {
+                    return *cut.get_or_insert_with(|| {
+                        builder.frame(&[FrameText {
+                            name: "[truncated]",
+                            ..FrameText::default()
+                        }])
+                    });
+                }
+                let pc = match Word::of(word) {
+                    Word::Address(pc) => pc,
+                    _ => {
+                        let new = || script_location(builder, engine, word);
+                        return *locations.entry((0, word)).or_insert_with(new);
+                    }
+                };
+                // This is an address in the call, not the one after it.
+                let address = pc - 1;
+                *locations.entry((generation, address)).or_insert_with(|| {
+                    let mapping = find(&known, address as usize, generation);
+                    builder.location(mapping.map(|i| indices[i]), address, false, &[])
+                })
+            }));
+        last.0 = generation;
+        std::mem::swap(&mut last.1, &mut frames);
+        Some(same)
+    };
     match encode_samples_quickly(builder, next, writer) {
-        Ok(()) => Ok(totals),
+        Ok(()) => Ok(()),
         Err(heapprof_profile::Error::Write(error)) => Err(error),
         Err(other) => Err(io::Error::other(other.to_string())),
     }

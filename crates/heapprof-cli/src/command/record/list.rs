@@ -3,12 +3,14 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{getegid, geteuid};
 use tempfile::TempDir;
 
+use super::lines;
 use crate::place::{Owner, Place, Trust, open_folder};
 
 /// What one user's processes wrote into the list.
@@ -93,6 +95,11 @@ impl List {
         };
         let mut left = MOST_OF_OTHERS;
         for name in names {
+            if let Ok(name) = &name
+                && name.file_name().as_bytes().ends_with(lines::ENDING)
+            {
+                continue;
+            }
             let folder = open_folder(&self.path, Trust::OwnLinks)?;
             let Ok(mut there) = Place::in_folder(folder, name?.file_name()).open() else {
                 continue;

@@ -175,13 +175,14 @@ fn is_special(found: &libc::stat) -> bool {
     !matches!(kind(found), libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
 }
 
-/// A file of this user's own to add to, in a folder where other users have theirs.
-pub(super) fn open_own(folder: &CStr) -> Option<File> {
+/// A file of this user's own to add to, in a folder where other users have theirs. Its name ends
+/// with `ending`.
+pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<File> {
     let user = sys::effective_user();
     let own = [
-        format!("{user}"),
+        format!("{user}{ending}"),
         // Somebody else may have taken the name.
-        format!("{user}.{}", sys::process_id()),
+        format!("{user}.{}{ending}", sys::process_id()),
     ];
     own.iter().find_map(|name| {
         let path = [folder.to_bytes(), b"/", name.as_bytes()].concat();

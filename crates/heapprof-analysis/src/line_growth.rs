@@ -1,0 +1,103 @@
+//! The lines that the samples of a profile end in, for whoever follows a program while it runs.
+
+use std::collections::HashMap;
+
+use heapprof_profile::Profile;
+
+use crate::error::Error;
+use crate::place::Place;
+use heapprof_totals::query::Query;
+use heapprof_totals::view::View;
+
+/// Adds up the first values of the samples by the line that each ends in, after what `drop_frames`
+/// names is cut. A place without a function's name has its address for a name. The lines come in
+/// the order of their places.
+///
+/// # Errors
+/// The errors are those of any question about the profile.
+pub fn line_growth(profile: &Profile) -> Result<Vec<(Place, i64)>, Error> {
+    let view = View::new(profile, &Query::default())?;
+    let mut sums: HashMap<u32, i64> = HashMap::new();
+    let mut stack = Vec::new();
+    for i in 0..profile.samples.len() {
+        let value = profile.samples.values(i).first().copied();
+        if !view.stack(&profile.samples, i, &mut stack) {
+            continue;
+        }
+        if let (Some(&leaf), Some(value)) = (stack.first(), value) {
+            let sum = sums.entry(leaf).or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
+    let mut lines: HashMap<Place, i64> = HashMap::new();
+    for (leaf, value) in sums {
+        let sum = lines.entry(place(profile, &view, leaf)).or_default();
+        *sum = sum.saturating_add(value);
+    }
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.sort();
+    Ok(lines)
+}
+
+fn place(profile: &Profile, view: &View, frame: u32) -> Place {
+    let frame = view.frames.get(frame);
+    let location = frame
+        .location()
+        .map(|location| &profile.location[location.index()]);
+    let function = frame.function(profile);
+    let function = function.map(|function| &profile.function[function.index()]);
+    let (Some(function), heapprof_totals::frames::Frame::Line { line, .. }) = (function, frame)
+    else {
+        let address = location.map_or(0, |location| location.address);
+        return Place {
+            function: format!("{address:#018x}"),
+            file: Some(String::new()),
+            line: Some(0),
+            address: None,
+        };
+    };
+    Place {
+        function: profile.text(function.name).to_string(),
+        file: Some(profile.text(function.filename).to_string()),
+        line: Some(profile.line[*line as usize].line),
+        address: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::{FrameText, LabelSetIndex, ProfileBuilder};
+
+    use super::*;
+
+    #[test]
+    fn samples_count_for_the_line_that_called_the_allocator() {
+        let mut builder = ProfileBuilder::new(&[("growth", "bytes")]);
+        let mut frame = |name, line| {
+            builder.frame(&[FrameText {
+                name,
+                filename: "a.c",
+                line,
+                start_line: 1,
+            }])
+        };
+        let (wrapper, work, main) = (frame("wrapped", 1), frame("work", 7), frame("main", 9));
+        for (stack, value) in [
+            (&[wrapper, work, main][..], 10),
+            (&[work, main], 5),
+            (&[wrapper, main], -3),
+        ] {
+            let stack = stack.iter().copied();
+            let samples = &mut builder.profile.samples;
+            samples.push(stack, &[value], LabelSetIndex::default());
+        }
+        builder.profile.drop_frames = builder.text("wrapped");
+        let lines = line_growth(&builder.finish()).unwrap();
+        let found: Vec<_> = lines
+            .iter()
+            .map(|(place, bytes)| (place.label(), *bytes))
+            .collect();
+        let wanted = [("main a.c:9", -3), ("work a.c:7", 15)];
+        assert_eq!(found, wanted.map(|(name, bytes)| (name.to_string(), bytes)));
+    }
+}

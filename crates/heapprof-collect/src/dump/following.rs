@@ -1,0 +1,86 @@
+//! Following lines: when to look by how much stacks have grown, and what was told of them last.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
+use crate::platform::sys;
+
+/// What following needs from one look to the next.
+pub(crate) struct Following {
+    /// Bytes that must be allocated between two looks; 0 if nobody follows.
+    step: AtomicU64,
+    /// How much is allocated by the next look.
+    limit: AtomicU64,
+    /// The time before which there is no other look, in nanoseconds since some moment.
+    not_before: AtomicI64,
+    /// How many bytes of each stack were in use when it was told of last.
+    told: Locked<{ rank::TOLD }, Vec<i64>>,
+}
+
+/// A look takes at most one part in so many of the time.
+const SHARE: i64 = 20;
+/// The shortest time between two looks, in nanoseconds.
+const SHORTEST: i64 = 10_000_000;
+
+impl Following {
+    /// Nobody follows.
+    pub(crate) const fn new() -> Self {
+        Self {
+            step: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            not_before: AtomicI64::new(0),
+            told: Locked::new(Vec::new()),
+        }
+    }
+
+    /// Begins anew: a line counts if it has grown by `least` bytes. Returns how many bytes are
+    /// allocated between two looks.
+    pub(crate) fn begin(&self, process: &Process, least: Option<u64>) -> Option<u64> {
+        self.told.with(process, Vec::clear);
+        let step = least.map(step_of);
+        self.step.store(step.unwrap_or_default(), Ordering::Relaxed);
+        self.limit
+            .store(step.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.not_before.store(0, Ordering::Relaxed);
+        step
+    }
+
+    /// Whether it is time to look, when so much was allocated.
+    pub(crate) fn is_due(&self, allocated: u64) -> bool {
+        allocated >= self.limit.load(Ordering::Relaxed)
+            && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
+    }
+
+    /// Notes a look that began at `began`, when so much was allocated.
+    pub(crate) fn looked(&self, began: i64, allocated: u64) {
+        let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        let pause = (now - began).saturating_mul(SHARE).max(SHORTEST);
+        self.not_before
+            .store(now.saturating_add(pause), Ordering::Relaxed);
+        let step = self.step.load(Ordering::Relaxed);
+        self.limit
+            .store(allocated.saturating_add(step), Ordering::Relaxed);
+    }
+
+    /// What was told of each stack, for whoever looks. [`put`](Self::put) gives it back.
+    pub(crate) fn take(&self, process: &Process) -> Vec<i64> {
+        self.told.with(process, std::mem::take)
+    }
+
+    /// Gives back what [`take`](Self::take) took.
+    pub(crate) fn put(&self, process: &Process, told: Vec<i64>) {
+        self.told.with(process, |place| *place = told);
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn lock(&self) -> &dyn ForkLock {
+        &self.told.lock
+    }
+}
+
+/// How much a place must have changed before it is told of, if a line counts with `least` bytes.
+/// It is less, because one line may call in several places.
+pub(crate) fn step_of(least: u64) -> u64 {
+    (least / 4).max(1)
+}

@@ -1,0 +1,87 @@
+//! What `record --follow-lines` says of a line that has grown.
+
+use heapprof_analysis::Place;
+use heapprof_text::{printable, shortened};
+use serde_json::json;
+
+use crate::json;
+use crate::measure::Measure;
+use crate::names::ALONE;
+
+/// A line that has grown.
+#[derive(Clone, Copy, Debug)]
+pub struct LineGrowth<'a> {
+    /// The process.
+    pub process: u32,
+    /// Where the memory was allocated.
+    pub place: &'a Place,
+    /// By how many bytes the memory in use has grown since the last word on the line.
+    pub bytes: i64,
+    /// Whether that is exact, and no estimate.
+    pub is_exact: bool,
+    /// Seconds since the recording began.
+    pub seconds: f64,
+}
+
+impl LineGrowth<'_> {
+    /// It in one line of text: process, file and line, bytes, function. A long name is shortened.
+    pub fn text(&self) -> String {
+        let place = self.place;
+        let file = place.file.as_deref().filter(|file| !file.is_empty());
+        let at = match (file, place.line.filter(|&line| line != 0)) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.to_string(),
+            (None, _) => "(no line)".to_string(),
+        };
+        let grown = Measure::new("bytes", None).map_or_else(
+            |_| format!("{:+}", self.bytes),
+            |measure| measure.show_signed(self.bytes),
+        );
+        let about = if self.is_exact { "" } else { "about " };
+        let (process, function) = (self.process, shortened(&place.function, ALONE));
+        printable(&format!("{process}, {at}, {about}{grown}, {function}")).into_owned()
+    }
+
+    /// It as a JSON object in one line. Its shape is promised.
+    pub fn json(&self) -> String {
+        let mut object = serde_json::Map::new();
+        object.insert("seconds".into(), json!(self.seconds));
+        object.insert("pid".into(), json!(self.process));
+        object.extend(json::place(self.place));
+        object.insert("bytes".into(), json!(self.bytes));
+        object.insert("exact".into(), json!(self.is_exact));
+        serde_json::Value::Object(object).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_told_in_both_forms() {
+        let place = |file: &str, line| Place {
+            function: "Shop::take".to_string(),
+            file: Some(file.to_string()),
+            line: Some(line),
+            address: None,
+        };
+        let known = place("shop.pl", 11);
+        let mut growth = LineGrowth {
+            process: 7,
+            place: &known,
+            bytes: 3 << 19,
+            is_exact: true,
+            seconds: 0.5,
+        };
+        assert_eq!(growth.text(), "7, shop.pl:11, +1.50MiB, Shop::take");
+        assert_eq!(
+            growth.json(),
+            "{\"seconds\":0.5,\"pid\":7,\"function\":\"Shop::take\",\"file\":\"shop.pl\",\
+             \"line\":11,\"bytes\":1572864,\"exact\":true}"
+        );
+        let unknown = place("", 0);
+        (growth.place, growth.is_exact) = (&unknown, false);
+        assert_eq!(growth.text(), "7, (no line), about +1.50MiB, Shop::take");
+    }
+}

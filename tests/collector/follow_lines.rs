@@ -1,0 +1,201 @@
+//! `record --follow-lines`: what is said while a program runs, of which lines.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use heapprof_tests::built::{build, have};
+use heapprof_tests::harness::{command, run};
+
+/// A line of each JSON object that was said: process, function, line, bytes.
+fn said(text: &str) -> Vec<(i64, String, i64, i64)> {
+    let line = |line: &str| {
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let number = |key: &str| value[key].as_i64().unwrap();
+        let function = value["function"].as_str().unwrap().to_string();
+        assert_eq!(value["exact"], true);
+        (number("pid"), function, number("line"), number("bytes"))
+    };
+    text.lines().map(line).collect()
+}
+
+/// What the profile has in use at each line.
+fn in_use(folder: &Path, profile: &str) -> HashMap<(String, i64), i64> {
+    let top = run(
+        folder,
+        &[
+            "top", "-g", "lines", "--format", "json", "-n", "1000", profile,
+        ],
+    );
+    let top: Value = serde_json::from_str(&top.out).unwrap();
+    let row = |row: &Value| {
+        let function = row["function"].as_str().unwrap().to_string();
+        let line = row["line"].as_i64().unwrap_or_default();
+        ((function, line), row["flat"].as_i64().unwrap())
+    };
+    top["rows"].as_array().unwrap().iter().map(row).collect()
+}
+
+/// Each line is said whenever it has grown by 64 KiB, so what was said of it is what it holds,
+/// except for less than 64 KiB and what one look could not see.
+fn follows(folder: &Path, words: &[&str], functions: &[&str]) {
+    let options = ["record", "--exact", "-o", "p.pb.gz", "--follow-lines=64KiB"];
+    let json = ["--follow-format=json", "--follow-output=lines", "--"];
+    let done = run(folder, &[&options[..], &json, words].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    let all = said(&std::fs::read_to_string(folder.join("lines")).unwrap());
+    assert!(all.iter().all(|line| line.3 >= 64 << 10), "{all:?}");
+    let held = in_use(folder, "p.pb.gz");
+    for function in functions {
+        let of = |(_, name, ..): &&(i64, String, i64, i64)| name == function;
+        let lines: Vec<_> = all.iter().filter(of).collect();
+        assert!(!lines.is_empty(), "{function}: {all:?}");
+        let sum: i64 = lines.iter().map(|line| line.3).sum();
+        let key = (function.to_string(), lines[0].2);
+        let left = held[&key] - sum;
+        assert!(
+            (0..2 * (64 << 10)).contains(&left),
+            "{function}: {sum}, {held:?}"
+        );
+    }
+}
+
+#[test]
+fn perl_lines_are_said_as_they_grow() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "my @kept;\n\
+                  sub keep { my ($n) = @_; push @kept, \"text $n \" x 50; }\n\
+                  sub drop { my @dropped = map { \"text $_\" } 1 .. 200; return scalar @dropped }\n\
+                  for my $i (1 .. 5000) { keep($i); drop() if $i % 50 == 0 }\n";
+    std::fs::write(folder.path().join("grow.pl"), script).unwrap();
+    follows(folder.path(), &["perl", "grow.pl"], &["main::keep"]);
+}
+
+/// `operator new` has one place in memory for all lines that use it.
+#[test]
+fn lines_that_call_operator_new_are_told_apart() {
+    if !have(&["g++"]) {
+        return;
+    }
+    let source = "#include <cstdio>\n\
+                  #include <string>\n\
+                  #include <vector>\n\
+                  static std::vector<char *> kept;\n\
+                  __attribute__((noinline)) void one() { kept.push_back(new char[300]); }\n\
+                  __attribute__((noinline)) void two() { kept.push_back(new char[700]); }\n\
+                  __attribute__((noinline)) void none() { delete[] new char[5000]; }\n\
+                  int main() {\n\
+                      kept.reserve(1 << 20);\n\
+                      for (int i = 0; i < 5000; i++) { one(); two(); none(); }\n\
+                      std::puts(\"done\");\n\
+                      return 0;\n\
+                  }\n";
+    let built = build(source, "g++ -O1 -g -fno-optimize-sibling-calls");
+    let program = built.program.display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    follows(folder.path(), &[&program], &["one()", "two()"]);
+}
+
+/// A child's growth is its own. The parent's stdout and exit code are those of the bare program.
+#[test]
+fn children_are_followed_and_people_read_lines() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "my @kept;\n\
+                  sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\n\
+                  keep();\n\
+                  if (!fork) { keep() for 1 .. 3; exit 0 }\n\
+                  wait;\n\
+                  print \"done\\n\";\n\
+                  exit 3;\n";
+    std::fs::write(folder.path().join("fork.pl"), script).unwrap();
+    let done = command(folder.path())
+        .args([
+            "record",
+            "--exact",
+            "-o",
+            "p.pb.gz",
+            "--follow-lines=100KiB",
+        ])
+        .args(["--", "perl", "fork.pl"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(3));
+    assert_eq!(done.stdout, b"done\n");
+    let told = String::from_utf8_lossy(&done.stderr);
+    let lines: Vec<Vec<&str>> = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("heapprof: "))
+        .map(|line| line.split(", ").collect::<Vec<_>>())
+        .filter(|parts| parts.len() == 4 && parts[3] == "main::keep")
+        .collect();
+    assert!(
+        lines
+            .iter()
+            .all(|l| l[1] == "fork.pl:2" && l[2].starts_with('+')),
+        "{told}"
+    );
+    let processes: std::collections::HashSet<&str> = lines.iter().map(|l| l[0]).collect();
+    assert_eq!(processes.len(), 2, "{told}");
+}
+
+#[test]
+fn what_cannot_be_followed_is_said_before_the_program_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for (options, wanted) in [
+        (&["--follow-output=x"][..], "--follow-lines"),
+        (&["--follow-lines=0"], "0 bytes are no growth"),
+        (
+            &["--follow-lines", "--follow-output=none/x"],
+            "make it first",
+        ),
+    ] {
+        let args = [&["record"], options, &["--", "touch", "ran"]].concat();
+        let done = run(folder.path(), &args);
+        assert_eq!(done.code, 2, "{options:?}");
+        assert!(done.err.contains(wanted), "{options:?}: {}", done.err);
+        assert!(!folder.path().join("ran").exists());
+    }
+}
+
+/// What processes write is data. A file that holds no lines is passed over.
+#[test]
+fn other_things_in_the_lists_folder_do_no_harm() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "my $list = $ENV{HEAPPROF_LIST};\n\
+                  open my $own, '>>', \"$list/$<.lines\" or die;\n\
+                  print $own \"7 99999999999\\n\", \"\\xff\" x 1000;\n\
+                  close $own;\n\
+                  symlink '/etc/passwd', \"$list/9.lines\" or die;\n\
+                  mkdir \"$list/8.lines\" or die;\n\
+                  open my $other, '>', \"$list/7.lines\" or die;\n\
+                  print $other \"3 5\\nhello3 4\\n\";\n\
+                  close $other;\n\
+                  my @kept = map { \"x$_\" x 1000 } 1 .. 2000;\n\
+                  print \"done\\n\";\n";
+    std::fs::write(folder.path().join("odd.pl"), script).unwrap();
+    let args = [
+        "record",
+        "-o",
+        "p.pb.gz",
+        "--follow-lines",
+        "--",
+        "perl",
+        "odd.pl",
+    ];
+    let done = run(folder.path(), &args);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(done.out, "done\n");
+    assert!(done.err.contains("next: heapprof top"), "{}", done.err);
+}
