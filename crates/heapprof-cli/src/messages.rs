@@ -159,15 +159,20 @@ pub(crate) fn note(text: &str) {
 
 /// Prints a line for programs, as it is.
 pub(crate) fn plain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    print(&format!("{line}\n"));
 }
 
 fn say(text: &str) {
     // Names come from files and may hold anything. A message stays one line, so line ends and tabs
     // in it become blanks.
     let line = name::shown(text).replace(['\n', '\t'], " ");
+    print(&format!("heapprof: {}\n", printable(&line)));
+}
+
+/// Prints a whole line at once, because the program that is recorded may print there, too.
+fn print(line: &str) {
     // If stderr is closed, there is nobody to tell that printing failed.
-    let _ = writeln!(anstream::stderr(), "heapprof: {}", printable(&line));
+    let _ = anstream::stderr().write_all(line.as_bytes());
 }
 
 #[cfg(test)]

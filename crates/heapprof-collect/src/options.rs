@@ -80,8 +80,9 @@ pub struct Output {
     /// process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in
     /// use, peak bytes, stacks, events lost, path. A dump that was not written adds `!`, errno and
     /// path, or `!` and a text. What [`Triggers::line_growth`] tells goes into another file there,
-    /// whose name ends in `.lines`: process and length as text, a newline, and a gzipped profile of
-    /// that length, with the growth of each stack.
+    /// whose name ends in `.lines`: a newline, a NUL, `lines `, then as text the process, when its
+    /// recording began (nanoseconds since 1970), whether it is exact, and the length of a gzipped
+    /// profile with the growth of each stack, which follows after a newline.
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,

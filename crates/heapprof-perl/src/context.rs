@@ -220,7 +220,7 @@ impl<M: Memory> Contexts<'_, M> {
         context: u64,
     ) -> Option<Frame> {
         let (mut line, mut version) = (0, 0);
-        if cop != 0 && cop != self.foreign {
+        if cop != 0 {
             let layout = &self.perl.layout;
             let fields = [layout.cop_line, layout.cop_seq];
             let [of_line, of_version] = self.memory.fields(cop, fields)?;
@@ -235,12 +235,25 @@ impl<M: Memory> Contexts<'_, M> {
         }
         Some(Frame {
             code: kind.code(of),
-            cop: if cop == self.foreign { 0 } else { cop },
+            cop,
             version,
             line,
             from_c,
             context,
         })
+    }
+
+    /// The statement of a frame whose context has the number `ix`, which is -1 if it has none; 0 if
+    /// that statement may be gone.
+    ///
+    /// C code calls the first sub of a copy, mostly in an eval. Frames further in stand at
+    /// statements of the copy itself, even if it is the same one.
+    #[inline(always)]
+    pub(crate) fn statement(self, cop: u64, ix: i32) -> u64 {
+        match cop == self.foreign && ix <= 1 {
+            true => 0,
+            false => cop,
+        }
     }
 
     /// The statement that a copied interpreter began with; 0 if the interpreter is the first one,
@@ -271,7 +284,8 @@ impl<M: Memory> Contexts<'_, M> {
                 found = if is_called_by_c { oldest.oldcop } else { 0 };
             }
             if info.kind == layout.si_is_main {
-                return Some(found);
+                // What stands for the text that is compiled is the interpreter's own.
+                return Some(if found == self.compiling { 0 } else { found });
             }
             at = self.memory.u64(info.at + u64::from(layout.si_prev))?;
             if at == 0 {

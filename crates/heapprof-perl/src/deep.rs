@@ -55,14 +55,16 @@ impl<M: Memory> Contexts<'_, M> {
                     return Some(leaf);
                 }
                 let frame = match of {
-                    None => self.frame(kind, 0, cop, false, 0)?,
-                    Some((context, fields)) => self.frame_of(kind, context, fields, cop)?,
+                    None => self.frame(kind, 0, self.statement(cop, -1), false, 0)?,
+                    Some((ix, context, fields)) => {
+                        self.frame_of(kind, context, fields, self.statement(cop, ix))?
+                    }
                 };
                 sink.oldest(leaf.oldest, frame);
                 leaf.oldest += 1;
             }
             if let Found::Frame(kind) = found {
-                waiting = Some((kind, Some((context, fields))));
+                waiting = Some((kind, Some((ix, context, fields))));
             }
         }
         if let (Some((kind, of)), true) = (waiting, root.at == info.at)
@@ -71,7 +73,7 @@ impl<M: Memory> Contexts<'_, M> {
             // The two ends have met.
             let frame = match of {
                 None => self.frame(kind, 0, stopped_at, false, 0)?,
-                Some((context, fields)) => self.frame_of(kind, context, fields, stopped_at)?,
+                Some((_, context, fields)) => self.frame_of(kind, context, fields, stopped_at)?,
             };
             sink.oldest(leaf.oldest, frame);
             leaf.oldest += 1;

@@ -311,7 +311,11 @@ mod tests {
         let columns: Vec<&str> = TABLE.lines().next().unwrap().split('\t').skip(1).collect();
         let of = |column: &str| {
             let (text, build) = build(column);
-            (version(text), build.starts_with("thr"), Layout::by_column(column))
+            (
+                version(text),
+                build.starts_with("thr"),
+                Layout::by_column(column),
+            )
         };
         let mut differ = 0;
         for &column in &columns {

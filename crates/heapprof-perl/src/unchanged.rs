@@ -47,7 +47,8 @@ impl Perl {
         )?;
         let compiling = self.compiling(interpreter);
         let is_sound = base <= top && top <= end && (cop | op) & 7 == 0;
-        let has_statement = cop != compiling && cop != last.foreign;
+        let may_be_gone = cop == last.foreign && newest.ix <= 1;
+        let has_statement = cop != 0 && cop != compiling && !may_be_gone;
         let is_same = last.is_after(first, compiled as u32) && debugger == 0 && has_statement;
         // Perl's last phase frees everything.
         if !is_sound || !is_same || phase as u8 >= 6 {

@@ -145,7 +145,7 @@ impl Perl {
         if leaf.compiles && memory.u32(cop + u64::from(layout.cop_line))? == NO_LINE {
             // Perl makes a constant sub, and compiles no text. The statement that runs is put away.
             leaf.compiles = false;
-            cop = walk.foreign;
+            cop = 0;
         }
         let same = match compiled {
             Some(compiled) if walk.debugger == NO_DEBUGGER && !leaf.compiles => {
@@ -292,7 +292,8 @@ impl<M: Memory> Contexts<'_, M> {
                     Found::Other => continue,
                     Found::Hidden => {}
                     Found::Frame(kind) => {
-                        let mut frame = self.frame_of(kind, context, fields, cop)?;
+                        let statement = self.statement(cop, here);
+                        let mut frame = self.frame_of(kind, context, fields, statement)?;
                         // The callback's own frame says it.
                         frame.from_c &= ix >= 0 || has_no_callback;
                         sink.newest(frame);
@@ -320,7 +321,7 @@ impl<M: Memory> Contexts<'_, M> {
             }
             if info.kind != FOR_BEGIN {
                 let callback = Kind::Callback(info.kind.wrapping_add(1) as u8);
-                sink.newest(self.frame(callback, 0, cop, true, 0)?);
+                sink.newest(self.frame(callback, 0, self.statement(cop, -1), true, 0)?);
                 leaf.newest += 1;
             }
             at = self.memory.u64(info.at + u64::from(layout.si_prev))?;
@@ -337,7 +338,7 @@ impl<M: Memory> Contexts<'_, M> {
             // The program that holds this perl runs code of its own.
             return None;
         }
-        sink.newest(self.frame(Kind::Main, 0, cop, false, 0)?);
+        sink.newest(self.frame(Kind::Main, 0, self.statement(cop, -1), false, 0)?);
         leaf.newest += 1;
         Some(leaf)
     }
@@ -411,7 +412,7 @@ impl<M: Memory> Contexts<'_, M> {
                 ],
             )?;
             let kind = flags as u32 & (layout.cx_type_mask | layout.cx_is_fake);
-            let is_special = cop == self.compiling || cop == self.foreign;
+            let is_special = cop == self.compiling || self.statement(cop, ix) == 0;
             if kind != layout.cx_is_sub || of == self.debugger || is_special {
                 break;
             }

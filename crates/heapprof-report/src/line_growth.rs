@@ -24,7 +24,7 @@ pub struct LineGrowth<'a> {
 }
 
 impl LineGrowth<'_> {
-    /// It in one line of text: process, file and line, bytes, function. A long name is shortened.
+    /// Gives it as one line of text: process, file and line, bytes, function. A long name is shortened.
     pub fn text(&self) -> String {
         let place = self.place;
         let file = place.file.as_deref().filter(|file| !file.is_empty());
@@ -42,7 +42,7 @@ impl LineGrowth<'_> {
         printable(&format!("{process}, {at}, {about}{grown}, {function}")).into_owned()
     }
 
-    /// It as a JSON object in one line. Its shape is promised.
+    /// Gives it as a JSON object in one line. The shape of the object is promised.
     pub fn json(&self) -> String {
         let mut object = serde_json::Map::new();
         object.insert("seconds".into(), json!(self.seconds));
@@ -50,7 +50,9 @@ impl LineGrowth<'_> {
         object.extend(json::place(self.place));
         object.insert("bytes".into(), json!(self.bytes));
         object.insert("exact".into(), json!(self.is_exact));
-        serde_json::Value::Object(object).to_string()
+        // An object of texts and numbers can always be written.
+        let text = json::text(object).unwrap_or_default();
+        text.trim_end().to_string()
     }
 }
 
@@ -80,6 +82,9 @@ mod tests {
             "{\"seconds\":0.5,\"pid\":7,\"function\":\"Shop::take\",\"file\":\"shop.pl\",\
              \"line\":11,\"bytes\":1572864,\"exact\":true}"
         );
+        let odd = place("a\u{9b}31m.pl", 11);
+        growth.place = &odd;
+        assert!(!growth.json().contains('\u{9b}') && !growth.text().contains('\u{9b}'));
         let unknown = place("", 0);
         (growth.place, growth.is_exact) = (&unknown, false);
         assert_eq!(growth.text(), "7, (no line), about +1.50MiB, Shop::take");

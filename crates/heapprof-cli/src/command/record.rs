@@ -7,6 +7,7 @@ mod lines;
 mod list;
 mod outcome;
 mod program;
+mod tail;
 mod written;
 
 use std::ffi::{OsStr, OsString};

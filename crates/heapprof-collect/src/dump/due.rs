@@ -117,7 +117,7 @@ impl Due {
         let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
         self.allocated.store(0, Ordering::Relaxed);
         self.freed.store(0, Ordering::Relaxed);
-        let step = self.following.begin(process, triggers.line_growth);
+        let step = self.following.begin(triggers.line_growth);
         let most = (least / 64).min(step.unwrap_or(u64::MAX) / 4);
         let most = most.clamp(1, MOST_UNREPORTED);
         self.most_unreported.store(most, Ordering::Relaxed);

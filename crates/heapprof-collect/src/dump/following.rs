@@ -14,8 +14,15 @@ pub(crate) struct Following {
     limit: AtomicU64,
     /// The time before which there is no other look, in nanoseconds since some moment.
     not_before: AtomicI64,
+    told: Locked<{ rank::TOLD }, Told>,
+}
+
+/// What was told of the stacks of a recording.
+struct Told {
+    /// Which recording it is.
+    epoch: u64,
     /// How many bytes of each stack were in use when it was told of last.
-    told: Locked<{ rank::TOLD }, Vec<i64>>,
+    in_use: Vec<i64>,
 }
 
 /// A look takes at most one part in so many of the time.
@@ -30,20 +37,27 @@ impl Following {
             step: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             not_before: AtomicI64::new(0),
-            told: Locked::new(Vec::new()),
+            told: Locked::new(Told {
+                epoch: 0,
+                in_use: Vec::new(),
+            }),
         }
     }
 
     /// Begins anew: a line counts if it has grown by `least` bytes. Returns how many bytes are
     /// allocated between two looks.
-    pub(crate) fn begin(&self, process: &Process, least: Option<u64>) -> Option<u64> {
-        self.told.with(process, Vec::clear);
+    pub(crate) fn begin(&self, least: Option<u64>) -> Option<u64> {
         let step = least.map(step_of);
         self.step.store(step.unwrap_or_default(), Ordering::Relaxed);
         self.limit
             .store(step.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.not_before.store(0, Ordering::Relaxed);
         step
+    }
+
+    /// Whether anybody follows.
+    pub(crate) fn is_on(&self) -> bool {
+        self.step.load(Ordering::Relaxed) != 0
     }
 
     /// Whether it is time to look, when so much was allocated.
@@ -63,14 +77,25 @@ impl Following {
             .store(allocated.saturating_add(step), Ordering::Relaxed);
     }
 
-    /// What was told of each stack, for whoever looks. [`put`](Self::put) gives it back.
-    pub(crate) fn take(&self, process: &Process) -> Vec<i64> {
-        self.told.with(process, std::mem::take)
+    /// What was told of each stack of the recording `epoch`, in bytes, for whoever looks.
+    /// [`put`](Self::put) gives it back. It is empty if nothing was told of that recording.
+    pub(crate) fn take(&self, process: &Process, epoch: u64) -> Vec<i64> {
+        self.told.with(process, |told| {
+            let in_use = std::mem::take(&mut told.in_use);
+            match std::mem::replace(&mut told.epoch, epoch) == epoch {
+                true => in_use,
+                false => Vec::new(),
+            }
+        })
     }
 
-    /// Gives back what [`take`](Self::take) took.
-    pub(crate) fn put(&self, process: &Process, told: Vec<i64>) {
-        self.told.with(process, |place| *place = told);
+    /// Gives back what [`take`](Self::take) took, unless there is another recording by now.
+    pub(crate) fn put(&self, process: &Process, epoch: u64, in_use: Vec<i64>) {
+        self.told.with(process, |told| {
+            if told.epoch == epoch {
+                told.in_use = in_use;
+            }
+        });
     }
 
     /// The lock that fork must hold.

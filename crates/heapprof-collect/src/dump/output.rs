@@ -316,12 +316,10 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
 
 /// Adds a process's word on how its stacks have grown. Returns whether it could.
 pub(crate) fn add_to_lines(list: &[u8], message: &[u8]) -> bool {
-    let head = format!("{} {}\n", sys::process_id(), message.len());
-    let whole = [head.as_bytes(), message].concat();
     CString::new(list)
         .ok()
         .and_then(|list| place::open_own(&list, ".lines"))
-        .is_some_and(|file| file.write_all(&whole).is_ok())
+        .is_some_and(|file| file.write_all(message).is_ok())
 }
 
 #[cfg(test)]

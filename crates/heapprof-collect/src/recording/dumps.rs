@@ -131,9 +131,15 @@ fn in_turn<R>(
 
 /// Looks by how much lines have grown, unless another thread dumps.
 pub(super) fn look(engine: &Engine) {
-    if !engine.process.is_own() || lines::has_ended(engine) {
-        return;
+    let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    if engine.process.is_own() && !lines::has_ended(engine) {
+        look_in_turn(engine);
     }
+    // If nothing came of it, the next look is not sooner either.
+    engine.dumping.due.looked(began);
+}
+
+fn look_in_turn(engine: &Engine) {
     in_turn(engine, Reason::Growth, 0, |turn| {
         if turn.is_none() {
             return;

@@ -7,6 +7,7 @@ use crate::event::entry;
 use crate::platform::process::Kept;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
+use crate::recording::lines;
 
 /// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
 /// a process with two of them, the handlers of one are called for a fork.
@@ -130,8 +131,10 @@ impl Forks {
         if whole {
             entry::draw_anew(engine);
         }
-        if !dumping.begin_child(process) {
-            process.recorded.stop();
+        match dumping.begin_child(process) {
+            true if whole => lines::inherit(engine),
+            true => {}
+            false => process.recorded.stop(),
         }
         entry::end_apart(engine);
         sys::restore_signals(kept.mask);

@@ -26,6 +26,14 @@ struct Changed {
     growth: i64,
 }
 
+/// Bytes of memory that a look may take at most, besides what a dump takes.
+pub(super) fn memory_needed(engine: &Engine) -> usize {
+    match engine.dumping.due.following.is_on() {
+        true => engine.books.stacks.len() as usize * 160,
+        false => 0,
+    }
+}
+
 /// Tells of the stacks that have changed enough, if the recording is to follow them.
 ///
 /// It is this thread's turn to dump, and there is memory for a dump.
@@ -33,15 +41,11 @@ pub(super) fn look(engine: &Engine, options: &Options) {
     let Some(least) = options.triggers.line_growth else {
         return;
     };
-    let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
-    let (process, due) = (&engine.process, &engine.dumping.due);
-    let mut told = due.following.take(process);
+    let (process, following) = (&engine.process, &engine.dumping.due.following);
+    let epoch = process.recorded.epoch();
+    let mut told = following.take(process, epoch);
     let sums = snapshot::sums(engine);
-    if told.len() < sums.len() {
-        // A vector that grows by doubling would leave its old places behind.
-        told.reserve_exact(sums.len().next_power_of_two() - told.len());
-        told.resize(sums.len(), 0);
-    }
+    make_room(&mut told, sums.len());
     let mut changed = Vec::new();
     let mut by_leaf = HashMap::<u64, u64, BuildHasherDefault<AddressHasher>>::default();
     for (stack, (sum, told)) in sums.iter().zip(&told).enumerate() {
@@ -65,17 +69,50 @@ pub(super) fn look(engine: &Engine, options: &Options) {
             told[one.stack as usize] = one.in_use;
         }
     }
-    due.following.put(process, told);
-    due.looked(began);
+    following.put(process, epoch, told);
+}
+
+/// Notes what a forked child inherited, which does not count as grown there.
+pub(super) fn inherit(engine: &Engine) {
+    let (process, following) = (&engine.process, &engine.dumping.due.following);
+    if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
+        return;
+    }
+    let epoch = process.recorded.epoch();
+    let mut told = following.take(process, epoch);
+    let sums = snapshot::sums(engine);
+    make_room(&mut told, sums.len());
+    for (told, sum) in told.iter_mut().zip(&sums) {
+        *told = sum.in_use()[1];
+    }
+    following.put(process, epoch, told);
+}
+
+fn make_room(told: &mut Vec<i64>, stacks: usize) {
+    if told.len() < stacks {
+        // A vector that grows by doubling would leave its old places behind.
+        told.reserve_exact(stacks.next_power_of_two() - told.len());
+        told.resize(stacks, 0);
+    }
 }
 
 fn tell(engine: &Engine, options: &Options, changed: &[Changed]) -> bool {
-    let mut message = Vec::new();
+    let mut profile = Vec::new();
     engine.code.mappings.remember(&engine.process);
     let grown = changed.iter().map(|one| (one.stack, one.growth));
-    snapshot::write_growth(engine, &options.wrappers, grown, &mut message).is_ok()
-        && output::add_to_lines(&options.output.list, &message)
+    if snapshot::write_growth(engine, &options.wrappers, grown, &mut profile).is_err() {
+        return false;
+    }
+    // Each recording of a process, and each process with its number, begins at another time.
+    let (process, (began, _)) = (sys::process_id(), engine.dumping.times());
+    let exact = u8::from(engine.process.recorded.is_exact());
+    let head = format!("{HEAD}{process} {began} {exact} {}\n", profile.len());
+    profile.splice(..0, head.bytes());
+    output::add_to_lines(&options.output.list, &profile)
 }
+
+/// What each message begins with. A message may be cut short, and the next one is found by this.
+const HEAD: &str = "\n\0lines ";
 
 /// The innermost word of a stack.
 fn leaf_of(engine: &Engine, stack: u32) -> u64 {

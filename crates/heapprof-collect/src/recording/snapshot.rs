@@ -16,6 +16,7 @@ use crate::options::Frames;
 use crate::platform::floating_point::undisturbed;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
+use crate::recording::lines;
 use crate::stack::capture::CUT;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
 use crate::tables::script_frames::Word;
@@ -47,7 +48,8 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
     let mappings = code.mappings.memory_needed(&engine.process);
     // A frame of an interpreter has its texts twice: as texts, and as the key of its function.
     let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
-    (3 << 19) + mappings + stacks + named + locations.saturating_mul(288)
+    let lines = lines::memory_needed(engine);
+    (3 << 19) + mappings + stacks + named + lines + locations.saturating_mul(288)
 }
 
 /// One stack's sums over all threads.

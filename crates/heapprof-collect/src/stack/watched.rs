@@ -52,6 +52,10 @@ impl Watched {
     pub(crate) fn watch(&self, address: usize, freed: Freed, filter: &Filter) -> bool {
         self.freed.store(freed as *mut (), Ordering::Release);
         let bits = bit(address) | bit(address.wrapping_sub(HEADER));
+        let is_watched = |place: &AtomicUsize| place.load(Ordering::Acquire) == address;
+        if self.block.iter().any(is_watched) {
+            return true;
+        }
         for place in &self.block {
             let took = place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed);
             match took {

@@ -167,13 +167,14 @@ impl PerlStacks {
     /// Where the search for an interpreter begins.
     pub(super) fn places(&self, at: u64) -> impl Iterator<Item = &Interpreter> {
         let first = (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-        (0..8).map(move |i| &self.interpreters[(first as usize + i) & 63])
+        (0..self.interpreters.len()).map(move |i| &self.interpreters[(first as usize + i) & 63])
     }
 
     /// What is known of the interpreter at `at`.
     pub(super) fn known_interpreter(&self, at: u64) -> Option<&Interpreter> {
         let is_it = |found: &&Interpreter| found.at.load(Ordering::Relaxed) == at;
-        self.places(at).find(is_it)
+        let was_taken = |found: &&Interpreter| found.at.load(Ordering::Relaxed) != 0;
+        self.places(at).take_while(was_taken).find(is_it)
     }
 
     /// What is known of the interpreter at `at`, which is noted if it is new; `None` if there are
@@ -181,9 +182,6 @@ impl PerlStacks {
     pub(super) fn interpreter(&self, at: u64) -> Option<&Interpreter> {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
-        }
-        if !ENGINE.stack_providers().watch(at as usize, gone) {
-            return None;
         }
         let take = |found: &&Interpreter| {
             let free = found.at.load(Ordering::Relaxed);
@@ -196,6 +194,10 @@ impl PerlStacks {
             (free == 0 || free == GONE) && took(free)
         };
         let new = self.places(at).find(take)?;
+        if !ENGINE.stack_providers().watch(at as usize, gone) {
+            new.at.store(GONE, Ordering::Release);
+            return None;
+        }
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         new.number.store(number, Ordering::Relaxed);
         new.stacks.store(0, Ordering::Relaxed);

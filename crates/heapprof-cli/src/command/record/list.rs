@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{getegid, geteuid};
 use tempfile::TempDir;
 
-use super::lines;
+use super::tail;
 use crate::place::{Owner, Place, Trust, open_folder};
 
 /// What one user's processes wrote into the list.
@@ -96,7 +96,7 @@ impl List {
         let mut left = MOST_OF_OTHERS;
         for name in names {
             if let Ok(name) = &name
-                && name.file_name().as_bytes().ends_with(lines::ENDING)
+                && name.file_name().as_bytes().ends_with(tail::ENDING)
             {
                 continue;
             }

@@ -1,0 +1,283 @@
+//! The file that processes of one user write what grows into: read while they write.
+//!
+//! A message may be cut short, because a process was killed or its disk is full. Then the next one
+//! begins in the middle of it, and is found by what every message begins with.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::process::{getegid, geteuid};
+
+use crate::place::{Opened, Owner};
+
+/// What a name in the list's folder ends in if it holds messages.
+pub(super) const ENDING: &[u8] = b".lines";
+/// What each message begins with.
+const BEGIN: &[u8] = b"\n\0lines ";
+/// The most bytes of the numbers that follow.
+const LONGEST_NUMBERS: usize = 64;
+/// The most bytes of a message's profile.
+const LONGEST: usize = 16 << 20;
+/// So many bytes that were read are given back to the file system at once.
+const GIVEN_BACK: u64 = 4 << 20;
+
+/// What a process told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) process: u32,
+    /// When its recording began. Another number is another recording, of the same process or not.
+    pub(super) began: i64,
+    pub(super) is_exact: bool,
+    /// The gzipped profile.
+    pub(super) profile: Vec<u8>,
+}
+
+/// A file that processes of one user write to.
+pub(super) struct Tail {
+    file: File,
+    pub(super) owner: Owner,
+    /// Whether a part of it was no message.
+    pub(super) is_damaged: bool,
+    /// What was read, up to `at` understood.
+    text: Vec<u8>,
+    at: usize,
+    /// Where the last message began that may not be one.
+    last: Option<usize>,
+    /// How much was read, and how much of it was given back.
+    read: u64,
+    given_back: u64,
+}
+
+impl Tail {
+    pub(super) fn new(opened: Opened) -> Self {
+        Self::of(opened.file, Owner::of(&opened.stat))
+    }
+
+    fn of(file: File, owner: Owner) -> Self {
+        Self {
+            file,
+            owner,
+            is_damaged: false,
+            text: Vec::new(),
+            at: 0,
+            last: None,
+            read: 0,
+            given_back: 0,
+        }
+    }
+
+    /// Makes the file of our own user, with its name.
+    pub(super) fn of_own(folder: &Path) -> io::Result<(OsString, Self)> {
+        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        let name = OsString::from_vec([user.to_string().as_bytes(), ENDING].concat());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(folder.join(&name))?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        Ok((name, Self::of(file, Owner { user, group })))
+    }
+
+    /// How long the file is now. What comes later is for a later look.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// The next message in the first `len` bytes of the file; `None` if none is whole.
+    pub(super) fn next(&mut self, len: u64) -> io::Result<Option<Message>> {
+        loop {
+            match head(&self.text[self.at..]) {
+                Head::Message(numbers, begin, end) => {
+                    let (from, to) = (self.at + begin, self.at + end);
+                    if let Some(profile) = self.text.get(from..to) {
+                        let profile = profile.to_vec();
+                        self.last = Some(self.at);
+                        self.at = to;
+                        let [process, began, exact, _] = numbers;
+                        return Ok(Some(Message {
+                            process: u32::try_from(process).unwrap_or_default(),
+                            began,
+                            is_exact: exact != 0,
+                            profile,
+                        }));
+                    }
+                }
+                Head::Not => {
+                    self.skip();
+                    continue;
+                }
+                Head::NotWhole => {}
+            }
+            let left = len.saturating_sub(self.read);
+            if left == 0 {
+                self.forget();
+                return Ok(None);
+            }
+            self.forget();
+            let read = Read::by_ref(&mut self.file)
+                .take(left.min(LONGEST as u64))
+                .read_to_end(&mut self.text)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.read += read as u64;
+            self.give_back();
+        }
+    }
+
+    /// Goes back into the last message, which was none: another one may begin in the middle of it.
+    pub(super) fn look_again(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.at = last;
+            self.skip();
+        }
+    }
+
+    /// Goes on to the next place where a message may begin.
+    fn skip(&mut self) {
+        self.is_damaged = true;
+        let text = &self.text[self.at..];
+        let next = memchr::memmem::find(&text[1.min(text.len())..], BEGIN);
+        self.at += match next {
+            Some(next) => next + 1,
+            // The end may be the beginning of one.
+            None => text
+                .len()
+                .saturating_sub(BEGIN.len() - 1)
+                .max(1.min(text.len())),
+        };
+    }
+
+    /// Forgets what was understood.
+    fn forget(&mut self) {
+        self.text.drain(..self.at);
+        (self.at, self.last) = (0, None);
+    }
+
+    /// Gives what was read back to the file system, if it can take it.
+    fn give_back(&mut self) {
+        let length = self.read - self.given_back;
+        if length >= GIVEN_BACK {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&self.file, flags, self.given_back, length);
+            self.given_back = self.read;
+        }
+    }
+}
+
+/// What a text begins with.
+#[derive(Debug, PartialEq, Eq)]
+enum Head {
+    /// A message: its four numbers, and where its profile begins and ends.
+    Message([i64; 4], usize, usize),
+    /// It may become one.
+    NotWhole,
+    /// Something else.
+    Not,
+}
+
+fn head(text: &[u8]) -> Head {
+    if text.len() < BEGIN.len() {
+        return match BEGIN.starts_with(text) {
+            true => Head::NotWhole,
+            false => Head::Not,
+        };
+    }
+    let Some(rest) = text.strip_prefix(BEGIN) else {
+        return Head::Not;
+    };
+    let Some(end) = rest.iter().take(LONGEST_NUMBERS).position(|&b| b == b'\n') else {
+        return match rest.len() < LONGEST_NUMBERS {
+            true => Head::NotWhole,
+            false => Head::Not,
+        };
+    };
+    let numbers = std::str::from_utf8(&rest[..end]).ok().and_then(|numbers| {
+        let mut numbers = numbers.split(' ').map(str::parse::<i64>);
+        let mut next = || numbers.next()?.ok();
+        let all = [next()?, next()?, next()?, next()?];
+        numbers.next().is_none().then_some(all)
+    });
+    let begin = BEGIN.len() + end + 1;
+    match numbers {
+        Some(numbers) if (0..=LONGEST as i64).contains(&numbers[3]) => {
+            Head::Message(numbers, begin, begin + numbers[3] as usize)
+        }
+        _ => Head::Not,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn heads_of_messages() {
+        for (text, expected) in [
+            ("", Head::NotWhole),
+            ("\n\0li", Head::NotWhole),
+            ("x", Head::Not),
+            ("\n\0lines 12 5", Head::NotWhole),
+            ("\n\0lines 12 5 1 3\n", Head::Message([12, 5, 1, 3], 17, 20)),
+            ("\n\0lines 12 5 1\n", Head::Not),
+            ("\n\0lines 12 5 1 3 4\n", Head::Not),
+            ("\n\0lines 12 5 1 -3\n", Head::Not),
+            ("\n\0lines 12 5 1 99999999\n", Head::Not),
+            ("\n\0lines \n", Head::Not),
+        ] {
+            assert_eq!(head(text.as_bytes()), expected, "{text:?}");
+        }
+        let long = [BEGIN, &[b'1'; 100]].concat();
+        assert_eq!(head(&long), Head::Not);
+    }
+
+    /// The messages of a file that grows in these steps. Those whose profile is `bad` are none.
+    fn messages(steps: &[&str]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let (name, mut tail) = Tail::of_own(folder.path()).unwrap();
+        let mut writer = OpenOptions::new()
+            .append(true)
+            .open(folder.path().join(name))
+            .unwrap();
+        let mut found = Vec::new();
+        for step in steps {
+            writer.write_all(step.as_bytes()).unwrap();
+            let len = tail.len().unwrap();
+            while let Some(message) = tail.next(len).unwrap() {
+                let profile = String::from_utf8(message.profile).unwrap();
+                match profile.contains("\n\0") {
+                    true => tail.look_again(),
+                    false => found.push(format!("{} {profile}", message.process)),
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_costs_no_other() {
+        let whole = "\n\0lines 1 5 1 3\nabc";
+        assert_eq!(messages(&[whole, whole]), ["1 abc", "1 abc"]);
+        let (first, second) = whole.split_at(11);
+        assert_eq!(
+            messages(&[first, second, "junk", whole]),
+            ["1 abc", "1 abc"]
+        );
+        // The second message begins within the first one.
+        let torn = "\n\0lines 2 5 1 9\nab";
+        let step = [torn, whole, whole].concat();
+        assert_eq!(messages(&[&step]), ["1 abc", "1 abc"]);
+        // The head itself is cut.
+        let step = ["\n\0lines 7 ", whole].concat();
+        assert_eq!(messages(&[&step, whole]), ["1 abc", "1 abc"]);
+    }
+}
