@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::Value;
 
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::{command, run};
+use heapprof_tests::harness::run;
 
 /// A line of each JSON object that was said: process, function, line, bytes.
 fn said(text: &str) -> Vec<(i64, String, i64, i64)> {

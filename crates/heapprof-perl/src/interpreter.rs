@@ -96,8 +96,13 @@ impl core::fmt::Display for Unreadable {
 }
 
 impl Perl {
-    /// The perl that is in `object`; `None` if there is none.
-    pub fn find<M: Memory>(memory: M, object: Object) -> Option<Result<Self, Unreadable>> {
+    /// The perl that is in `object`; `None` if there is none. The `executable` may have copies of
+    /// its variables, which count instead of them.
+    pub fn find<M: Memory>(
+        memory: M,
+        object: Object,
+        executable: Option<Object>,
+    ) -> Option<Result<Self, Unreadable>> {
         let symbol = |name: &str| object.symbol(memory, name);
         // A perl has them all, whatever it was built with.
         let (revision, version) = (symbol("PL_revision")?, symbol("PL_version")?);
@@ -109,8 +114,15 @@ impl Perl {
             subversion: byte(subversion)?,
         };
         let address = |name: &str| symbol(name).map_or(0, |symbol| symbol.address);
-        let (key, first) = (address("PL_thr_key"), address("PL_curinterp"));
-        let context = match (key, first, address("PL_curstackinfo")) {
+        let variable_at = |name: &str| {
+            let copy = executable.and_then(|executable| executable.symbol(memory, name));
+            match address(name) {
+                0 => 0,
+                own => copy.map_or(own, |copy| copy.address),
+            }
+        };
+        let (key, first) = (variable_at("PL_thr_key"), variable_at("PL_curinterp"));
+        let context = match (key, first, variable_at("PL_curstackinfo")) {
             (key, first, _) if key != 0 && first != 0 => Context::Key { key, first },
             (_, _, curstackinfo) if curstackinfo != 0 => Context::Variables,
             (_, first, _) if first != 0 => Context::Pointer(first),
@@ -139,7 +151,7 @@ impl Perl {
             layout.gv_stash = 0x30;
         }
         let variable = match context {
-            Context::Variables => by_name(&address),
+            Context::Variables => by_name(&variable_at),
             _ => by_offset(&layout),
         };
         let Some(mut variable) = variable else {

@@ -76,6 +76,7 @@ impl Perl {
         let mut leaf = Leaf {
             phase: Some(phase as u8),
             is_walked: true,
+            is_comparable: true,
             newest: 1,
             shared: last.len(),
             ..Leaf::default()

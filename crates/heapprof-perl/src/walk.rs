@@ -40,8 +40,10 @@ pub struct Leaf {
     pub phase: Option<u8>,
     /// Whether Perl compiles at the innermost frame.
     pub compiles: bool,
-    /// Whether there were contexts to look at, so that Perl can say the same.
+    /// Whether there were contexts to look at.
     pub is_walked: bool,
+    /// Whether Perl says the same of them at this moment.
+    pub is_comparable: bool,
     /// How many frames were given to [`Sink::newest`].
     pub newest: usize,
     /// How many frames were given to [`Sink::oldest`].
@@ -106,14 +108,8 @@ impl Perl {
             None => None,
         };
         if first == 0 {
-            // The interpreter was just made, or is gone.
-            if !matches!(leaf.phase, Some(0 | 1)) {
-                return None;
-            }
-            last.forget();
-            sink.newest(alone(Kind::Start));
-            leaf.newest = 1;
-            return Some(leaf);
+            // The interpreter was just made, or is gone and the memory has zeros.
+            return None;
         }
         // An interpreter that was freed may hold anything.
         let stack = [variable.stack_base, variable.stack_sp, variable.stack_max];
@@ -212,12 +208,13 @@ impl<M: Memory> Contexts<'_, M> {
             sink.newest(self.frame(Kind::Compile, 0, cop, false, 0)?);
             leaf.newest = 1;
         }
+        leaf.is_walked = true;
         let mut at = first;
         for _ in 0..MOST_INFOS {
             let info = self.info(at)?;
             if info.at == first {
                 // As long as there is no whole frame, Perl looks at what it is pushing, too.
-                leaf.is_walked = info.whole != Some(-1) || info.newest < 0;
+                leaf.is_comparable = info.whole != Some(-1) || info.newest < 0;
             }
             // Above the newest whole frame are blocks, or what Perl is just pushing or popping.
             let (mut ix, mut chain) = match info.whole {

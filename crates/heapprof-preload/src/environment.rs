@@ -189,7 +189,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
         let lines = parsed(variable::LINES.name, &setting::SIZE)?;
-        options.triggers.line_growth = lines.filter(|&bytes| bytes > 0);
+        let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
+        options.triggers.line_growth = lines.filter(is_told);
     } else if get(variable::PREFIX.name).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;

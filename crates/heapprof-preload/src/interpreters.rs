@@ -37,7 +37,9 @@ fn look_again(start: usize) {
 }
 
 fn find<M: Memory>(memory: M, object: Object) {
-    if let Some(found) = heapprof_perl::Perl::find(memory, object) {
+    // The first object is the executable.
+    let executable = loaded(memory).next();
+    if let Some(found) = heapprof_perl::Perl::find(memory, object, executable) {
         perl::found(memory, object, found);
     }
 }

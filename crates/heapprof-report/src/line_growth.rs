@@ -24,7 +24,8 @@ pub struct LineGrowth<'a> {
 }
 
 impl LineGrowth<'_> {
-    /// Gives it as one line of text: process, file and line, bytes, function. A long name is shortened.
+    /// Gives it as one line of text: process, file and line, bytes, function. A long name is
+    /// shortened.
     pub fn text(&self) -> String {
         let place = self.place;
         let file = place.file.as_deref().filter(|file| !file.is_empty());

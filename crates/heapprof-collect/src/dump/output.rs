@@ -314,12 +314,20 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     }
 }
 
-/// Adds a process's word on how its stacks have grown. Returns whether it could.
-pub(crate) fn add_to_lines(list: &[u8], message: &[u8]) -> bool {
-    CString::new(list)
-        .ok()
-        .and_then(|list| place::open_own(&list, ".lines"))
-        .is_some_and(|file| file.write_all(message).is_ok())
+/// The most bytes that what processes say of their stacks may take, because nobody may be reading
+/// it any more.
+const MOST_OF_LINES: i64 = 256 << 20;
+
+/// The file for a process's word on how its stacks have grown; `None` if there is none, or if it is
+/// full.
+pub(crate) fn open_lines(list: &[u8]) -> Option<File> {
+    if list.is_empty() {
+        return None;
+    }
+    let file = place::open_own(&CString::new(list).ok()?, ".lines")?;
+    // What was read is given back, so the length says nothing.
+    let taken = file.stat()?.st_blocks.saturating_mul(512);
+    (taken < MOST_OF_LINES).then_some(file)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::dump::following::step_of;
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::Options;
-use crate::platform::sys;
+use crate::platform::sys::{self, File};
 use crate::recording::snapshot::{self, AddressHasher};
 use crate::tables::script_frames::Word;
 
@@ -26,19 +26,14 @@ struct Changed {
     growth: i64,
 }
 
-/// Bytes of memory that a look may take at most, besides what a dump takes.
-pub(super) fn memory_needed(engine: &Engine) -> usize {
-    match engine.dumping.due.following.is_on() {
-        true => engine.books.stacks.len() as usize * 160,
-        false => 0,
-    }
-}
-
 /// Tells of the stacks that have changed enough, if the recording is to follow them.
 ///
 /// It is this thread's turn to dump, and there is memory for a dump.
 pub(super) fn look(engine: &Engine, options: &Options) {
     let Some(least) = options.triggers.line_growth else {
+        return;
+    };
+    let Some(file) = output::open_lines(&options.output.list) else {
         return;
     };
     let (process, following) = (&engine.process, &engine.dumping.due.following);
@@ -64,7 +59,7 @@ pub(super) fn look(engine: &Engine, options: &Options) {
     }
     let step = step_of(least);
     changed.retain(|one| by_leaf[&one.leaf] >= step);
-    if !changed.is_empty() && tell(engine, options, &changed) {
+    if !changed.is_empty() && tell(engine, options, &changed, &file) {
         for one in &changed {
             told[one.stack as usize] = one.in_use;
         }
@@ -96,7 +91,7 @@ fn make_room(told: &mut Vec<i64>, stacks: usize) {
     }
 }
 
-fn tell(engine: &Engine, options: &Options, changed: &[Changed]) -> bool {
+fn tell(engine: &Engine, options: &Options, changed: &[Changed], file: &File) -> bool {
     let mut profile = Vec::new();
     engine.code.mappings.remember(&engine.process);
     let grown = changed.iter().map(|one| (one.stack, one.growth));
@@ -108,7 +103,7 @@ fn tell(engine: &Engine, options: &Options, changed: &[Changed]) -> bool {
     let exact = u8::from(engine.process.recorded.is_exact());
     let head = format!("{HEAD}{process} {began} {exact} {}\n", profile.len());
     profile.splice(..0, head.bytes());
-    output::add_to_lines(&options.output.list, &profile)
+    file.write_all(&profile).is_ok()
 }
 
 /// What each message begins with. A message may be cut short, and the next one is found by this.

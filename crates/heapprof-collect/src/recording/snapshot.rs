@@ -16,7 +16,6 @@ use crate::options::Frames;
 use crate::platform::floating_point::undisturbed;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
-use crate::recording::lines;
 use crate::stack::capture::CUT;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
 use crate::tables::script_frames::Word;
@@ -48,7 +47,11 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
     let mappings = code.mappings.memory_needed(&engine.process);
     // A frame of an interpreter has its texts twice: as texts, and as the key of its function.
     let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
-    let lines = lines::memory_needed(engine);
+    // A look at lines keeps and compares numbers of each stack.
+    let lines = match engine.dumping.due.following.is_on() {
+        true => engine.books.stacks.len() as usize * 160,
+        false => 0,
+    };
     (3 << 19) + mappings + stacks + named + lines + locations.saturating_mul(288)
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Watched {
     /// A bit for each remainder of an address that a watched block may have.
     mask: AtomicU64,
     block: [AtomicUsize; MOST],
+    /// So many of them were ever used. Most programs have one interpreter.
+    used: AtomicUsize,
     /// [`Freed`] as a pointer.
     freed: AtomicPtr<()>,
 }
@@ -43,6 +45,7 @@ impl Watched {
         Self {
             mask: AtomicU64::new(0),
             block: [const { AtomicUsize::new(0) }; MOST],
+            used: AtomicUsize::new(0),
             freed: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -56,10 +59,11 @@ impl Watched {
         if self.block.iter().any(is_watched) {
             return true;
         }
-        for place in &self.block {
+        for (i, place) in self.block.iter().enumerate() {
             let took = place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed);
             match took {
                 Ok(_) => {
+                    self.used.fetch_max(i + 1, Ordering::AcqRel);
                     self.mask.fetch_or(bits, Ordering::AcqRel);
                     begins(address).for_each(|begin| filter.add(begin));
                     return true;
@@ -91,7 +95,8 @@ impl Watched {
 
     #[cold]
     fn tell(&self, address: usize, filter: &Filter) {
-        for place in &self.block {
+        let used = self.used.load(Ordering::Acquire).min(MOST);
+        for place in &self.block[..used] {
             let watched = place.load(Ordering::Acquire);
             if watched == 0 || watched.wrapping_sub(address) >= HEADER {
                 continue;

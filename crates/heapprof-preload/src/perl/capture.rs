@@ -231,9 +231,11 @@ impl PerlStacks {
             // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
             perl.walk(unsafe { Own::new() }, address, last, &mut writer)?
         };
-        // After Perl's last phase the interpreter may be gone.
         let stacks = match leaf.phase {
+            // After Perl's last phase the interpreter may be gone.
             Some(6) => 0,
+            // Nothing was compared.
+            _ if !leaf.is_walked => stacks,
             _ => stacks.saturating_add(1),
         };
         interpreter.stacks.store(stacks, Ordering::Relaxed);
@@ -284,14 +286,16 @@ impl PerlStacks {
             perl.walk(unsafe { Own::new() }, at, &mut last, &mut careful)
         };
         if failed.get() {
-            // If stacks were right before, only this interpreter is gone.
-            if !self.is_believed.load(Ordering::Relaxed) {
+            // If stacks were right before, only this interpreter is gone. It may be gone from the
+            // beginning, too.
+            let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+            if failures >= PATIENCE && !self.is_believed.load(Ordering::Relaxed) {
                 self.switch_off(BROKEN);
             }
             return None;
         }
         let leaf = walked?;
-        if leaf.is_walked {
+        if leaf.is_comparable {
             self.compare(perl, at, &careful.contexts, leaf.is_cut);
         }
         (self.state.load(Ordering::Relaxed) == ON).then_some(leaf)

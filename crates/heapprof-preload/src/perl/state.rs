@@ -28,6 +28,8 @@ pub struct PerlStacks {
     pub(super) keeps_eval_numbers: AtomicBool,
     /// Whether enough stacks were read and found right.
     pub(super) is_believed: AtomicBool,
+    /// How many stacks led to an address that was none.
+    pub(super) failures: AtomicU32,
 }
 
 /// The names of ops, each up to a zero.
@@ -94,6 +96,7 @@ impl PerlStacks {
             changes: AtomicU32::new(0),
             keeps_eval_numbers: AtomicBool::new(false),
             is_believed: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
         }
     }
 

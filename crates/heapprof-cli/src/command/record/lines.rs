@@ -160,6 +160,10 @@ impl Lines {
             };
             // A process that goes on writing must not keep us here.
             let Ok(len) = tail.len() else { continue };
+            if self.output.is_none() {
+                // The file must not grow because nobody wants it.
+                tail.pass_over(len);
+            }
             let is_late = || deadline.is_some_and(|deadline| Instant::now() > deadline);
             while self.output.is_some() && !is_late() {
                 let Ok(Some(message)) = tail.next(len) else {

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -137,6 +137,16 @@ impl Tail {
         if let Some(last) = self.last.take() {
             self.at = last;
             self.skip();
+        }
+    }
+
+    /// Forgets the first `len` bytes of the file.
+    pub(super) fn pass_over(&mut self, len: u64) {
+        self.at = self.text.len();
+        self.forget();
+        if self.file.seek(SeekFrom::Start(len)).is_ok() {
+            self.read = self.read.max(len);
+            self.give_back();
         }
     }
 
