@@ -6,6 +6,7 @@ Devel::NYTProf runs beside it if it is installed.
 """
 import argparse
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -36,18 +37,30 @@ def seconds(command, environment):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def interval(ratios):
+    """The 95 % interval of the median, by bootstrap."""
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return medians[50], medians[-51]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--heapprof", default="target/release/heapprof")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--depths", default="6,20")
+    parser.add_argument("--script", help="another script, which gets the depth as its argument")
     args = parser.parse_args()
+    script = SCRIPT
+    if args.script:
+        with open(args.script) as file:
+            script = file.read()
     library = subprocess.check_output([args.heapprof, "preload-path"], text=True).strip()
     nytprof = subprocess.run(["perl", "-MDevel::NYTProf", "-e1"], capture_output=True).returncode == 0
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         with open("script.pl", "w") as file:
-            file.write(SCRIPT)
+            file.write(script)
         kinds = ["bare"]
         for mode in ["exact", "sampled"]:
             kinds += [f"{mode} {frames}" for frames in ["native", "script"]]
@@ -75,8 +88,10 @@ def main():
                 line = f"  {kind}: {medians:.2f} times bare (paired {ratio:.2f})"
                 if kind.endswith("script"):
                     native = taken[kind.replace("script", "native")]
-                    ratio = statistics.median(x / y for x, y in zip(taken[kind], native))
-                    line += f"; {ratio:.3f} of native stacks (paired)"
+                    ratios = [x / y for x, y in zip(taken[kind], native)]
+                    low, high = interval(ratios)
+                    line += (f"; {statistics.median(ratios):.3f} of native stacks "
+                             f"(paired; 95 %: {low:.3f} to {high:.3f})")
                 print(line)
 
 

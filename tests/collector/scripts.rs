@@ -456,6 +456,25 @@ fn a_perl_of_another_version_is_not_believed() {
     }
 }
 
+/// Perl works out constant lists while it compiles, in an eval that no program wrote.
+#[test]
+fn constants_are_compiled() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "my @list = (1 .. 5000);\nmy $text = 'ab' x 10_000;\nprint scalar @list;\n";
+    std::fs::write(folder.path().join("constant.pl"), script).unwrap();
+    let args = ["record", "--exact", "-o", "p.pb.gz", "perl", "constant.pl"];
+    let done = run(folder.path(), &args);
+    assert_eq!((done.code, done.out.as_str()), (0, "5000"), "{}", done.err);
+    let samples = samples(&read(&folder.path().join("p.pb.gz")));
+    let frames = || samples.iter().flat_map(|sample| &sample.frames);
+    assert!(frames().all(|f| f.0 != "(eval block)"), "an eval block");
+    let compiled = |f: &&Frame| f.0 == "(compile)" && f.1 == "constant.pl" && f.2 == 1;
+    assert!(frames().any(|f| compiled(&f)));
+}
+
 #[test]
 fn native_frames_when_asked() {
     if !have(&["perl"]) {

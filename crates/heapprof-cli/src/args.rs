@@ -9,7 +9,7 @@ mod gate;
 mod leaks;
 mod list;
 pub(crate) mod record;
-mod size;
+pub(crate) mod size;
 mod store;
 
 use std::path::{Path, PathBuf};

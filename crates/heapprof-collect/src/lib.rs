@@ -60,6 +60,10 @@
 //! millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and renames
 //! that. The program's other threads go on meanwhile.
 //!
+//! If somebody follows lines, a look (`lines.rs`) is made in the same way, whenever enough was
+//! allocated (`following.rs`). It compares the sums of stacks in use with what was told of them
+//! last, and adds a small profile of those that have changed to a file.
+//!
 //! # The engine
 //!
 //! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). Beside it there is a

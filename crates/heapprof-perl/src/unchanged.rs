@@ -1,5 +1,5 @@
 //! The walk of a stack in which nothing has changed since the last one, except the statement of the
-//! innermost sub. Most stacks of most programs are like that.
+//! innermost sub, or in which there is no sub. Most stacks of most programs are like that.
 
 use heapprof_memory::Memory;
 
@@ -14,8 +14,9 @@ const USUAL: Layout = Layout::USUAL;
 
 impl Perl {
     /// Walks the stack of the interpreter at `interpreter` if all its frames are those of the last
-    /// walk, with another statement in the innermost one at most. Gives that one, and `None` if the
-    /// whole stack must be [walked](Self::walk).
+    /// walk, with another statement in the innermost one at most, or if the text outside of any sub
+    /// is all there is. Gives the innermost frame, and `None` if the whole stack must be
+    /// [walked](Self::walk).
     ///
     /// It is the same as that walk, with what can't be otherwise left out.
     #[inline(always)]
@@ -23,9 +24,8 @@ impl Perl {
         &self,
         memory: M,
         interpreter: u64,
-        last: &LastWalk,
+        last: &mut LastWalk,
     ) -> Option<(Frame, Leaf)> {
-        let newest = last.newest()?;
         if !self.is_usual || !last.is_of(interpreter) || self.context == Context::Variables {
             return None;
         }
@@ -47,11 +47,9 @@ impl Perl {
         )?;
         let compiling = self.compiling(interpreter);
         let is_sound = base <= top && top <= end && (cop | op) & 7 == 0;
-        let may_be_gone = cop == last.foreign && newest.ix <= 1;
-        let has_statement = cop != 0 && cop != compiling && !may_be_gone;
-        let is_same = last.is_after(first, compiled as u32) && debugger == 0 && has_statement;
+        let has_statement = cop != 0 && cop != compiling && debugger == 0;
         // Perl's last phase frees everything.
-        if !is_sound || !is_same || phase as u8 >= 6 {
+        if !is_sound || !has_statement || phase as u8 >= 6 {
             return None;
         }
         let [contexts, number, kind] = memory.fields(
@@ -62,7 +60,39 @@ impl Perl {
                 self.layout.si_type,
             ],
         )?;
-        if number as i32 != newest.ix || kind as u32 != self.layout.si_is_main {
+        if kind as u32 != self.layout.si_is_main {
+            return None;
+        }
+        let mut leaf = Leaf {
+            phase: Some(phase as u8),
+            is_walked: true,
+            is_comparable: true,
+            newest: 1,
+            ..Leaf::default()
+        };
+        if op != 0 {
+            leaf.op = memory.u16(op + u64::from(self.layout.op_type))? & 0x1ff;
+        }
+        if number as i32 == -1 {
+            let [line, version] = memory.fields(cop, [USUAL.cop_line, USUAL.cop_seq])?;
+            if op == 0 || version as u32 == 0 || cop == last.foreign {
+                return None;
+            }
+            last.len = 0;
+            let frame = Frame {
+                code: Kind::Main.code(0),
+                cop,
+                version: version as u32,
+                line: line as u32,
+                from_c: false,
+                context: 0,
+            };
+            return Some((frame, leaf));
+        }
+        let newest = last.newest()?;
+        let may_be_gone = cop == last.foreign && newest.ix <= 1;
+        let is_same = last.is_after(first, compiled as u32) && number as i32 == newest.ix;
+        if !is_same || may_be_gone {
             return None;
         }
         let kind = newest.flags & (USUAL.cx_type_mask | USUAL.cx_is_fake);
@@ -73,17 +103,7 @@ impl Perl {
         if version as u32 == 0 {
             return None;
         }
-        let mut leaf = Leaf {
-            phase: Some(phase as u8),
-            is_walked: true,
-            is_comparable: true,
-            newest: 1,
-            shared: last.len(),
-            ..Leaf::default()
-        };
-        if op != 0 {
-            leaf.op = memory.u16(op + u64::from(self.layout.op_type))? & 0x1ff;
-        }
+        leaf.shared = last.len();
         let frame = Frame {
             code: Kind::Sub.code(newest.of),
             cop,

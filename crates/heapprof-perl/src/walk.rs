@@ -273,6 +273,14 @@ impl<M: Memory> Contexts<'_, M> {
                 {
                     found = self.half_pushed(kind, (op != 0).then_some(leaf.op), leaf.compiles);
                 }
+                if leaf.newest == 0
+                    && fields.retop == 0
+                    && fields.oldcop == self.compiling
+                    && let Found::Frame(Kind::EvalBlock) = found
+                {
+                    // Perl works out a constant while it compiles, in an eval of its own.
+                    found = Found::Frame(Kind::Compile);
+                }
                 let here = ix;
                 ix = match info.whole {
                     // Where older contexts are known by number, those between are no frames.

@@ -1,7 +1,7 @@
 //! Sizes in bytes as people write them.
 
 /// A number of bytes such as `512`, `16GiB` or `1.5gb`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());

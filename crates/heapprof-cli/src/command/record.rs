@@ -23,6 +23,7 @@ use signal_hook::low_level::emulate_default_handler;
 use self::lines::Follower;
 use self::list::List;
 use crate::args::record::Answer;
+use crate::args::size::size;
 use crate::args::{FileMode, RecordArgs};
 use crate::{messages, preload};
 
@@ -63,7 +64,11 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            let (text, code) = program::why_not(program, found.as_deref(), &error);
+            let (mut text, code) = program::why_not(program, found.as_deref(), &error);
+            let is_size = |text: &OsStr| text.to_str().is_some_and(|t| size(t).is_ok());
+            if args.follow_lines.is_some() && is_size(program) {
+                text += &format!("; --follow-lines={} is one word", program.display());
+            }
             messages::error(&anyhow::anyhow!(text));
             return Ok(ExitCode::from(code));
         }

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +23,8 @@ use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
 use heapprof_symbolize::{Options, Symbolizer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use super::tail::{ENDING, Message, Tail};
 use crate::args::RecordArgs;
@@ -59,9 +63,31 @@ pub(super) fn open(args: &RecordArgs) -> Result<Output> {
     match &args.follow_output {
         None => Ok(Output::Messages),
         Some(path) => {
+            let writer = reader_of(path);
             let file = output::open(args.file_mode.mode()?, path)?;
+            drop(writer);
             Ok(Output::File(file, path.clone()))
         }
+    }
+}
+
+/// Says so if `path` is a pipe that nobody reads from yet. Returns a writer of a pipe with a reader,
+/// who would see an end if that was closed before there is another one.
+fn reader_of(path: &Path) -> Option<OwnedFd> {
+    let is_pipe = path
+        .metadata()
+        .is_ok_and(|found| found.file_type().is_fifo());
+    if !is_pipe {
+        return None;
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match openat(CWD, path, flags, Mode::empty()) {
+        Err(Errno::NXIO) => {
+            let path = path.display();
+            messages::note(&format!("{path}: waiting for a reader of this pipe"));
+            None
+        }
+        opened => opened.ok(),
     }
 }
 
