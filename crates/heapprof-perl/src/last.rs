@@ -20,8 +20,6 @@ pub struct LastWalk {
     pub number: u32,
     /// The interpreter that the thread runs, as far as whoever walks knows.
     pub runs: u64,
-    /// How often whoever walks met another one since.
-    pub others: u32,
     /// The state of things at the last walk, which must be the same for another one.
     pub moment: u32,
     /// How many walks may follow before whoever walks has something else to do.
@@ -70,7 +68,6 @@ impl LastWalk {
         foreign: 0,
         number: 0,
         runs: 0,
-        others: 0,
         moment: 0,
         left: 0,
         context: [Remembered {

@@ -190,17 +190,18 @@ impl PerlStacks {
         let this_thread = unsafe { libc::pthread_self() } as u64;
         let thread = interpreter.thread.load(Ordering::Relaxed);
         if thread != 0 && thread != this_thread {
-            let may_move = matches!(perl.context, Context::Key { .. });
-            last.others = last.others.saturating_add(1);
-            if !may_move || last.others < PATIENCE {
-                return 0;
+            // Nobody can tell which of the two runs it, and its stack must not be read while the
+            // other thread changes it.
+            if !interpreter.is_contested.swap(true, Ordering::AcqRel) {
+                self.changes.fetch_add(1, Ordering::AcqRel);
             }
+            return 0;
         }
         let Some(len) = self.capture_of(perl, interpreter, at, last, to) else {
             return 0;
         };
         interpreter.thread.store(this_thread, Ordering::Relaxed);
-        (last.runs, last.others) = (at, 0);
+        last.runs = at;
         len
     }
 
@@ -213,6 +214,9 @@ impl PerlStacks {
         last: &mut LastWalk,
         to: &mut Capture,
     ) -> Option<usize> {
+        if interpreter.is_contested.load(Ordering::Acquire) {
+            return None;
+        }
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
         let carefully = stacks < PROBATION;
         last.number = interpreter.number.load(Ordering::Relaxed);

@@ -65,11 +65,13 @@ pub(super) struct Interpreter {
     pub(super) stacks: AtomicU32,
     /// The thread that runs it; 0 if that is not known yet.
     pub(super) thread: AtomicU64,
+    /// Whether another thread had it as its interpreter, too. Then its stacks are not read.
+    pub(super) is_contested: AtomicBool,
 }
 
 /// An interpreter was in this place.
 pub(super) const GONE: u64 = u64::MAX;
-/// A thread may run another thread's interpreter after it met it so often.
+/// So many stacks may lead to an address that is none before any stack was right.
 pub(super) const PATIENCE: u32 = 64;
 /// So many stacks of an interpreter are read by the kernel first.
 pub(super) const PROBATION: u32 = 64;
@@ -90,6 +92,7 @@ impl PerlStacks {
                     number: AtomicU32::new(0),
                     stacks: AtomicU32::new(0),
                     thread: AtomicU64::new(0),
+                    is_contested: AtomicBool::new(false),
                 }
             }; 64],
             count: AtomicU32::new(0),
@@ -205,6 +208,7 @@ impl PerlStacks {
         new.number.store(number, Ordering::Relaxed);
         new.stacks.store(0, Ordering::Relaxed);
         new.thread.store(0, Ordering::Relaxed);
+        new.is_contested.store(false, Ordering::Release);
         Some(new)
     }
 

@@ -71,8 +71,8 @@ pub(super) fn open(args: &RecordArgs) -> Result<Output> {
     }
 }
 
-/// Says so if `path` is a pipe that nobody reads from yet. Returns a writer of a pipe with a reader,
-/// who would see an end if that was closed before there is another one.
+/// Says so if `path` is a pipe that nobody reads from yet. Returns a writer of a pipe with a
+/// reader, who would see an end if that was closed before there is another one.
 fn reader_of(path: &Path) -> Option<OwnedFd> {
     let is_pipe = path
         .metadata()
