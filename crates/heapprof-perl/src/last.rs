@@ -101,10 +101,16 @@ impl LastWalk {
         self.interpreter == interpreter
     }
 
-    /// Whether the last walk was of this stack, and nothing was compiled since.
+    /// Whether the last walk was of this stack, so that it can be read.
     #[inline(always)]
-    pub(crate) fn is_after(&self, info: u64, compiled: u32) -> bool {
-        (self.info, self.compiled) == (info, compiled)
+    pub(crate) fn is_on(&self, info: u64) -> bool {
+        self.info == info
+    }
+
+    /// Whether nothing was compiled since the last walk.
+    #[inline(always)]
+    pub(crate) fn is_after(&self, compiled: u32) -> bool {
+        self.compiled == compiled
     }
 
     /// The contexts of the last walk, root first.

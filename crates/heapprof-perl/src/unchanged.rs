@@ -49,7 +49,7 @@ impl Perl {
         let is_sound = base <= top && top <= end && (cop | op) & 7 == 0;
         let has_statement = cop != 0 && cop != compiling && debugger == 0;
         // Perl's last phase frees everything.
-        if !is_sound || !has_statement || phase as u8 >= 6 {
+        if !is_sound || !has_statement || !last.is_on(first) || phase as u8 >= 6 {
             return None;
         }
         let [contexts, number, kind] = memory.fields(
@@ -91,7 +91,7 @@ impl Perl {
         }
         let newest = last.newest()?;
         let may_be_gone = cop == last.foreign && newest.ix <= 1;
-        let is_same = last.is_after(first, compiled as u32) && number as i32 == newest.ix;
+        let is_same = last.is_after(compiled as u32) && number as i32 == newest.ix;
         if !is_same || may_be_gone {
             return None;
         }

@@ -94,14 +94,6 @@ impl Perl {
                 .u8(interpreter.wrapping_add(at))
                 .filter(|&phase| phase <= 6);
         }
-        let alone = |kind: Kind| Frame {
-            code: kind.code(0),
-            cop: 0,
-            version: 0,
-            line: 0,
-            from_c: false,
-            context: 0,
-        };
         let first = read(variable.curstackinfo)?;
         let compiled = match variable.cop_seqmax {
             Some(at) => Some(memory.u32(interpreter.wrapping_add(at))?),
@@ -120,7 +112,14 @@ impl Perl {
         }
         if leaf.phase == Some(6) {
             last.forget();
-            sink.newest(alone(Kind::Destruct));
+            sink.newest(Frame {
+                code: Kind::Destruct.code(0),
+                cop: 0,
+                version: 0,
+                line: 0,
+                from_c: false,
+                context: 0,
+            });
             leaf.newest = 1;
             return Some(leaf);
         }

@@ -23,6 +23,14 @@ impl Owner {
         }
     }
 
+    /// The user and the group of this process.
+    pub(crate) fn us() -> Self {
+        Self {
+            user: geteuid().as_raw(),
+            group: getegid().as_raw(),
+        }
+    }
+
     /// Whether the owner is the user of this process.
     pub(crate) fn is_us(self) -> bool {
         self.user == geteuid().as_raw()

@@ -13,7 +13,7 @@ use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::Options;
 use crate::platform::sys::{self, File};
-use crate::recording::snapshot::{self, AddressHasher};
+use crate::recording::snapshot::{self, AddressHasher, Sums};
 use crate::tables::script_frames::Word;
 
 /// A stack whose memory in use has changed.
@@ -36,11 +36,7 @@ pub(super) fn look(engine: &Engine, options: &Options) {
     let Some(file) = output::open_lines(&options.output.list) else {
         return;
     };
-    let (process, following) = (&engine.process, &engine.dumping.due.following);
-    let epoch = process.recorded.epoch();
-    let mut told = following.take(process, epoch);
-    let sums = snapshot::sums(engine);
-    make_room(&mut told, sums.len());
+    let (epoch, mut told, sums) = told_and_now(engine);
     let mut changed = Vec::new();
     let mut by_leaf = HashMap::<u64, u64, BuildHasherDefault<AddressHasher>>::default();
     for (stack, (sum, told)) in sums.iter().zip(&told).enumerate() {
@@ -64,31 +60,35 @@ pub(super) fn look(engine: &Engine, options: &Options) {
             told[one.stack as usize] = one.in_use;
         }
     }
-    following.put(process, epoch, told);
+    let following = &engine.dumping.due.following;
+    following.put(&engine.process, epoch, told);
 }
 
 /// Notes what a forked child inherited, which does not count as grown there.
 pub(super) fn inherit(engine: &Engine) {
-    let (process, following) = (&engine.process, &engine.dumping.due.following);
+    let following = &engine.dumping.due.following;
     if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
         return;
     }
-    let epoch = process.recorded.epoch();
-    let mut told = following.take(process, epoch);
-    let sums = snapshot::sums(engine);
-    make_room(&mut told, sums.len());
+    let (epoch, mut told, sums) = told_and_now(engine);
     for (told, sum) in told.iter_mut().zip(&sums) {
         *told = sum.in_use()[1];
     }
-    following.put(process, epoch, told);
+    following.put(&engine.process, epoch, told);
 }
 
-fn make_room(told: &mut Vec<i64>, stacks: usize) {
-    if told.len() < stacks {
+/// The recording's number, what was told of each stack, and the sums of each stack now.
+fn told_and_now(engine: &Engine) -> (u64, Vec<i64>, Vec<Sums>) {
+    let process = &engine.process;
+    let epoch = process.recorded.epoch();
+    let mut told = engine.dumping.due.following.take(process, epoch);
+    let sums = snapshot::sums(engine);
+    if told.len() < sums.len() {
         // A vector that grows by doubling would leave its old places behind.
-        told.reserve_exact(stacks.next_power_of_two() - told.len());
-        told.resize(stacks, 0);
+        told.reserve_exact(sums.len().next_power_of_two() - told.len());
+        told.resize(sums.len(), 0);
     }
+    (epoch, told, sums)
 }
 
 fn tell(engine: &Engine, options: &Options, changed: &[Changed], file: &File) -> bool {

@@ -15,7 +15,7 @@ const HEADER: usize = 64;
 /// What allocators give is a multiple of this.
 const ALIGNMENT: usize = 16;
 
-/// Who is told of a block's end, with the address that it gave.
+/// A function that is told of a block's end. It gets the address that was given to be watched.
 pub(crate) type Freed = fn(usize);
 
 /// The blocks that are watched.

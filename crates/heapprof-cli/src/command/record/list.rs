@@ -1,13 +1,14 @@
 //! Where the processes of a recording say what they wrote: a folder with one file for each user.
 //! The kernel says who made a file, so what is in it is believed as that user's word and no more.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{getegid, geteuid};
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 use super::tail;
@@ -40,6 +41,19 @@ fn temporary_folder() -> PathBuf {
     }
 }
 
+/// Makes a file of our own user in the list's folder, before any other process can. Its rights are
+/// these whatever the umask is.
+pub(super) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
+    let own = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(folder.join(name))?;
+    own.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(own)
+}
+
 /// The list of a recording.
 pub(super) struct List {
     path: PathBuf,
@@ -62,13 +76,7 @@ impl List {
         std::fs::create_dir(&path)?;
         // Each user may add a file, and remove their own.
         std::fs::set_permissions(&path, only(0o1733))?;
-        let own = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path.join(geteuid().as_raw().to_string()))?;
-        own.set_permissions(only(0o600))?;
+        let own = make_own(&path, Owner::us().user.to_string().as_ref())?;
         Ok(Self {
             path,
             own,
@@ -85,9 +93,8 @@ impl List {
         let mut text = Vec::new();
         self.own.rewind()?;
         self.own.by_ref().take(MOST).read_to_end(&mut text)?;
-        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         let mut all = vec![Entries {
-            owner: Owner { user, group },
+            owner: Owner::us(),
             text,
         }];
         let Ok(names) = std::fs::read_dir(&self.path) else {

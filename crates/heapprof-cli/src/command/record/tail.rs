@@ -4,15 +4,14 @@
 //! begins in the middle of it, and is found by what every message begins with.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::process::{getegid, geteuid};
 
+use super::list;
 use crate::place::{Opened, Owner};
 
 /// What a name in the list's folder ends in if it holds messages.
@@ -73,16 +72,10 @@ impl Tail {
 
     /// Makes the file of our own user, with its name.
     pub(super) fn of_own(folder: &Path) -> io::Result<(OsString, Self)> {
-        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-        let name = OsString::from_vec([user.to_string().as_bytes(), ENDING].concat());
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(folder.join(&name))?;
-        file.set_permissions(Permissions::from_mode(0o600))?;
-        Ok((name, Self::of(file, Owner { user, group })))
+        let user = Owner::us().user.to_string();
+        let name = OsString::from_vec([user.as_bytes(), ENDING].concat());
+        let file = list::make_own(folder, &name)?;
+        Ok((name, Self::of(file, Owner::us())))
     }
 
     /// How long the file is now. What comes later is for a later look.
@@ -115,12 +108,11 @@ impl Tail {
                 }
                 Head::NotWhole => {}
             }
+            self.forget();
             let left = len.saturating_sub(self.read);
             if left == 0 {
-                self.forget();
                 return Ok(None);
             }
-            self.forget();
             let read = Read::by_ref(&mut self.file)
                 .take(left.min(LONGEST as u64))
                 .read_to_end(&mut self.text)?;
@@ -226,6 +218,7 @@ fn head(text: &[u8]) -> Head {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
     use std::io::Write;
 
     use super::*;
