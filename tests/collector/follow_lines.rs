@@ -263,3 +263,81 @@ fn other_things_in_the_lists_folder_do_no_harm() {
     assert_eq!(done.out, "done\n");
     assert!(done.err.contains("next: heapprof top"), "{}", done.err);
 }
+
+/// However much a process writes where its lines are told, the recording ends.
+#[test]
+fn floods_do_not_hold_the_recording() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "my @kept; sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\nkeep();\n\
+                  select undef, undef, undef, 0.5;\n\
+                  open my $own, '>>', \"$ENV{HEAPPROF_LIST}/$<.lines\" or die;\n\
+                  binmode $own;\n\
+                  print $own \"\\n\\0lines 7 1 1 16000000\\n\" x 700_000;\n\
+                  print $own \"\\n\\0lines $_ 1 1 0\\n\" for 1 .. 300_000;\n\
+                  print $own \"\\n\\0lines $_ 1 1 4\\nnone\" for 1 .. 300_000;\n\
+                  close $own;\n\
+                  keep();\n\
+                  print \"done\\n\";\n";
+    std::fs::write(folder.path().join("flood.pl"), script).unwrap();
+    let args = [
+        "record",
+        "--exact",
+        "-o",
+        "p.pb.gz",
+        "--follow-lines=100KiB",
+    ];
+    let words = ["--", "perl", "flood.pl"];
+    let done = run(folder.path(), &[&args[..], &words].concat());
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (0, "done\n"),
+        "{}",
+        done.err
+    );
+    assert!(done.err.contains("KiB, main::keep"), "{}", done.err);
+    assert!(done.err.contains("is damaged"), "{}", done.err);
+    assert!(done.err.contains("next: heapprof top"), "{}", done.err);
+}
+
+/// A reader that takes nothing does not hold the recording.
+#[test]
+fn a_reader_that_stops_is_left_behind() {
+    if !have(&["perl", "mkfifo"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let made = std::process::Command::new("mkfifo")
+        .arg(at("lines"))
+        .status();
+    assert!(made.unwrap().success());
+    // More lines than a pipe holds.
+    let mut script = String::from("my @kept;\n");
+    for i in 0..2000 {
+        script += &format!("sub keep{i} {{ push @kept, 'x' x 3000 }}\n");
+    }
+    script += "no strict; &{\"keep$_\"}() for 0 .. 1999;\nprint \"done\\n\";\n";
+    std::fs::write(at("many.pl"), script).unwrap();
+    let reader = std::process::Command::new("sh")
+        .args(["-c", "exec 3<lines; sleep 60"])
+        .current_dir(folder.path())
+        .spawn();
+    let args = ["record", "--exact", "-o", "p.pb.gz", "--follow-lines=2KiB"];
+    let words = ["--follow-output=lines", "--follow-format=json"];
+    let words = [&words[..], &["--", "perl", "many.pl"]].concat();
+    let done = run(folder.path(), &[&args[..], &words].concat());
+    let mut reader = reader.unwrap();
+    let _ = reader.kill();
+    let _ = reader.wait();
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (0, "done\n"),
+        "{}",
+        done.err
+    );
+    let wanted = "lines: cannot be written: its reader was too slow; no more lines are said";
+    assert!(done.err.contains(wanted), "{}", done.err);
+}

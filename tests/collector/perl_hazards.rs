@@ -121,11 +121,10 @@ fn code_that_is_freed_is_not_read() {
     }
 }
 
-/// Interpreters that come and go in one program, linked and loaded.
-#[test]
-fn embedded_perls_may_go() {
+/// What a program that holds a perl is compiled with; `None` if it can't be.
+fn embed_options() -> Option<String> {
     if !have(&["gcc", "perl"]) {
-        return;
+        return None;
     }
     let options = Command::new("perl")
         .args(["-MExtUtils::Embed", "-e", "ccopts; print ' '; ldopts"])
@@ -144,17 +143,30 @@ fn embedded_perls_may_go() {
             "libperl-dev is required here"
         );
         eprintln!("SKIPPED a test: there are no headers of Perl (libperl-dev)");
-        return;
+        return None;
     }
+    Some(options)
+}
+
+fn compile(folder: &Path, before: &str, source: &str, after: &str) {
+    let line = format!("{before} {} {after}", program(source));
+    let built = Command::new("gcc")
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .status()
+        .unwrap();
+    assert!(built.success(), "{line}");
+}
+
+/// Interpreters that come and go in one program, linked and loaded.
+#[test]
+fn embedded_perls_may_go() {
     let folder = tempfile::tempdir().unwrap();
+    let Some(options) = embed_options() else {
+        return;
+    };
     let compile = |before: &str, source: &str, after: &str| {
-        let line = format!("{before} {} {after}", program(source));
-        let built = Command::new("gcc")
-            .args(line.split_whitespace())
-            .current_dir(folder.path())
-            .status()
-            .unwrap();
-        assert!(built.success(), "{line}");
+        compile(folder.path(), before, source, after);
     };
     compile("-w -O1 -o embedded", "embedded.c", &options);
     compile(
@@ -195,4 +207,37 @@ fn embedded_perls_may_go() {
         });
         assert!(wrong.is_none(), "{:?}", wrong.unwrap().frames);
     }
+}
+
+/// An interpreter's stack is read by the thread that runs it, and by no other one that has it as
+/// its own.
+#[test]
+fn interpreters_are_read_by_who_runs_them() {
+    if !has_threads() {
+        return;
+    }
+    let Some(options) = embed_options() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    compile(
+        folder.path(),
+        "-w -O1 -pthread -o handed",
+        "handed.c",
+        &options,
+    );
+    let samples = behaves_as_bare(folder.path(), &["./handed", &program("handed.pl")]);
+    let has = |sample: &Sample, names: &[&str]| {
+        let mut found = sample.frames.iter().map(|f| f.0.as_str());
+        names.iter().all(|name| found.any(|found| found == *name))
+    };
+    let of = |names: &[&str]| -> i64 {
+        let of = samples.iter().filter(|sample| has(sample, names));
+        of.map(|sample| sample.allocated[0]).sum()
+    };
+    // Both that were handed on are read where they run.
+    let fresh = of(&["main::fresh", "main::work"]);
+    assert!((2 * 200..2 * 220).contains(&fresh), "{fresh}");
+    assert!(of(&["in_c"]) > 0);
+    assert_eq!(of(&["in_c", "main::work"]), 0);
 }

@@ -50,6 +50,8 @@ pub(crate) struct Variables {
     pub(crate) op: u64,
     pub(crate) curcop: u64,
     pub(crate) curstackinfo: u64,
+    pub(crate) top_env: u64,
+    pub(crate) start_env: u64,
     pub(crate) compiling: u64,
     pub(crate) db_sub: u64,
     /// `None` if this build may have them elsewhere.
@@ -227,6 +229,14 @@ impl Perl {
         self.layout.op_max as u16
     }
 
+    /// A place on the stack of the thread that runs an interpreter; `None` if it runs nothing, or
+    /// nothing that could die.
+    pub fn place_on_stack<M: Memory>(&self, memory: M, interpreter: u64) -> Option<u64> {
+        let start = interpreter.wrapping_add(self.variable.start_env);
+        let place = memory.u64(interpreter.wrapping_add(self.variable.top_env))?;
+        Some(place).filter(|&place| place != 0 && place != start)
+    }
+
     /// Where the statement of an interpreter lies that stands for what is being compiled.
     pub(crate) fn compiling(&self, interpreter: u64) -> u64 {
         interpreter.wrapping_add(self.variable.compiling)
@@ -243,6 +253,8 @@ fn by_offset(layout: &Layout) -> Option<Variables> {
         op: at(layout.op)?,
         curcop: at(layout.curcop)?,
         curstackinfo: at(layout.curstackinfo)?,
+        top_env: at(layout.top_env)?,
+        start_env: at(layout.start_env)?,
         compiling: at(layout.compiling)?,
         db_sub: at(layout.db_sub)?,
         cop_seqmax: at(layout.cop_seqmax),
@@ -260,6 +272,8 @@ fn by_name(address: &impl Fn(&str) -> u64) -> Option<Variables> {
         op: at("PL_op")?,
         curcop: at("PL_curcop")?,
         curstackinfo: at("PL_curstackinfo")?,
+        top_env: at("PL_top_env")?,
+        start_env: at("PL_start_env")?,
         compiling: at("PL_compiling")?,
         db_sub: at("PL_DBsub")?,
         cop_seqmax: at("PL_cop_seqmax"),

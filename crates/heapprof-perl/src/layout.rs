@@ -141,6 +141,10 @@ layout! {
         stack_max "interp.Istack_max",
         curcop "interp.Icurcop",
         curstackinfo "interp.Icurstackinfo",
+        /// Where Perl jumps to if code dies: a place on the stack of the thread that runs it.
+        top_env "interp.Itop_env",
+        /// The place for code that no `eval` is around. It lies in the interpreter.
+        start_env "interp.Istart_env",
         db_sub "interp.IDBsub",
         compiling "interp.Icompiling",
         /// It counts up with each compilation.

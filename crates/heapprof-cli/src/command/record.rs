@@ -3,6 +3,8 @@
 
 mod child;
 mod files;
+mod followed;
+mod line_output;
 mod lines;
 mod list;
 mod outcome;
@@ -38,7 +40,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let library = preload::library()?;
     let mode = args.file_mode.mode()?;
     let names = Names::new(args.output.as_deref(), program)?;
-    let said = lines::open(args)?;
+    let said = line_output::open(args)?;
     let mut list = List::new().context("no temporary file can be made")?;
     let follow = |least| Follower::start(list.path(), least, args, said);
     let follower = args.follow_lines.map(follow).transpose()?;

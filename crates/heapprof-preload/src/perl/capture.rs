@@ -9,7 +9,7 @@ use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::{Memory, Own};
 use heapprof_perl::{Context, EACH_END, Frame, LastWalk, Leaf, Perl, Sink};
 
-use super::state::{BROKEN, COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
+use super::state::{COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
 use crate::kernel_memory::Kernel;
 
 /// How many frames of a stack are compared.
@@ -122,6 +122,26 @@ fn current(perl: &Perl) -> Option<u64> {
     }
 }
 
+/// Whether this thread runs the interpreter, as far as the stack tells that its code is on; `None`
+/// if it runs nothing that could die.
+///
+/// A thread may have an interpreter as its own that another one runs: whoever made it and gave it
+/// away, or whoever had one that is gone, where there is a new one now.
+fn runs_here(perl: &Perl, interpreter: u64, carefully: bool) -> Option<bool> {
+    let place = if carefully {
+        let failed = Cell::new(false);
+        perl.place_on_stack(Kernel { failed: &failed }, interpreter)?
+    } else {
+        // SAFETY: an interpreter that was read and that nobody has freed.
+        perl.place_on_stack(unsafe { Own::new() }, interpreter)?
+    };
+    let here = &raw const place as u64;
+    // SAFETY: it only says which thread this is. What describes a thread lies at the end of its
+    // stack. Only the first thread's lies elsewhere, below its stack, which is above all others.
+    let end = unsafe { libc::pthread_self() } as u64;
+    Some(here < place && (end < here || place < end))
+}
+
 /// What is said of a whole stack, in one number: the op, Perl's phase and one more, and which
 /// interpreter it is.
 fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
@@ -189,17 +209,21 @@ impl PerlStacks {
         // SAFETY: it only says which thread this is.
         let this_thread = unsafe { libc::pthread_self() } as u64;
         let thread = interpreter.thread.load(Ordering::Relaxed);
-        if thread != 0 && thread != this_thread {
-            // Nobody can tell which of the two runs it, and its stack must not be read while the
-            // other thread changes it.
-            if !interpreter.is_contested.swap(true, Ordering::AcqRel) {
-                self.changes.fetch_add(1, Ordering::AcqRel);
-            }
-            return 0;
+        if thread != 0
+            && thread != this_thread
+            && !interpreter.is_contested.swap(true, Ordering::AcqRel)
+        {
+            // The other thread must ask, too, before it reads the stack once more.
+            self.changes.fetch_add(1, Ordering::AcqRel);
         }
         let Some(len) = self.capture_of(perl, interpreter, at, last, to) else {
             return 0;
         };
+        if interpreter.is_contested.load(Ordering::Relaxed) {
+            // Who runs it is asked each time.
+            (last.runs, last.left) = (0, 0);
+            return len;
+        }
         interpreter.thread.store(this_thread, Ordering::Relaxed);
         last.runs = at;
         len
@@ -214,21 +238,24 @@ impl PerlStacks {
         last: &mut LastWalk,
         to: &mut Capture,
     ) -> Option<usize> {
-        if interpreter.is_contested.load(Ordering::Acquire) {
-            return None;
-        }
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
         let carefully = stacks < PROBATION;
-        last.number = interpreter.number.load(Ordering::Relaxed);
-        let writer = Writer::new(to, last.number);
         let address = match perl.context {
             Context::Variables => 0,
             _ => at,
         };
+        let is_contested = interpreter.is_contested.load(Ordering::Acquire);
+        match runs_here(perl, address, carefully) {
+            Some(true) => {}
+            None if !is_contested => {}
+            _ => return None,
+        }
+        last.number = interpreter.number.load(Ordering::Relaxed);
+        let writer = Writer::new(to, last.number);
         let leaf = if carefully || last.left == 0 {
             last.forget();
             last.left = if carefully { 0 } else { COMPARED };
-            self.walk_and_compare(perl, address, carefully, writer)?
+            self.walk_and_compare(perl, interpreter, address, carefully, writer)?
         } else {
             last.left -= 1;
             let mut writer = writer;
@@ -271,6 +298,7 @@ impl PerlStacks {
     fn walk_and_compare(
         &self,
         perl: &Perl,
+        interpreter: &Interpreter,
         at: u64,
         carefully: bool,
         writer: Writer,
@@ -282,6 +310,9 @@ impl PerlStacks {
         let mut careful = Careful { writer, contexts };
         let mut last = LastWalk::NEW;
         let failed = Cell::new(false);
+        if interpreter.failures.load(Ordering::Relaxed) >= PATIENCE {
+            return None;
+        }
         let walked = if carefully {
             let memory = Kernel { failed: &failed };
             perl.walk(memory, at, &mut last, &mut careful)
@@ -290,12 +321,8 @@ impl PerlStacks {
             perl.walk(unsafe { Own::new() }, at, &mut last, &mut careful)
         };
         if failed.get() {
-            // If stacks were right before, only this interpreter is gone. It may be gone from the
-            // beginning, too.
-            let failures = self.failures.fetch_add(1, Ordering::Relaxed);
-            if failures >= PATIENCE && !self.is_believed.load(Ordering::Relaxed) {
-                self.switch_off(BROKEN);
-            }
+            // Only this interpreter may be gone, perhaps from the beginning.
+            interpreter.failures.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let leaf = walked?;

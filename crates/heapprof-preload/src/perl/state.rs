@@ -28,8 +28,6 @@ pub struct PerlStacks {
     pub(super) keeps_eval_numbers: AtomicBool,
     /// Whether enough stacks were read and found right.
     pub(super) is_believed: AtomicBool,
-    /// How many stacks led to an address that was none.
-    pub(super) failures: AtomicU32,
 }
 
 /// The names of ops, each up to a zero.
@@ -65,13 +63,17 @@ pub(super) struct Interpreter {
     pub(super) stacks: AtomicU32,
     /// The thread that runs it; 0 if that is not known yet.
     pub(super) thread: AtomicU64,
-    /// Whether another thread had it as its interpreter, too. Then its stacks are not read.
+    /// Whether another thread had it as its interpreter, too. Then its stacks are read only where
+    /// it is certain that this thread runs it.
     pub(super) is_contested: AtomicBool,
+    /// How many stacks of it led to an address that was none.
+    pub(super) failures: AtomicU32,
 }
 
 /// An interpreter was in this place.
 pub(super) const GONE: u64 = u64::MAX;
-/// So many stacks may lead to an address that is none before any stack was right.
+/// So many stacks of an interpreter may lead to an address that is none. Then it is not read any
+/// more.
 pub(super) const PATIENCE: u32 = 64;
 /// So many stacks of an interpreter are read by the kernel first.
 pub(super) const PROBATION: u32 = 64;
@@ -93,13 +95,13 @@ impl PerlStacks {
                     stacks: AtomicU32::new(0),
                     thread: AtomicU64::new(0),
                     is_contested: AtomicBool::new(false),
+                    failures: AtomicU32::new(0),
                 }
             }; 64],
             count: AtomicU32::new(0),
             changes: AtomicU32::new(0),
             keeps_eval_numbers: AtomicBool::new(false),
             is_believed: AtomicBool::new(false),
-            failures: AtomicU32::new(0),
         }
     }
 
@@ -170,6 +172,12 @@ impl PerlStacks {
             .compare_exchange(ON, why, Ordering::AcqRel, Ordering::Relaxed);
     }
 
+    /// Whether no stack of any interpreter was right, and one has been given up.
+    pub(super) fn is_broken(&self) -> bool {
+        let is_given_up = |of: &Interpreter| of.failures.load(Ordering::Relaxed) >= PATIENCE;
+        !self.is_believed.load(Ordering::Relaxed) && self.interpreters.iter().any(is_given_up)
+    }
+
     /// Where the search for an interpreter begins.
     pub(super) fn places(&self, at: u64) -> impl Iterator<Item = &Interpreter> {
         let first = (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
@@ -207,6 +215,7 @@ impl PerlStacks {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         new.number.store(number, Ordering::Relaxed);
         new.stacks.store(0, Ordering::Relaxed);
+        new.failures.store(0, Ordering::Relaxed);
         new.thread.store(0, Ordering::Relaxed);
         new.is_contested.store(false, Ordering::Release);
         Some(new)

@@ -136,7 +136,8 @@ pub(super) unsafe extern "C" fn status(
     // SAFETY: the context that was registered.
     let this = unsafe { &*context.cast::<PerlStacks>() };
     let state = this.state.load(Ordering::Acquire);
-    if state <= ON || state == PAUSED {
+    let is_broken = state == ON && this.is_broken();
+    if !is_broken && (state <= ON || state == PAUSED) {
         return 1;
     }
     // SAFETY: it is not written any more.

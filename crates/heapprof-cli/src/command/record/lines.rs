@@ -3,14 +3,13 @@
 //! The library decides when to tell of a stack, and by how much it has grown. It writes that into a
 //! file beside the list of profiles (`tail.rs`), as a small profile with raw addresses. Here a
 //! thread reads that file, gives the addresses names, and says each line that has grown enough.
+//!
+//! What is in the files is the word of other users, too. So a look at them takes a limited time, of
+//! which none can take more than half, and what is known of each user's lines has a limit.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,74 +21,29 @@ use heapprof_analysis::{Place as Line, line_growth};
 use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
 use heapprof_symbolize::{Options, Symbolizer};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::io::Errno;
 
+use super::followed::Followed;
+use super::line_output::Output;
 use super::tail::{ENDING, Message, Tail};
 use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
-use crate::place::{Owner, Place, Trust, acting, open_folder};
-use crate::{messages, output};
+use crate::messages;
+use crate::place::{Place, Trust, acting, open_folder};
 
 /// How long the thread sleeps between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
+/// How long a look may take.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long the last look may take.
 const LAST: Duration = Duration::from_secs(5);
-/// How long a pipe's reader may take.
-const PATIENCE: Timespec = Timespec {
-    tv_sec: 10,
-    tv_nsec: 0,
-};
-/// So much goes into a pipe at once without a wait, once there is any room.
-const PIECE: usize = 4096;
 /// The most users whose processes are followed.
 const MOST_USERS: usize = 16;
-/// The most processes that are followed. The one that has been silent for longest gives way.
-const MOST_PROCESSES: usize = 1024;
-/// The most lines of a process that are followed.
-const MOST_LINES: usize = 1 << 16;
 /// The most bytes that a message may become in memory.
-const MOST_MEMORY: u64 = 256 << 20;
-
-/// Where lines are said.
-pub(super) enum Output {
-    Messages,
-    File(File, PathBuf),
-}
-
-/// Opens what `--follow-output` names, before the program starts.
-pub(super) fn open(args: &RecordArgs) -> Result<Output> {
-    match &args.follow_output {
-        None => Ok(Output::Messages),
-        Some(path) => {
-            let writer = reader_of(path);
-            let file = output::open(args.file_mode.mode()?, path)?;
-            drop(writer);
-            Ok(Output::File(file, path.clone()))
-        }
-    }
-}
-
-/// Says so if `path` is a pipe that nobody reads from yet. Returns a writer of a pipe with a
-/// reader, who would see an end if that was closed before there is another one.
-fn reader_of(path: &Path) -> Option<OwnedFd> {
-    let is_pipe = path
-        .metadata()
-        .is_ok_and(|found| found.file_type().is_fifo());
-    if !is_pipe {
-        return None;
-    }
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match openat(CWD, path, flags, Mode::empty()) {
-        Err(Errno::NXIO) => {
-            let path = path.display();
-            messages::note(&format!("{path}: waiting for a reader of this pipe"));
-            None
-        }
-        opened => opened.ok(),
-    }
-}
+const MOST_MEMORY: u64 = 128 << 20;
+/// So many messages of a user are read at once, or so many bytes of them.
+const AT_ONCE: (usize, usize) = (256, 4 << 20);
+/// The most bytes of a user's file that may wait to be read.
+const MOST_UNREAD: u64 = 256 << 20;
 
 /// The thread that follows.
 pub(super) struct Follower {
@@ -109,23 +63,23 @@ impl Follower {
         let (name, own) = Tail::of_own(list).context("no temporary file can be made")?;
         let mut lines = Lines {
             folder: list.to_path_buf(),
-            least: i64::try_from(least).unwrap_or(i64::MAX),
-            symbolizes: !args.no_symbolize,
-            format: args.follow_format,
-            output: Some(output),
-            began: Instant::now(),
-            files: HashMap::from([(name, Some(own))]),
-            symbolizers: HashMap::new(),
-            processes: HashMap::new(),
-            told: 0,
+            users: vec![User::new(name, own)],
+            saying: Saying {
+                least: i64::try_from(least).unwrap_or(i64::MAX),
+                symbolizes: !args.no_symbolize,
+                format: args.follow_format,
+                output,
+                began: Instant::now(),
+            },
             is_damaged: false,
+            is_behind: false,
         };
         let ended = Arc::clone(&has_ended);
         let work = move || {
             loop {
                 // What is there after the program's end is all that is said.
                 let is_last = ended.load(Ordering::Acquire);
-                lines.read(is_last.then(|| Instant::now() + LAST));
+                lines.look(is_last);
                 if is_last {
                     break;
                 }
@@ -149,65 +103,72 @@ impl Follower {
 /// What is followed.
 struct Lines {
     folder: PathBuf,
+    /// Whose processes are followed. We come first.
+    users: Vec<User>,
+    saying: Saying,
+    /// Whether it was said that a part of a file was no message.
+    is_damaged: bool,
+    /// Whether it was said that there was more than could be read.
+    is_behind: bool,
+}
+
+/// A user whose processes tell of their lines.
+struct User {
+    /// The name of the file.
+    name: OsString,
+    tail: Tail,
+    /// Messages that were read, and that no look has come to yet.
+    waiting: VecDeque<Message>,
+    symbolizer: Symbolizer,
+    followed: Followed,
+}
+
+/// How lines are said.
+struct Saying {
     least: i64,
     symbolizes: bool,
     format: LineFormat,
-    /// `None` once it can't be written to.
-    output: Option<Output>,
+    output: Output,
     began: Instant,
-    files: HashMap<OsString, Option<Tail>>,
-    symbolizers: HashMap<Owner, Symbolizer>,
-    /// The processes, by user and number.
-    processes: HashMap<(u32, u32), Followed>,
-    /// How many messages there were.
-    told: u64,
-    /// Whether it was said that a part of a file was no message.
-    is_damaged: bool,
-}
-
-/// A process that is followed.
-struct Followed {
-    /// When its recording began.
-    began: i64,
-    /// Which message was its last.
-    last: u64,
-    /// By how much each line has grown since it was said last.
-    growth: HashMap<Line, i64>,
 }
 
 impl Lines {
-    /// Reads what is new, until `deadline`.
-    fn read(&mut self, deadline: Option<Instant>) {
+    /// Reads what is new, and says it.
+    fn look(&mut self, is_last: bool) {
         self.look_for_files();
-        let names: Vec<OsString> = self.files.keys().cloned().collect();
-        for name in names {
-            let Some(Some(mut tail)) = self.files.insert(name.clone(), None) else {
-                continue;
-            };
+        let end = Instant::now() + if is_last { LAST } else { LOOK };
+        let patience = is_last.then_some(end);
+        let (mut is_damaged, mut is_behind) = (false, false);
+        for user in &mut self.users {
             // A process that goes on writing must not keep us here.
-            let Ok(len) = tail.len() else { continue };
-            if self.output.is_none() {
-                // The file must not grow because nobody wants it.
-                tail.pass_over(len);
+            let Ok(len) = user.tail.len() else { continue };
+            let has_too_much = user.tail.unread(len) > MOST_UNREAD;
+            is_behind |= has_too_much;
+            if has_too_much || !self.saying.output.is_wanted() {
+                // The file must not grow because nobody reads it.
+                user.tail.pass_over(len);
             }
-            let is_late = || deadline.is_some_and(|deadline| Instant::now() > deadline);
-            while self.output.is_some() && !is_late() {
-                let Ok(Some(message)) = tail.next(len) else {
+            let now = Instant::now();
+            let until = now + end.saturating_duration_since(now) / 2;
+            while self.saying.output.write(patience) && Instant::now() < until {
+                if !user.read(len, &mut self.saying, until) {
                     break;
-                };
-                if !self.take(tail.owner, &message) {
-                    tail.look_again();
                 }
             }
-            let is_first = tail.is_damaged && !self.is_damaged;
-            self.is_damaged |= tail.is_damaged;
-            self.files.insert(name, Some(tail));
-            if !is_first {
-                continue;
-            }
+            is_damaged |= user.tail.is_damaged;
+        }
+        let is_last_line_out = self.saying.output.write(patience);
+        debug_assert!(is_last_line_out || !is_last);
+        if is_damaged && !std::mem::replace(&mut self.is_damaged, is_damaged) {
             messages::note(
                 "some of what the program said of its lines is damaged, because a process was \
                  ended or could not write; --follow-lines goes on after it",
+            );
+        }
+        if is_behind && !std::mem::replace(&mut self.is_behind, is_behind) {
+            messages::note(
+                "some lines that grew are not said, because the program told of more than could \
+                 be read or written; a larger MIN of --follow-lines makes it tell of less",
             );
         }
     }
@@ -217,138 +178,105 @@ impl Lines {
             return;
         };
         for name in names.filter_map(Result::ok).map(|entry| entry.file_name()) {
-            let is_new = name.as_bytes().ends_with(ENDING) && !self.files.contains_key(&name);
-            if !is_new || self.files.len() >= MOST_USERS {
+            let is_known = |name: &OsStr| self.users.iter().any(|user| user.name == name);
+            let is_new = name.as_bytes().ends_with(ENDING) && !is_known(&name);
+            if !is_new || self.users.len() >= MOST_USERS {
                 continue;
             }
             let opened = open_folder(&self.folder, Trust::OwnLinks)
                 .and_then(|folder| Place::in_folder(folder, name.clone()).open());
-            let tail = opened.ok().map(Tail::new);
-            // A user has one file.
-            let is_known = |tail: &Tail| {
-                let mut known = self.files.values().flatten();
-                known.any(|other| other.owner.user == tail.owner.user)
+            let Some(tail) = opened.ok().map(Tail::new) else {
+                continue;
             };
-            if let Some(tail) = tail.filter(|tail| !is_known(tail)) {
-                self.files.insert(name, Some(tail));
+            // A user has one file.
+            let same = |user: &User| user.tail.owner.user == tail.owner.user;
+            if !self.users.iter().any(same) {
+                self.users.push(User::new(name, tail));
             }
         }
     }
+}
 
-    /// Takes a message in. Returns false if it is none.
-    fn take(&mut self, owner: Owner, message: &Message) -> bool {
-        let symbolizes = self.symbolizes;
-        let symbolizer = self.symbolizers.entry(owner).or_insert_with(|| {
-            Symbolizer::new(Options {
+impl User {
+    fn new(name: OsString, tail: Tail) -> Self {
+        Self {
+            name,
+            tail,
+            waiting: VecDeque::new(),
+            symbolizer: Symbolizer::new(Options {
                 number_functions: true,
                 ..Options::default()
-            })
-        });
+            }),
+            followed: Followed::default(),
+        }
+    }
+
+    /// Reads some messages in the first `len` bytes of the file, and says what they tell, until it
+    /// is late. Returns whether there may be more.
+    fn read(&mut self, len: u64, saying: &mut Saying, until: Instant) -> bool {
+        let mut bytes: usize = self.waiting.iter().map(|one| one.profile.len()).sum();
+        while self.waiting.len() < AT_ONCE.0 && bytes < AT_ONCE.1 {
+            let Ok(Some(message)) = self.tail.next(len) else {
+                break;
+            };
+            bytes += message.profile.len();
+            self.waiting.push_back(message);
+        }
+        let (symbolizes, waiting) = (saying.symbolizes, &self.waiting);
+        let symbolizer = &mut self.symbolizer;
         let options = ReadOptions::default()
             .max_inflated(MOST_MEMORY)
             .max_memory(MOST_MEMORY);
-        // The files that are named are read with the rights of whoever names them.
-        let grown = acting(owner, || {
+        let mut grown = |message: &Message| -> Option<Vec<(Line, i64)>> {
             let mut profile = decode_with(&message.profile[..], options).ok()?;
             if symbolizes {
                 symbolizer.symbolize(&mut profile);
             }
             line_growth(&profile).ok()
+        };
+        // The files that are named are read with the rights of whoever names them.
+        let found = acting(self.tail.owner, || {
+            let mut found = Vec::new();
+            for message in waiting {
+                found.push(grown(message));
+                if Instant::now() > until {
+                    break;
+                }
+            }
+            found
         });
-        let grown = match grown {
-            Ok(Some(grown)) => grown,
-            Ok(None) => return false,
+        let Ok(found) = found else {
             // Nobody may act for that user here.
-            Err(_) => return true,
+            let had_some = !self.waiting.is_empty();
+            self.waiting.clear();
+            return had_some;
         };
-        let said = self.grown_enough(owner, message, grown);
-        for (place, bytes) in said {
-            self.say(&LineGrowth {
-                process: message.process,
-                place: &place,
-                bytes,
-                is_exact: message.is_exact,
-                seconds: (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
-            });
-        }
-        true
-    }
-
-    /// The lines that are to be said, and by how much they have grown. What has grown most comes
-    /// first.
-    fn grown_enough(
-        &mut self,
-        owner: Owner,
-        message: &Message,
-        grown: Vec<(Line, i64)>,
-    ) -> Vec<(Line, i64)> {
-        let id = (owner.user, message.process);
-        if self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&id) {
-            let silent = self.processes.iter().min_by_key(|(_, of)| of.last);
-            if let Some(silent) = silent.map(|(&id, _)| id) {
-                self.processes.remove(&silent);
-            }
-        }
-        self.told += 1;
-        let new = || Followed {
-            began: message.began,
-            last: 0,
-            growth: HashMap::new(),
-        };
-        let process = self.processes.entry(id).or_insert_with(new);
-        if process.began != message.began {
-            // It is another recording, whose memory in use began at nothing.
-            *process = new();
-        }
-        process.last = self.told;
-        let mut said = Vec::new();
-        for (line, bytes) in grown {
-            let is_full = process.growth.len() >= MOST_LINES;
-            let sum = match process.growth.get_mut(&line) {
-                Some(sum) => sum,
-                None if is_full => continue,
-                None => process.growth.entry(line.clone()).or_default(),
+        let done = found.len();
+        for (grown, message) in found.into_iter().zip(self.waiting.drain(..done)) {
+            let Some(grown) = grown else {
+                self.tail.is_damaged = true;
+                continue;
             };
-            *sum = sum.saturating_add(bytes);
-            if *sum >= self.least {
-                said.push((line, std::mem::take(sum)));
+            for (place, bytes) in self.followed.add(&message, grown, saying.least) {
+                saying.say(&message, &place, bytes);
             }
         }
-        said.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        said
-    }
-
-    fn say(&mut self, growth: &LineGrowth<'_>) {
-        let Some(output) = &mut self.output else {
-            return;
-        };
-        let text = match self.format {
-            LineFormat::Text => growth.text(),
-            LineFormat::Json => growth.json(),
-        };
-        let (file, path) = match output {
-            Output::File(file, path) => (file, path),
-            Output::Messages if self.format == LineFormat::Json => return messages::plain(&text),
-            Output::Messages => return messages::note(&text),
-        };
-        if let Err(error) = write(file, format!("{text}\n").as_bytes()) {
-            messages::note(&format!(
-                "{}: cannot be written: {error}; no more lines are said",
-                path.display()
-            ));
-            self.output = None;
-        }
+        done != 0
     }
 }
 
-/// Writes into a file, or into a pipe whose reader may be slow for a while.
-fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
-    for piece in text.chunks(PIECE) {
-        let mut ready = [PollFd::new(file, PollFlags::OUT)];
-        if poll(&mut ready, Some(&PATIENCE))? == 0 {
-            return Err(io::Error::other("nobody read from it for ten seconds"));
+impl Saying {
+    fn say(&mut self, message: &Message, place: &Line, bytes: i64) {
+        let growth = LineGrowth {
+            process: message.process,
+            place,
+            bytes,
+            is_exact: message.is_exact,
+            seconds: (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+        };
+        match self.format {
+            LineFormat::Text => self.output.say(&growth.text(), true),
+            LineFormat::Json => self.output.say(&growth.json(), false),
         }
-        file.write_all(piece)?;
     }
-    Ok(())
 }

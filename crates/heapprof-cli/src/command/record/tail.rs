@@ -45,8 +45,8 @@ pub(super) struct Tail {
     /// What was read, up to `at` understood.
     text: Vec<u8>,
     at: usize,
-    /// Where the last message began that may not be one.
-    last: Option<usize>,
+    /// So many bytes from there on are the last ones of a message, unless another one begins there.
+    end: usize,
     /// How much was read, and how much of it was given back.
     read: u64,
     given_back: u64,
@@ -64,7 +64,7 @@ impl Tail {
             is_damaged: false,
             text: Vec::new(),
             at: 0,
-            last: None,
+            end: 0,
             read: 0,
             given_back: 0,
         }
@@ -83,16 +83,34 @@ impl Tail {
         Ok(self.file.metadata()?.len())
     }
 
+    /// How much of the first `len` bytes of the file was not read yet.
+    pub(super) fn unread(&self, len: u64) -> u64 {
+        len.saturating_sub(self.read)
+    }
+
     /// The next message in the first `len` bytes of the file; `None` if none is whole.
     pub(super) fn next(&mut self, len: u64) -> io::Result<Option<Message>> {
         loop {
             match head(&self.text[self.at..]) {
                 Head::Message(numbers, begin, end) => {
                     let (from, to) = (self.at + begin, self.at + end);
+                    // A profile holds no beginning of a message. If one is there, this message was
+                    // cut short, and the other one may begin in its last bytes.
+                    let most = self.text.len().min(to + BEGIN.len() - 1);
+                    if let Some(cut) = memchr::memmem::find(&self.text[from..most], BEGIN) {
+                        self.is_damaged = true;
+                        (self.at, self.end) = (from + cut, 0);
+                        continue;
+                    }
                     if let Some(profile) = self.text.get(from..to) {
                         let profile = profile.to_vec();
-                        self.last = Some(self.at);
-                        self.at = to;
+                        let rest = &self.text[to.saturating_sub(BEGIN.len() - 1)..];
+                        let begun = |end: &usize| BEGIN.starts_with(&rest[rest.len() - end..]);
+                        self.end = match most == to {
+                            true => (1..=rest.len()).rev().find(begun).unwrap_or(0),
+                            false => 0,
+                        };
+                        self.at = to - self.end;
                         let [process, began, exact, _] = numbers;
                         return Ok(Some(Message {
                             process: u32::try_from(process).unwrap_or_default(),
@@ -101,6 +119,10 @@ impl Tail {
                             profile,
                         }));
                     }
+                }
+                Head::Not if self.end != 0 => {
+                    self.at += std::mem::take(&mut self.end);
+                    continue;
                 }
                 Head::Not => {
                     self.skip();
@@ -124,17 +146,9 @@ impl Tail {
         }
     }
 
-    /// Goes back into the last message, which was none: another one may begin in the middle of it.
-    pub(super) fn look_again(&mut self) {
-        if let Some(last) = self.last.take() {
-            self.at = last;
-            self.skip();
-        }
-    }
-
     /// Forgets the first `len` bytes of the file.
     pub(super) fn pass_over(&mut self, len: u64) {
-        self.at = self.text.len();
+        (self.at, self.end) = (self.text.len(), 0);
         self.forget();
         if self.file.seek(SeekFrom::Start(len)).is_ok() {
             self.read = self.read.max(len);
@@ -160,7 +174,7 @@ impl Tail {
     /// Forgets what was understood.
     fn forget(&mut self) {
         self.text.drain(..self.at);
-        (self.at, self.last) = (0, None);
+        self.at = 0;
     }
 
     /// Gives what was read back to the file system, if it can take it.
@@ -243,8 +257,8 @@ mod tests {
         assert_eq!(head(&long), Head::Not);
     }
 
-    /// The messages of a file that grows in these steps. Those whose profile is `bad` are none.
-    fn messages(steps: &[&str]) -> Vec<String> {
+    /// The messages of a file that grows in these steps, and whether a part of it was damaged.
+    fn messages(steps: &[&str]) -> (Vec<String>, bool) {
         let folder = tempfile::tempdir().unwrap();
         let (name, mut tail) = Tail::of_own(folder.path()).unwrap();
         let mut writer = OpenOptions::new()
@@ -257,30 +271,46 @@ mod tests {
             let len = tail.len().unwrap();
             while let Some(message) = tail.next(len).unwrap() {
                 let profile = String::from_utf8(message.profile).unwrap();
-                match profile.contains("\n\0") {
-                    true => tail.look_again(),
-                    false => found.push(format!("{} {profile}", message.process)),
-                }
+                found.push(format!("{} {profile}", message.process));
             }
         }
-        found
+        (found, tail.is_damaged)
     }
 
     #[test]
     fn a_message_that_is_cut_short_costs_no_other() {
         let whole = "\n\0lines 1 5 1 3\nabc";
-        assert_eq!(messages(&[whole, whole]), ["1 abc", "1 abc"]);
+        let both = |is_damaged| (vec!["1 abc".to_string(); 2], is_damaged);
+        assert_eq!(messages(&[whole, whole]), both(false));
         let (first, second) = whole.split_at(11);
-        assert_eq!(
-            messages(&[first, second, "junk", whole]),
-            ["1 abc", "1 abc"]
-        );
+        assert_eq!(messages(&[first, second, "junk", whole]), both(true));
         // The second message begins within the first one.
         let torn = "\n\0lines 2 5 1 9\nab";
         let step = [torn, whole, whole].concat();
-        assert_eq!(messages(&[&step]), ["1 abc", "1 abc"]);
+        assert_eq!(messages(&[&step]), both(true));
         // The head itself is cut.
         let step = ["\n\0lines 7 ", whole].concat();
-        assert_eq!(messages(&[&step, whole]), ["1 abc", "1 abc"]);
+        assert_eq!(messages(&[&step, whole]), both(true));
+        // Nothing but what comes later tells whether the message ends here.
+        let torn = "\n\0lines 1 5 1 4\nab\n\0";
+        let (begin, rest) = whole.split_at(2);
+        let found = messages(&[&torn[..torn.len() - 2], begin, rest]);
+        assert_eq!(
+            found,
+            (vec!["1 ab\n\0".to_string(), "1 abc".to_string()], false)
+        );
+        let found = messages(&[torn, whole]);
+        assert_eq!(
+            found,
+            (vec!["1 ab\n\0".to_string(), "1 abc".to_string()], false)
+        );
+    }
+
+    /// A file of heads that each claim much costs no more than its length.
+    #[test]
+    fn heads_in_heads_are_passed_over_once() {
+        let many = "\n\0lines 1 5 1 16000000\n".repeat(500_000);
+        let (found, is_damaged) = messages(&[&many, "\n\0lines 1 5 1 3\nabc"]);
+        assert_eq!((found, is_damaged), (vec!["1 abc".to_string()], true));
     }
 }

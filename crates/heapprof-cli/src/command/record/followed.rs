@@ -1,0 +1,159 @@
+//! What is known of the lines of one user's processes: by how much each has grown since it was
+//! said last.
+
+use std::collections::HashMap;
+
+use heapprof_analysis::Place as Line;
+
+use super::tail::Message;
+
+/// The most processes of a user that are followed. The one that has been silent for longest gives
+/// way.
+const MOST_PROCESSES: usize = 1024;
+/// The most bytes that the lines of a user may take. Again the most silent process gives way.
+const MOST_BYTES: usize = 64 << 20;
+/// What a line takes besides its texts.
+const EACH_LINE: usize = size_of::<(Line, i64)>() + 32;
+
+/// The processes of a user.
+#[derive(Default)]
+pub(super) struct Followed {
+    processes: HashMap<u32, Process>,
+    /// How many bytes the lines of all of them take.
+    bytes: usize,
+    /// How many messages there were.
+    messages: u64,
+}
+
+/// A process that is followed.
+#[derive(Default)]
+struct Process {
+    /// When its recording began.
+    began: i64,
+    /// Which message was its last.
+    last: u64,
+    /// How many bytes its lines take.
+    bytes: usize,
+    /// By how much each line has grown since it was said last.
+    growth: HashMap<Line, i64>,
+}
+
+impl Followed {
+    /// Adds what a process told. Returns the lines that have grown by `least` now, and by how
+    /// much. What has grown most comes first.
+    pub(super) fn add(
+        &mut self,
+        message: &Message,
+        grown: Vec<(Line, i64)>,
+        least: i64,
+    ) -> Vec<(Line, i64)> {
+        self.messages += 1;
+        let mut process = self.processes.remove(&message.process).unwrap_or_default();
+        self.bytes -= process.bytes;
+        if process.began != message.began {
+            // It is another recording, whose memory in use began at nothing.
+            process = Process {
+                began: message.began,
+                ..Process::default()
+            };
+        }
+        process.last = self.messages;
+        let mut said = Vec::new();
+        for (line, bytes) in grown {
+            let sum = match process.growth.get_mut(&line) {
+                Some(sum) => sum,
+                None => {
+                    let file = line.file.as_ref().map_or(0, String::len);
+                    process.bytes += EACH_LINE + line.function.len() + file;
+                    if process.bytes > MOST_BYTES {
+                        // What it says of new lines is lost; it is no program that a person wrote.
+                        process.bytes = MOST_BYTES;
+                        continue;
+                    }
+                    process.growth.entry(line.clone()).or_default()
+                }
+            };
+            *sum = sum.saturating_add(bytes);
+            if *sum >= least {
+                said.push((line, std::mem::take(sum)));
+            }
+        }
+        while self.processes.len() >= MOST_PROCESSES || self.bytes + process.bytes > MOST_BYTES {
+            let silent = self.processes.iter().min_by_key(|(_, of)| of.last);
+            let Some(silent) = silent.map(|(&id, _)| id) else {
+                break;
+            };
+            let gone = self.processes.remove(&silent);
+            self.bytes -= gone.map_or(0, |gone| gone.bytes);
+        }
+        self.bytes += process.bytes;
+        self.processes.insert(message.process, process);
+        said.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(function: &str) -> Line {
+        Line {
+            function: function.to_string(),
+            file: None,
+            line: Some(1),
+            address: None,
+        }
+    }
+
+    /// By how much the line `f` of a process is said to have grown, after it grew by these bytes.
+    fn said(followed: &mut Followed, process: u32, began: i64, grown: i64) -> i64 {
+        let message = Message {
+            process,
+            began,
+            is_exact: true,
+            profile: Vec::new(),
+        };
+        let said = followed.add(&message, vec![(line("f"), grown)], 100);
+        said.into_iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    #[test]
+    fn a_line_is_said_once_it_has_grown_enough() {
+        let mut followed = Followed::default();
+        let mut step = |process, began, grown| said(&mut followed, process, began, grown);
+        assert_eq!(step(1, 5, 60), 0);
+        assert_eq!(step(2, 5, 60), 0);
+        assert_eq!(step(1, 5, 60), 120);
+        assert_eq!(step(1, 5, -60), 0);
+        assert_eq!(step(1, 5, 99), 0);
+        assert_eq!(step(1, 5, 61), 100);
+        // Another recording begins at nothing.
+        assert_eq!(step(2, 6, 60), 0);
+    }
+
+    #[test]
+    fn silent_processes_give_way() {
+        let mut followed = Followed::default();
+        for process in 0..3000 {
+            said(&mut followed, process, 1, 60);
+        }
+        assert_eq!(followed.processes.len(), MOST_PROCESSES);
+        assert_eq!(said(&mut followed, 2999, 1, 60), 120);
+        assert_eq!(said(&mut followed, 0, 1, 60), 0);
+        let long = "f".repeat(1 << 20);
+        for process in 0..100 {
+            let message = Message {
+                process,
+                began: 1,
+                is_exact: true,
+                profile: Vec::new(),
+            };
+            followed.add(&message, vec![(line(&long), 1)], 100);
+        }
+        assert!(followed.bytes <= MOST_BYTES);
+        let sum: usize = followed.processes.values().map(|of| of.bytes).sum();
+        assert_eq!(sum, followed.bytes);
+        assert!(followed.processes.len() < 70);
+    }
+}

@@ -1,0 +1,154 @@
+//! Where `--follow-lines` says its lines: among the messages, or in a file or pipe of its own.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use crate::args::RecordArgs;
+use crate::{messages, output};
+
+/// How long a pipe's reader may take nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So much goes into a pipe at once without a wait, once there is any room.
+const PIECE: usize = 4096;
+
+/// Where lines are said.
+pub(super) enum Output {
+    /// Among the messages.
+    Messages,
+    /// In a file or a pipe.
+    File(Pipe),
+    /// Nowhere any more, because it could not be written.
+    Nowhere,
+}
+
+/// A file or pipe, and what it has not taken yet.
+pub(super) struct Pipe {
+    file: File,
+    path: PathBuf,
+    /// What is to be written, from `done` on.
+    text: Vec<u8>,
+    done: usize,
+    /// When it took something last.
+    took: Instant,
+}
+
+/// Opens what `--follow-output` names, before the program starts.
+pub(super) fn open(args: &RecordArgs) -> Result<Output> {
+    match &args.follow_output {
+        None => Ok(Output::Messages),
+        Some(path) => {
+            let writer = reader_of(path);
+            let file = output::open(args.file_mode.mode()?, path)?;
+            drop(writer);
+            Ok(Output::File(Pipe {
+                file,
+                path: path.clone(),
+                text: Vec::new(),
+                done: 0,
+                took: Instant::now(),
+            }))
+        }
+    }
+}
+
+/// Says so if `path` is a pipe that nobody reads from yet. Returns a writer of a pipe with a
+/// reader, who would see an end if that was closed before there is another one.
+fn reader_of(path: &Path) -> Option<OwnedFd> {
+    use std::os::unix::fs::FileTypeExt;
+    let is_pipe = path
+        .metadata()
+        .is_ok_and(|found| found.file_type().is_fifo());
+    if !is_pipe {
+        return None;
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match openat(CWD, path, flags, Mode::empty()) {
+        Err(Errno::NXIO) => {
+            let path = path.display();
+            messages::note(&format!("{path}: waiting for a reader of this pipe"));
+            None
+        }
+        opened => opened.ok(),
+    }
+}
+
+impl Output {
+    /// Whether anybody wants lines.
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self, Self::Nowhere)
+    }
+
+    /// Adds a line, which [`write`](Self::write) writes. A message is said at once.
+    pub(super) fn say(&mut self, text: &str, is_message: bool) {
+        match self {
+            Self::Messages if is_message => messages::note(text),
+            Self::Messages => messages::plain(text),
+            Self::File(pipe) => {
+                if pipe.done == pipe.text.len() {
+                    pipe.took = Instant::now();
+                }
+                pipe.text.extend_from_slice(text.as_bytes());
+                pipe.text.push(b'\n');
+            }
+            Self::Nowhere => {}
+        }
+    }
+
+    /// Writes what was added, as far as the reader of a pipe takes it by `deadline`. Without one it
+    /// does not wait. Returns whether all is written.
+    pub(super) fn write(&mut self, deadline: Option<Instant>) -> bool {
+        let Self::File(pipe) = self else {
+            return true;
+        };
+        let error = match pipe.write(deadline) {
+            Ok(true) => return true,
+            Ok(false) if deadline.is_some() => "its reader was too slow".to_string(),
+            Ok(false) if pipe.took.elapsed() > PATIENCE => {
+                format!("nobody read from it for {} seconds", PATIENCE.as_secs())
+            }
+            Ok(false) => return false,
+            Err(error) => error.to_string(),
+        };
+        let path = pipe.path.display();
+        messages::note(&format!(
+            "{path}: cannot be written: {error}; no more lines are said"
+        ));
+        *self = Self::Nowhere;
+        true
+    }
+}
+
+impl Pipe {
+    fn write(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        while self.done < self.text.len() {
+            let now = Instant::now();
+            let left = deadline.map_or(Duration::ZERO, |end| end.saturating_duration_since(now));
+            let left = Timespec::try_from(left).unwrap_or_default();
+            let mut ready = [PollFd::new(&self.file, PollFlags::OUT)];
+            match poll(&mut ready, Some(&left)) {
+                Ok(0) => return Ok(false),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let text = &self.text[self.done..];
+            match self.file.write(&text[..text.len().min(PIECE)]) {
+                Ok(n) => self.done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            self.took = now;
+        }
+        self.text.clear();
+        self.done = 0;
+        Ok(true)
+    }
+}
