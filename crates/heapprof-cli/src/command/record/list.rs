@@ -1,11 +1,10 @@
 //! Where the processes of a recording say what they wrote: a folder with one file for each user.
 //! The kernel says who made a file, so what is in it is believed as that user's word and no more.
 
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
@@ -41,19 +40,6 @@ fn temporary_folder() -> PathBuf {
     }
 }
 
-/// Makes a file of our own user in the list's folder, before any other process can. Its rights are
-/// these whatever the umask is.
-pub(super) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
-    let own = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(folder.join(name))?;
-    own.set_permissions(Permissions::from_mode(0o600))?;
-    Ok(own)
-}
-
 /// The list of a recording.
 pub(super) struct List {
     path: PathBuf,
@@ -76,7 +62,7 @@ impl List {
         std::fs::create_dir(&path)?;
         // Each user may add a file, and remove their own.
         std::fs::set_permissions(&path, only(0o1733))?;
-        let own = make_own(&path, Owner::us().user.to_string().as_ref())?;
+        let own = tail::make_own(&path, Owner::us().user.to_string().as_ref())?;
         Ok(Self {
             path,
             own,

@@ -3,15 +3,15 @@
 //! A message may be cut short, because a process was killed or its disk is full. Then the next one
 //! begins in the middle of it, and is found by what every message begins with.
 
-use std::ffi::OsString;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::list;
 use crate::place::{Opened, Owner};
 
 /// What a name in the list's folder ends in if it holds messages.
@@ -24,6 +24,19 @@ const LONGEST_NUMBERS: usize = 64;
 const LONGEST: usize = 16 << 20;
 /// So many bytes that were read are given back to the file system at once.
 const GIVEN_BACK: u64 = 4 << 20;
+
+/// Makes a file of our own user in the list's folder, before any other process can. Its rights are
+/// these whatever the umask is.
+pub(super) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
+    let own = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(folder.join(name))?;
+    own.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(own)
+}
 
 /// What a process told.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +87,7 @@ impl Tail {
     pub(super) fn of_own(folder: &Path) -> io::Result<(OsString, Self)> {
         let user = Owner::us().user.to_string();
         let name = OsString::from_vec([user.as_bytes(), ENDING].concat());
-        let file = list::make_own(folder, &name)?;
+        let file = make_own(folder, &name)?;
         Ok((name, Self::of(file, Owner::us())))
     }
 
@@ -232,7 +245,6 @@ fn head(text: &[u8]) -> Head {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
     use std::io::Write;
 
     use super::*;
