@@ -67,6 +67,26 @@ struct heapprof_capture {
                          * they need not be written again; leave it 0 if you do not know */
     void *memory;       /* this thread's memory for you, zero when there is no last stack */
     size_t memory_size; /* 16384 */
+    size_t size;        /* how many bytes the program asked for */
+    uintptr_t caller;   /* where the return address of malloc, calloc … lies on this thread's stack */
+    size_t pool;        /* set it to 1 if what is allocated is a pool, from which values of many functions are taken */
+};
+
+/* A part of what the interpreter's pools hold. */
+struct heapprof_part {
+    const char *name; /* such as "SV heads (free)" */
+    uint64_t objects; /* how many blocks were allocated for it */
+    uint64_t bytes;   /* how many bytes it has */
+};
+
+/* Where a report goes. Call its functions with its `to`. They copy what they are given. */
+struct heapprof_report {
+    void *to;
+    /* Takes a part. The profile has it below the pools' own frame. Parts divide what is in use there, so they need not be
+     * exact. */
+    void (*part)(void *to, const struct heapprof_part *part);
+    /* Takes a line for the profile's comments. */
+    void (*remark)(void *to, const char *text);
 };
 
 /* Where texts go, each with a zero at its end. */
@@ -97,6 +117,9 @@ struct heapprof_stack_provider {
      * you do not know. */
     const void *run_loop;
     size_t run_loop_size;
+    /* Says what the pools hold now, and whatever else a profile should say of the interpreter. May be NULL. It is called
+     * when a profile is written, in any thread, while others go on. */
+    void (*report)(void *context, const struct heapprof_report *report);
 };
 
 /* Has the provider asked from now on. It is copied. Returns 0; EINVAL if it is NULL, of another version or lacks a

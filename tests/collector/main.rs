@@ -36,6 +36,8 @@ mod follow_lines;
 mod scripts;
 // Perls that a profiler of stacks might trip over.
 mod perl_hazards;
+// What Perl takes values from.
+mod perl_arenas;
 // Frames of interpreters that register themselves.
 mod providers;
 // What reports call functions: wrappers are left out, names are short, code without symbols has

@@ -1,12 +1,14 @@
 //! Perl's subs and lines: compared with what `caller` says.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use heapprof_profile::{Profile, decode};
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{Run, command, preloaded, root, run};
+
+use crate::perl_arenas::check_census;
 
 /// A frame: its function, its file and its line.
 pub(crate) type Frame = (String, String, i64);
@@ -225,18 +227,36 @@ fn perls_of_other_releases() {
     );
 }
 
-/// Runs constructs.pl with the perl of a root. Returns how many allocations were compared.
+/// Runs constructs.pl with the perl of a root, and a script that keeps values. Returns how many
+/// allocations were compared.
 fn of_release(release: &Path) -> usize {
+    let what = release.display();
+    let work = release.join("tmp/heapprof");
+    let (profiles, told) = run_in(release, "constructs.pl", &["3000", "12"]);
+    assert_eq!(profiles.len(), 3, "{what}: {told}");
+    let said = ["said", "said.1", "said.2"];
+    let each = said.iter().zip(&profiles);
+    let compared = each.map(|(said, profile)| compare(&work.join(said), profile));
+    let compared = compared.sum();
+    let (profiles, told) = run_in(release, "arenas.pl", &[]);
+    assert_eq!(profiles.len(), 1, "{what}: {told}");
+    check_census(&read(&profiles[0]), &what.to_string());
+    compared
+}
+
+/// Runs a script with the perl of a root. Returns the profiles, the parent's first, and what was
+/// said.
+fn run_in(release: &Path, script: &str, arguments: &[&str]) -> (Vec<PathBuf>, String) {
     let work = release.join("tmp/heapprof");
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work).unwrap();
     files(&work);
     let library = run(&work, &["preload-path"]).out;
     std::fs::copy(library.trim(), work.join("libheapprof.so")).unwrap();
-    std::fs::copy(program("constructs.pl"), work.join("constructs.pl")).unwrap();
+    std::fs::copy(program(script), work.join(script)).unwrap();
     let run = |mut perl: Command, work: &str| {
-        perl.arg(format!("{work}/constructs.pl"))
-            .args(["3000", "12"])
+        perl.arg(format!("{work}/{script}"))
+            .args(arguments)
             .env("SAID", format!("{work}/said"))
             .env("FILES", work)
             .env("WITH_FORK", "1")
@@ -276,11 +296,7 @@ fn of_release(release: &Path) -> usize {
         .collect();
     // The parent is the first one.
     profiles.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
-    assert_eq!(profiles.len(), 3, "{}: {told}", release.display());
-    let said = ["said", "said.1", "said.2"];
-    let each = said.iter().zip(&profiles);
-    each.map(|(said, profile)| compare(&work.join(said), profile))
-        .sum()
+    (profiles, told)
 }
 
 #[test]

@@ -178,6 +178,8 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "operators",
             "perl",
             "perl/capture",
+            "perl/arenas",
+            "perl/report",
             "perl/state",
             "perl/texts",
             "real",

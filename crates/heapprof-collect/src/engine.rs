@@ -97,6 +97,7 @@ impl Engine {
             return false;
         }
         scripts.watched.note_again(books.filter);
+        scripts.pools.clear();
         process.dropped.clear();
         process.recorded.begin(mode, period);
         threads.rewind_all(process);

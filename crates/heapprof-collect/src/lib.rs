@@ -186,4 +186,6 @@ pub use crate::recording::lifecycle::Lifecycle;
 pub use crate::recording::scripts::StackProviders;
 pub use crate::recording::signals::raise_default;
 pub use crate::stack::call_site::CallSite;
-pub use crate::stack::provider::{Capture, NamedFrame, NotRegistered, Provider, RawFrame};
+pub use crate::stack::provider::{
+    Capture, NamedFrame, NotRegistered, Part, Provider, RawFrame, Report,
+};

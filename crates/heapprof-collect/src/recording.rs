@@ -7,9 +7,11 @@ pub(crate) mod lifecycle;
 pub(crate) mod lines;
 #[cfg(all(test, shuttle))]
 mod model;
+pub(crate) mod pools;
 pub(crate) mod scripts;
 pub(crate) mod signals;
 pub(crate) mod snapshot;
+pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;

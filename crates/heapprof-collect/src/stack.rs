@@ -3,6 +3,7 @@
 pub(crate) mod call_site;
 pub(crate) mod capture;
 pub(crate) mod own_stack;
+pub(crate) mod pools;
 pub(crate) mod provider;
 pub(crate) mod recent_stacks;
 pub(crate) mod script;

@@ -23,6 +23,8 @@ pub enum Kind {
     Start,
     /// Perl frees everything at its end.
     Destruct,
+    /// Memory from which Perl takes values, of whatever line.
+    Arenas,
     /// Perl called back from C: the number says for what, such as a sort.
     Callback(u8),
 }
@@ -65,6 +67,7 @@ impl Kind {
             Self::Compile => return 0x40,
             Self::Start => return 0x50,
             Self::Destruct => return 0x60,
+            Self::Arenas => return 0x70,
             Self::Callback(of) => return CALLBACK + of as u64,
         };
         // A file's name may be missing. What is below 4096 is no address.
@@ -73,6 +76,18 @@ impl Kind {
 }
 
 impl Frame {
+    /// A frame that is of no code and no line.
+    pub fn of(kind: Kind) -> Self {
+        Self {
+            code: kind.code(0),
+            cop: 0,
+            version: 0,
+            line: 0,
+            from_c: false,
+            context: 0,
+        }
+    }
+
     /// What the frame is.
     pub fn kind(&self) -> Kind {
         match self.code {
@@ -82,6 +97,7 @@ impl Frame {
             0x40 => Kind::Compile,
             0x50 => Kind::Start,
             0x60 => Kind::Destruct,
+            0x70 => Kind::Arenas,
             code @ CALLBACK..4096 => Kind::Callback((code - CALLBACK) as u8),
             code => match code & TAGS {
                 1 => Kind::Format,

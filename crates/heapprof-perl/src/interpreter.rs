@@ -33,6 +33,9 @@ pub struct Perl {
     pub caller_cx: u64,
     /// Where the code of the loop is that runs a program's ops; empty if it is not known.
     pub run_loop: (u64, u64),
+    /// Where the functions' code is that allocate arenas, of heads, of bodies, and of the bodies of
+    /// hashes; empty if one is not exported.
+    pub(crate) arena_code: [(u64, u64); 3],
     /// The array of the names of ops; 0 if it is not exported.
     op_names: u64,
     pub(crate) layout: Layout,
@@ -57,6 +60,17 @@ pub(crate) struct Variables {
     /// `None` if this build may have them elsewhere.
     pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
+    pub(crate) arenas: Option<ArenaVariables>,
+}
+
+/// Where the variables are that lead to values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ArenaVariables {
+    pub(crate) sv_count: u64,
+    pub(crate) sv_root: u64,
+    pub(crate) sv_arenaroot: u64,
+    pub(crate) body_roots: u64,
+    pub(crate) body_arenas: u64,
 }
 
 /// Why a perl's stacks can't be read.
@@ -151,6 +165,8 @@ impl Perl {
         if has(b"USE_LONG_DOUBLE") || has(b"USE_QUADMATH") {
             // A number that may stand in the place of a glob's package is 16 bytes.
             layout.gv_stash = 0x30;
+            // So may bodies be longer.
+            layout.body_number = None;
         }
         let variable = match context {
             Context::Variables => by_name(&variable_at),
@@ -162,14 +178,18 @@ impl Perl {
         if has(b"SAWAMPERSAND") && has_interpreter {
             // Some variables are there that the table does not have.
             (variable.phase, variable.cop_seqmax) = (None, None);
+            variable.arenas = None;
         }
         let run_loop = symbol("Perl_runops_standard");
-        let run_loop = run_loop.map_or((0, 0), |of| (of.address, of.address + of.size));
+        let code = |of: Option<Symbol>| of.map_or((0, 0), |of| (of.address, of.address + of.size));
+        let run_loop = code(run_loop);
         let perl = Self {
             version,
             context,
             caller_cx: address("Perl_caller_cx"),
             run_loop,
+            arena_code: ["Perl_more_sv", "Perl_more_bodies", "Perl_hv_auxalloc"]
+                .map(|name| code(symbol(name))),
             op_names: address("PL_op_name"),
             layout,
             is_usual: layout.is_usual(),
@@ -259,6 +279,13 @@ fn by_offset(layout: &Layout) -> Option<Variables> {
         db_sub: at(layout.db_sub)?,
         cop_seqmax: at(layout.cop_seqmax),
         phase: at(layout.phase),
+        arenas: arenas([
+            at(layout.sv_count),
+            at(layout.sv_root),
+            at(layout.sv_arenaroot),
+            at(layout.body_roots),
+            at(layout.body_arenas),
+        ]),
     })
 }
 
@@ -278,5 +305,32 @@ fn by_name(address: &impl Fn(&str) -> u64) -> Option<Variables> {
         db_sub: at("PL_DBsub")?,
         cop_seqmax: at("PL_cop_seqmax"),
         phase: at("PL_phase"),
+        arenas: arenas([
+            at("PL_sv_count"),
+            at("PL_sv_root"),
+            at("PL_sv_arenaroot"),
+            at("PL_body_roots"),
+            at("PL_body_arenas"),
+        ]),
+    })
+}
+
+fn arenas(at: [Option<u64>; 5]) -> Option<ArenaVariables> {
+    let [
+        Some(sv_count),
+        Some(sv_root),
+        Some(sv_arenaroot),
+        Some(body_roots),
+        Some(body_arenas),
+    ] = at
+    else {
+        return None;
+    };
+    Some(ArenaVariables {
+        sv_count,
+        sv_root,
+        sv_arenaroot,
+        body_roots,
+        body_arenas,
     })
 }

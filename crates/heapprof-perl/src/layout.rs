@@ -150,6 +150,16 @@ layout! {
         /// It counts up with each compilation.
         cop_seqmax "interp.Icop_seqmax",
         phase "interp.Iphase",
+        /// How many values there are.
+        sv_count "interp.Isv_count",
+        /// The first value's head that is free.
+        sv_root "interp.Isv_root",
+        /// The newest arena of heads.
+        sv_arenaroot "interp.Isv_arenaroot",
+        /// For each type, the first body that is free.
+        body_roots "interp.Ibody_roots",
+        /// The newest list of arenas of bodies.
+        body_arenas "interp.Ibody_arenas",
         /// The newest sub, format or eval whose context is whole, from 5.32.
         si_cxsubix "PERL_SI.si_cxsubix",
         cx_sub_older "CX.cx_u.cx_blk.blk_u.blku_sub.old_cxsubix",
@@ -161,6 +171,12 @@ layout! {
         cop_file "COP.cop_file",
         cop_filegv "COP.cop_filegv",
         cv_is_lexical "CVf_LEXICAL",
+        /// The bodies of these types have other sizes in some versions: numbers, regular
+        /// expressions, objects, hashes with what they know besides.
+        body_number "body[2].body_size",
+        body_regexp "body[8].body_size",
+        body_object "body[16].body_size",
+        body_hash "sizeof.XPVHV_WITH_AUX",
         /// Where a hash's body has what it knows besides, from 5.36. Before, that lies behind the
         /// array of its buckets.
         hv_aux "XPVHV_WITH_AUX.xhv_aux",

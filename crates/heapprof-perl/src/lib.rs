@@ -18,6 +18,7 @@
 //! * `walk.rs`, `deep.rs`: from the innermost frame to the outermost one, and from the other end of
 //!   a deep stack.
 //! * `last.rs`, `unchanged.rs`: what a thread's next walk need not walk again.
+//! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod arenas;
 mod context;
 mod deep;
 mod frame;
@@ -35,6 +37,7 @@ mod name;
 mod unchanged;
 mod walk;
 
+pub use arenas::{ARENA_SIZES, Arenas, Followed, FreeLists, OfType, Type};
 pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Context, Perl, Unreadable};

@@ -61,6 +61,7 @@ impl Perl {
             Kind::Compile => fixed(name, "(compile)"),
             Kind::Start => fixed(name, "(perl start)"),
             Kind::Destruct => fixed(name, "(global destruction)"),
+            Kind::Arenas => fixed(name, "(perl arenas)"),
             Kind::Callback(of) => fixed(
                 name,
                 CALLBACKS.get(usize::from(of)).unwrap_or(&CALLBACKS[0]),

@@ -112,14 +112,7 @@ impl Perl {
         }
         if leaf.phase == Some(6) {
             last.forget();
-            sink.newest(Frame {
-                code: Kind::Destruct.code(0),
-                cop: 0,
-                version: 0,
-                line: 0,
-                from_c: false,
-                context: 0,
-            });
+            sink.newest(Frame::of(Kind::Destruct));
             leaf.newest = 1;
             return Some(leaf);
         }

@@ -7,9 +7,12 @@
 //!
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.
+//! * `perl/arenas.rs`, `perl/report.rs`: what its arenas hold, and what a profile says of that.
 //! * `perl/texts.rs`: what frames and labels are called.
 
+mod arenas;
 mod capture;
+mod report;
 mod state;
 mod texts;
 
@@ -38,6 +41,7 @@ pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadabl
         status: Some(texts::status),
         run_loop: run_loop as *const c_void,
         run_loop_size: size as usize,
+        report: Some(report::report),
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.

@@ -45,7 +45,7 @@ pub(super) fn allocate(
                 };
                 let (state, own) = event.tables();
                 // The real allocation runs while the stack's place in the tables is fetched.
-                let captured = capture(engine, own, frame);
+                let captured = capture(engine, own, frame, size);
                 foresee(engine, state, own, captured);
                 let address = real();
                 engine.books.live.prefetch(address as usize);
@@ -93,7 +93,7 @@ unsafe fn allocate_sampled(
             return real();
         }
     }
-    let stack = stack(engine, own, frame);
+    let stack = stack(engine, own, frame, size);
     let address = real();
     if !address.is_null() {
         record::<false>(engine, state, own, address, stack, size);
@@ -416,7 +416,7 @@ fn reallocate_chosen<const EXACT: bool>(
         }
         let freed = take(engine, state, old);
         let stack = if chosen {
-            stack(engine, own, frame)
+            stack(engine, own, frame, size)
         } else {
             None
         };

@@ -56,7 +56,7 @@ impl Counting<'_> {
     /// not be counted or the recording `epoch` is over.
     pub(crate) fn allocated(&mut self, epoch: u64, frame: CallSite, bytes: u64) -> Option<u32> {
         let engine = self.engine;
-        let stack = stack(engine, self.own, frame)?;
+        let stack = stack(engine, self.own, frame, bytes as usize)?;
         let counters = self.state.counters(stack, &engine.process.pages)?;
         let units = self.units();
         let weight = Weight {

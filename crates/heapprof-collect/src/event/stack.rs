@@ -9,31 +9,43 @@ use crate::stack::script::Found;
 use crate::tables::stacks::Stack;
 use crate::thread::state::{Own, ThreadState};
 
-/// The number of the stack at `frame`.
+/// The number of the stack at `frame`, where `size` bytes are allocated.
 #[inline(always)]
-pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite) -> Option<u32> {
-    let captured = capture(engine, own, frame);
+pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite, size: usize) -> Option<u32> {
+    let captured = capture(engine, own, frame, size);
     number(engine, own, frame, captured)
 }
 
 /// Gets the stack at `frame`: the native one, or that of an interpreter that the thread runs.
 #[inline(always)]
-pub(super) fn capture(engine: &Engine, own: &mut Own, frame: CallSite) -> Captured {
+pub(super) fn capture(engine: &Engine, own: &mut Own, frame: CallSite, size: usize) -> Captured {
     match engine.scripts.providers.frames() {
         None => own.remembered.capture(frame, engine.unwinder()),
-        Some(frames) => capture_script(engine, own, frame, frames),
+        Some(frames) => capture_script(engine, own, frame, frames, size),
     }
 }
 
 /// Asks the providers for the stack, and falls back on the native one.
 #[inline(never)]
-fn capture_script(engine: &Engine, own: &mut Own, frame: CallSite, frames: Frames) -> Captured {
-    let found = own.script.capture(&engine.scripts, frames, &engine.process);
+fn capture_script(
+    engine: &Engine,
+    own: &mut Own,
+    frame: CallSite,
+    frames: Frames,
+    size: usize,
+) -> Captured {
+    let (scripts, process) = (&engine.scripts, &engine.process);
+    let found = own.script.capture(scripts, frames, process, size, frame);
     if let Found::Recent(stack) = found {
         return Captured::Recent(stack);
     }
     let mut is_same = found == Found::Same;
-    if found == Found::Nothing || frames == Frames::Both {
+    let is_pool = own.script.is_pool();
+    if is_pool {
+        // Native frames are those of whoever emptied the pool.
+        own.script.beside(None);
+    }
+    if found == Found::Nothing || frames == Frames::Both && !is_pool {
         let captured = own.remembered.capture(frame, engine.unwinder());
         if found == Found::Nothing {
             return captured;
@@ -124,6 +136,7 @@ fn script_stack(engine: &Engine, own: &mut Own) -> Option<u32> {
             stacks.find_or_insert(&engine.process, hash, generation, Stack::new(merged))
         }),
     };
+    script.note_pool(&engine.scripts.pools, id);
     script.numbered(id);
     id
 }

@@ -13,7 +13,8 @@ use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::Options;
 use crate::platform::sys::{self, File};
-use crate::recording::snapshot::{self, AddressHasher, Sums};
+use crate::recording::snapshot::{self, AddressHasher};
+use crate::recording::sums::{self, Sums};
 use crate::tables::script_frames::Word;
 
 /// A stack whose memory in use has changed.
@@ -82,7 +83,7 @@ fn told_and_now(engine: &Engine) -> (u64, Vec<i64>, Vec<Sums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
     let mut told = engine.dumping.due.following.take(process, epoch);
-    let sums = snapshot::sums(engine);
+    let sums = sums::sums(engine);
     if told.len() < sums.len() {
         // A vector that grows by doubling would leave its old places behind.
         told.reserve_exact(sums.len().next_power_of_two() - told.len());

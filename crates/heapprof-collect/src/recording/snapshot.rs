@@ -13,13 +13,14 @@ use heapprof_profile::{
 use crate::code::mappings::Mapping;
 use crate::engine::Engine;
 use crate::options::Frames;
-use crate::platform::floating_point::undisturbed;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
+use crate::recording::pools::{self, PartOfPool};
+use crate::recording::sums::{Sums, sums};
 use crate::stack::capture::CUT;
-use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
+use crate::stack::provider::Reported;
 use crate::tables::script_frames::Word;
-use crate::tables::spread::{self, Known};
+use crate::tables::spread;
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -52,94 +53,7 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
         true => engine.books.stacks.len() as usize * 160,
         false => 0,
     };
-    (3 << 19) + mappings + stacks + named + lines + locations.saturating_mul(288)
-}
-
-/// One stack's sums over all threads.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Sums {
-    pub(crate) allocated: [i64; 2],
-    pub(crate) freed: [i64; 2],
-    pub(crate) peak: [i64; 2],
-    pub(crate) temporary: [i64; 2],
-    /// How sure the sums of what was allocated and of what is in use are. It is left empty for
-    /// exact sums.
-    pub(crate) spread: [Known; 2],
-}
-
-/// The sums of every stack, in objects and bytes.
-pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
-    let (stacks, shared) = (&engine.books.stacks, &engine.books.shared);
-    let is_exact = engine.process.recorded.is_exact();
-    let mut sums = vec![Sums::default(); stacks.len() as usize];
-    let add = |to: &mut [i64; 2], what: [i64; 2]| {
-        *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
-    };
-    let mut spreads = Vec::new();
-    // All sums must be of one moment, or what was allocated meanwhile would count as in use.
-    shared.at_rest(&engine.process, &engine.threads, || {
-        sums.resize(stacks.len() as usize, Sums::default());
-        if !is_exact {
-            undisturbed(&mut || spreads = add_spreads(engine, sums.len()));
-        }
-        for state in engine.threads.all() {
-            for (stack, sum) in sums.iter_mut().enumerate() {
-                let of_stack = state.of_stack(stack);
-                if let Some(counters) = of_stack.counters {
-                    add(&mut sum.allocated, counters.allocated.get());
-                    add(&mut sum.freed, counters.freed.get());
-                    add(&mut sum.peak, counters.peak(&shared.heap));
-                }
-                if let Some(temporary) = of_stack.temporary {
-                    add(&mut sum.temporary, temporary.0.get());
-                }
-            }
-        }
-    });
-    undisturbed(&mut || {
-        for (sum, spread) in sums.iter_mut().zip(&spreads) {
-            sum.spread = spread.parts();
-        }
-    });
-    if !is_exact {
-        let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
-        let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
-        for sum in &mut sums {
-            // In use is rounded as allocated minus freed, so that nothing in use is exactly zero.
-            let in_use = [
-                sum.allocated[0] - sum.freed[0],
-                sum.allocated[1] - sum.freed[1],
-            ];
-            let mut parts = [sum.allocated, in_use, sum.peak, sum.temporary];
-            parts.iter_mut().for_each(scale);
-            sum.allocated = parts[0];
-            sum.freed = [parts[0][0] - parts[1][0], parts[0][1] - parts[1][1]];
-            (sum.peak, sum.temporary) = (parts[2], parts[3]);
-        }
-    }
-    sums
-}
-
-/// What is known of the sums of the first `stacks` stacks.
-fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::Sum> {
-    let mut sums = vec![spread::Sum::default(); stacks];
-    for state in engine.threads.all() {
-        for (stack, sum) in sums.iter_mut().enumerate() {
-            if let Some(spread) = state.of_stack(stack).spread {
-                sum.add(spread);
-            }
-        }
-    }
-    sums
-}
-
-impl Sums {
-    pub(super) fn in_use(&self) -> [i64; 2] {
-        [
-            self.allocated[0] - self.freed[0],
-            self.allocated[1] - self.freed[1],
-        ]
-    }
+    (7 << 18) + mappings + stacks + named + lines + locations.saturating_mul(288)
 }
 
 /// Hashes addresses: they are spread well enough by one multiplication.
@@ -189,13 +103,19 @@ pub(super) fn write_profile(
     let exact = engine.process.recorded.is_exact();
     let width = if exact { 8 } else { 6 };
     let mut builder = ProfileBuilder::new(&TYPES[..width]);
-    let sums = sums(engine);
-    describe(&mut builder, engine, reason, &sums);
-    let mut left = sums.iter().enumerate();
+    let mut sums = sums(engine);
+    let reports = pools::reports(engine);
+    describe(&mut builder, engine, reason, &sums, &reports);
+    let parts = pools::split(engine, &mut sums, &reports);
+    let stacks = sums.iter().enumerate();
+    let of_parts = parts.iter().map(|part| (Row::Part(part), &part.sums));
+    let mut left = stacks
+        .map(|(id, sum)| (Row::Stack(id as u32), sum))
+        .chain(of_parts);
     let mut totals = Totals::default();
     // Gives the next stack that has a value.
     let next = |sample: &mut QuickSample| {
-        for (id, sum) in left.by_ref() {
+        for (row, sum) in left.by_ref() {
             let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
             sample
                 .values
@@ -211,7 +131,7 @@ pub(super) fn write_profile(
             totals.in_use = totals.in_use.saturating_add(sum.in_use()[1]);
             totals.peak = totals.peak.saturating_add(sum.peak[1]);
             totals.stacks += 1;
-            return Some(id as u32);
+            return Some(row);
         }
         None
     };
@@ -230,17 +150,26 @@ pub(super) fn write_growth(
     let next = |sample: &mut QuickSample| {
         let (id, growth) = grown.next()?;
         sample.values[0] = growth;
-        Some(id)
+        Some(Row::Stack(id))
     };
     write_stacks(engine, builder, wrappers, next, writer)
 }
 
-/// Writes the stacks whose numbers `next` gives, after it has put in their values.
-fn write_stacks(
+/// What a sample is of.
+#[derive(Clone, Copy)]
+enum Row<'a> {
+    /// The stack with this number.
+    Stack(u32),
+    /// A part of a pool, below the pool's own frames.
+    Part(&'a PartOfPool),
+}
+
+/// Writes the stacks that `next` gives, after it has put in their values.
+fn write_stacks<'a>(
     engine: &Engine,
     mut builder: ProfileBuilder,
     wrappers: &str,
-    mut next: impl FnMut(&mut QuickSample) -> Option<u32>,
+    mut next: impl FnMut(&mut QuickSample) -> Option<Row<'a>>,
     writer: &mut dyn Write,
 ) -> io::Result<()> {
     let known = engine.code.mappings.known(&engine.process);
@@ -256,7 +185,8 @@ fn write_stacks(
     };
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
-        let id = next(sample)?;
+        let row = next(sample)?;
+        let (Row::Stack(id) | Row::Part(&PartOfPool { pool: id, .. })) = row;
         let generation = engine.books.stacks.read(id, &mut frames);
         if let Some(&first) = frames.first()
             && let Word::Label(..) = Word::of(first)
@@ -264,6 +194,9 @@ fn write_stacks(
             frames.remove(0);
             let new = || label_set(builder, engine, first);
             sample.labels = *labels.entry(first).or_insert_with(new);
+        }
+        if let Row::Part(part) = row {
+            frames.insert(0, part.word);
         }
         // The next stack mostly has the oldest frames of the last one.
         let same = match last {
@@ -376,7 +309,7 @@ fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
 }
 
 /// Which frames stacks have, if an interpreter's could be among them, and why some are missing.
-fn frames_kept(engine: &Engine) -> Vec<String> {
+fn frames_kept(engine: &Engine, reports: &[(usize, Reported)]) -> Vec<String> {
     let providers = &engine.scripts.providers;
     let wanted = match providers.wanted() {
         Frames::Script => "script",
@@ -394,12 +327,22 @@ fn frames_kept(engine: &Engine) -> Vec<String> {
             None => format!("frames: {wanted}, of {language}"),
             Some(why) => format!("frames missing: {language}: {why}"),
         });
+        for (_, reported) in reports.iter().filter(|(of, _)| *of == i) {
+            let remarks = reported.remarks.iter();
+            comments.extend(remarks.map(|remark| format!("{language}: {remark}")));
+        }
     }
     comments
 }
 
 /// Says what the values are, and how long the recording had taken when they were taken.
-fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, sums: &[Sums]) {
+fn describe(
+    builder: &mut ProfileBuilder,
+    engine: &Engine,
+    reason: Reason,
+    sums: &[Sums],
+    reports: &[(usize, Reported)],
+) {
     let process = &engine.process;
     let (exact, period) = (process.recorded.is_exact(), process.recorded.period());
     let (started, duration) = engine.dumping.times();
@@ -414,7 +357,7 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, sums:
         },
         format!("dump: {}", reason.text()),
     ];
-    comments.extend(frames_kept(engine));
+    comments.extend(frames_kept(engine, reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
         comments.push(format!("rss: {resident} bytes"));

@@ -1,6 +1,6 @@
 //! Engines of tests: two in one process, and one whose tables lie in memory that was handed in.
 
-use super::snapshot;
+use super::sums;
 use crate::engine::{ENGINE, Engine};
 use crate::mode::Mode;
 use crate::options::Options;
@@ -53,7 +53,7 @@ fn free(engine: &'static Engine, block: usize) {
 /// What was allocated and what is in use, in objects and bytes, over all stacks.
 fn sums(engine: &'static Engine) -> [i64; 4] {
     engine.apart(|| {
-        let each = snapshot::sums(engine).into_iter().map(|sum| {
+        let each = sums::sums(engine).into_iter().map(|sum| {
             let in_use = sum.in_use();
             [sum.allocated[0], sum.allocated[1], in_use[0], in_use[1]]
         });

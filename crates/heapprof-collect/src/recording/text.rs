@@ -11,13 +11,14 @@ use std::io::{self, Write};
 
 use crate::code::maps;
 use crate::engine::Engine;
-use crate::recording::snapshot::{self, Sums, Totals};
+use crate::recording::snapshot::Totals;
+use crate::recording::sums::{self, Sums};
 use crate::stack::capture::CUT;
 use crate::tables::script_frames::Word;
 
 /// Writes the profile as text.
 pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Totals> {
-    let sums = snapshot::sums(engine);
+    let sums = sums::sums(engine);
     let mut order: Vec<usize> = (0..sums.len())
         .filter(|&i| sums[i].allocated != [0, 0])
         .collect();

@@ -64,6 +64,45 @@ pub struct Capture {
     pub memory: *mut c_void,
     /// How many bytes that are.
     pub memory_size: usize,
+    /// How many bytes the program asked for.
+    pub size: usize,
+    /// Where the return address of the allocation's function lies on the thread's stack.
+    pub caller: usize,
+    /// Whether what is allocated is a pool, from which the interpreter takes values of many
+    /// functions: 0 if not. [`Provider::parts`] says what is in it.
+    pub pool: usize,
+}
+
+/// A part of what the pools of an interpreter hold.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Part {
+    /// What it is, such as `SV heads (free)`.
+    pub name: *const c_char,
+    /// How many blocks were allocated for it.
+    pub objects: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
+/// Where a provider's report goes. The functions get `to`, and copy what they are given.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Report {
+    /// What the functions get.
+    pub to: *mut c_void,
+    /// Takes a part of what pools hold.
+    pub part: unsafe extern "C" fn(*mut c_void, *const Part),
+    /// Takes a line for the profile's comments.
+    pub remark: unsafe extern "C" fn(*mut c_void, *const c_char),
+}
+
+/// What a provider reported.
+#[derive(Default)]
+pub(crate) struct Reported {
+    /// The parts of its pools: name, objects, bytes.
+    pub(crate) parts: Vec<(String, u64, u64)>,
+    pub(crate) remarks: Vec<String>,
 }
 
 /// Who knows the frames of an interpreter. The functions get `context`.
@@ -106,6 +145,10 @@ pub struct Provider {
     pub run_loop: *const c_void,
     /// How many bytes it has.
     pub run_loop_size: usize,
+    /// Says what the interpreter's pools hold at this moment, and whatever else a profile should
+    /// say of it. It is called when a profile is written, in any thread, while others go on. May be
+    /// missing.
+    pub report: Option<unsafe extern "C" fn(*mut c_void, *const Report)>,
 }
 
 // SAFETY: whoever registers a provider promises that its functions can be called in any thread.
@@ -156,6 +199,21 @@ impl Provider {
         labels
     }
 
+    /// What it says at this moment.
+    pub(crate) fn report(&self) -> Reported {
+        let mut reported = Reported::default();
+        if let Some(ask) = self.report {
+            let report = Report {
+                to: (&raw mut reported).cast(),
+                part: take_part,
+                remark: take_remark,
+            };
+            // SAFETY: whoever registered the provider promised that it can be asked so.
+            unsafe { ask(self.context, &raw const report) };
+        }
+        reported
+    }
+
     /// Why frames are missing, if some are.
     pub(crate) fn status(&self) -> Option<String> {
         let mut text = [0; 512];
@@ -165,8 +223,33 @@ impl Provider {
     }
 }
 
+unsafe extern "C" fn take_part(to: *mut c_void, part: *const Part) {
+    // SAFETY: `to` is what was given with this function, and the provider gives a part.
+    let (reported, part) = unsafe { (&mut *to.cast::<Reported>(), &*part) };
+    if reported.parts.len() < MOST_PARTS && !part.name.is_null() {
+        // SAFETY: the provider gives a text with a zero at its end.
+        let name = unsafe { CStr::from_ptr(part.name) };
+        let name = name.to_string_lossy().into_owned();
+        reported.parts.push((name, part.objects, part.bytes));
+    }
+}
+
+unsafe extern "C" fn take_remark(to: *mut c_void, text: *const c_char) {
+    // SAFETY: `to` is what was given with this function.
+    let reported = unsafe { &mut *to.cast::<Reported>() };
+    if reported.remarks.len() < MOST_REMARKS && !text.is_null() {
+        // SAFETY: the provider gives a text with a zero at its end.
+        let text = unsafe { CStr::from_ptr(text) };
+        reported.remarks.push(text.to_string_lossy().into_owned());
+    }
+}
+
 /// More labels than this are a mistake.
 const MOST_LABELS: usize = 16;
+/// So are more parts than this.
+const MOST_PARTS: usize = 256;
+/// And more remarks.
+const MOST_REMARKS: usize = 32;
 
 /// The text in `bytes`, up to a zero.
 pub(crate) fn text_of(bytes: &[u8]) -> String {

@@ -10,7 +10,9 @@
 
 use crate::options::Frames;
 use crate::platform::process::Process;
+use crate::stack::call_site::CallSite;
 use crate::stack::capture::{CUT, term};
+use crate::stack::pools::Pools;
 use crate::stack::provider::{Capture, NamedFrame, Provider, Providers, RawFrame};
 use crate::stack::watched::Watched;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
@@ -53,6 +55,8 @@ pub(crate) struct ScriptStack {
     frames: u8,
     /// Whether a provider had the memory for it.
     is_used: bool,
+    /// Whether it is a pool's.
+    is_pool: bool,
     /// Whether the word of the newest frame is not there, because nobody needed it.
     is_leaf_unknown: bool,
     /// How many of the oldest words are those of the stack with that number.
@@ -94,6 +98,7 @@ pub(crate) struct Scripts {
     pub(crate) providers: Providers,
     pub(crate) names: ScriptFrames,
     pub(crate) watched: Watched,
+    pub(crate) pools: Pools,
 }
 
 impl Scripts {
@@ -103,6 +108,7 @@ impl Scripts {
             providers: Providers::new(),
             names: ScriptFrames::new(),
             watched: Watched::new(),
+            pools: Pools::new(),
         }
     }
 }
@@ -160,13 +166,15 @@ impl ScriptStack {
         self.fresh[MOST] = GUARD;
     }
 
-    /// Asks for the thread's stack.
+    /// Asks for the thread's stack at an allocation of `size` bytes.
     #[inline(always)]
     pub(crate) fn capture(
         &mut self,
         scripts: &Scripts,
         frames: Frames,
         process: &Process,
+        size: usize,
+        caller: CallSite,
     ) -> Found {
         // Whoever gave the last stack is asked first.
         for (i, provider) in scripts.providers.to_ask(self.provider) {
@@ -183,9 +191,13 @@ impl ScriptStack {
                 shared: 0,
                 memory: self.memory.as_mut_ptr().cast(),
                 memory_size: size_of_val(&self.memory),
+                size,
+                caller: caller.slot,
+                pool: 0,
             };
             // SAFETY: whoever registered the provider promised that it can be asked so.
             let len = unsafe { (provider.capture)(provider.context, &raw mut capture) };
+            self.is_pool = capture.pool != 0;
             let (shared, label) = (capture.shared, Word::Label(i, capture.label).to_word());
             // Mostly the newest frame alone is another one.
             if len == self.len && shared + 1 == len && frames == Frames::Script {
@@ -389,6 +401,20 @@ impl ScriptStack {
     /// How many of the oldest words are those of the stack with [`stack`](Self::stack).
     pub(crate) fn shared(&self) -> usize {
         self.shared
+    }
+
+    /// Whether the last stack is a pool's.
+    #[inline(always)]
+    pub(crate) fn is_pool(&self) -> bool {
+        self.is_pool
+    }
+
+    /// Notes the number that the stack got if it is a pool's.
+    #[inline(always)]
+    pub(crate) fn note_pool(&self, pools: &Pools, stack: Option<u32>) {
+        if let (true, Some(stack)) = (self.is_pool, stack) {
+            pools.note(self.provider, stack);
+        }
     }
 
     /// Remembers the number that the stack got.

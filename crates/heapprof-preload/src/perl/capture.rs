@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::{Memory, Own};
-use heapprof_perl::{Context, EACH_END, Frame, LastWalk, Leaf, Perl, Sink};
+use heapprof_perl::{ARENA_SIZES, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink};
 
 use super::state::{COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
 use crate::kernel_memory::Kernel;
@@ -161,6 +161,9 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
     let Some(perl) = this.perl() else { return 0 };
     let Some(at) = current(perl) else { return 0 };
+    if ARENA_SIZES.contains(&to.size) && this.is_arena(perl, at, to) {
+        return arena(last, to);
+    }
     let at = at.max(1);
     let moment = this.moment();
     if last.left > 0 && (last.runs, last.moment) == (at, moment)
@@ -177,7 +180,25 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     this.capture_whole(perl, at, moment, last, to)
 }
 
+/// The stack of an arena. Nobody knows yet whose values will lie in it.
+#[cold]
+fn arena(last: &mut LastWalk, to: &mut Capture) -> usize {
+    last.forget();
+    Writer::new(to, 0).newest(Frame::of(Kind::Arenas));
+    to.pool = 1;
+    1
+}
+
 impl PerlStacks {
+    #[cold]
+    fn is_arena(&self, perl: &Perl, at: u64, to: &Capture) -> bool {
+        let failed = Cell::new(false);
+        // SAFETY: what is above the caller on this thread's stack are its callers' frames.
+        let stack = unsafe { Own::new() };
+        let interpreter = (Kernel { failed: &failed }, at);
+        perl.is_arena((stack, to.caller as u64), interpreter, to.size)
+    }
+
     /// Captures a stack of which something changed, or that is to be compared.
     #[inline(never)]
     fn capture_whole(

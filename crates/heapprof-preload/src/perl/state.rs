@@ -3,11 +3,12 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use heapprof_collect::ENGINE;
-use heapprof_memory::Memory;
+use heapprof_collect::{ENGINE, Frames};
 use heapprof_memory::loaded::Object;
-use heapprof_perl::{Perl, Unreadable};
+use heapprof_memory::{Memory, Own};
+use heapprof_perl::{Followed, Perl, Unreadable};
 
+use super::arenas::{LeftArenas, held_by};
 use crate::objects;
 
 /// The perl of this process.
@@ -28,6 +29,7 @@ pub struct PerlStacks {
     pub(super) keeps_eval_numbers: AtomicBool,
     /// Whether enough stacks were read and found right.
     pub(super) is_believed: AtomicBool,
+    pub(super) left: LeftArenas,
 }
 
 /// The names of ops, each up to a zero.
@@ -102,6 +104,7 @@ impl PerlStacks {
             changes: AtomicU32::new(0),
             keeps_eval_numbers: AtomicBool::new(false),
             is_believed: AtomicBool::new(false),
+            left: LeftArenas::new(),
         }
     }
 
@@ -221,6 +224,21 @@ impl PerlStacks {
         Some(new)
     }
 
+    /// Notes what the arenas of an interpreter hold that is about to be freed.
+    pub(super) fn keep_arenas(&self, at: u64) {
+        if ENGINE.stack_providers().wanted() == Frames::Native {
+            return;
+        }
+        if let Some(of_one) = self.perl().and_then(|perl| {
+            // SAFETY: what was read so far was right, and whoever frees the interpreter has nobody
+            // else change it.
+            let memory = unsafe { Own::new() };
+            held_by(perl, memory, at, &mut Followed(memory))
+        }) {
+            self.left.with(|left| left.add(&of_one));
+        }
+    }
+
     /// Changes whenever what a thread knows may not hold any more.
     #[inline(always)]
     pub(super) fn moment(&self) -> u32 {
@@ -251,6 +269,7 @@ impl PerlStacks {
 
 /// Called before an interpreter is freed.
 pub(super) fn gone(at: usize) {
+    PERL.keep_arenas(at as u64);
     PERL.changes.fetch_add(1, Ordering::AcqRel);
     if let Some(known) = PERL.known_interpreter(at as u64) {
         known.at.store(GONE, Ordering::Release);

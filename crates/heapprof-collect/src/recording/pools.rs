@@ -1,0 +1,144 @@
+//! What pools hold at a dump: the memory in use of a pool's stack, by the parts that its provider
+//! tells.
+//!
+//! The parts are of this moment, and may be of memory that was allocated before the recording. So
+//! they say how the memory in use is divided, and always add up to it.
+
+use crate::engine::Engine;
+use crate::options::Frames;
+use crate::recording::sums::Sums;
+use crate::stack::provider::Reported;
+use crate::tables::script_frames::ScriptFrame;
+use crate::tables::spread::Known;
+
+/// A part of a pool.
+pub(super) struct PartOfPool {
+    /// The number of the pool's stack.
+    pub(super) pool: u32,
+    /// The word of the part's frame.
+    pub(super) word: u64,
+    pub(super) sums: Sums,
+}
+
+/// What each provider reports at this moment, with its number.
+pub(super) fn reports(engine: &Engine) -> Vec<(usize, Reported)> {
+    let providers = &engine.scripts.providers;
+    match providers.wanted() {
+        Frames::Native => Vec::new(),
+        _ => providers.all().map(|(i, of)| (i, of.report())).collect(),
+    }
+}
+
+/// Takes what is in use out of the sums of pools. Returns it by the parts that providers reported.
+pub(super) fn split(
+    engine: &Engine,
+    sums: &mut [Sums],
+    reports: &[(usize, Reported)],
+) -> Vec<PartOfPool> {
+    let scripts = &engine.scripts;
+    let mut all = Vec::new();
+    for &(i, Reported { ref parts, .. }) in reports {
+        let has_some = |&stack: &u32| {
+            let sum = sums.get(stack as usize);
+            sum.is_some_and(|sum| sum.in_use()[1] > 0)
+        };
+        let pools: Vec<u32> = scripts.pools.of(i).filter(has_some).collect();
+        let Some(&pool) = pools.first() else {
+            continue;
+        };
+        let of_all =
+            |of: fn(&(String, u64, u64)) -> u64| -> Vec<u64> { parts.iter().map(of).collect() };
+        let (objects, bytes) = (of_all(|part| part.1), of_all(|part| part.2));
+        if bytes.iter().all(|&bytes| bytes == 0) {
+            continue;
+        }
+        let mut in_use = Sums::default();
+        for &pool in &pools {
+            take(&mut sums[pool as usize], &mut in_use);
+        }
+        let divided = [
+            divide(in_use.allocated[0], &objects),
+            divide(in_use.allocated[1], &bytes),
+        ];
+        let whole = bytes.iter().map(|&bytes| bytes as f64).sum::<f64>();
+        for (at, (name, ..)) in parts.iter().enumerate() {
+            let allocated = [divided[0][at], divided[1][at]];
+            if allocated == [0, 0] {
+                continue;
+            }
+            let frame = ScriptFrame {
+                name: name.as_bytes(),
+                file: b"",
+                start_line: 0,
+                line: 0,
+            };
+            let share = bytes[at] as f64 / whole;
+            all.push(PartOfPool {
+                pool,
+                word: scripts.names.word(&engine.process, frame),
+                sums: Sums {
+                    allocated,
+                    spread: in_use.spread.map(|known| Known {
+                        samples: (known.samples as f64 * share).round() as u64,
+                        variance: known.variance.map(|variance| variance * share),
+                    }),
+                    ..Sums::default()
+                },
+            });
+        }
+    }
+    all
+}
+
+/// Takes what is in use out of `sum`, as if nobody had allocated it there.
+fn take(sum: &mut Sums, to: &mut Sums) {
+    let in_use = sum.in_use();
+    for (i, in_use) in in_use.into_iter().enumerate() {
+        sum.allocated[i] -= in_use;
+        to.allocated[i] += in_use;
+    }
+    for (from, to) in sum.spread.iter_mut().zip(&mut to.spread) {
+        let Known { samples, variance } = std::mem::take(from);
+        to.samples += samples;
+        to.variance = [to.variance[0] + variance[0], to.variance[1] + variance[1]];
+    }
+}
+
+/// Divides a sum by these weights. What cannot be divided evenly goes to the largest.
+fn divide(sum: i64, weights: &[u64]) -> Vec<i64> {
+    let whole: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
+    if whole == 0 {
+        // Nothing tells whose they are.
+        let first = weights.iter().take(1).map(|_| sum);
+        return first.chain(weights.iter().skip(1).map(|_| 0)).collect();
+    }
+    let part = |&weight: &u64| (i128::from(sum) * i128::from(weight) / whole) as i64;
+    let mut parts: Vec<i64> = weights.iter().map(part).collect();
+    let left = sum - parts.iter().sum::<i64>();
+    let largest = (0..weights.len()).max_by_key(|&i| weights[i]);
+    if let Some(largest) = largest {
+        parts[largest] += left;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up() {
+        for (sum, weights, expected) in [
+            (100, &[1, 1][..], &[50, 50][..]),
+            (100, &[1, 2, 0], &[33, 67, 0]),
+            (-7, &[1, 1], &[-3, -4]),
+            (5, &[0, 0], &[5, 0]),
+            (i64::MAX, &[u64::MAX, 1], &[i64::MAX, 0]),
+            (0, &[3], &[0]),
+        ] {
+            let parts = divide(sum, weights);
+            assert_eq!(parts, expected, "{sum}, {weights:?}");
+            assert_eq!(parts.iter().sum::<i64>(), sum);
+        }
+    }
+}

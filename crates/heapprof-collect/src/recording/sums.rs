@@ -1,0 +1,93 @@
+//! What the counters of all threads say of each stack, at one moment.
+
+use crate::engine::Engine;
+use crate::platform::floating_point::undisturbed;
+use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
+use crate::tables::spread::{self, Known};
+
+/// One stack's sums over all threads.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sums {
+    pub(crate) allocated: [i64; 2],
+    pub(crate) freed: [i64; 2],
+    pub(crate) peak: [i64; 2],
+    pub(crate) temporary: [i64; 2],
+    /// How sure the sums of what was allocated and of what is in use are. It is left empty for
+    /// exact sums.
+    pub(crate) spread: [Known; 2],
+}
+
+/// The sums of every stack, in objects and bytes.
+pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
+    let (stacks, shared) = (&engine.books.stacks, &engine.books.shared);
+    let is_exact = engine.process.recorded.is_exact();
+    let mut sums = vec![Sums::default(); stacks.len() as usize];
+    let add = |to: &mut [i64; 2], what: [i64; 2]| {
+        *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
+    };
+    let mut spreads = Vec::new();
+    // All sums must be of one moment, or what was allocated meanwhile would count as in use.
+    shared.at_rest(&engine.process, &engine.threads, || {
+        sums.resize(stacks.len() as usize, Sums::default());
+        if !is_exact {
+            undisturbed(&mut || spreads = add_spreads(engine, sums.len()));
+        }
+        for state in engine.threads.all() {
+            for (stack, sum) in sums.iter_mut().enumerate() {
+                let of_stack = state.of_stack(stack);
+                if let Some(counters) = of_stack.counters {
+                    add(&mut sum.allocated, counters.allocated.get());
+                    add(&mut sum.freed, counters.freed.get());
+                    add(&mut sum.peak, counters.peak(&shared.heap));
+                }
+                if let Some(temporary) = of_stack.temporary {
+                    add(&mut sum.temporary, temporary.0.get());
+                }
+            }
+        }
+    });
+    undisturbed(&mut || {
+        for (sum, spread) in sums.iter_mut().zip(&spreads) {
+            sum.spread = spread.parts();
+        }
+    });
+    if !is_exact {
+        let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
+        let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
+        for sum in &mut sums {
+            // In use is rounded as allocated minus freed, so that nothing in use is exactly zero.
+            let in_use = [
+                sum.allocated[0] - sum.freed[0],
+                sum.allocated[1] - sum.freed[1],
+            ];
+            let mut parts = [sum.allocated, in_use, sum.peak, sum.temporary];
+            parts.iter_mut().for_each(scale);
+            sum.allocated = parts[0];
+            sum.freed = [parts[0][0] - parts[1][0], parts[0][1] - parts[1][1]];
+            (sum.peak, sum.temporary) = (parts[2], parts[3]);
+        }
+    }
+    sums
+}
+
+/// What is known of the sums of the first `stacks` stacks.
+fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::Sum> {
+    let mut sums = vec![spread::Sum::default(); stacks];
+    for state in engine.threads.all() {
+        for (stack, sum) in sums.iter_mut().enumerate() {
+            if let Some(spread) = state.of_stack(stack).spread {
+                sum.add(spread);
+            }
+        }
+    }
+    sums
+}
+
+impl Sums {
+    pub(super) fn in_use(&self) -> [i64; 2] {
+        [
+            self.allocated[0] - self.freed[0],
+            self.allocated[1] - self.freed[1],
+        ]
+    }
+}

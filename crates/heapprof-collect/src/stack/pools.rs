@@ -1,0 +1,50 @@
+//! Which stacks are those of pools: memory from which an interpreter takes values for many lines.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most stacks that are known to be a pool's. They have no callers, so there are few.
+const MOST: usize = 64;
+
+/// The stacks of pools in a recording.
+pub(crate) struct Pools {
+    /// The provider's number and the stack's, and one more; 0 is nothing.
+    known: [AtomicU64; MOST],
+}
+
+impl Pools {
+    /// No pools.
+    pub(crate) const fn new() -> Self {
+        Self {
+            known: [const { AtomicU64::new(0) }; MOST],
+        }
+    }
+
+    /// Notes that the stack is one of the provider's pools. What there is no room for stays as it
+    /// is in profiles.
+    #[cold]
+    pub(crate) fn note(&self, provider: usize, stack: u32) {
+        let wanted = ((provider as u64) << 32 | u64::from(stack)) + 1;
+        for place in &self.known {
+            let found = place.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
+            if found.is_ok() || found == Err(wanted) {
+                return;
+            }
+        }
+    }
+
+    /// The pools of a provider, by the numbers of their stacks.
+    pub(crate) fn of(&self, provider: usize) -> impl Iterator<Item = u32> {
+        let known = self.known.iter().map(|place| place.load(Ordering::Acquire));
+        let numbers = known.take_while(|&known| known != 0).map(|known| known - 1);
+        numbers
+            .filter(move |known| known >> 32 == provider as u64)
+            .map(|known| known as u32)
+    }
+
+    /// Forgets all: another recording begins.
+    pub(crate) fn clear(&self) {
+        for place in &self.known {
+            place.store(0, Ordering::Release);
+        }
+    }
+}

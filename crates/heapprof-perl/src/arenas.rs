@@ -1,0 +1,357 @@
+//! Arenas: the memory that Perl takes the heads and bodies of values from, and never gives back.
+//!
+//! A value has a head of 24 bytes, and mostly a body of a size that its type has. Perl takes both
+//! from arenas of some 4 KiB, one kind of thing in each, and keeps what is free in lists. So the
+//! line at which an arena is allocated is the one that came when a list was empty, and says nothing
+//! of who keeps values.
+//!
+//! The layout of arenas and lists is that of Perl's sv.c, `S_more_sv` and `Perl_more_bodies`.
+
+use heapprof_memory::Memory;
+
+use crate::interpreter::Perl;
+
+/// The size of an arena of heads.
+const ARENA: usize = 4080;
+/// No arena is smaller or larger.
+pub const ARENA_SIZES: core::ops::RangeInclusive<usize> = 2048..=4096;
+/// The size of a head. The first of an arena leads to the next arena.
+const HEAD: usize = 24;
+/// Where a head has how often it is referred to, and its flags.
+const HEAD_COUNT: usize = 8;
+const HEAD_FLAGS: usize = 12;
+/// A list of arenas: how many entries are taken, and where they begin. An entry is an address, a
+/// length and a type.
+const LIST: usize = 4072;
+const LIST_TAKEN: usize = 0xc;
+const LIST_ENTRIES: usize = 0x10;
+const LIST_ENTRY: usize = 24;
+const LIST_MOST: usize = 169;
+/// The types of bodies, as Perl counts them.
+const TYPES: usize = 17;
+/// The type of the bodies of hashes that know more than keys and values, from 5.36. It is that of
+/// integers, which need no body.
+const HASHES: usize = 1;
+/// The type of numbers.
+const NUMBERS: usize = 2;
+/// So many words above a call are searched for the caller of Perl's own malloc.
+const CALLERS: u64 = 24;
+/// More arenas than this are a loop.
+const MOST: u64 = 1 << 26;
+
+/// What an arena is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Heads of values.
+    Heads,
+    /// Bodies of a type, by Perl's number. The first numbers, which need no body, stand for other
+    /// things.
+    Bodies(u8),
+    /// Lists of the other arenas.
+    Lists,
+}
+
+impl Type {
+    /// What it is called, such as `HASH bodies`.
+    pub fn name(self) -> &'static str {
+        const BODIES: [&str; TYPES] = [
+            "hash entries",
+            "HASH bodies with more",
+            "NV bodies",
+            "PV bodies",
+            "INVLIST bodies",
+            "PVIV bodies",
+            "PVNV bodies",
+            "PVMG bodies",
+            "REGEXP bodies",
+            "GLOB bodies",
+            "LVALUE bodies",
+            "ARRAY bodies",
+            "HASH bodies",
+            "CODE bodies",
+            "FORMAT bodies",
+            "IO bodies",
+            "OBJECT bodies",
+        ];
+        match self {
+            Self::Heads => "SV heads",
+            Self::Lists => "lists of arenas",
+            Self::Bodies(of) => BODIES.get(usize::from(of)).unwrap_or(&"bodies"),
+        }
+    }
+}
+
+/// What arenas of a type hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfType {
+    /// How many arenas there are.
+    pub arenas: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// How many heads or bodies of them are used.
+    pub used: u64,
+    /// How many bytes these have.
+    pub used_bytes: u64,
+}
+
+/// What all arenas of an interpreter hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arenas {
+    heads: OfType,
+    bodies: [OfType; TYPES],
+    lists: OfType,
+}
+
+impl OfType {
+    const NONE: Self = Self {
+        arenas: 0,
+        bytes: 0,
+        used: 0,
+        used_bytes: 0,
+    };
+}
+
+impl Arenas {
+    /// No arenas.
+    pub const NONE: Self = Self {
+        heads: OfType::NONE,
+        bodies: [OfType::NONE; TYPES],
+        lists: OfType::NONE,
+    };
+
+    /// Each type that has arenas.
+    pub fn types(&self) -> impl Iterator<Item = (Type, OfType)> {
+        let bodies = (0..).map(Type::Bodies).zip(self.bodies);
+        [(Type::Heads, self.heads)]
+            .into_iter()
+            .chain(bodies)
+            .chain([(Type::Lists, self.lists)])
+            .filter(|(_, of)| of.arenas != 0)
+    }
+
+    /// Adds those of another interpreter.
+    pub fn add(&mut self, other: &Self) {
+        let all = self.bodies.iter_mut().zip(&other.bodies);
+        let rest = [
+            (&mut self.heads, &other.heads),
+            (&mut self.lists, &other.lists),
+        ];
+        for (to, from) in all.chain(rest) {
+            to.arenas += from.arenas;
+            to.bytes += from.bytes;
+            to.used += from.used;
+            to.used_bytes += from.used_bytes;
+        }
+    }
+
+    /// Values that are alive, as Perl counts them in `PL_sv_count`.
+    pub fn values(&self) -> u64 {
+        self.heads.used
+    }
+}
+
+/// The lists of what is free in arenas of bodies.
+pub trait FreeLists {
+    /// Notes an arena of things of `size` bytes, whose lists may be asked for next.
+    fn arena(&mut self, address: u64, length: u64, size: u64);
+
+    /// How many are free in the list that begins at `first`, of the arenas that were noted. Forgets
+    /// these. `None` if the list can't be followed.
+    fn count(&mut self, first: u64, most: u64) -> Option<u64>;
+}
+
+/// Follows lists from one address to the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct Followed<M>(pub M);
+
+impl<M: Memory> FreeLists for Followed<M> {
+    fn arena(&mut self, _address: u64, _length: u64, _size: u64) {}
+
+    fn count(&mut self, first: u64, most: u64) -> Option<u64> {
+        let (mut free, mut at) = (0, first);
+        while at != 0 {
+            free += 1;
+            if free > most {
+                return None;
+            }
+            at = self.0.u64(at)?;
+        }
+        Some(free)
+    }
+}
+
+impl Perl {
+    /// Whether an allocation is an arena: it has the size of one, and comes from the code that
+    /// makes them. `caller` is where the return address of the allocation's function lies in the
+    /// thread's `stack`. `memory` is asked for the interpreter where that code has no symbol.
+    #[cold]
+    #[inline(never)]
+    pub fn is_arena<S: Memory, M: Memory>(
+        &self,
+        (stack, caller): (S, u64),
+        (memory, interpreter): (M, u64),
+        size: usize,
+    ) -> bool {
+        let Some(variables) = self.variable.arenas else {
+            return false;
+        };
+        let is_called_by = |(begin, end): (u64, u64)| {
+            // A return address may be the one behind the last instruction.
+            let is_in = |pc: u64| begin < pc && pc <= end;
+            (0..CALLERS).any(|i| stack.u64(caller + 8 * i).is_some_and(is_in))
+        };
+        let [heads, bodies, of_hashes] = self.arena_code;
+        let of_heads = match heads {
+            // It is enough that no head is free.
+            (0, 0) => {
+                size == ARENA && memory.u64(interpreter.wrapping_add(variables.sv_root)) == Some(0)
+            }
+            _ => size == ARENA && is_called_by(heads),
+        };
+        of_heads
+            || is_called_by(bodies)
+            || self.is_of_hashes((memory, interpreter), size, || is_called_by(of_hashes))
+    }
+
+    /// Whether it is an arena of bodies of hashes that know more. The code that makes these is in
+    /// another function, which mostly has no symbol.
+    fn is_of_hashes<M: Memory>(
+        &self,
+        (memory, interpreter): (M, u64),
+        size: usize,
+        is_called: impl FnOnce() -> bool,
+    ) -> bool {
+        let (Some(variables), Some(body)) = (self.variable.arenas, self.layout.body_hash) else {
+            return false;
+        };
+        let root = variables.body_roots + 8 * HASHES as u64;
+        let is_size = size == ARENA - ARENA % body as usize;
+        // It is enough that none is free.
+        is_size
+            && match self.arena_code[2] {
+                (0, 0) => memory.u64(interpreter.wrapping_add(root)) == Some(0),
+                _ => is_called(),
+            }
+    }
+
+    /// What the arenas of an interpreter hold; `None` if they can't be read.
+    pub fn arenas<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        lists: &mut impl FreeLists,
+    ) -> Option<Arenas> {
+        let variables = self.variable.arenas?;
+        let at = |variable: u64| interpreter.wrapping_add(variable);
+        let sizes = self.body_sizes()?;
+        let mut all = Arenas::NONE;
+        all.heads = heads(memory, memory.u64(at(variables.sv_arenaroot))?)?;
+        let newest = memory.u64(at(variables.body_arenas))?;
+        each_body_arena(memory, newest, |is_first, of, _, length| {
+            let size = *sizes.get(of)?;
+            if size == 0 || !ARENA_SIZES.contains(&(length as usize)) {
+                return None;
+            }
+            if is_first {
+                all.lists.arenas += 1;
+            }
+            let of = &mut all.bodies[of];
+            of.arenas += 1;
+            of.bytes += length;
+            Some(())
+        })?;
+        for (of, size) in sizes.into_iter().enumerate() {
+            if all.bodies[of].arenas == 0 {
+                continue;
+            }
+            let mut room = 0;
+            each_body_arena(memory, newest, |_, found, address, length| {
+                if found == of {
+                    lists.arena(address, length, size);
+                    room += length / size;
+                }
+                Some(())
+            })?;
+            let first = variables.body_roots.wrapping_add(8 * of as u64);
+            let free = lists.count(memory.u64(at(first))?, room)?;
+            let of = &mut all.bodies[of];
+            of.used = room.checked_sub(free)?;
+            of.used_bytes = of.used * size;
+        }
+        all.lists.bytes = all.lists.arenas * LIST as u64;
+        (all.lists.used, all.lists.used_bytes) = (all.lists.arenas, all.lists.bytes);
+        Some(all)
+    }
+
+    /// How many values Perl says that there are.
+    pub fn value_count<M: Memory>(&self, memory: M, interpreter: u64) -> Option<u64> {
+        let at = self.variable.arenas?.sv_count;
+        memory.u64(interpreter.wrapping_add(at))
+    }
+
+    /// The size of a body, by type; 0 for types without arenas.
+    fn body_sizes(&self) -> Option<[u64; TYPES]> {
+        let layout = &self.layout;
+        let or_none = |size: Option<u32>| u64::from(size.unwrap_or(0));
+        let mut sizes = [
+            24, 0, 0, 16, 40, 24, 32, 48, 0, 48, 80, 40, 32, 104, 104, 136, 0,
+        ];
+        sizes[HASHES] = or_none(layout.body_hash);
+        sizes[NUMBERS] = u64::from(layout.body_number?);
+        sizes[8] = or_none(layout.body_regexp);
+        sizes[16] = or_none(layout.body_object);
+        Some(sizes)
+    }
+}
+
+/// Calls `each` with every arena of bodies, from the newest list of them: whether it is the first
+/// one of a list, its type, its address and its length. Stops if `each` returns `None`.
+fn each_body_arena<M: Memory>(
+    memory: M,
+    newest: u64,
+    mut each: impl FnMut(bool, usize, u64, u64) -> Option<()>,
+) -> Option<()> {
+    let (mut list, mut read, mut lists) = (newest, [0; LIST], 0);
+    while list != 0 {
+        lists += 1;
+        if lists > MOST || !memory.read(list, &mut read) {
+            return None;
+        }
+        let number = |at: usize| {
+            let bytes = read.get(at..)?.first_chunk()?;
+            Some(u64::from_ne_bytes(*bytes))
+        };
+        let taken = u32::from_ne_bytes(*read[LIST_TAKEN..].first_chunk()?) as usize;
+        if taken > LIST_MOST {
+            return None;
+        }
+        for i in 0..taken {
+            let entry = LIST_ENTRIES + i * LIST_ENTRY;
+            let of = u32::from_ne_bytes(*read[entry + 16..].first_chunk()?) as usize;
+            each(i == 0, of, number(entry)?, number(entry + 8)?)?;
+        }
+        list = number(0)?;
+    }
+    Some(())
+}
+
+/// What the arenas of heads hold, from the newest one.
+fn heads<M: Memory>(memory: M, newest: u64) -> Option<OfType> {
+    let (mut all, mut arena, mut read) = (OfType::NONE, newest, [0; 4096]);
+    while arena != 0 {
+        let count = memory.u32(arena + HEAD_COUNT as u64)? as usize;
+        let heads = read.get_mut(..count * HEAD)?;
+        if all.arenas > MOST || heads.is_empty() || !memory.read(arena, heads) {
+            return None;
+        }
+        all.arenas += 1;
+        all.bytes += ARENA as u64;
+        let (first, others) = heads.split_at(HEAD);
+        // All bits of the type are set in a head that is free.
+        let is_used = |head: &&[u8]| head[HEAD_FLAGS] != 0xff;
+        all.used += others.chunks_exact(HEAD).filter(is_used).count() as u64;
+        arena = u64::from_ne_bytes(*first.first_chunk()?);
+    }
+    all.used_bytes = all.used * HEAD as u64;
+    Some(all)
+}

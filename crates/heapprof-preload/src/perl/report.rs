@@ -1,0 +1,79 @@
+//! What a profile says of Perl: how many values there are, and what its arenas hold, used and free,
+//! by the type of value.
+//!
+//! A perl that ends frees its interpreter and leaves its arenas. The last profile comes after that.
+//! So what an interpreter's arenas hold is noted before it is freed.
+
+use std::cell::Cell;
+use std::ffi::{CString, c_void};
+use std::sync::atomic::Ordering;
+
+use heapprof_collect::{Part, Report};
+use heapprof_perl::Perl;
+
+use super::arenas::{Copied, Held, held_by};
+use super::state::{GONE, PerlStacks};
+use crate::kernel_memory::Kernel;
+
+impl PerlStacks {
+    /// What the arenas of all interpreters hold. Those that cannot be read are left out, because
+    /// other threads may change them meanwhile.
+    fn held(&self, perl: &Perl) -> Held {
+        let mut all = Held::NONE;
+        self.left.with(|left| all = *left);
+        for known in &self.interpreters {
+            let at = known.at.load(Ordering::Acquire);
+            if at == 0 || at == GONE {
+                continue;
+            }
+            let failed = Cell::new(false);
+            let memory = Kernel { failed: &failed };
+            let lists = &mut Copied::new(memory);
+            if let Some(of_one) = held_by(perl, memory, at, lists) {
+                all.add(&of_one);
+            }
+        }
+        all
+    }
+}
+
+/// Says how many values there are: those that lie in arenas, and those that Perl counts. Gives each
+/// part of what the arenas hold.
+pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Report) {
+    // SAFETY: the context that was registered, and what the engine gives.
+    let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
+    let Some(perl) = this.perl() else { return };
+    let held = this.held(perl);
+    let said = match held.interpreters {
+        0 => return,
+        1 => String::new(),
+        many => format!(" of {many} interpreters"),
+    };
+    let (used, counted) = (held.arenas.values(), held.values);
+    let said = format!("values: {used} in arenas{said}, PL_sv_count {counted}");
+    if let Ok(said) = CString::new(said) {
+        // SAFETY: the engine gave both.
+        unsafe { (report.remark)(report.to, said.as_ptr()) };
+    }
+    for (of, held) in held.arenas.types() {
+        let free = held.bytes.saturating_sub(held.used_bytes);
+        let name = of.name();
+        // An arena is counted where the most of it is.
+        let is_mostly_used = held.used_bytes >= free;
+        for (state, bytes, has_arenas) in [
+            ("used", held.used_bytes, is_mostly_used),
+            ("free", free, !is_mostly_used),
+        ] {
+            let Ok(name) = CString::new(format!("{name} ({state})")) else {
+                continue;
+            };
+            let part = Part {
+                name: name.as_ptr(),
+                objects: if has_arenas { held.arenas } else { 0 },
+                bytes,
+            };
+            // SAFETY: the engine gave both.
+            unsafe { (report.part)(report.to, &raw const part) };
+        }
+    }
+}
