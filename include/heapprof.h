@@ -68,7 +68,9 @@ struct heapprof_capture {
     void *memory;       /* this thread's memory for you, zero when there is no last stack */
     size_t memory_size; /* 16384 */
     size_t size;        /* how many bytes the program asked for */
-    uintptr_t caller;   /* where the return address of malloc, calloc … lies on this thread's stack */
+    uintptr_t caller;   /* where the return address of malloc, calloc … lies on the stack that the thread is on */
+    uintptr_t stack_begin; /* the thread's own stack, which it may have left for a coroutine's or a signal's; 0 if it is */
+    uintptr_t stack_end;   /* not known */
     size_t pool;        /* set it to 1 if what is allocated is a pool, from which values of many functions are taken */
 };
 

@@ -241,3 +241,28 @@ fn interpreters_are_read_by_who_runs_them() {
     assert!(of(&["in_c"]) > 0);
     assert_eq!(of(&["in_c", "main::work"]), 0);
 }
+
+/// An interpreter that waits is not the code that runs.
+#[test]
+fn what_the_host_does_is_its_own() {
+    let Some(options) = embed_options() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    compile(folder.path(), "-w -O1 -o hosts", "hosts.c", &options);
+    let samples = behaves_as_bare(folder.path(), &["./hosts"]);
+    let objects = |is: &dyn Fn(&Sample) -> bool| -> i64 {
+        let of = samples.iter().filter(|sample| is(sample));
+        of.map(|sample| sample.allocated[0]).sum()
+    };
+    for sub in ["main::one", "main::two"] {
+        let made = objects(&|sample| {
+            let names: Vec<&str> = sample.frames.iter().map(|f| f.0.as_str()).collect();
+            names.len() >= 2 && names[..2] == [sub, "main::keep"]
+        });
+        // Each array, and the one that they are kept in.
+        assert!((200..240).contains(&made), "{sub}: {made}");
+    }
+    let own = objects(&|sample| sample.frames[0].0 == "in_c");
+    assert_eq!(own, 300);
+}

@@ -18,6 +18,11 @@ pub struct LastWalk {
     pub(crate) foreign: u64,
     /// The number that whoever walks gave the interpreter.
     pub number: u32,
+    /// The interpreter that can be read again without a question; 0 if there is none. Whoever walks
+    /// sets it.
+    pub quick: u64,
+    /// The number of the interpreter that the thread runs.
+    pub runs_number: u32,
     /// The interpreter that the thread runs, as far as whoever walks knows.
     pub runs: u64,
     /// The state of things at the last walk, which must be the same for another one.
@@ -67,6 +72,8 @@ impl LastWalk {
         len: 0,
         foreign: 0,
         number: 0,
+        quick: 0,
+        runs_number: 0,
         runs: 0,
         moment: 0,
         left: 0,

@@ -130,6 +130,12 @@ impl Perl {
         walk.foreign = walk.foreign_of(interpreter, first, cop)?;
         last.foreign = walk.foreign;
         leaf.compiles = cop == walk.compiling;
+        // Before an interpreter runs anything, its statement is the one of what is compiled.
+        let has_begun = leaf.phase.is_none_or(|phase| phase >= 2);
+        if leaf.compiles && has_begun && self.place_on_stack(memory, interpreter).is_none() {
+            last.forget();
+            return None;
+        }
         if leaf.compiles && memory.u32(cop + u64::from(layout.cop_line))? == NO_LINE {
             // Perl makes a constant sub, and compiles no text. The statement that runs is put away.
             leaf.compiles = false;

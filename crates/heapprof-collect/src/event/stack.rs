@@ -5,7 +5,7 @@ use crate::options::Frames;
 use crate::platform::sys::hint;
 use crate::stack::call_site::CallSite;
 use crate::stack::capture::{self, Captured};
-use crate::stack::script::Found;
+use crate::stack::script::{Call, Found};
 use crate::tables::stacks::Stack;
 use crate::thread::state::{Own, ThreadState};
 
@@ -35,7 +35,12 @@ fn capture_script(
     size: usize,
 ) -> Captured {
     let (scripts, process) = (&engine.scripts, &engine.process);
-    let found = own.script.capture(scripts, frames, process, size, frame);
+    let call = Call {
+        size,
+        slot: frame.slot,
+        stack: own.remembered.own_stack(frame),
+    };
+    let found = own.script.capture(scripts, frames, process, call);
     if let Found::Recent(stack) = found {
         return Captured::Recent(stack);
     }

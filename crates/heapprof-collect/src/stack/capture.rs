@@ -206,14 +206,17 @@ impl LastStack {
             self.forget();
         }
         let is_outside = |bounds: Bounds| frame.slot < bounds.start || frame.slot >= bounds.end;
-        if is_outside(self.bounds) {
-            if self.bounds.end == 0 {
-                let local = crate::platform::tls::current() as usize;
-                self.bounds = own_stack::find(frame.slot, local);
-            }
-            return !is_outside(self.bounds);
+        !is_outside(self.bounds) || !is_outside(self.own_stack(frame))
+    }
+
+    /// Where the thread's own stack is; empty if that can't be found.
+    #[inline(always)]
+    pub(crate) fn own_stack(&mut self, frame: CallSite) -> Bounds {
+        if self.bounds.end == 0 {
+            let local = crate::platform::tls::current() as usize;
+            self.bounds = own_stack::find(frame.slot, local);
         }
-        true
+        self.bounds
     }
 
     /// Unwinds until it meets a recorded frame that still holds, with all older ones. Gives

@@ -66,8 +66,14 @@ pub struct Capture {
     pub memory_size: usize,
     /// How many bytes the program asked for.
     pub size: usize,
-    /// Where the return address of the allocation's function lies on the thread's stack.
+    /// Where the return address of the allocation's function lies on the stack that the thread is
+    /// on.
     pub caller: usize,
+    /// Where the thread's own stack begins. It may be on another one meanwhile: a coroutine's, or a
+    /// signal's.
+    pub stack_begin: usize,
+    /// Where its own stack ends. Both are 0 if that is not known.
+    pub stack_end: usize,
     /// Whether what is allocated is a pool, from which the interpreter takes values of many
     /// functions: 0 if not. [`Provider::parts`] says what is in it.
     pub pool: usize,

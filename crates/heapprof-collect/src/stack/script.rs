@@ -10,10 +10,10 @@
 
 use crate::options::Frames;
 use crate::platform::process::Process;
-use crate::stack::call_site::CallSite;
 use crate::stack::capture::{CUT, term};
 use crate::stack::pools::Pools;
 use crate::stack::provider::{Capture, NamedFrame, Provider, Providers, RawFrame};
+use crate::stack::walk::Bounds;
 use crate::stack::watched::Watched;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
 
@@ -127,6 +127,17 @@ impl Known {
     };
 }
 
+/// An allocation whose stack is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    /// How many bytes the program asked for.
+    pub(crate) size: usize,
+    /// Where the return address of the allocation's function lies.
+    pub(crate) slot: usize,
+    /// The thread's own stack.
+    pub(crate) stack: Bounds,
+}
+
 /// What an interpreter's provider said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -166,15 +177,14 @@ impl ScriptStack {
         self.fresh[MOST] = GUARD;
     }
 
-    /// Asks for the thread's stack at an allocation of `size` bytes.
+    /// Asks for the thread's stack at an allocation.
     #[inline(always)]
     pub(crate) fn capture(
         &mut self,
         scripts: &Scripts,
         frames: Frames,
         process: &Process,
-        size: usize,
-        caller: CallSite,
+        call: Call,
     ) -> Found {
         // Whoever gave the last stack is asked first.
         for (i, provider) in scripts.providers.to_ask(self.provider) {
@@ -191,8 +201,10 @@ impl ScriptStack {
                 shared: 0,
                 memory: self.memory.as_mut_ptr().cast(),
                 memory_size: size_of_val(&self.memory),
-                size,
-                caller: caller.slot,
+                size: call.size,
+                caller: call.slot,
+                stack_begin: call.stack.start,
+                stack_end: call.stack.end,
                 pool: 0,
             };
             // SAFETY: whoever registered the provider promised that it can be asked so.

@@ -122,24 +122,29 @@ fn current(perl: &Perl) -> Option<u64> {
     }
 }
 
-/// Whether this thread runs the interpreter, as far as the stack tells that its code is on; `None`
-/// if it runs nothing that could die.
-///
-/// A thread may have an interpreter as its own that another one runs: whoever made it and gave it
-/// away, or whoever had one that is gone, where there is a new one now.
-fn runs_here(perl: &Perl, interpreter: u64, carefully: bool) -> Option<bool> {
-    let place = if carefully {
+/// Where the place on the stack is that an interpreter's code would jump to if it died; `None` if it
+/// runs nothing that could.
+fn place_of(perl: &Perl, interpreter: &Interpreter, at: u64) -> Option<u64> {
+    let address = address_of(perl, at);
+    if interpreter.stacks.load(Ordering::Relaxed) < PROBATION {
         let failed = Cell::new(false);
-        perl.place_on_stack(Kernel { failed: &failed }, interpreter)?
-    } else {
-        // SAFETY: an interpreter that was read and that nobody has freed.
-        perl.place_on_stack(unsafe { Own::new() }, interpreter)?
-    };
-    let here = &raw const place as u64;
-    // SAFETY: it only says which thread this is. What describes a thread lies at the end of its
-    // stack. Only the first thread's lies elsewhere, below its stack, which is above all others.
-    let end = unsafe { libc::pthread_self() } as u64;
-    Some(here < place && (end < here || place < end))
+        return perl.place_on_stack(Kernel { failed: &failed }, address);
+    }
+    // SAFETY: an interpreter that was read and that nobody has freed.
+    perl.place_on_stack(unsafe { Own::new() }, address)
+}
+
+/// Where the variables of the interpreter at `at` are counted from.
+fn address_of(perl: &Perl, at: u64) -> u64 {
+    match perl.context {
+        Context::Variables => 0,
+        _ => at,
+    }
+}
+
+/// Whether a place is on this thread's own stack.
+fn is_own(to: &Capture, place: u64) -> bool {
+    (to.stack_begin as u64..to.stack_end as u64).contains(&place)
 }
 
 /// What is said of a whole stack, in one number: the op, Perl's phase and one more, and which
@@ -166,7 +171,7 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     }
     let at = at.max(1);
     let moment = this.moment();
-    if last.left > 0 && (last.runs, last.moment) == (at, moment)
+    if last.left > 0 && (last.quick, last.moment) == (at, moment)
         // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
         && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { Own::new() }, at, last)
     {
@@ -187,6 +192,19 @@ fn arena(last: &mut LastWalk, to: &mut Capture) -> usize {
     Writer::new(to, 0).newest(Frame::of(Kind::Arenas));
     to.pool = 1;
     1
+}
+
+/// Whether this thread runs one interpreter's code that another one's code has called.
+fn runs_within(
+    perl: &Perl,
+    (inner, inner_at): (&Interpreter, u64),
+    (outer, outer_at): (&Interpreter, u64),
+    to: &Capture,
+) -> bool {
+    let inner = place_of(perl, inner, inner_at);
+    let outer = place_of(perl, outer, outer_at);
+    // A stack grows down.
+    matches!((inner, outer), (Some(inner), Some(outer)) if inner < outer && is_own(to, inner))
 }
 
 impl PerlStacks {
@@ -211,43 +229,68 @@ impl PerlStacks {
     ) -> usize {
         if last.moment != moment {
             last.forget();
-            (last.moment, last.left) = (moment, 0);
+            (last.moment, last.left, last.quick) = (moment, 0, 0);
         }
+        let current = self.interpreter(at);
         if last.runs != at {
             // C code may have changed the interpreter for a moment only: threads->create, join, and
             // data that threads share. The thread still runs the code that it ran.
             if last.runs != 0
                 && let Some(own) = self.known_interpreter(last.runs)
+                && own.number.load(Ordering::Relaxed) == last.runs_number
+                && !current.is_some_and(|of| runs_within(perl, (of, at), (own, last.runs), to))
                 && let Some(len) = self.capture_of(perl, own, last.runs, last, to)
             {
                 return len;
             }
             last.forget();
         }
-        let Some(interpreter) = self.interpreter(at) else {
+        let Some(interpreter) = current else {
             return 0;
         };
-        // SAFETY: it only says which thread this is.
-        let this_thread = unsafe { libc::pthread_self() } as u64;
-        let thread = interpreter.thread.load(Ordering::Relaxed);
-        if thread != 0
-            && thread != this_thread
-            && !interpreter.is_contested.swap(true, Ordering::AcqRel)
-        {
-            // The other thread must ask, too, before it reads the stack once more.
-            self.changes.fetch_add(1, Ordering::AcqRel);
-        }
         let Some(len) = self.capture_of(perl, interpreter, at, last, to) else {
             return 0;
         };
-        if interpreter.is_contested.load(Ordering::Relaxed) {
-            // Who runs it is asked each time.
-            (last.runs, last.left) = (0, 0);
-            return len;
-        }
-        interpreter.thread.store(this_thread, Ordering::Relaxed);
-        last.runs = at;
+        let is_contested = interpreter.is_contested.load(Ordering::Relaxed);
+        (last.runs, last.runs_number) = (at, last.number);
+        // Who runs a contested one is asked each time.
+        last.quick = if is_contested { 0 } else { at };
         len
+    }
+
+    /// Whether this thread may read an interpreter's stack, because it runs it or nobody does.
+    ///
+    /// A thread may have an interpreter as its own that another one runs: whoever made it and gave
+    /// it away, or whoever had one that is gone, where there is a new one now.
+    fn may_read(&self, perl: &Perl, interpreter: &Interpreter, at: u64, to: &Capture) -> bool {
+        // SAFETY: it only says which thread this is.
+        let this_thread = unsafe { libc::pthread_self() } as u64;
+        let thread = interpreter.thread.load(Ordering::Relaxed);
+        let is_contested = interpreter.is_contested.load(Ordering::Acquire);
+        if thread == this_thread && !is_contested {
+            return true;
+        }
+        let (place, here) = (place_of(perl, interpreter, at), to.caller as u64);
+        if thread == 0 {
+            // Nobody has read it yet. On another stack than its own, a thread's code may be
+            // anywhere.
+            let may_be = |place| is_own(to, place) || !is_own(to, here);
+            if !place.is_none_or(may_be) {
+                return false;
+            }
+            let claimed = interpreter.thread.compare_exchange(
+                0,
+                this_thread,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            return claimed.is_ok();
+        }
+        if !interpreter.is_contested.swap(true, Ordering::AcqRel) {
+            // The other thread must ask, too, before it reads the stack once more.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        is_own(to, here) && place.is_some_and(|place| here < place && is_own(to, place))
     }
 
     /// Captures the stack of an interpreter; `None` if it runs nothing.
@@ -261,16 +304,10 @@ impl PerlStacks {
     ) -> Option<usize> {
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
         let carefully = stacks < PROBATION;
-        let address = match perl.context {
-            Context::Variables => 0,
-            _ => at,
-        };
-        let is_contested = interpreter.is_contested.load(Ordering::Acquire);
-        match runs_here(perl, address, carefully) {
-            Some(true) => {}
-            None if !is_contested => {}
-            _ => return None,
+        if !self.may_read(perl, interpreter, at, to) {
+            return None;
         }
+        let address = address_of(perl, at);
         last.number = interpreter.number.load(Ordering::Relaxed);
         let writer = Writer::new(to, last.number);
         let leaf = if carefully || last.left == 0 {
