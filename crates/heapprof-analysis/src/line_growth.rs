@@ -9,12 +9,20 @@ use crate::place::Place;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::View;
 
+/// The most bytes of a line's function or file.
+const MOST_TEXT: usize = 4096;
+/// The most bytes of all lines' texts.
+const MOST_TEXTS: usize = 16 << 20;
+
 /// Adds up the first values of the samples by the line that each ends in, after what `drop_frames`
 /// names is cut. A place without a function's name has its address for a name. The lines come in
 /// the order of their places.
 ///
+/// Texts are cut at 4 KiB, because each line has its own.
+///
 /// # Errors
-/// The errors are those of any question about the profile.
+/// The errors are those of any question about the profile. Besides, the texts of all lines may be
+/// longer than 16 MiB together.
 pub fn line_growth(profile: &Profile) -> Result<Vec<(Place, i64)>, Error> {
     let view = View::new(profile, &Query::default())?;
     let mut sums: HashMap<u32, i64> = HashMap::new();
@@ -30,13 +38,24 @@ pub fn line_growth(profile: &Profile) -> Result<Vec<(Place, i64)>, Error> {
         }
     }
     let mut lines: HashMap<Place, i64> = HashMap::new();
+    let mut texts = 0;
     for (leaf, value) in sums {
-        let sum = lines.entry(place(profile, &view, leaf)).or_default();
+        let place = place(profile, &view, leaf);
+        texts += place.function.len() + place.file.as_ref().map_or(0, String::len);
+        if texts > MOST_TEXTS {
+            return Err(Error::LongTexts { most: MOST_TEXTS });
+        }
+        let sum = lines.entry(place).or_default();
         *sum = sum.saturating_add(value);
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort();
     Ok(lines)
+}
+
+/// As much of a text as a line keeps.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(MOST_TEXT)].to_string()
 }
 
 fn place(profile: &Profile, view: &View, frame: u32) -> Place {
@@ -57,8 +76,8 @@ fn place(profile: &Profile, view: &View, frame: u32) -> Place {
         };
     };
     Place {
-        function: profile.text(function.name).to_string(),
-        file: Some(profile.text(function.filename).to_string()),
+        function: cut(profile.text(function.name)),
+        file: Some(cut(profile.text(function.filename))),
         line: Some(profile.line[*line as usize].line),
         address: None,
     }

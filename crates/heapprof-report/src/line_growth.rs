@@ -13,6 +13,8 @@ use crate::names::ALONE;
 pub struct LineGrowth<'a> {
     /// The process.
     pub process: u32,
+    /// Whose process it says it is, if that is another user than we are.
+    pub user: Option<u32>,
     /// Where the memory was allocated.
     pub place: &'a Place,
     /// By how many bytes the memory in use has grown since the last word on the line.
@@ -39,7 +41,11 @@ impl LineGrowth<'_> {
             |measure| measure.show_signed(self.bytes),
         );
         let about = if self.is_exact { "" } else { "about " };
-        let (process, function) = (self.process, shortened(&place.function, ALONE));
+        let function = shortened(&place.function, ALONE);
+        let process = match self.user {
+            None => self.process.to_string(),
+            Some(user) => format!("{} (user {user})", self.process),
+        };
         printable(&format!("{process}, {at}, {about}{grown}, {function}")).into_owned()
     }
 
@@ -48,6 +54,9 @@ impl LineGrowth<'_> {
         let mut object = serde_json::Map::new();
         object.insert("seconds".into(), json!(self.seconds));
         object.insert("pid".into(), json!(self.process));
+        if let Some(user) = self.user {
+            object.insert("user".into(), json!(user));
+        }
         object.extend(json::place(self.place));
         object.insert("bytes".into(), json!(self.bytes));
         object.insert("exact".into(), json!(self.is_exact));
@@ -72,6 +81,7 @@ mod tests {
         let known = place("shop.pl", 11);
         let mut growth = LineGrowth {
             process: 7,
+            user: None,
             place: &known,
             bytes: 3 << 19,
             is_exact: true,
@@ -88,6 +98,11 @@ mod tests {
         assert!(!growth.json().contains('\u{9b}') && !growth.text().contains('\u{9b}'));
         let unknown = place("", 0);
         (growth.place, growth.is_exact) = (&unknown, false);
-        assert_eq!(growth.text(), "7, (no line), about +1.50MiB, Shop::take");
+        growth.user = Some(1000);
+        assert_eq!(
+            growth.text(),
+            "7 (user 1000), (no line), about +1.50MiB, Shop::take"
+        );
+        assert!(growth.json().contains("\"pid\":7,\"user\":1000,"));
     }
 }

@@ -35,9 +35,23 @@ pub(crate) struct KnownFile {
 pub(crate) struct Known {
     strings: StringTable,
     files: HashMap<(String, String), KnownFile>,
+    /// How many bytes this takes, about.
+    bytes: usize,
 }
 
+/// So many bytes of answers are kept at most.
+const MOST_BYTES: usize = 256 << 20;
+/// What the answer to a question takes besides texts.
+const EACH: usize = 96;
+
 impl Known {
+    /// Forgets everything if it has become too much.
+    pub(crate) fn keep_within_limits(&mut self) {
+        if self.bytes > MOST_BYTES {
+            *self = Self::default();
+        }
+    }
+
     /// Answers those questions about the file with this name and build id whose answers are already
     /// known. Returns the questions that are left.
     pub(crate) fn recall(
@@ -78,13 +92,21 @@ impl Known {
         answers: &Answers,
         source: Option<Source>,
     ) {
+        self.bytes += file.0.len() + file.1.len() + EACH * (1 + questions.len());
         let known = self.files.entry(file).or_default();
         known.source = [known.source, source].into_iter().flatten().min();
         for question in questions {
             let lines = answers.get(question.location).map(|lines| {
-                let lines = lines
-                    .iter()
-                    .map(|line| line.moved(|text| self.strings.intern(profile.text(text))));
+                let lines = lines.iter().map(|line| {
+                    line.moved(|text| {
+                        let (text, before) = (profile.text(text), self.strings.len());
+                        let kept = self.strings.intern(text);
+                        if self.strings.len() != before {
+                            self.bytes += EACH + text.len();
+                        }
+                        kept
+                    })
+                });
                 lines.collect()
             });
             known.lines.insert(position(question), lines);

@@ -34,6 +34,7 @@ mod symbols;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use heapprof_profile::{MappingIndex, Profile, StringId};
 
@@ -76,7 +77,7 @@ pub struct Options {
 ///
 /// Locations without an answer keep the lines they have, or none.
 pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
-    run(profile, options, None)
+    run(profile, options, None, None).0
 }
 
 /// Symbolizes one profile after another, as [`symbolize`] does, and asks no file twice for the same
@@ -99,11 +100,32 @@ impl Symbolizer {
 
     /// Symbolizes a profile as [`symbolize`] does.
     pub fn symbolize(&mut self, profile: &mut Profile) -> Summary {
-        run(profile, &self.options, Some(&mut self.known))
+        self.known.keep_within_limits();
+        run(profile, &self.options, Some(&mut self.known), None).0
+    }
+
+    /// Symbolizes a profile, and opens no more files after `deadline`. Returns whether every file
+    /// was asked.
+    pub fn symbolize_until(&mut self, profile: &mut Profile, deadline: Instant) -> bool {
+        self.known.keep_within_limits();
+        run(
+            profile,
+            &self.options,
+            Some(&mut self.known),
+            Some(deadline),
+        )
+        .1
     }
 }
 
-fn run(profile: &mut Profile, options: &Options, mut known: Option<&mut Known>) -> Summary {
+/// Symbolizes a profile. Returns also whether every file was asked before the deadline.
+fn run(
+    profile: &mut Profile,
+    options: &Options,
+    mut known: Option<&mut Known>,
+    deadline: Option<Instant>,
+) -> (Summary, bool) {
+    let mut is_in_time = true;
     let mut summary = Summary::default();
     let mut answers = Answers::new(profile);
     let places = Places::new(options);
@@ -136,7 +158,9 @@ fn run(profile: &mut Profile, options: &Options, mut known: Option<&mut Known>) 
                 .as_ref()
                 .map(|known| known.recall(&key, all, profile, &mut answers));
             let left = left.as_ref().unwrap_or(all);
-            if !left.is_empty() {
+            let is_late = deadline.is_some_and(|deadline| Instant::now() > deadline);
+            is_in_time &= left.is_empty() || !is_late;
+            if !left.is_empty() && !is_late {
                 resolve(profile, &mut answers, &wanted, left, &places, &mut one);
                 if let Some(known) = &mut known {
                     known.keep(key, left, profile, &answers, one.source);
@@ -154,7 +178,7 @@ fn run(profile: &mut Profile, options: &Options, mut known: Option<&mut Known>) 
     }
     answers.write(profile);
     mark(profile, &summary, options.unnamed_mappings);
-    summary
+    (summary, is_in_time)
 }
 
 /// A file with all its mappings and the locations in them.
@@ -213,11 +237,14 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
     files
 }
 
+/// The most bytes of a file's name.
+const LONGEST_NAME: usize = 4096;
+
 /// Whether a name is that of a file. `[vdso]`, `[heap]`, `//anon`, `/memfd:…` and the like are not.
 fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
     let is_made = made.iter().any(|start| name.starts_with(start));
-    !name.is_empty() && (!is_made || name.starts_with("/dev/shm/"))
+    (1..LONGEST_NAME).contains(&name.len()) && (!is_made || name.starts_with("/dev/shm/"))
 }
 
 /// A build id as bytes. One that is not written in hex can't be compared, so it is `None`.

@@ -8,7 +8,7 @@
 //! which none can take more than half, and what is known of each user's lines has a limit.
 
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::tail::{ENDING, Message, Tail};
 use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
-use crate::place::{Place, Trust, acting, open_folder};
+use crate::place::{Owner, Place, Trust, acting, open_folder};
 
 /// How long the thread sleeps between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -44,6 +44,12 @@ const MOST_MEMORY: u64 = 128 << 20;
 const AT_ONCE: (usize, usize) = (256, 4 << 20);
 /// The most bytes of a user's file that may wait to be read.
 const MOST_UNREAD: u64 = 256 << 20;
+/// How long the files that a message of another user names may be read.
+const FILES: Duration = Duration::from_secs(1);
+/// The most bytes that are said of other users' processes in a second.
+const MOST_SAID: f64 = 65_536.0;
+/// The most names in the folder that one look reads.
+const MOST_NAMES: usize = 4096;
 
 /// The thread that follows.
 pub(super) struct Follower {
@@ -70,6 +76,9 @@ impl Follower {
                 format: args.follow_format,
                 output,
                 began: Instant::now(),
+                left: MOST_SAID,
+                refilled: Instant::now(),
+                is_behind: false,
             },
             is_damaged: false,
             is_behind: false,
@@ -130,20 +139,26 @@ struct Saying {
     format: LineFormat,
     output: Output,
     began: Instant,
+    /// How many bytes may be said of other users' processes now, and when that was worked out.
+    left: f64,
+    refilled: Instant,
+    /// Whether something was left out.
+    is_behind: bool,
 }
 
 impl Lines {
     /// Reads what is new, and says it.
     fn look(&mut self, is_last: bool) {
-        self.look_for_files();
         let end = Instant::now() + if is_last { LAST } else { LOOK };
+        self.look_for_files();
+        self.saying.refill();
         let patience = is_last.then_some(end);
-        let (mut is_damaged, mut is_behind) = (false, false);
+        let mut is_damaged = false;
         for user in &mut self.users {
             // A process that goes on writing must not keep us here.
             let Ok(len) = user.tail.len() else { continue };
             let has_too_much = user.tail.unread(len) > MOST_UNREAD;
-            is_behind |= has_too_much;
+            self.saying.is_behind |= has_too_much;
             if has_too_much || !self.saying.output.is_wanted() {
                 // The file must not grow because nobody reads it.
                 user.tail.pass_over(len);
@@ -165,7 +180,7 @@ impl Lines {
                  ended or could not write; --follow-lines goes on after it",
             );
         }
-        if is_behind && !std::mem::replace(&mut self.is_behind, is_behind) {
+        if self.saying.is_behind && !std::mem::replace(&mut self.is_behind, true) {
             messages::note(
                 "some lines that grew are not said, because the program told of more than could \
                  be read or written; a larger MIN of --follow-lines makes it tell of less",
@@ -177,20 +192,24 @@ impl Lines {
         let Ok(names) = std::fs::read_dir(&self.folder) else {
             return;
         };
-        for name in names.filter_map(Result::ok).map(|entry| entry.file_name()) {
-            let is_known = |name: &OsStr| self.users.iter().any(|user| user.name == name);
-            let is_new = name.as_bytes().ends_with(ENDING) && !is_known(&name);
-            if !is_new || self.users.len() >= MOST_USERS {
+        let names = names.take(MOST_NAMES).filter_map(Result::ok);
+        for name in names.map(|entry| entry.file_name()) {
+            let is_known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
+            let user = name.as_bytes().strip_suffix(ENDING);
+            let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse::<u32>().ok());
+            let Some(user) = user.filter(|_| !is_known(&name)) else {
                 continue;
+            };
+            if self.users.len() >= MOST_USERS {
+                break;
             }
             let opened = open_folder(&self.folder, Trust::OwnLinks)
                 .and_then(|folder| Place::in_folder(folder, name.clone()).open());
             let Some(tail) = opened.ok().map(Tail::new) else {
                 continue;
             };
-            // A user has one file.
-            let same = |user: &User| user.tail.owner.user == tail.owner.user;
-            if !self.users.iter().any(same) {
+            // Each user's file has the user's number for its name.
+            if tail.owner.user == user {
                 self.users.push(User::new(name, tail));
             }
         }
@@ -223,14 +242,20 @@ impl User {
             self.waiting.push_back(message);
         }
         let (symbolizes, waiting) = (saying.symbolizes, &self.waiting);
+        let (is_us, mut has_all) = (self.tail.owner.is_us(), true);
         let symbolizer = &mut self.symbolizer;
         let options = ReadOptions::default()
             .max_inflated(MOST_MEMORY)
             .max_memory(MOST_MEMORY);
         let mut grown = |message: &Message| -> Option<Vec<(Line, i64)>> {
             let mut profile = decode_with(&message.profile[..], options).ok()?;
-            if symbolizes {
-                symbolizer.symbolize(&mut profile);
+            match symbolizes {
+                true if is_us => drop(symbolizer.symbolize(&mut profile)),
+                true => {
+                    let until = Instant::now() + FILES;
+                    has_all &= symbolizer.symbolize_until(&mut profile, until);
+                }
+                false => {}
             }
             line_growth(&profile).ok()
         };
@@ -245,6 +270,7 @@ impl User {
             }
             found
         });
+        saying.is_behind |= !has_all;
         let Ok(found) = found else {
             // Nobody may act for that user here.
             let had_some = !self.waiting.is_empty();
@@ -258,7 +284,7 @@ impl User {
                 continue;
             };
             for (place, bytes) in self.followed.add(&message, grown, saying.least) {
-                saying.say(&message, &place, bytes);
+                saying.say(&message, self.tail.owner, &place, bytes);
             }
         }
         done != 0
@@ -266,17 +292,34 @@ impl User {
 }
 
 impl Saying {
-    fn say(&mut self, message: &Message, place: &Line, bytes: i64) {
+    /// Works out how much may be said of other users' processes.
+    fn refill(&mut self) {
+        let passed = self.refilled.elapsed().as_secs_f64();
+        self.refilled = Instant::now();
+        self.left = (self.left + passed * MOST_SAID).min(MOST_SAID);
+    }
+
+    fn say(&mut self, message: &Message, owner: Owner, place: &Line, bytes: i64) {
         let growth = LineGrowth {
             process: message.process,
+            user: (!owner.is_us()).then_some(owner.user),
             place,
             bytes,
             is_exact: message.is_exact,
             seconds: (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
         };
-        match self.format {
-            LineFormat::Text => self.output.say(&growth.text(), true),
-            LineFormat::Json => self.output.say(&growth.json(), false),
+        let text = match self.format {
+            LineFormat::Text => growth.text(),
+            LineFormat::Json => growth.json(),
+        };
+        if growth.user.is_some() {
+            // Our own processes' lines wait behind no more than this.
+            if self.left < text.len() as f64 {
+                self.is_behind = true;
+                return;
+            }
+            self.left -= text.len() as f64;
         }
+        self.output.say(&text, self.format == LineFormat::Text);
     }
 }
