@@ -128,6 +128,15 @@ struct heapprof_stack_provider {
  * function; ENOSPC if there are eight already. */
 int heapprof_register_stack_provider(const struct heapprof_stack_provider *provider);
 
+/* For the Perl module Devel::HeapProf, which was compiled with the headers of the perl that runs: offsets, sizes and
+ * numbers of its structures, by their names in heapprof's table of perls (layouts.tsv). Returns 0; ENOENT if there is no
+ * perl, EINVAL if fields are missing or can't be right. */
+struct heapprof_perl_field {
+    const char *name;
+    uint32_t value;
+};
+int heapprof_perl_layout(const struct heapprof_perl_field *fields, size_t count);
+
 /* gperftools' heap profiler, by its names and with its text form: every allocation, into PREFIX.NNNN.heap, at the
  * intervals of its variables (HEAP_PROFILE_ALLOCATION_INTERVAL and so on). */
 void HeapProfilerStart(const char *prefix);

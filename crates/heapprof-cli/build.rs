@@ -28,6 +28,7 @@ fn main() {
         "../heapprof-profile",
         "../../Cargo.toml",
         HEADER,
+        "../../perl/Devel-HeapProf",
     ] {
         println!("cargo::rerun-if-changed={part}");
     }

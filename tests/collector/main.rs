@@ -36,6 +36,8 @@ mod follow_lines;
 mod scripts;
 // Perls that a profiler of stacks might trip over.
 mod perl_hazards;
+// The module for Perl programs.
+mod perl_module;
 // What Perl takes values from.
 mod perl_arenas;
 // Frames of interpreters that register themselves.

@@ -148,6 +148,11 @@ fn embed_options() -> Option<String> {
     Some(options)
 }
 
+/// Whether modules and programs can be compiled for the perl in PATH.
+pub(crate) fn has_headers() -> bool {
+    embed_options().is_some()
+}
+
 fn compile(folder: &Path, before: &str, source: &str, after: &str) {
     let line = format!("{before} {} {after}", program(source));
     let built = Command::new("gcc")

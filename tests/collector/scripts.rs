@@ -413,12 +413,8 @@ fn the_debugger_s_sub_is_hidden() {
 }
 
 /// A perl that says that it is of another version has native frames, or right ones.
-#[test]
-fn a_perl_of_another_version_is_not_believed() {
-    if !have(&["perl", "nm"]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
+/// A copy of perl that says that it is of another version; `None` if that can't be made.
+pub(crate) fn forged_perl(folder: &Path, version: u8) -> Option<PathBuf> {
     let perl = Command::new("perl")
         .args(["-e", "print $^X"])
         .output()
@@ -429,27 +425,37 @@ fn a_perl_of_another_version_is_not_believed() {
     let place = symbols.lines().find(|line| line.ends_with(" R PL_version"));
     let Some(place) = place else {
         eprintln!("SKIPPED a part: this perl has its library outside of its executable");
-        return;
+        return None;
     };
     let at = usize::from_str_radix(place.split(' ').next().unwrap(), 16).unwrap();
-    let original = std::fs::read(&perl).unwrap();
-    let own = original[at];
+    let mut forged = std::fs::read(&perl).unwrap();
+    // In an executable that was not packed, read-only data lies at its address.
+    if forged[at] == version {
+        return None;
+    }
+    forged[at] = version;
+    let copy = folder.join("perl");
+    std::fs::write(&copy, &forged).unwrap();
+    let _ = Command::new("chmod")
+        .arg("755")
+        .arg(&copy)
+        .status()
+        .unwrap();
+    Some(copy)
+}
+
+#[test]
+fn a_perl_of_another_version_is_not_believed() {
+    if !have(&["perl", "nm"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
     for version in [
         6, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 41, 42, 44, 99,
     ] {
-        if version == own {
+        if forged_perl(folder.path(), version).is_none() {
             continue;
         }
-        // In an executable that was not packed, read-only data lies at its address.
-        let mut forged = original.clone();
-        forged[at] = version;
-        let copy = folder.path().join("perl");
-        std::fs::write(&copy, &forged).unwrap();
-        let _ = Command::new("chmod")
-            .arg("755")
-            .arg(&copy)
-            .status()
-            .unwrap();
         let script = "sub f { my $x = 'y' x 100_000 } f() for 1 .. 200; print 'done'";
         let args = ["record", "--exact", "-o", "p.pb.gz", "./perl", "-e", script];
         let done = run(folder.path(), &args);

@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
 mod code;
+mod diff;
 mod drop_in;
 mod file_mode;
 mod files;
@@ -22,6 +23,7 @@ use heapprof_report::Format;
 use crate::name;
 
 pub(crate) use code::CodeArgs;
+pub(crate) use diff::DiffArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
@@ -242,6 +244,19 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
         /// Print the header's path instead of the library's
         #[arg(long)]
         header: bool,
+    },
+    /// Build the Perl module Devel::HeapProf for a perl
+    #[command(
+        after_help = "heapprof shows subs and lines without the module. It lets a program start \
+                      and dump recordings itself, and it makes perls readable whose structures \
+                      heapprof does not know. This needs make, a C compiler and the headers of \
+                      that perl. Each version of heapprof needs it once.\n\nExample: heapprof \
+                      perl-install --perl /opt/perl/bin/perl"
+    )]
+    PerlInstall {
+        /// The perl; the one in PATH unless it is named
+        #[arg(long, value_name = "PATH")]
+        perl: Option<PathBuf>,
     },
     /// Print completions for a shell
     #[command(after_help = "Example: heapprof completions bash > \
@@ -529,32 +544,6 @@ pub(crate) struct InfoArgs {
     pub(crate) profiles: Profiles,
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DiffArgs {
-    /// BEFORE and AFTER, unless --before and --after give them
-    #[arg(value_name = "PROFILE", num_args = 0..=2, value_parser = name::parser())]
-    pub(crate) profiles: Vec<String>,
-    /// Add this profile to the side before; may be repeated
-    #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
-    pub(crate) before: Vec<String>,
-    /// Add this profile to the side after; may be repeated
-    #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
-    pub(crate) after: Vec<String>,
-    /// Scale the values after so that both totals are equal
-    #[arg(long)]
-    pub(crate) normalize: bool,
-    #[command(flatten)]
-    pub(crate) gate: GateArgs,
-    #[command(flatten)]
-    pub(crate) sort: SortArg,
-    #[command(flatten)]
-    pub(crate) limit: LimitArg,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

@@ -13,6 +13,7 @@ mod ls;
 mod man;
 mod merge;
 mod peek;
+mod perl_install;
 mod preload_path;
 mod record;
 mod rm;
@@ -48,6 +49,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Record(args) => return record::run(&args),
         Command::PreloadPath { header } => preload_path::run(header)?,
+        Command::PerlInstall { perl } => perl_install::run(perl)?,
         Command::Top(args) => return top::run(&context, &args),
         Command::Tree(args) => tree::run(&context, &args)?,
         Command::Peek(args) => peek::run(&context, &args)?,

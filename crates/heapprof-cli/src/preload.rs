@@ -8,10 +8,13 @@ use std::time::SystemTime;
 use anyhow::{Result, bail};
 use rustix::fs::StatVfsMountFlags;
 
-use crate::place::{Access, Opened, Owner, Place, Trust, make_folder};
+use crate::place::{Access, Opened, Owner, Place, Trust, make_folder, open_folder};
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
+
+/// The folder of this version's files.
+const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
 
 /// The library's path. The library is unpacked at the first call of this version.
 pub(crate) fn library() -> Result<PathBuf> {
@@ -24,6 +27,43 @@ pub(crate) fn library() -> Result<PathBuf> {
     unpack("libheapprof.so", LIBRARY)
 }
 
+/// A file that is put where the library is.
+pub(crate) struct Carried<'a> {
+    /// In which folder there, and under which name in that.
+    pub(crate) folder: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) content: &'a [u8],
+}
+
+/// Puts a file where the library is. Returns the folder in which it has its name.
+pub(crate) fn carried(file: &Carried<'_>) -> Result<PathBuf> {
+    let folder = format!("{}/{}", file.folder, parent(file.name));
+    let (_, last) = file.name.rsplit_once('/').unwrap_or(("", file.name));
+    let mut path = unpack_into(&folder, last, file.content)?;
+    for _ in file.name.split('/') {
+        path.pop();
+    }
+    Ok(path)
+}
+
+/// The folder in which a file was put under this name, if it is there, and nobody else can have
+/// changed it.
+pub(crate) fn existing(folder: &str, name: &str) -> Option<PathBuf> {
+    let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
+    caches().into_iter().find_map(|cache| {
+        let folder = cache.join(CARRIED).join(folder);
+        let opened = open_folder(&folder.join(parent(name)), Trust::Own).ok()?;
+        let there = Place::in_folder(opened, last).open().ok()?;
+        let owner = Owner::of(&there.stat);
+        let is_ours = (owner.is_us() || owner.user == 0) && there.stat.st_mode & 0o022 == 0;
+        is_ours.then_some(folder)
+    })
+}
+
+fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// The header's path.
 pub(crate) fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER)
@@ -32,10 +72,16 @@ pub(crate) fn header() -> Result<PathBuf> {
 /// Writes `content` to the folder for the files that this binary carries, unless it is there
 /// already. Returns the path of the file.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
-    const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
+    unpack_into("", name, content)
+}
+
+fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
     let mut failed = None;
     for folder in caches() {
-        let folder = folder.join(CARRIED);
+        let mut folder = folder.join(CARRIED);
+        if !inner.is_empty() {
+            folder.push(inner);
+        }
         // A path in LD_PRELOAD can't contain these characters.
         let nameable = folder
             .to_str()

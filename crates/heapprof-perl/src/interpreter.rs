@@ -119,6 +119,17 @@ impl Perl {
         object: Object,
         executable: Option<Object>,
     ) -> Option<Result<Self, Unreadable>> {
+        Self::find_with(memory, object, executable, None)
+    }
+
+    /// The perl that is in `object`, as in [`find`](Self::find). If its `layout` is known, whoever
+    /// made it had the headers of this very perl.
+    pub fn find_with<M: Memory>(
+        memory: M,
+        object: Object,
+        executable: Option<Object>,
+        given: Option<Layout>,
+    ) -> Option<Result<Self, Unreadable>> {
         let symbol = |name: &str| object.symbol(memory, name);
         // A perl has them all, whatever it was built with.
         let (revision, version) = (symbol("PL_revision")?, symbol("PL_version")?);
@@ -145,7 +156,7 @@ impl Perl {
             _ => return Some(Err(Unreadable::Variable(version))),
         };
         let has_interpreter = context != Context::Variables;
-        let Some(mut layout) = Layout::of(version, has_interpreter) else {
+        let Some(mut layout) = given.or_else(|| Layout::of(version, has_interpreter)) else {
             return Some(Err(Unreadable::Version(version)));
         };
         let size = symbol("PL_interp_size").and_then(|symbol| memory.u16(symbol.address));
@@ -157,7 +168,9 @@ impl Perl {
         let mut options = [0; 4096];
         let read = memory.text(address("PL_bincompat_options"), &mut options);
         let options = &options[..read.unwrap_or(0)];
-        let has = |option: &[u8]| options.windows(option.len()).any(|part| part == option);
+        let has = |option: &[u8]| {
+            given.is_none() && options.windows(option.len()).any(|part| part == option)
+        };
         if has(b"DEBUG_LEAKING_SCALARS") {
             // The head of each value is longer.
             return Some(Err(Unreadable::Build(version)));
@@ -199,6 +212,11 @@ impl Perl {
             true => Ok(perl),
             false => Err(Unreadable::Ops(version)),
         })
+    }
+
+    /// Whether another one reads the same places.
+    pub fn is_as(&self, other: &Self) -> bool {
+        (self.layout, self.context) == (other.layout, other.context)
     }
 
     /// Whether the numbers of ops in the layout are those of this perl. Most releases have other

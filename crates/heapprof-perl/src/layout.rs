@@ -49,6 +49,15 @@ macro_rules! layout {
                 $($optional: None,)*
             };
 
+            /// The layout with these values of the table's rows, if every field is there that must
+            /// be.
+            pub fn from_rows(value: impl Fn(&str) -> Option<u32>) -> Option<Self> {
+                Some(Self {
+                    $($field: value($row)?,)*
+                    $($optional: value($optional_row),)*
+                })
+            }
+
             /// The layout in a column of the table, if every field is there that must be.
             fn in_column(column: usize) -> Option<Self> {
                 let mut layout = Self::default();

@@ -6,7 +6,9 @@ use std::ffi::{c_char, c_int, c_ulong, c_void};
 use heapprof_collect::{
     ENGINE, Format, LONGEST_PERIOD, Mode, NotRegistered, Options, Output, Provider, Reason, sys,
 };
+use heapprof_perl::Layout;
 
+use crate::perl::PERL;
 use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
 use crate::{end, environment, mapped};
@@ -147,6 +149,34 @@ pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_voi
         Err(NotRegistered::Invalid) => libc::EINVAL,
         Err(NotRegistered::Full) => libc::ENOSPC,
     }
+}
+
+/// A field of Perl's structures, by its name in heapprof's table of perls.
+#[repr(C)]
+pub struct PerlField {
+    name: *const c_char,
+    value: u32,
+}
+
+/// Takes what the module Devel::HeapProf says of Perl's structures. Returns 0, or an errno: ENOENT
+/// if there is no perl, EINVAL if fields are missing or can't be right.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: usize) -> c_int {
+    if fields.is_null() || count > 4096 {
+        return libc::EINVAL;
+    }
+    // SAFETY: the caller's contract.
+    let fields = unsafe { std::slice::from_raw_parts(fields, count) };
+    let value = |row: &str| {
+        // SAFETY: the caller's contract.
+        let is_it = |field: &&PerlField| unsafe { text(field.name) } == Some(row.as_bytes());
+        fields.iter().find(is_it).map(|field| field.value)
+    };
+    let Some(layout) = Layout::from_rows(value) else {
+        return libc::EINVAL;
+    };
+    let told = ENGINE.lifecycle().guarded(|| PERL.told(layout));
+    told.err().unwrap_or(0)
 }
 
 /// gperftools: starts a recording of every allocation into `PREFIX.NNNN.heap`. The variables of

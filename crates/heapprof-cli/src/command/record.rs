@@ -24,10 +24,10 @@ use signal_hook::low_level::emulate_default_handler;
 
 use self::lines::Follower;
 use self::list::List;
-use crate::args::record::Answer;
+use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{FileMode, RecordArgs};
-use crate::{messages, preload};
+use crate::{messages, perl_module, preload};
 
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let program = &args.command[0];
@@ -257,6 +257,14 @@ fn environment(
     }
     if let Some(pattern) = &names.children {
         command.env(variable::CHILDREN.name, pattern);
+    }
+    if args.frames != Frames::Native
+        && let Some(options) = perl_module::options()
+    {
+        let mut all = std::env::var_os("PERL5OPT").unwrap_or_default();
+        all.push(if all.is_empty() { "" } else { " " });
+        all.push(options);
+        command.env("PERL5OPT", all);
     }
     command.env(variable::FRAMES.name, args.frames.name());
     command.env(variable::PERL_EVALS.name, args.perl_evals.name());

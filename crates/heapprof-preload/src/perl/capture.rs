@@ -122,8 +122,8 @@ fn current(perl: &Perl) -> Option<u64> {
     }
 }
 
-/// Where the place on the stack is that an interpreter's code would jump to if it died; `None` if it
-/// runs nothing that could.
+/// Where the place on the stack is that an interpreter's code would jump to if it died; `None` if
+/// it runs nothing that could.
 fn place_of(perl: &Perl, interpreter: &Interpreter, at: u64) -> Option<u64> {
     let address = address_of(perl, at);
     if interpreter.stacks.load(Ordering::Relaxed) < PROBATION {

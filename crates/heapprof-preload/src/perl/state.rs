@@ -1,14 +1,16 @@
 //! What is known of the perl in this process, and of the interpreters that it runs.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_collect::{ENGINE, Frames};
 use heapprof_memory::loaded::Object;
 use heapprof_memory::{Memory, Own};
-use heapprof_perl::{Followed, Perl, Unreadable};
+use heapprof_perl::{Followed, Layout, Perl, Unreadable};
 
 use super::arenas::{LeftArenas, held_by};
+use crate::kernel_memory::Kernel;
 use crate::objects;
 
 /// The perl of this process.
@@ -18,6 +20,9 @@ pub static PERL: PerlStacks = PerlStacks::new();
 pub struct PerlStacks {
     pub(super) state: AtomicU8,
     pub(super) known: UnsafeCell<Option<Result<Perl, Unreadable>>>,
+    /// The same perl by the layout that Devel::HeapProf told, once `is_told` is [`TOLD`].
+    by_module: UnsafeCell<Option<Perl>>,
+    is_told: AtomicU8,
     /// Where it was found.
     pub(super) object: UnsafeCell<Option<Object>>,
     pub(super) op_names: UnsafeCell<OpNames>,
@@ -31,6 +36,11 @@ pub struct PerlStacks {
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
 }
+
+/// Nobody has told a layout; somebody does; somebody has.
+const UNTOLD: u8 = 0;
+const TELLING: u8 = 1;
+const TOLD: u8 = 2;
 
 /// The names of ops, each up to a zero.
 pub(super) struct OpNames(pub(super) [[u8; 24]; 512]);
@@ -88,6 +98,8 @@ impl PerlStacks {
         Self {
             state: AtomicU8::new(NONE),
             known: UnsafeCell::new(None),
+            by_module: UnsafeCell::new(None),
+            is_told: AtomicU8::new(UNTOLD),
             object: UnsafeCell::new(None),
             op_names: UnsafeCell::new(OpNames([[0; 24]; 512])),
             interpreters: [const {
@@ -136,13 +148,7 @@ impl PerlStacks {
         // the next change.
         unsafe {
             if let Ok(perl) = &found {
-                let names = &mut (*self.op_names.get()).0;
-                for (op, name) in names.iter_mut().enumerate().take(perl.ops().into()) {
-                    let last = name.len() - 1;
-                    if perl.op_name(memory, op as u16, &mut name[..last]).is_none() {
-                        name[0] = 0;
-                    }
-                }
+                self.name_ops(memory, perl);
             }
             *self.known.get() = Some(found);
             *self.object.get() = Some(object);
@@ -165,8 +171,73 @@ impl PerlStacks {
         if self.state.load(Ordering::Acquire) < ON {
             return None;
         }
+        if self.is_told.load(Ordering::Acquire) == TOLD {
+            // SAFETY: it is not written any more.
+            return unsafe { (*self.by_module.get()).as_ref() };
+        }
         // SAFETY: it is not written any more.
         unsafe { (*self.known.get()).as_ref()?.as_ref().ok() }
+    }
+
+    /// Takes the layout of the perl's structures from somebody who was compiled with its headers.
+    /// Returns an errno if there is no perl, or if the layout can't be its.
+    pub fn told(&self, layout: Layout) -> Result<(), c_int> {
+        let state = self.state.load(Ordering::Acquire);
+        if matches!(state, NONE | FOUND | PAUSED) {
+            return Err(libc::ENOENT);
+        }
+        // SAFETY: it is not written any more, because the state says that a perl was found.
+        let object = unsafe { *self.object.get() };
+        let Some(object) = object else {
+            return Err(libc::ENOENT);
+        };
+        let failed = Cell::new(false);
+        let memory = Kernel { failed: &failed };
+        let executable = objects::loaded(memory).next();
+        let Some(Ok(perl)) = Perl::find_with(memory, object, executable, Some(layout)) else {
+            return Err(libc::EINVAL);
+        };
+        if self.known_perl().is_some_and(|known| known.is_as(&perl)) && state == ON {
+            return Ok(());
+        }
+        let first =
+            self.is_told
+                .compare_exchange(UNTOLD, TELLING, Ordering::AcqRel, Ordering::Relaxed);
+        if first.is_err() {
+            return Ok(());
+        }
+        // SAFETY: this thread alone tells, and nobody reads either before it has told. The names of
+        // ops are read if a perl is known, and then they are there.
+        unsafe {
+            if self.known_perl().is_none() {
+                self.name_ops(memory, &perl);
+            }
+            *self.by_module.get() = Some(perl);
+        }
+        self.is_believed.store(false, Ordering::Relaxed);
+        for known in &self.interpreters {
+            known.stacks.store(0, Ordering::Relaxed);
+            known.failures.store(0, Ordering::Relaxed);
+        }
+        self.is_told.store(TOLD, Ordering::Release);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.state.store(ON, Ordering::Release);
+        Ok(())
+    }
+
+    /// Notes the names of ops.
+    ///
+    /// # Safety
+    /// Nobody reads or writes them meanwhile.
+    unsafe fn name_ops<M: Memory>(&self, memory: M, perl: &Perl) {
+        // SAFETY: the caller's promise.
+        let names = unsafe { &mut (*self.op_names.get()).0 };
+        for (op, name) in names.iter_mut().enumerate().take(perl.ops().into()) {
+            let last = name.len() - 1;
+            if perl.op_name(memory, op as u16, &mut name[..last]).is_none() {
+                name[0] = 0;
+            }
+        }
     }
 
     pub(super) fn switch_off(&self, why: u8) {
@@ -260,6 +331,7 @@ impl PerlStacks {
             let next = if is_there { ON } else { NONE };
             self.state.store(next, Ordering::Release);
             if !is_there {
+                self.is_told.store(UNTOLD, Ordering::Release);
                 objects::forget();
             }
         }

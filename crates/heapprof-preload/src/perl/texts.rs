@@ -8,7 +8,7 @@ use heapprof_collect::{NamedFrame, RawFrame};
 use heapprof_memory::Own;
 use heapprof_perl::{Frame, Named, Text};
 
-use super::state::{BROKEN, DIFFERS, ON, PAUSED, PerlStacks};
+use super::state::{BROKEN, DIFFERS, ON, PAUSED, PerlStacks, UNREADABLE};
 use crate::kernel_memory::Kernel;
 
 const PHASES: [&str; 7] = [
@@ -142,13 +142,13 @@ pub(super) unsafe extern "C" fn status(
     }
     // SAFETY: it is not written any more.
     let known = unsafe { (*this.known.get()).as_ref() };
-    let why = match (state, known) {
-        (_, Some(Err(unreadable))) => unreadable.to_string(),
-        (DIFFERS, Some(Ok(perl))) => {
+    let why = match (state, known, this.known_perl()) {
+        (UNREADABLE, Some(Err(unreadable)), _) => unreadable.to_string(),
+        (DIFFERS, _, Some(perl)) => {
             format!("what was read of perl {} is not what it says", perl.version)
         }
-        (_, Some(Ok(perl))) => format!("perl {} has an address that is none", perl.version),
-        (_, None) => return 1,
+        (_, _, Some(perl)) => format!("perl {} has an address that is none", perl.version),
+        _ => return 1,
     };
     // SAFETY: the engine gives a text of this size.
     unsafe { give(why.as_bytes(), text, size) };

@@ -1,0 +1,187 @@
+//! The Perl module Devel::HeapProf, which this binary carries as source: built for a perl, kept
+//! where its library is, and found there by `record`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use heapprof_symbolize::program::object_file;
+
+use crate::preload::{Carried, carried, existing};
+
+/// A file of the module: its name, and what is in it.
+type SourceFile = (&'static str, &'static [u8]);
+
+macro_rules! sources {
+    ($($name:literal)*) => {
+        &[$(($name, include_bytes!(concat!("../../../perl/Devel-HeapProf/", $name))),)*]
+    };
+}
+
+static SOURCES: &[SourceFile] = sources! {
+    "Makefile.PL"
+    "MANIFEST"
+    "HeapProf.xs"
+    "lib/Devel/HeapProf.pm"
+    "lib/Devel/HeapProf/Loader.pm"
+    "t/layout.t"
+    "t/unloaded.t"
+};
+
+/// Where the loader is among what was installed.
+const LOADER: &str = "perl/loader";
+const LOADER_FILE: &str = "Devel/HeapProf/Loader.pm";
+
+/// A module that was built.
+pub(crate) struct Installed {
+    /// The perl: its version and what it was built for.
+    pub(crate) perl: String,
+    /// The folder that `@INC` needs to have.
+    pub(crate) folder: PathBuf,
+}
+
+/// What a perl says of itself.
+struct Perl {
+    program: PathBuf,
+    version: String,
+    name: String,
+    make: String,
+    has_headers: bool,
+    /// The file that the interpreter runs from.
+    file: PathBuf,
+}
+
+/// Builds the module for a perl, and puts it where `record` looks.
+pub(crate) fn install(program: &Path) -> Result<Installed> {
+    let perl = ask(program)?;
+    let shown = program.display();
+    if !perl.has_headers {
+        bail!(
+            "{shown}: this perl has no header files, which a module is compiled with; Debian and \
+             Ubuntu have them in the package libperl-dev"
+        );
+    }
+    let build = tempfile::Builder::new()
+        .prefix("heapprof-perl.")
+        .tempdir()
+        .context("no temporary folder can be made")?;
+    for (name, content) in SOURCES {
+        let path = build.path().join(name);
+        let folder = path.parent().unwrap_or(build.path());
+        std::fs::create_dir_all(folder)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        file.write_all(content)?;
+    }
+    let steps = [
+        (perl.program.as_path(), &["Makefile.PL"][..]),
+        (Path::new(&perl.make), &[]),
+    ];
+    for (program, arguments) in steps {
+        run(Command::new(program).args(arguments), build.path())
+            .with_context(|| format!("{shown}: Devel::HeapProf can't be built for this perl"))?;
+    }
+    let id = object_file(&perl.file).and_then(|file| file.build_id);
+    let id = id.unwrap_or_else(|| "unknown".to_string());
+    let root = format!("perl/{}-{}-{}/lib", perl.name, perl.version, id);
+    let built = |name: &str| std::fs::read(build.path().join("blib").join(name));
+    let library = "auto/Devel/HeapProf/HeapProf.so";
+    let module = "Devel/HeapProf.pm";
+    let (of_library, of_module) = (format!("arch/{library}"), format!("lib/{module}"));
+    let folder = [(library, &of_library), (module, &of_module)]
+        .into_iter()
+        .try_fold(PathBuf::new(), |_, (name, from)| {
+            let content = built(from).with_context(|| format!("{shown}: {from} was not built"))?;
+            carried(&Carried {
+                folder: &root,
+                name,
+                content: &content,
+            })
+        })?;
+    let loader = SOURCES.iter().find(|(name, _)| name.ends_with(LOADER_FILE));
+    carried(&Carried {
+        folder: LOADER,
+        name: LOADER_FILE,
+        content: loader.map_or(&[][..], |(_, content)| content),
+    })?;
+    let mut check = Command::new(&perl.program);
+    check.arg(format!("-I{}", folder.display()));
+    check.args(["-MDevel::HeapProf", "-e", "1"]);
+    run(&mut check, build.path())
+        .with_context(|| format!("{shown}: what was built can't be loaded"))?;
+    Ok(Installed {
+        perl: format!("perl {} ({})", perl.version, perl.name),
+        folder,
+    })
+}
+
+/// What makes a perl load the module, if one was installed for it: options for `PERL5OPT`.
+pub(crate) fn options() -> Option<String> {
+    let folder = existing(LOADER, LOADER_FILE)?;
+    let folder = folder.to_str()?;
+    Some(format!("-I{folder} -MDevel::HeapProf::Loader"))
+}
+
+fn ask(program: &Path) -> Result<Perl> {
+    const QUESTION: &str = r#"use Config;
+        my $shared = "$Config{archlibexp}/CORE/$Config{libperl}";
+        print join "\0", $Config{version}, $Config{archname}, $Config{make},
+            (-e "$Config{archlibexp}/CORE/perl.h" ? 1 : 0),
+            ($shared =~ /\.so/ && -e $shared ? $shared : $^X)"#;
+    let shown = program.display();
+    let asked = clean(Command::new(program).args(["-e", QUESTION]))
+        .stdin(Stdio::null())
+        .output();
+    let asked = asked.with_context(|| format!("{shown}: cannot be run"))?;
+    let text = String::from_utf8_lossy(&asked.stdout).into_owned();
+    let [version, name, make, has_headers, file] = text.split('\0').collect::<Vec<_>>()[..] else {
+        bail!("{shown}: is no perl");
+    };
+    let is_plain = |text: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('.')
+    };
+    if !is_plain(version) || !is_plain(name) {
+        bail!("{shown}: is no perl whose version is understood");
+    }
+    Ok(Perl {
+        program: program.to_path_buf(),
+        version: version.to_string(),
+        name: name.to_string(),
+        make: make.to_string(),
+        has_headers: has_headers == "1",
+        file: PathBuf::from(file),
+    })
+}
+
+/// Leaves out what other recordings and tests put into the environment.
+fn clean(command: &mut Command) -> &mut Command {
+    for variable in ["LD_PRELOAD", "PERL5OPT", "PERL_MM_OPT", "MAKEFLAGS"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs a step of the build. An error has the last lines that it said.
+fn run(command: &mut Command, folder: &Path) -> Result<()> {
+    let name = command.get_program().display().to_string();
+    let done = clean(command)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output();
+    let done = done.with_context(|| format!("{name}: cannot be run"))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = [done.stdout, done.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = lines[lines.len().saturating_sub(4)..].join("; ");
+    bail!("{name} failed: {last}")
+}

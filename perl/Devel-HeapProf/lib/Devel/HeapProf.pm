@@ -1,0 +1,113 @@
+package Devel::HeapProf;
+
+# No other module is used here, because its memory would be taken for the program's.
+
+our $VERSION = '0.01';
+
+require XSLoader;
+XSLoader::load(__PACKAGE__, $VERSION);
+
+# Records from now on. Without a period every allocation is recorded.
+sub start {
+    my (%options) = @_;
+    my $period = delete $options{period};
+    $period = 0 if !defined $period;
+    my $output = delete $options{output};
+    _unknown('start', \%options);
+    return _start($output, $period);
+}
+
+# Writes a profile.
+sub dump {
+    my ($path) = @_;
+    return _dump($path);
+}
+
+sub _unknown {
+    my ($function, $options) = @_;
+    my ($first) = sort keys %$options or return;
+    require Carp;
+    Carp::croak("Devel::HeapProf::$function has no option '$first'");
+}
+
+1;
+
+__END__
+
+=head1 NAME
+
+Devel::HeapProf - ask heapprof for a profile of this program's memory
+
+=head1 SYNOPSIS
+
+    use Devel::HeapProf;
+
+    Devel::HeapProf::dump('before.pb.gz');
+    handle_requests(1000);
+    Devel::HeapProf::dump('after.pb.gz');
+
+    $ heapprof record -- perl app.pl
+    $ heapprof diff before.pb.gz after.pb.gz -g lines
+
+=head1 DESCRIPTION
+
+L<heapprof|https://crates.io/crates/heapprof> shows where a program's memory is: by sub, by file and by line. It needs no
+module for that. With this module a Perl program decides itself when it is recorded, and when a profile is written.
+
+The module also tells heapprof what the structures of this perl are, from the headers that it was compiled with. So subs
+and lines are there for perls that heapprof does not know, such as development releases, and builds with unusual options.
+
+heapprof's library is in a program that was started by C<heapprof record>, or with the library in C<LD_PRELOAD>. Without
+it every function does nothing, says nothing and returns false. So the calls can stay in a program.
+
+C<heapprof perl-install> builds the module for a perl and keeps it in heapprof's own folder. C<heapprof record> loads it
+from there. A program that calls its functions without C<heapprof record> needs it in C<@INC>: install it with
+C<perl Makefile.PL && make install>.
+
+=head1 FUNCTIONS
+
+None is exported.
+
+=head2 is_loaded
+
+    if (Devel::HeapProf::is_loaded()) { ... }
+
+Whether heapprof's library is in this program.
+
+=head2 is_running
+
+Whether allocations are being recorded.
+
+=head2 start
+
+    Devel::HeapProf::start() or warn "not recorded: $!";
+    Devel::HeapProf::start(period => 512 * 1024, output => '/tmp/app.%p.pb.gz');
+
+Records from now on, and forgets what was recorded before. C<period> records one allocation in so many bytes on average;
+without it every allocation is recorded. C<output> is where profiles go, with C<%p> for the number of the process and
+C<%n> for that of the profile; without it they go where C<heapprof record> was told. Returns false and sets C<$!> if that
+is not possible.
+
+=head2 stop
+
+    Devel::HeapProf::stop();
+
+Ends the recording. What it recorded can still be dumped.
+
+=head2 dump
+
+    Devel::HeapProf::dump();
+    Devel::HeapProf::dump('after.pb.gz') or warn "no profile: $!";
+
+Writes a profile of this moment to a file, or to where the recording's profiles go. Returns false and sets C<$!> if that
+is not possible. It waits up to ten seconds for another thread's profile.
+
+=head1 SEE ALSO
+
+The guide "Perl programs" in heapprof's documentation.
+
+=head1 LICENSE
+
+This module is free software. You may use it under the terms of Perl itself.
+
+=cut

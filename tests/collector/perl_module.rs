@@ -1,0 +1,242 @@
+//! Devel::HeapProf: the Perl module, built as `heapprof perl-install` does, and on its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use heapprof_tests::built::have;
+use heapprof_tests::harness::{command, root};
+
+use crate::perl_hazards::has_headers;
+use crate::scripts::{Sample, forged_perl, read, samples};
+
+/// A folder for heapprof's files, with the module for the perl in PATH; `None` if it can't be
+/// built.
+fn installed(folder: &Path) -> Option<PathBuf> {
+    if !have(&["gcc", "make", "perl"]) || !has_headers() {
+        return None;
+    }
+    let cache = folder.join("cache");
+    let done = heapprof(folder, &cache, &["perl-install"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    let wanted = "; heapprof record loads it\n";
+    assert!(said.ends_with(wanted), "{said}{}", text(&done.stderr));
+    Some(cache)
+}
+
+fn heapprof(folder: &Path, cache: &Path, args: &[&str]) -> Output {
+    command(folder)
+        .args(args)
+        .env("XDG_CACHE_HOME", cache)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Records a script with the module. Returns what it printed, what was said, and the samples of a
+/// profile.
+fn recorded(folder: &Path, cache: &Path, words: &[&str]) -> (String, String, Vec<Sample>) {
+    let options = ["record", "--exact", "-o", "p.pb.gz", "--"];
+    let done = heapprof(folder, cache, &[&options[..], words].concat());
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert_eq!(done.status.code(), Some(0), "{out}{err}");
+    (out, err, samples(&read(&folder.join("p.pb.gz"))))
+}
+
+#[test]
+fn the_module_passes_its_own_tests() {
+    if !have(&["gcc", "make", "perl", "prove"]) || !has_headers() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = root().join("perl/Devel-HeapProf");
+    let copied = Command::new("cp")
+        .args(["-r", &source.display().to_string(), "."])
+        .current_dir(folder.path())
+        .status();
+    assert!(copied.unwrap().success());
+    let inside = folder.path().join("Devel-HeapProf");
+    for words in [
+        &["perl", "Makefile.PL"][..],
+        &["make"],
+        &["prove", "-b", "t"],
+    ] {
+        let done = Command::new(words[0])
+            .args(&words[1..])
+            .current_dir(&inside)
+            .output()
+            .unwrap();
+        let said = text(&[done.stdout, done.stderr].concat());
+        assert!(done.status.success(), "{words:?}: {said}");
+        assert!(!said.contains("warning"), "{words:?}: {said}");
+    }
+    // What the module says is the table's column of the perl, as far as the table has one.
+    let script =
+        "my %f = Devel::HeapProf::_fields(); printf qq{%s\\t%s\\n}, $_, $f{$_} for keys %f";
+    let said = Command::new("perl")
+        .args(["-Mblib", "-MDevel::HeapProf", "-e", script])
+        .current_dir(&inside)
+        .output()
+        .unwrap();
+    let said = text(&said.stdout);
+    let version = Command::new("perl")
+        .args([
+            "-MConfig",
+            "-e",
+            "printf 'deb-%vd-%s', $^V, $Config{usethreads} ? 'thr' : 'nothr'",
+        ])
+        .output()
+        .unwrap();
+    let version = text(&version.stdout);
+    let table = root().join("crates/heapprof-perl/src/layouts.tsv");
+    let table = std::fs::read_to_string(table).unwrap();
+    let columns: Vec<&str> = table.lines().next().unwrap().split('\t').collect();
+    let Some(column) = columns.iter().position(|&name| name == version) else {
+        eprintln!("SKIPPED a part: the table has no column {version}");
+        return;
+    };
+    let number = |cell: &str| match cell.split(':').next().unwrap().strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => cell.parse().ok(),
+    };
+    let mut rows: Vec<(&str, u32)> = table
+        .lines()
+        .skip(1)
+        .filter_map(|row| {
+            let cells: Vec<&str> = row.split('\t').collect();
+            Some((cells[0], number(cells[column])?))
+        })
+        .collect();
+    let mut told: Vec<(&str, u32)> = said
+        .lines()
+        .map(|line| line.split_once('\t').unwrap())
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect();
+    rows.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(told, rows);
+}
+
+#[test]
+fn a_program_starts_and_dumps_its_own_recordings() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    let script = "die 'not loaded' if !Devel::HeapProf::is_loaded();\n\
+                  print Devel::HeapProf::is_running() ? 'runs' : 'rests', qq{\\n};\n\
+                  sub early { push @early, 'x' x 5000 for 1 .. 10 }\n\
+                  sub late { push @late, 'x' x 5000 for 1 .. 10 }\n\
+                  early();\n\
+                  Devel::HeapProf::dump('one.pb.gz') or die qq{no dump: $!};\n\
+                  Devel::HeapProf::start() or die qq{no start: $!};\n\
+                  late();\n\
+                  Devel::HeapProf::dump('two.pb.gz') or die qq{no dump: $!};\n\
+                  Devel::HeapProf::stop();\n\
+                  print Devel::HeapProf::is_running() ? 'runs' : 'rests', qq{\\n};\n\
+                  Devel::HeapProf::dump('none/x.pb.gz') and die 'a file in no folder';\n\
+                  print $! + 0 ? 'an error' : 'none', qq{\\n};\n";
+    std::fs::write(folder.path().join("own.pl"), script).unwrap();
+    let (out, _, _) = recorded(folder.path(), &cache, &["perl", "own.pl"]);
+    assert_eq!(out, "runs\nrests\nan error\n");
+    let allocated = |profile: &str, sub: &str| -> i64 {
+        let samples = samples(&read(&folder.path().join(profile)));
+        let of = samples.iter().filter(|s| s.frames[0].0 == sub);
+        of.map(|s| s.allocated[1]).sum()
+    };
+    assert!(allocated("one.pb.gz", "main::early") > 50_000);
+    assert_eq!(allocated("one.pb.gz", "main::late"), 0);
+    assert!(allocated("two.pb.gz", "main::late") > 50_000);
+    assert_eq!(allocated("two.pb.gz", "main::early"), 0);
+}
+
+/// A perl whose structures are not known is read by what the module knows of them.
+#[test]
+fn a_perl_of_an_unknown_version_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    if !have(&["nm"]) || forged_perl(folder.path(), 99).is_none() {
+        return;
+    }
+    let script = "sub f { push @k, 'y' x 100_000 } f() for 1 .. 20; print 'done'";
+    let words = ["./perl", "-e", script];
+    let (out, err, without) = recorded(folder.path(), &folder.path().join("other"), &words);
+    assert_eq!(out, "done");
+    assert!(err.contains("has native frames only: perl: "), "{err}");
+    assert!(without.iter().all(|s| s.frames[0].0 != "main::f"));
+    let (out, err, with) = recorded(folder.path(), &cache, &words);
+    assert_eq!(out, "done");
+    assert!(!err.contains("native frames only"), "{err}");
+    let of = with.iter().filter(|s| s.frames[0].0 == "main::f");
+    assert!(of.map(|s| s.allocated[1]).sum::<i64>() > 2_000_000, "{err}");
+}
+
+/// A program does not notice that the module is loaded.
+#[test]
+fn programs_run_as_without_the_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    let threads = "use threads; threads->create(sub { print 'thread '; 1 })->join; print 'end'";
+    let fork = "if (!fork) { print 'child '; exit 0 } wait; print 'end'";
+    for (words, wanted) in [
+        (
+            &[
+                "perl",
+                "-e",
+                "print join ' ', map { s/^.*cache.*$/ours/r } @INC[0 .. 0], $0",
+            ][..],
+            None,
+        ),
+        (&["perl", "-T", "-e", "print 'taint'"], Some("taint")),
+        (&["perl", "-we", "print 'warn'"], Some("warn")),
+        (
+            &[
+                "perl",
+                "-e",
+                "use Devel::HeapProf; use Devel::HeapProf; print 'twice'",
+            ],
+            Some("twice"),
+        ),
+        (&["perl", "-e", fork], Some("child end")),
+        (
+            &["perl", "-e", "exec 'perl', '-e', q{print 'other'}"],
+            Some("other"),
+        ),
+        (&["perl", "-e", threads], Some("thread end")),
+    ] {
+        if words.contains(&threads) && !crate::scripts::has_threads() {
+            continue;
+        }
+        let (out, err, _) = recorded(folder.path(), &cache, words);
+        if wanted != Some("twice") {
+            let bare = recorded(folder.path(), &folder.path().join("other"), words);
+            assert_eq!(out, bare.0, "{words:?}: {err}");
+        }
+        assert!(
+            wanted.is_none_or(|wanted| out == wanted),
+            "{words:?}: {out}{err}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_perl_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    for (perl, wanted) in [
+        ("none/perl", "none/perl: cannot be run: "),
+        ("/bin/true", "/bin/true: is no perl"),
+    ] {
+        let done = heapprof(folder.path(), &cache, &["perl-install", "--perl", perl]);
+        let err = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{err}");
+        assert!(err.starts_with(&format!("heapprof: {wanted}")), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+}
