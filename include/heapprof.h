@@ -137,6 +137,11 @@ struct heapprof_perl_field {
 };
 int heapprof_perl_layout(const struct heapprof_perl_field *fields, size_t count);
 
+/* For the same module: where it notes which sub that is written in C an interpreter (NULL without MULTIPLICITY) calls, so
+ * that the sub has a frame: its CV, PL_op, PL_curstackinfo and cxstack_ix at the call. NULL if they are not wanted. The
+ * place stays as long as the interpreter lives. */
+uint64_t *heapprof_perl_calls(const void *interpreter);
+
 /* gperftools' heap profiler, by its names and with its text form: every allocation, into PREFIX.NNNN.heap, at the
  * intervals of its variables (HEAP_PROFILE_ALLOCATION_INTERVAL and so on). */
 void HeapProfilerStart(const char *prefix);

@@ -150,12 +150,83 @@ static int tell_layout(void) {
     return tell ? tell(fields, FIELDS) : ENOENT;
 }
 
+/* A sub that is written in C has no context on Perl's stack. So each call of one is noted where heapprof looks: the sub,
+ * and what tells that the call is still being made. Nothing has to be taken back if the sub dies, because then the op that
+ * runs is another one. */
+#define MY_CXT_KEY "Devel::HeapProf::calls" XS_VERSION
+typedef struct {
+    uint64_t *call;
+} my_cxt_t;
+START_MY_CXT
+
+static OP *(*call_sub)(pTHX);
+
+static CV *sub_in_c(SV *sv) {
+    CV *cv = NULL;
+    if (SvTYPE(sv) == SVt_PVCV)
+        cv = (CV *)sv;
+    else if (SvTYPE(sv) == SVt_PVGV && isGV_with_GP(sv))
+        cv = GvCV((GV *)sv);
+    else if (SvROK(sv) && SvTYPE(SvRV(sv)) == SVt_PVCV)
+        cv = (CV *)SvRV(sv);
+    return cv && CvISXSUB(cv) ? cv : NULL;
+}
+
+static OP *note_and_call_sub(pTHX) {
+    dMY_CXT;
+    uint64_t *call = MY_CXT.call;
+    uint64_t before[4];
+    CV *cv;
+    OP *next;
+    if (!call) return call_sub(aTHX);
+    cv = sub_in_c(*PL_stack_sp);
+    if (!cv) {
+        call[0] = 0;
+        return call_sub(aTHX);
+    }
+    memcpy(before, call, sizeof before);
+    call[1] = (uint64_t)(uintptr_t)PL_op;
+    call[2] = (uint64_t)(uintptr_t)PL_curstackinfo;
+    call[3] = (uint32_t)cxstack_ix;
+    call[0] = (uint64_t)(uintptr_t)cv;
+    next = call_sub(aTHX);
+    memcpy(call, before, sizeof before);
+    return next;
+}
+
+static uint64_t *calls(pTHX) {
+    uint64_t *(*where)(const void *) = (uint64_t *(*)(const void *))find("heapprof_perl_calls");
+#ifdef MULTIPLICITY
+    return where ? where(aTHX) : NULL;
+#else
+    return where ? where(NULL) : NULL;
+#endif
+}
+
 MODULE = Devel::HeapProf   PACKAGE = Devel::HeapProf
 
 PROTOTYPES: DISABLE
 
 BOOT:
+{
+    MY_CXT_INIT;
     tell_layout();
+    MY_CXT.call = calls(aTHX);
+    /* Subs that were compiled before are called as before. */
+    if (MY_CXT.call && PL_ppaddr[OP_ENTERSUB] != note_and_call_sub) {
+        call_sub = PL_ppaddr[OP_ENTERSUB];
+        PL_ppaddr[OP_ENTERSUB] = note_and_call_sub;
+    }
+}
+
+void
+CLONE(...)
+  CODE:
+  {
+    MY_CXT_CLONE;
+    MY_CXT.call = calls(aTHX);
+    PERL_UNUSED_VAR(items);
+  }
 
 bool
 is_loaded()

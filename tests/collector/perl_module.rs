@@ -240,3 +240,49 @@ fn what_is_no_perl_is_refused() {
         assert_eq!(err.lines().count(), 1, "{err}");
     }
 }
+
+/// With the module, subs that are written in C have frames, with the line of the call. A sub that
+/// dies or that calls Perl leaves no wrong one behind.
+#[test]
+fn subs_in_c_have_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    let script = "use List::Util qw(first);\n\
+                  use Storable qw(dclone thaw);\n\
+                  my @kept;\n\
+                  sub clones { push @kept, dclone([1 .. 100]) }\n\
+                  sub dies { eval { thaw('no such data') }; push @kept, 'y' x 3000 }\n\
+                  sub own { push @kept, 'z' x 3000; return 0 }\n\
+                  sub calls { my $found = first { own() } 1 }\n\
+                  for (1 .. 50) { clones(); dies(); calls() }\n\
+                  print 'done';\n";
+    std::fs::write(folder.path().join("calls.pl"), script).unwrap();
+    let (out, err, samples) = recorded(folder.path(), &cache, &["perl", "calls.pl"]);
+    assert_eq!(out, "done", "{err}");
+    let objects = |leaf: &str, line: i64| -> i64 {
+        let of = samples.iter().filter(|s| {
+            let (name, file, at) = &s.frames[0];
+            name == leaf && file == "calls.pl" && *at == line
+        });
+        of.map(|s| s.allocated[0]).sum()
+    };
+    assert!(
+        objects("Storable::dclone", 4) >= 50,
+        "{}",
+        objects("Storable::dclone", 4)
+    );
+    for (sub, line) in [("main::dies", 5), ("main::own", 6)] {
+        let made = objects(sub, line);
+        assert!((50..110).contains(&made), "{sub}: {made}");
+    }
+    let callers = samples.iter().find(|s| s.frames[0].0 == "Storable::dclone");
+    let callers: Vec<&str> = callers
+        .unwrap()
+        .frames
+        .iter()
+        .map(|f| f.0.as_str())
+        .collect();
+    assert_eq!(callers, ["Storable::dclone", "main::clones", "(main)"]);
+}

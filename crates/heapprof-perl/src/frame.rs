@@ -76,6 +76,11 @@ impl Kind {
 }
 
 impl Frame {
+    /// The code of a frame that runs the sub at `address`.
+    pub fn code_of_sub(address: u64) -> u64 {
+        Kind::Sub.code(address)
+    }
+
     /// A frame that is of no code and no line.
     pub fn of(kind: Kind) -> Self {
         Self {

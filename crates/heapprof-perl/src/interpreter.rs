@@ -22,6 +22,19 @@ pub enum Context {
     Variables,
 }
 
+/// A call of a sub that is written in C: such a one has no context of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The sub; 0 if there is none.
+    pub sub: u64,
+    /// The op that called it.
+    pub op: u64,
+    /// The stack of contexts then, and the number of its newest one.
+    pub info: u64,
+    /// See [`info`](Self::info).
+    pub ix: u32,
+}
+
 /// A perl that was found in a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Perl {
@@ -273,6 +286,15 @@ impl Perl {
         let start = interpreter.wrapping_add(self.variable.start_env);
         let place = memory.u64(interpreter.wrapping_add(self.variable.top_env))?;
         Some(place).filter(|&place| place != 0 && place != start)
+    }
+
+    /// Whether an interpreter still runs the op that made a call, with as many contexts as then.
+    pub fn is_in_call<M: Memory>(&self, memory: M, interpreter: u64, call: &Call) -> bool {
+        let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
+        let is_same = [read(self.variable.op), read(self.variable.curstackinfo)]
+            == [Some(call.op), Some(call.info)];
+        let ix = || memory.u32(call.info + u64::from(self.layout.si_cxix));
+        call.sub != 0 && is_same && ix() == Some(call.ix)
     }
 
     /// Where the statement of an interpreter lies that stands for what is being compiled.

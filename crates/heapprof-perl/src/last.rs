@@ -21,6 +21,9 @@ pub struct LastWalk {
     /// The interpreter that can be read again without a question; 0 if there is none. Whoever walks
     /// sets it.
     pub quick: u64,
+    /// Where the calls of subs in C are noted of that interpreter; 0 if nobody notes them. Whoever
+    /// walks sets it.
+    pub calls: u64,
     /// The number of the interpreter that the thread runs.
     pub runs_number: u32,
     /// The interpreter that the thread runs, as far as whoever walks knows.
@@ -73,6 +76,7 @@ impl LastWalk {
         foreign: 0,
         number: 0,
         quick: 0,
+        calls: 0,
         runs_number: 0,
         runs: 0,
         moment: 0,

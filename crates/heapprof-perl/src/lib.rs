@@ -40,7 +40,7 @@ mod walk;
 pub use arenas::{ARENA_SIZES, Arenas, Followed, FreeLists, OfType, Type};
 pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
-pub use interpreter::{Context, Perl, Unreadable};
+pub use interpreter::{Call, Context, Perl, Unreadable};
 pub use last::LastWalk;
 pub use layout::{Layout, Version};
 pub use walk::{Leaf, Sink};

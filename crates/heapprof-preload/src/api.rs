@@ -179,6 +179,16 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
     told.err().unwrap_or(0)
 }
 
+/// Returns where Devel::HeapProf notes the subs in C that an interpreter calls: four words, the sub,
+/// the op, the stack of contexts and the number of its newest one. Null if they are not wanted.
+#[unsafe(no_mangle)]
+pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
+    let calls = ENGINE
+        .lifecycle()
+        .guarded(|| PERL.calls_of(interpreter as u64));
+    calls.map_or(std::ptr::null_mut(), |calls| calls.as_ptr() as *mut u64)
+}
+
 /// gperftools: starts a recording of every allocation into `PREFIX.NNNN.heap`. The variables of
 /// gperftools set the intervals of its dumps.
 #[unsafe(no_mangle)]

@@ -3,11 +3,13 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::{Memory, Own};
-use heapprof_perl::{ARENA_SIZES, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink};
+use heapprof_perl::{
+    ARENA_SIZES, Call, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink,
+};
 
 use super::state::{COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
 use crate::kernel_memory::Kernel;
@@ -166,23 +168,66 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
     let Some(perl) = this.perl() else { return 0 };
     let Some(at) = current(perl) else { return 0 };
-    if ARENA_SIZES.contains(&to.size) && this.is_arena(perl, at, to) {
-        return arena(last, to);
+    let frames = this.capture_frames(perl, at, last, to);
+    if last.calls != 0 && last.runs == at.max(1) && frames != 0 {
+        return add_call(perl, last, to, frames);
     }
-    let at = at.max(1);
-    let moment = this.moment();
-    if last.left > 0 && (last.quick, last.moment) == (at, moment)
+    frames
+}
+
+/// Puts the sub that is written in C before the frames, if the newest of them calls one.
+#[cold]
+#[inline(never)]
+fn add_call(perl: &Perl, last: &LastWalk, to: &mut Capture, frames: usize) -> usize {
+    // SAFETY: the place that is noted for an interpreter is a static one.
+    let noted = unsafe { &*(last.calls as *const [AtomicU64; 4]) };
+    let [sub, op, info, ix] = [0, 1, 2, 3].map(|i: usize| noted[i].load(Ordering::Relaxed));
+    let ix = ix as u32;
+    let call = Call { sub, op, info, ix };
+    // SAFETY: this thread runs the interpreter, and has just read its stack.
+    let memory = unsafe { Own::new() };
+    let is_made = perl.is_in_call(memory, address_of(perl, last.runs), &call);
+    if !is_made || frames >= to.most || to.pool != 0 {
+        return frames;
+    }
+    let written = frames - to.shared;
+    // SAFETY: the array has room for one more.
+    unsafe {
+        if written == 0 {
+            return frames;
+        }
+        std::ptr::copy(to.frames, to.frames.add(1), written);
+        to.frames.write(RawFrame {
+            code: Frame::code_of_sub(sub),
+            entry: 0,
+            ..to.frames.read()
+        });
+    }
+    frames + 1
+}
+
+impl PerlStacks {
+    /// Captures the frames of Perl's own contexts.
+    #[inline(always)]
+    fn capture_frames(&self, perl: &Perl, at: u64, last: &mut LastWalk, to: &mut Capture) -> usize {
+        if ARENA_SIZES.contains(&to.size) && self.is_arena(perl, at, to) {
+            return arena(last, to);
+        }
+        let at = at.max(1);
+        let moment = self.moment();
+        if last.left > 0 && (last.quick, last.moment) == (at, moment)
         // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
         && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { Own::new() }, at, last)
-    {
-        last.left -= 1;
-        let mut writer = Writer::new(to, last.number);
-        writer.newest(frame);
-        to.label = label_of(leaf.op, leaf.phase, last.number);
-        to.shared = leaf.shared;
-        return 1 + leaf.shared;
+        {
+            last.left -= 1;
+            let mut writer = Writer::new(to, last.number);
+            writer.newest(frame);
+            to.label = label_of(leaf.op, leaf.phase, last.number);
+            to.shared = leaf.shared;
+            return 1 + leaf.shared;
+        }
+        self.capture_whole(perl, at, moment, last, to)
     }
-    this.capture_whole(perl, at, moment, last, to)
 }
 
 /// The stack of an arena. Nobody knows yet whose values will lie in it.
@@ -255,6 +300,10 @@ impl PerlStacks {
         (last.runs, last.runs_number) = (at, last.number);
         // Who runs a contested one is asked each time.
         last.quick = if is_contested { 0 } else { at };
+        last.calls = match interpreter.has_calls.load(Ordering::Relaxed) {
+            true => interpreter.call.as_ptr() as u64,
+            false => 0,
+        };
         len
     }
 

@@ -80,6 +80,11 @@ pub(super) struct Interpreter {
     pub(super) is_contested: AtomicBool,
     /// How many stacks of it led to an address that was none.
     pub(super) failures: AtomicU32,
+    /// Whether Devel::HeapProf notes calls of subs that are written in C.
+    pub(super) has_calls: AtomicBool,
+    /// The call that is being made, as the module notes it: the sub, the op, the stack of contexts,
+    /// and how many there are.
+    pub(super) call: [AtomicU64; 4],
 }
 
 /// An interpreter was in this place.
@@ -110,6 +115,8 @@ impl PerlStacks {
                     thread: AtomicU64::new(0),
                     is_contested: AtomicBool::new(false),
                     failures: AtomicU32::new(0),
+                    has_calls: AtomicBool::new(false),
+                    call: [const { AtomicU64::new(0) }; 4],
                 }
             }; 64],
             count: AtomicU32::new(0),
@@ -225,6 +232,16 @@ impl PerlStacks {
         Ok(())
     }
 
+    /// Where the module notes the calls that an interpreter makes; `None` if there are too many
+    /// interpreters.
+    pub fn calls_of(&self, at: u64) -> Option<&[AtomicU64; 4]> {
+        self.perl()?;
+        let interpreter = self.interpreter(at.max(1))?;
+        interpreter.has_calls.store(true, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        Some(&interpreter.call)
+    }
+
     /// Notes the names of ops.
     ///
     /// # Safety
@@ -290,6 +307,8 @@ impl PerlStacks {
         new.number.store(number, Ordering::Relaxed);
         new.stacks.store(0, Ordering::Relaxed);
         new.failures.store(0, Ordering::Relaxed);
+        new.has_calls.store(false, Ordering::Relaxed);
+        new.call[0].store(0, Ordering::Relaxed);
         new.thread.store(0, Ordering::Relaxed);
         new.is_contested.store(false, Ordering::Release);
         Some(new)

@@ -54,6 +54,8 @@ Devel::HeapProf - ask heapprof for a profile of this program's memory
 L<heapprof|https://crates.io/crates/heapprof> shows where a program's memory is: by sub, by file and by line. It needs no
 module for that. With this module a Perl program decides itself when it is recorded, and when a profile is written.
 
+With the module, subs that are written in C (XS) have frames of their own, with the line that calls them.
+
 The module also tells heapprof what the structures of this perl are, from the headers that it was compiled with. So subs
 and lines are there for perls that heapprof does not know, such as development releases, and builds with unusual options.
 
