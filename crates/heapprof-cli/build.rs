@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const HEADER: &str = "../../include/heapprof.h";
+const MODULE: &str = "../../perl/Devel-HeapProf";
 
 // It is a part of the build, which writes where cargo says.
 #[allow(clippy::disallowed_methods)]
@@ -28,7 +29,7 @@ fn main() {
         "../heapprof-profile",
         "../../Cargo.toml",
         HEADER,
-        "../../perl/Devel-HeapProf",
+        MODULE,
     ] {
         println!("cargo::rerun-if-changed={part}");
     }
@@ -91,8 +92,18 @@ fn main() {
 /// Names the folder that library and header are unpacked into after their content: here, and not at
 /// each start of `record`.
 fn name_folder(library: &Path) {
-    let content =
-        [library, Path::new(HEADER)].map(|path| std::fs::read(path).expect("it is there"));
+    let carried = [
+        "HeapProf.xs",
+        "lib/Devel/HeapProf.pm",
+        "lib/Devel/HeapProf/Loader.pm",
+    ]
+    .map(|file| Path::new(MODULE).join(file));
+    let carried = carried.iter().map(PathBuf::as_path);
+    let content: Vec<Vec<u8>> = [library, Path::new(HEADER)]
+        .into_iter()
+        .chain(carried)
+        .map(|path| std::fs::read(path).expect("it is there"))
+        .collect();
     // FNV-1a: tells versions apart; the content itself is compared.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let hash = content.iter().flatten().fold(0xcbf2_9ce4_8422_2325, step);

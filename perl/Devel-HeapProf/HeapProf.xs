@@ -203,6 +203,15 @@ static uint64_t *calls(pTHX) {
 #endif
 }
 
+/* A file's name, or NULL if there is none. Returns false if it has a zero in it, which would cut it short. */
+static bool name_of(pTHX_ SV *sv, const char **name) {
+    STRLEN length;
+    *name = NULL;
+    if (!SvOK(sv)) return TRUE;
+    *name = SvPVbyte(sv, length);
+    return strlen(*name) == length;
+}
+
 MODULE = Devel::HeapProf   PACKAGE = Devel::HeapProf
 
 PROTOTYPES: DISABLE
@@ -250,9 +259,10 @@ _start(output, period)
     UV period
   PREINIT:
     int (*start)(const char *, unsigned long) = (int (*)(const char *, unsigned long))find("heapprof_start");
-    int error;
+    const char *name;
+    int error = ENOENT;
   CODE:
-    error = start ? start(SvOK(output) ? SvPVbyte_nolen(output) : NULL, (unsigned long)period) : ENOENT;
+    if (start && name_of(aTHX_ output, &name)) error = start(name, (unsigned long)period);
     errno = error;
     RETVAL = error == 0;
   OUTPUT:
@@ -270,9 +280,10 @@ _dump(path)
     SV *path
   PREINIT:
     int (*dump)(const char *) = (int (*)(const char *))find("heapprof_dump");
-    int error;
+    const char *name;
+    int error = ENOENT;
   CODE:
-    error = dump ? dump(SvOK(path) ? SvPVbyte_nolen(path) : NULL) : ENOENT;
+    if (dump && name_of(aTHX_ path, &name)) error = dump(name);
     errno = error;
     RETVAL = error == 0;
   OUTPUT:

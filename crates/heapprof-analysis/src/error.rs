@@ -21,12 +21,6 @@ pub enum Error {
         /// The sample types that are present.
         present: Vec<String>,
     },
-    /// The texts of all lines are too long together.
-    #[error("names its lines with more than {most} bytes")]
-    LongTexts {
-        /// How many bytes they may have.
-        most: usize,
-    },
     /// A line of a suppression file cannot be read.
     #[error("{file}:{line}: {why}")]
     Suppression {

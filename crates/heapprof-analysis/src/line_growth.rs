@@ -20,10 +20,12 @@ const MOST_TEXTS: usize = 16 << 20;
 ///
 /// Texts are cut at 4 KiB, because each line has its own.
 ///
+/// Returns also whether these are all lines: those are left out whose texts would be longer than
+/// 16 MiB together.
+///
 /// # Errors
-/// The errors are those of any question about the profile. Besides, the texts of all lines may be
-/// longer than 16 MiB together.
-pub fn line_growth(profile: &Profile) -> Result<Vec<(Place, i64)>, Error> {
+/// The errors are those of any question about the profile.
+pub fn line_growth(profile: &Profile) -> Result<(Vec<(Place, i64)>, bool), Error> {
     let view = View::new(profile, &Query::default())?;
     let mut sums: HashMap<u32, i64> = HashMap::new();
     let mut stack = Vec::new();
@@ -38,19 +40,23 @@ pub fn line_growth(profile: &Profile) -> Result<Vec<(Place, i64)>, Error> {
         }
     }
     let mut lines: HashMap<Place, i64> = HashMap::new();
-    let mut texts = 0;
+    let (mut texts, mut is_whole) = (0, true);
     for (leaf, value) in sums {
         let place = place(profile, &view, leaf);
-        texts += place.function.len() + place.file.as_ref().map_or(0, String::len);
-        if texts > MOST_TEXTS {
-            return Err(Error::LongTexts { most: MOST_TEXTS });
+        let long = place.function.len() + place.file.as_ref().map_or(0, String::len);
+        if !lines.contains_key(&place) {
+            if texts + long > MOST_TEXTS {
+                is_whole = false;
+                continue;
+            }
+            texts += long;
         }
         let sum = lines.entry(place).or_default();
         *sum = sum.saturating_add(value);
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort();
-    Ok(lines)
+    Ok((lines, is_whole))
 }
 
 /// As much of a text as a line keeps.
@@ -111,7 +117,8 @@ mod tests {
             samples.push(stack, &[value], LabelSetIndex::default());
         }
         builder.profile.drop_frames = builder.text("wrapped");
-        let lines = line_growth(&builder.finish()).unwrap();
+        let (lines, is_whole) = line_growth(&builder.finish()).unwrap();
+        assert!(is_whole);
         let found: Vec<_> = lines
             .iter()
             .map(|(place, bytes)| (place.label(), *bytes))

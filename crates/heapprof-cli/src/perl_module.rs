@@ -50,6 +50,8 @@ struct Perl {
     has_headers: bool,
     /// The file that the interpreter runs from.
     file: PathBuf,
+    /// What tells it from other perls, as the loader works it out.
+    identity: String,
 }
 
 /// Builds the module for a perl, and puts it where `record` looks.
@@ -86,7 +88,8 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
     }
     let id = object_file(&perl.file).and_then(|file| file.build_id);
     let id = id.unwrap_or_else(|| "unknown".to_string());
-    let root = format!("perl/{}-{}-{}/lib", perl.name, perl.version, id);
+    let of_perl = format!("perl/{}-{}-{}", perl.name, perl.version, id);
+    let root = format!("{of_perl}/lib");
     let built = |name: &str| std::fs::read(build.path().join("blib").join(name));
     let library = "auto/Devel/HeapProf/HeapProf.so";
     let module = "Devel/HeapProf.pm";
@@ -101,6 +104,11 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
                 content: &content,
             })
         })?;
+    carried(&Carried {
+        folder: &of_perl,
+        name: "identity",
+        content: perl.identity.as_bytes(),
+    })?;
     let loader = SOURCES.iter().find(|(name, _)| name.ends_with(LOADER_FILE));
     carried(&Carried {
         folder: LOADER,
@@ -130,14 +138,22 @@ fn ask(program: &Path) -> Result<Perl> {
         my $shared = "$Config{archlibexp}/CORE/$Config{libperl}";
         print join "\0", $Config{version}, $Config{archname}, $Config{make},
             (-e "$Config{archlibexp}/CORE/perl.h" ? 1 : 0),
-            ($shared =~ /\.so/ && -e $shared ? $shared : $^X)"#;
+            ($shared =~ /\.so/ && -e $shared ? $shared : $^X),
+            join "\n", map { defined $_ ? $_ : '' } $], Internals::V()"#;
     let shown = program.display();
-    let asked = clean(Command::new(program).args(["-e", QUESTION]))
+    // The build runs in another folder.
+    let program = match program.components().count() {
+        1 => program.to_path_buf(),
+        _ => std::path::absolute(program)?,
+    };
+    let asked = clean(Command::new(&program).args(["-e", QUESTION]))
         .stdin(Stdio::null())
         .output();
     let asked = asked.with_context(|| format!("{shown}: cannot be run"))?;
     let text = String::from_utf8_lossy(&asked.stdout).into_owned();
-    let [version, name, make, has_headers, file] = text.split('\0').collect::<Vec<_>>()[..] else {
+    let [version, name, make, has_headers, file, identity] =
+        text.split('\0').collect::<Vec<_>>()[..]
+    else {
         bail!("{shown}: is no perl");
     };
     let is_plain = |text: &str| {
@@ -148,12 +164,13 @@ fn ask(program: &Path) -> Result<Perl> {
         bail!("{shown}: is no perl whose version is understood");
     }
     Ok(Perl {
-        program: program.to_path_buf(),
+        program,
         version: version.to_string(),
         name: name.to_string(),
         make: make.to_string(),
         has_headers: has_headers == "1",
         file: PathBuf::from(file),
+        identity: identity.to_string(),
     })
 }
 

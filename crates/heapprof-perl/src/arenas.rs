@@ -35,7 +35,7 @@ const HASHES: usize = 1;
 /// The type of numbers.
 const NUMBERS: usize = 2;
 /// So many words above a call are searched for the caller of Perl's own malloc.
-const CALLERS: u64 = 24;
+const CALLERS: usize = 24;
 /// More arenas than this are a loop.
 const MOST: u64 = 1 << 26;
 
@@ -152,6 +152,9 @@ impl Arenas {
 
 /// The lists of what is free in arenas of bodies.
 pub trait FreeLists {
+    /// Makes room for so many arenas, with so many things in them. Returns false if there is none.
+    fn begin(&mut self, arenas: u64, things: u64) -> bool;
+
     /// Notes an arena of things of `size` bytes, whose lists may be asked for next.
     fn arena(&mut self, address: u64, length: u64, size: u64);
 
@@ -160,78 +163,72 @@ pub trait FreeLists {
     fn count(&mut self, first: u64, most: u64) -> Option<u64>;
 }
 
-/// Follows lists from one address to the next one.
+/// Follows lists from one address to the next one, for so many steps.
 #[derive(Clone, Copy, Debug)]
-pub struct Followed<M>(pub M);
+pub struct Followed<M>(pub M, pub u64);
 
 impl<M: Memory> FreeLists for Followed<M> {
+    fn begin(&mut self, _arenas: u64, _things: u64) -> bool {
+        true
+    }
+
     fn arena(&mut self, _address: u64, _length: u64, _size: u64) {}
 
     fn count(&mut self, first: u64, most: u64) -> Option<u64> {
         let (mut free, mut at) = (0, first);
         while at != 0 {
             free += 1;
-            if free > most {
+            if free > most.min(self.1) {
                 return None;
             }
             at = self.0.u64(at)?;
         }
+        self.1 -= free;
         Some(free)
     }
 }
 
 impl Perl {
-    /// Whether an allocation is an arena: it has the size of one, and comes from the code that
-    /// makes them. `caller` is where the return address of the allocation's function lies in the
-    /// thread's `stack`. `memory` is asked for the interpreter where that code has no symbol.
+    /// Whether an allocation of `size` bytes is an arena: it comes from the code that makes them,
+    /// has the size of one, and nothing of its type is free. `above` are the words on the stack
+    /// from the allocation's return address on.
     #[cold]
     #[inline(never)]
-    pub fn is_arena<S: Memory, M: Memory>(
+    pub fn is_arena<M: Memory>(
         &self,
-        (stack, caller): (S, u64),
-        (memory, interpreter): (M, u64),
+        above: impl Iterator<Item = u64>,
+        memory: M,
+        interpreter: u64,
         size: usize,
     ) -> bool {
-        let Some(variables) = self.variable.arenas else {
+        let (Some(variables), Some(sizes)) = (self.variable.arenas, self.body_sizes()) else {
             return false;
-        };
-        let is_called_by = |(begin, end): (u64, u64)| {
-            // A return address may be the one behind the last instruction.
-            let is_in = |pc: u64| begin < pc && pc <= end;
-            (0..CALLERS).any(|i| stack.u64(caller + 8 * i).is_some_and(is_in))
         };
         let [heads, bodies, of_hashes] = self.arena_code;
-        let of_heads = match heads {
-            // It is enough that no head is free.
-            (0, 0) => {
-                size == ARENA && memory.u64(interpreter.wrapping_add(variables.sv_root)) == Some(0)
+        let mut is_called_by = [false; 3];
+        for pc in above.take(CALLERS) {
+            for (is_called, (begin, end)) in is_called_by.iter_mut().zip(self.arena_code) {
+                // A return address may be the one behind the last instruction.
+                *is_called |= begin < pc && pc <= end;
             }
-            _ => size == ARENA && is_called_by(heads),
-        };
-        of_heads
-            || is_called_by(bodies)
-            || self.is_of_hashes((memory, interpreter), size, || is_called_by(of_hashes))
-    }
-
-    /// Whether it is an arena of bodies of hashes that know more. The code that makes these is in
-    /// another function, which mostly has no symbol.
-    fn is_of_hashes<M: Memory>(
-        &self,
-        (memory, interpreter): (M, u64),
-        size: usize,
-        is_called: impl FnOnce() -> bool,
-    ) -> bool {
-        let (Some(variables), Some(body)) = (self.variable.arenas, self.layout.body_hash) else {
-            return false;
-        };
-        let root = variables.body_roots + 8 * HASHES as u64;
-        let is_size = size == ARENA - ARENA % body as usize;
-        // It is enough that none is free.
-        is_size
-            && match self.arena_code[2] {
-                (0, 0) => memory.u64(interpreter.wrapping_add(root)) == Some(0),
-                _ => is_called(),
-            }
+        }
+        // Where the code has no symbol, size and list must do.
+        let [of_heads, of_bodies, of_hash] = is_called_by;
+        let may_be_heads = size == ARENA && (of_heads || heads == (0, 0));
+        let no_symbol = of_hashes == (0, 0) || bodies == (0, 0);
+        let has_free = |at: u64| memory.u64(interpreter.wrapping_add(at)) != Some(0);
+        if of_bodies && size == LIST || may_be_heads && !has_free(variables.sv_root) {
+            return true;
+        }
+        sizes.into_iter().enumerate().any(|(of, each)| {
+            let may_be = match of {
+                HASHES => of_hash || no_symbol,
+                _ => of_bodies,
+            };
+            may_be
+                && arena_size(of, each) == Some(size)
+                && !has_free(variables.body_roots + 8 * of as u64)
+        })
     }
 
     /// What the arenas of an interpreter hold; `None` if they can't be read.
@@ -258,17 +255,21 @@ impl Perl {
             let of = &mut all.bodies[of];
             of.arenas += 1;
             of.bytes += length;
+            // What they have room for, so far.
+            of.used += length / size;
             Some(())
         })?;
         for (of, size) in sizes.into_iter().enumerate() {
             if all.bodies[of].arenas == 0 {
                 continue;
             }
-            let mut room = 0;
+            // As many as were counted, because another thread may make more meanwhile.
+            let (arenas, room) = (all.bodies[of].arenas, all.bodies[of].used);
+            let mut left = lists.begin(arenas, room).then_some(arenas)?;
             each_body_arena(memory, newest, |_, found, address, length| {
-                if found == of {
+                if found == of && left != 0 {
                     lists.arena(address, length, size);
-                    room += length / size;
+                    left -= 1;
                 }
                 Some(())
             })?;
@@ -302,6 +303,21 @@ impl Perl {
         sizes[16] = or_none(layout.body_object);
         Some(sizes)
     }
+}
+
+/// The size of an arena of bodies of a type and a size.
+fn arena_size(of: usize, each: u64) -> Option<usize> {
+    // Types that programs have few of have smaller ones.
+    let fixed = match of {
+        3 => 3536,
+        4 => 3120,
+        5 => 3424,
+        6 => 3296,
+        14 => 2080,
+        15 => 3264,
+        _ => ARENA - ARENA.checked_rem(each as usize)?,
+    };
+    Some(fixed)
 }
 
 /// Calls `each` with every arena of bodies, from the newest list of them: whether it is the first

@@ -201,6 +201,13 @@ impl Perl {
         let Some(mut variable) = variable else {
             return Some(Err(Unreadable::Variable(version)));
         };
+        let has_long_heads = options
+            .windows(b"DEBUG_LEAKING_SCALARS".len())
+            .any(|part| part == b"DEBUG_LEAKING_SCALARS");
+        if has_long_heads || Layout::of(version, has_interpreter).is_none() {
+            // Nobody knows what lies in its arenas.
+            variable.arenas = None;
+        }
         if has(b"SAWAMPERSAND") && has_interpreter {
             // Some variables are there that the table does not have.
             (variable.phase, variable.cop_seqmax) = (None, None);
@@ -225,6 +232,13 @@ impl Perl {
             true => Ok(perl),
             false => Err(Unreadable::Ops(version)),
         })
+    }
+
+    /// Where the code of the loop is that runs the ops of the perl in `object`, whether its
+    /// structures are known or not; empty if that is not known.
+    pub fn run_loop_of<M: Memory>(memory: M, object: Object) -> (u64, u64) {
+        let symbol = object.symbol(memory, "Perl_runops_standard");
+        symbol.map_or((0, 0), |of| (of.address, of.address + of.size))
     }
 
     /// Whether another one reads the same places.

@@ -179,8 +179,9 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
     told.err().unwrap_or(0)
 }
 
-/// Returns where Devel::HeapProf notes the subs in C that an interpreter calls: four words, the sub,
-/// the op, the stack of contexts and the number of its newest one. Null if they are not wanted.
+/// Returns where Devel::HeapProf notes the subs in C that an interpreter calls: four words, the
+/// sub, the op, the stack of contexts and the number of its newest one. Null if they are not
+/// wanted.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
     let calls = ENGINE

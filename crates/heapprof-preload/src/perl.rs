@@ -8,6 +8,7 @@
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.
 //! * `perl/arenas.rs`, `perl/report.rs`: what its arenas hold, and what a profile says of that.
+//! * `perl/turn.rs`: what one thread does at a time.
 //! * `perl/texts.rs`: what frames and labels are called.
 
 mod arenas;
@@ -15,6 +16,7 @@ mod capture;
 mod report;
 mod state;
 mod texts;
+mod turn;
 
 use std::ffi::c_void;
 

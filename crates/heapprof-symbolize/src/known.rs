@@ -109,6 +109,8 @@ impl Known {
                 });
                 lines.collect()
             });
+            let lines: Option<Box<[RawLine]>> = lines;
+            self.bytes += lines.as_ref().map_or(0, |lines| size_of_val(&**lines));
             known.lines.insert(position(question), lines);
         }
     }

@@ -2,14 +2,16 @@
 //! theirs.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use heapprof_collect::sys;
 use heapprof_memory::Memory;
 use heapprof_perl::{Arenas, Context, FreeLists, Perl};
 
+use super::turn::Turn;
+
 /// The arenas that freed interpreters left.
 pub(super) struct LeftArenas {
-    is_held: AtomicBool,
+    turn: Turn,
     held: UnsafeCell<Held>,
 }
 
@@ -18,6 +20,8 @@ pub(super) struct LeftArenas {
 pub(super) struct Held {
     pub(super) arenas: Arenas,
     pub(super) interpreters: u64,
+    /// How many others could not be read.
+    pub(super) unread: u64,
     pub(super) values: u64,
 }
 
@@ -27,18 +31,15 @@ unsafe impl Sync for LeftArenas {}
 impl LeftArenas {
     pub(super) const fn new() -> Self {
         Self {
-            is_held: AtomicBool::new(false),
+            turn: Turn::new(),
             held: UnsafeCell::new(Held::NONE),
         }
     }
 
-    /// Does `work` with them, unless another thread does something with them.
+    /// Does `work` with them, unless another thread keeps them.
     pub(super) fn with(&self, work: impl FnOnce(&mut Held)) {
-        if !self.is_held.swap(true, Ordering::Acquire) {
-            // SAFETY: this thread alone holds them.
-            work(unsafe { &mut *self.held.get() });
-            self.is_held.store(false, Ordering::Release);
-        }
+        // SAFETY: one thread has them at a time.
+        let _ = self.turn.with(|| work(unsafe { &mut *self.held.get() }));
     }
 }
 
@@ -46,12 +47,14 @@ impl Held {
     pub(super) const NONE: Self = Self {
         arenas: Arenas::NONE,
         interpreters: 0,
+        unread: 0,
         values: 0,
     };
 
     pub(super) fn add(&mut self, other: &Self) {
         self.arenas.add(&other.arenas);
         self.interpreters += other.interpreters;
+        self.unread += other.unread;
         self.values = self.values.wrapping_add(other.values);
     }
 }
@@ -67,83 +70,164 @@ pub(super) fn held_by<M: Memory>(
         Context::Variables => 0,
         _ => at,
     };
+    let arenas = perl.arenas(memory, address, lists)?;
+    let values = perl.value_count(memory, address)?;
     Some(Held {
-        arenas: perl.arenas(memory, address, lists)?,
-        interpreters: 1,
-        values: perl.value_count(memory, address)?,
+        arenas,
+        // One that has freed its arenas left none.
+        interpreters: u64::from(arenas.types().next().is_some()),
+        unread: 0,
+        values,
     })
 }
 
 /// Free lists, followed in a copy of what lies at the beginning of each thing. The kernel reads an
-/// arena at once, where it would have to read thing by thing along a list.
+/// arena at once, where it would have to read thing by thing along a list. The copy lies in memory
+/// of its own, so that what is set aside for the profile is not used up.
 pub(super) struct Copied<M> {
     memory: M,
-    /// Each arena's address and length, and where its copy begins.
-    arenas: Vec<(u64, u64, usize)>,
-    next: Vec<u64>,
+    mapped: Mapped,
+    /// How many arenas there may be, how many there are, and how many words are filled behind them.
+    most: usize,
+    arenas: usize,
+    words: usize,
     size: u64,
     is_whole: bool,
+}
+
+/// An arena: its address, its length, and where its copy begins.
+type Copy = [u64; 3];
+
+/// More than this is not copied.
+const MOST_WORDS: usize = 32 << 20;
+
+/// Memory from the kernel, given back at the end.
+struct Mapped {
+    at: *mut u64,
+    words: usize,
+}
+
+impl Mapped {
+    const NONE: Self = Self {
+        at: std::ptr::null_mut(),
+        words: 0,
+    };
+
+    fn new(words: usize) -> Option<Self> {
+        let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+        let arguments = [0, words * 8, protection, flags, usize::MAX, 0];
+        // SAFETY: new memory, which is nobody's.
+        let at = unsafe { sys::call(libc::SYS_mmap, arguments) };
+        (at > 0).then_some(Self {
+            at: at as *mut u64,
+            words,
+        })
+    }
+
+    fn words(&mut self) -> &mut [u64] {
+        match self.at.is_null() {
+            true => &mut [],
+            // SAFETY: so many words were mapped, and are this value's own.
+            false => unsafe { std::slice::from_raw_parts_mut(self.at, self.words) },
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if !self.at.is_null() {
+            let arguments = [self.at as usize, self.words * 8, 0, 0, 0, 0];
+            // SAFETY: it was mapped, and nobody has a part of it.
+            unsafe { sys::call(libc::SYS_munmap, arguments) };
+        }
+    }
 }
 
 impl<M: Memory> Copied<M> {
     pub(super) fn new(memory: M) -> Self {
         Self {
             memory,
-            arenas: Vec::new(),
-            next: Vec::new(),
+            mapped: Mapped::NONE,
+            most: 0,
+            arenas: 0,
+            words: 0,
             size: 1,
             is_whole: true,
         }
     }
 
-    /// What follows the thing at `at`.
-    fn after(&self, at: u64, last: &mut usize) -> Option<u64> {
-        let holds = |&(address, length, _): &(u64, u64, usize)| {
-            at.checked_sub(address).is_some_and(|from| from < length)
-        };
-        if !self.arenas.get(*last).is_some_and(holds) {
-            let after = self.arenas.partition_point(|arena| arena.0 <= at);
-            *last = after.checked_sub(1)?;
-        }
-        let arena = self.arenas.get(*last).filter(|arena| holds(arena))?;
-        let thing = ((at - arena.0) / self.size) as usize;
-        self.next.get(arena.2 + thing).copied()
+    /// The arenas, and the first word of each of their things.
+    fn parts(&mut self) -> (&mut [Copy], &mut [u64]) {
+        let (most, arenas) = (self.most, self.arenas);
+        let (table, next) = self.mapped.words().split_at_mut(3 * most);
+        (&mut table.as_chunks_mut().0[..arenas], next)
     }
 }
 
+/// What follows the thing at `at`.
+fn after(arenas: &[Copy], next: &[u64], size: u64, at: u64, last: &mut usize) -> Option<u64> {
+    let holds =
+        |&[address, length, _]: &Copy| at.checked_sub(address).is_some_and(|from| from < length);
+    if !arenas.get(*last).is_some_and(holds) {
+        let after = arenas.partition_point(|arena| arena[0] <= at);
+        *last = after.checked_sub(1)?;
+    }
+    let arena = arenas.get(*last).filter(|arena| holds(arena))?;
+    let thing = (at - arena[0]) / size;
+    next.get((arena[2] + thing) as usize).copied()
+}
+
 impl<M: Memory> FreeLists for Copied<M> {
+    fn begin(&mut self, arenas: u64, things: u64) -> bool {
+        let words = 3 * arenas as usize + things as usize;
+        (self.most, self.arenas, self.words) = (0, 0, 0);
+        self.mapped = Mapped::NONE;
+        if words > MOST_WORDS {
+            return false;
+        }
+        let Some(mapped) = Mapped::new(words.max(1)) else {
+            return false;
+        };
+        (self.mapped, self.most, self.is_whole) = (mapped, arenas as usize, true);
+        true
+    }
+
     fn arena(&mut self, address: u64, length: u64, size: u64) {
         let mut read = [0; 4096];
         let things = (length / size) as usize;
         let is_read = read
             .get_mut(..length as usize)
             .is_some_and(|read| self.memory.read(address, read));
-        let has_room = self.arenas.try_reserve(1).is_ok() && self.next.try_reserve(things).is_ok();
-        self.is_whole &= is_read && has_room;
+        let (begin, at) = (self.words, self.arenas);
+        self.is_whole &= is_read && at < self.most;
         if !self.is_whole {
             return;
         }
-        self.size = size;
-        self.arenas.push((address, length, self.next.len()));
-        let each = read.chunks_exact(size as usize).take(things);
-        self.next.extend(each.filter_map(|thing| {
-            let next = thing.first_chunk()?;
-            Some(u64::from_ne_bytes(*next))
-        }));
+        (self.size, self.arenas, self.words) = (size, at + 1, begin + things);
+        let (arenas, next) = self.parts();
+        arenas[at] = [address, length, begin as u64];
+        let Some(next) = next.get_mut(begin..begin + things) else {
+            self.is_whole = false;
+            return;
+        };
+        for (next, thing) in next.iter_mut().zip(read.chunks_exact(size as usize)) {
+            *next = thing.first_chunk().map_or(0, |of| u64::from_ne_bytes(*of));
+        }
     }
 
     fn count(&mut self, first: u64, most: u64) -> Option<u64> {
-        self.arenas.sort_unstable();
+        let (size, is_whole) = (self.size, self.is_whole);
+        let (arenas, next) = self.parts();
+        arenas.sort_unstable();
         let (mut free, mut at, mut last) = (0, first, 0);
-        while at != 0 && self.is_whole {
+        while at != 0 && is_whole {
             free += 1;
             if free > most {
                 return None;
             }
-            at = self.after(at, &mut last)?;
+            at = after(arenas, next, size, at, &mut last)?;
         }
-        self.arenas.clear();
-        self.next.clear();
-        self.is_whole.then_some(free)
+        is_whole.then_some(free)
     }
 }

@@ -256,10 +256,23 @@ impl PerlStacks {
     #[cold]
     fn is_arena(&self, perl: &Perl, at: u64, to: &Capture) -> bool {
         let failed = Cell::new(false);
-        // SAFETY: what is above the caller on this thread's stack are its callers' frames.
-        let stack = unsafe { Own::new() };
-        let interpreter = (Kernel { failed: &failed }, at);
-        perl.is_arena((stack, to.caller as u64), interpreter, to.size)
+        let kernel = Kernel { failed: &failed };
+        // SAFETY: these words are on this thread's own stack, which goes on to its end.
+        let own = unsafe { Own::new() };
+        let is_own = is_own(to, to.caller as u64);
+        let above = (to.caller as u64..)
+            .step_by(8)
+            .map_while(|at| match is_own {
+                true if at + 8 > to.stack_end as u64 => None,
+                true => own.u64(at),
+                // Another stack may end here.
+                false => kernel.u64(at),
+            });
+        let interpreter = match perl.context {
+            Context::Variables => 0,
+            _ => at,
+        };
+        perl.is_arena(above, kernel, interpreter, to.size)
     }
 
     /// Captures a stack of which something changed, or that is to be compared.

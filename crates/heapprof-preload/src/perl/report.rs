@@ -29,8 +29,9 @@ impl PerlStacks {
             let failed = Cell::new(false);
             let memory = Kernel { failed: &failed };
             let lists = &mut Copied::new(memory);
-            if let Some(of_one) = held_by(perl, memory, at, lists) {
-                all.add(&of_one);
+            match held_by(perl, memory, at, lists) {
+                Some(of_one) => all.add(&of_one),
+                None => all.unread += 1,
             }
         }
         all
@@ -44,6 +45,14 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
     let Some(perl) = this.perl() else { return };
     let held = this.held(perl);
+    if held.unread != 0 {
+        let unread = held.unread;
+        let said = format!("arenas of {unread} interpreters could not be read");
+        if let Ok(said) = CString::new(said) {
+            // SAFETY: the engine gave both.
+            unsafe { (report.remark)(report.to, said.as_ptr()) };
+        }
+    }
     let said = match held.interpreters {
         0 => return,
         1 => String::new(),

@@ -9,7 +9,8 @@ use heapprof_memory::loaded::Object;
 use heapprof_memory::{Memory, Own};
 use heapprof_perl::{Followed, Layout, Perl, Unreadable};
 
-use super::arenas::{LeftArenas, held_by};
+use super::arenas::{Copied, Held, LeftArenas, held_by};
+use super::turn::Turn;
 use crate::kernel_memory::Kernel;
 use crate::objects;
 
@@ -35,6 +36,7 @@ pub struct PerlStacks {
     /// Whether enough stacks were read and found right.
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
+    noting: Turn,
 }
 
 /// Nobody has told a layout; somebody does; somebody has.
@@ -124,6 +126,7 @@ impl PerlStacks {
             keeps_eval_numbers: AtomicBool::new(false),
             is_believed: AtomicBool::new(false),
             left: LeftArenas::new(),
+            noting: Turn::new(),
         }
     }
 
@@ -149,7 +152,10 @@ impl PerlStacks {
         let state = if found.is_ok() { ON } else { UNREADABLE };
         let (run_loop, size) = match &found {
             Ok(perl) => (perl.run_loop.0, perl.run_loop.1 - perl.run_loop.0),
-            Err(_) => (0, 0),
+            Err(_) => {
+                let (begin, end) = Perl::run_loop_of(memory, object);
+                (begin, end - begin)
+            }
         };
         // SAFETY: this thread alone changed the state from `NONE`, and nobody reads either before
         // the next change.
@@ -228,7 +234,10 @@ impl PerlStacks {
         }
         self.is_told.store(TOLD, Ordering::Release);
         self.changes.fetch_add(1, Ordering::AcqRel);
-        self.state.store(ON, Ordering::Release);
+        // Another thread may be closing the library, and says itself what comes then.
+        let _ = self
+            .state
+            .compare_exchange(state, ON, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
@@ -288,6 +297,14 @@ impl PerlStacks {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
         }
+        // Two threads may meet it at once: the one that made it, and the one that is to run it.
+        self.noting.with(|| self.note(at)).flatten()
+    }
+
+    fn note(&self, at: u64) -> Option<&Interpreter> {
+        if let Some(known) = self.known_interpreter(at) {
+            return Some(known);
+        }
         let take = |found: &&Interpreter| {
             let free = found.at.load(Ordering::Relaxed);
             let took = |free: u64| {
@@ -319,14 +336,22 @@ impl PerlStacks {
         if ENGINE.stack_providers().wanted() == Frames::Native {
             return;
         }
-        if let Some(of_one) = self.perl().and_then(|perl| {
+        let (Some(perl), Some(known)) = (self.perl(), self.known_interpreter(at)) else {
+            return;
+        };
+        let held = if known.stacks.load(Ordering::Relaxed) >= PROBATION {
             // SAFETY: what was read so far was right, and whoever frees the interpreter has nobody
             // else change it.
             let memory = unsafe { Own::new() };
-            held_by(perl, memory, at, &mut Followed(memory))
-        }) {
-            self.left.with(|left| left.add(&of_one));
-        }
+            held_by(perl, memory, at, &mut Followed(memory, u64::MAX))
+        } else {
+            let failed = Cell::new(false);
+            let memory = Kernel { failed: &failed };
+            held_by(perl, memory, at, &mut Copied::new(memory))
+        };
+        let mut unread = Held::NONE;
+        unread.unread = 1;
+        self.left.with(|left| left.add(&held.unwrap_or(unread)));
     }
 
     /// Changes whenever what a thread knows may not hold any more.
@@ -348,9 +373,11 @@ impl PerlStacks {
             let object = unsafe { *self.object.get() };
             let is_there = object.is_some_and(objects::is_loaded);
             let next = if is_there { ON } else { NONE };
-            self.state.store(next, Ordering::Release);
             if !is_there {
                 self.is_told.store(UNTOLD, Ordering::Release);
+            }
+            self.state.store(next, Ordering::Release);
+            if !is_there {
                 objects::forget();
             }
         }

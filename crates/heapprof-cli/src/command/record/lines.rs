@@ -257,7 +257,9 @@ impl User {
                 }
                 false => {}
             }
-            line_growth(&profile).ok()
+            let (lines, is_whole) = line_growth(&profile).ok()?;
+            has_all &= is_whole;
+            Some(lines)
         };
         // The files that are named are read with the rights of whoever names them.
         let found = acting(self.tail.owner, || {

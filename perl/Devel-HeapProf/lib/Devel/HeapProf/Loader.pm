@@ -10,17 +10,26 @@ sub import {
     my ($own) = __FILE__ =~ m{\A(.*)/Devel/HeapProf/Loader\.pm\z}s or return;
     @INC = grep { ref $_ || $_ ne $own } @INC;
     return if $INC{'Devel/HeapProf.pm'};
+    local ($@, $!);
     my $version = sprintf '-%vd-', $^V;
     my ($root) = $own =~ m{\A(.*)/}s or return;
     opendir my $folder, $root or return;
     for my $build (sort grep { index($_, $version) > 0 } readdir $folder) {
-        local $@;
+        # A module of another build would end the program.
+        open my $file, '<', "$root/$build/identity" or next;
+        my $identity = do { local $/; <$file> };
+        next if !defined $identity || $identity ne identity();
         local $SIG{__DIE__};
         local @INC = ("$root/$build/lib", @INC);
         last if eval { require Devel::HeapProf; 1 };
         delete $INC{'Devel/HeapProf.pm'};
     }
     return;
+}
+
+# What tells this perl from others: its version, its options, its patches, and when it was compiled.
+sub identity {
+    return join "\n", map { defined $_ ? $_ : '' } $], Internals::V();
 }
 
 1;
